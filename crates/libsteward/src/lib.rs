@@ -1,0 +1,1 @@
+//! Client library for Steward's daemon.

@@ -1,0 +1,5 @@
+//! Steward's decisions: pure, with no I/O, no clock and no randomness.
+//!
+//! Observations and times come in as arguments; decisions go out with their reasons. The daemon carries them out.
+
+pub mod mechanism;

@@ -1,0 +1,301 @@
+//! What a mechanism (the sched_ext program, or SCHED_DEADLINE where there is none) takes and gives.
+//!
+//! The daemon speaks to whatever enforces reservations through [`Mechanism`]. Every type here is
+//! plain data: times are in nanoseconds of `CLOCK_MONOTONIC`, fractions are of one CPU (0 to 1).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// CPU time promised to a task: `budget_ns` in every `period_ns` (Yang 2009, section 7.2.1, `C:T`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reservation {
+    /// `C`: CPU time per period, in nanoseconds, above 0 and at most `period_ns`.
+    pub budget_ns: u64,
+    /// `T`: length of a period, in nanoseconds.
+    pub period_ns: u64,
+}
+
+impl Reservation {
+    /// `B = C / T`: the fraction of one CPU that is promised, above 0 and at most 1.
+    pub fn bandwidth(&self) -> f64 {
+        self.budget_ns as f64 / self.period_ns as f64
+    }
+}
+
+/// An executable as the kernel knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// The superblock's device in the kernel's own encoding: `major << 20 | minor`.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+}
+
+/// What a specification gives to a task that starts with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The promised CPU time.
+    pub reservation: Reservation,
+    /// Flag `I`: children that do not have a specification of their own get this one.
+    pub inherit: bool,
+    /// Flag `R`: may be revoked under overload.
+    pub revocable: bool,
+    /// Keep this grant when the task executes a program, whatever that program's specification
+    /// says (`steward run --cpu`).
+    pub keep_over_exec: bool,
+    /// The specification that this comes from: an index that the daemon chose, 0 when there is none.
+    pub spec_id: u32,
+}
+
+/// Where a task that has a specification stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// In the interactive class: its reservation is in force.
+    Admitted,
+    /// Refused at admission; best-effort until reactivation finds room.
+    Refused,
+    /// Admitted once, then put out under overload; best-effort until reactivation finds room.
+    Revoked,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Standing::Admitted => "admitted",
+            Standing::Refused => "refused",
+            Standing::Revoked => "revoked",
+        })
+    }
+}
+
+/// A task that has a specification, as the mechanism sees it now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// Thread id in the initial pid namespace.
+    pub tid: i32,
+    /// Process id in the initial pid namespace.
+    pub pid: i32,
+    /// The kernel's name of the task (at most 15 bytes).
+    pub name: String,
+    /// The CPU that its reservation is on.
+    pub cpu: u32,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What it was given.
+    pub grant: Grant,
+    /// What is left of this period's budget; negative when overrun, in nanoseconds.
+    pub budget_left_ns: i64,
+    /// End of the current period, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub deadline_ns: u64,
+    /// Periods begun since admission.
+    pub periods: u64,
+    /// Periods whose budget was still owed to a task that wanted it when they ended.
+    pub deadlines_missed: u64,
+    /// Periods whose budget was used up before they ended.
+    pub budgets_exhausted: u64,
+    /// CPU time received out of the reservation, in nanoseconds.
+    pub reserved_time_ns: u64,
+    /// CPU time received as best-effort, in nanoseconds.
+    pub best_effort_time_ns: u64,
+    /// The longest overrun of a budget so far, in nanoseconds.
+    pub overrun_max_ns: u64,
+}
+
+/// The load of one CPU (Yang 2009, section 8.1.1). All loads are fractions of the CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuRecord {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Whether it is online.
+    pub online: bool,
+    /// `Rload`: decayed average of what interactive tasks used.
+    pub measured_load: f64,
+    /// `Sload`: what is expected from the specifications.
+    pub projected_load: f64,
+    /// The observation window: the last four samples of `Rload`, latest first.
+    pub window: [f64; 4],
+    /// Sum of `C/T` over the tasks admitted here.
+    pub reserved: f64,
+    /// How many tasks are admitted here.
+    pub admitted: u32,
+}
+
+/// Everything that the mechanism knows, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// All tasks that have a specification.
+    pub tasks: Vec<TaskRecord>,
+    /// All CPUs.
+    pub cpus: Vec<CpuRecord>,
+}
+
+/// One decision of the mechanism, with its reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// The kernel's name of the task.
+    pub name: String,
+    /// The CPU concerned.
+    pub cpu: u32,
+    /// What was decided.
+    pub kind: EventKind,
+    /// `max(Rload, Sload)` of that CPU at the time.
+    pub load: f64,
+    /// `C / T` of the task.
+    pub bandwidth: f64,
+    /// The threshold that the load was held against.
+    pub threshold: f64,
+}
+
+/// What a mechanism can decide about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// Taken into the interactive class.
+    Admitted,
+    /// Refused at admission: load plus bandwidth would pass the threshold on every CPU allowed.
+    Refused,
+    /// Refused because the table of tasks with a specification is full.
+    TableFull,
+    /// Revoked: overload, and it had exhausted its budget within the observation window.
+    RevokedExhausted,
+    /// Revoked: overload, and it was the hungriest.
+    RevokedHungriest,
+    /// Revoked: its CPU went offline, or its affinity excludes every CPU with room.
+    RevokedDisplaced,
+    /// Taken back after revocation or refusal.
+    Reactivated,
+    /// Has no reservation any more: it ended, executed a program without a specification, or was told so.
+    Released,
+}
+
+/// The limits within which the mechanism admits and revokes (Yang 2009, section 8.1.2): fractions of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// `Rlo`: with every sample of the window below it, one task is reactivated.
+    pub reactivate_below: f64,
+    /// `Rhi`: admission keeps load plus bandwidth below it.
+    pub admit_below: f64,
+    /// `Rmax`: with every sample of the window above it, tasks are revoked.
+    pub revoke_above: f64,
+}
+
+impl Default for Thresholds {
+    /// 0.65, 0.80, 0.90. The paper gives no figures; these leave a tenth of each CPU to best-effort work
+    /// even while overload is being noticed.
+    fn default() -> Self {
+        Thresholds { reactivate_below: 0.65, admit_below: 0.80, revoke_above: 0.90 }
+    }
+}
+
+/// Which mechanism is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MechanismKind {
+    /// Steward's scheduler, through sched_ext.
+    SchedExt,
+    /// The kernel's SCHED_DEADLINE class and nice values.
+    Deadline,
+}
+
+impl fmt::Display for MechanismKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            MechanismKind::SchedExt => "sched_ext",
+            MechanismKind::Deadline => "SCHED_DEADLINE",
+        })
+    }
+}
+
+/// Why a mechanism could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum MechanismError {
+    /// The task ended before the request reached it.
+    #[error("task {tid} has ended")]
+    NoSuchTask {
+        /// The thread id that was asked for.
+        tid: i32,
+    },
+    /// There is no more room for tasks or executables.
+    #[error("{what} is full ({capacity} entries)")]
+    Full {
+        /// The table, in words.
+        what: &'static str,
+        /// How many entries it has.
+        capacity: usize,
+    },
+    /// The kernel refused.
+    #[error("{action}: {source}; {advice}")]
+    Kernel {
+        /// What was tried, on what.
+        action: String,
+        /// What the kernel said.
+        source: std::io::Error,
+        /// What the person can do.
+        advice: String,
+    },
+    /// The mechanism is no longer in force (ejected by the kernel, or replaced).
+    #[error("the scheduler is no longer loaded: {reason}")]
+    Gone {
+        /// The kernel's or the scheduler's own words.
+        reason: String,
+    },
+}
+
+/// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a
+/// stand-in for tests.
+pub trait Mechanism: Send {
+    /// Which one this is.
+    fn kind(&self) -> MechanismKind;
+
+    /// Makes `entries` the whole table of what an executable gets at `exec`. Running tasks keep what they have.
+    ///
+    /// # Errors
+    /// [`MechanismError::Full`], and then the table is as it was before.
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError>;
+
+    /// Gives the task `grant` in place of whatever it has (admission decides whether it comes into force at once),
+    /// or with `None` makes it best-effort.
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSuchTask`], [`MechanismError::Full`].
+    fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError>;
+
+    /// Lets this task take up the specification of the next program that it executes although it is best-effort
+    /// itself (`steward run`).
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSuchTask`].
+    fn allow_interactive_exec(&mut self, tid: i32) -> Result<(), MechanismError>;
+
+    /// Changes the thresholds for all CPUs.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`].
+    fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError>;
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`].
+    fn snapshot(&mut self) -> Result<Snapshot, MechanismError>;
+
+    /// Hands over the decisions taken since the last call, oldest first, and how many were lost because nobody
+    /// read them in time.
+    fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64;
+
+    /// A file descriptor that becomes readable when events wait, where there is one.
+    fn event_descriptor(&self) -> Option<std::os::fd::RawFd>;
+
+    /// `None` while in force; otherwise why it no longer is.
+    fn exit_reason(&self) -> Option<String>;
+}

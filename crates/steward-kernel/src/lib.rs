@@ -1,0 +1,1 @@
+//! What Steward reads from and writes to the kernel, without opinion.

@@ -1,0 +1,1 @@
+//! Steward's sched_ext program and its loader.

@@ -1,0 +1,3 @@
+//! Steward's command line.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The lab: boots a machine, runs a scenario under each contender, reports.

@@ -1,0 +1,1 @@
+//! The synthetic programs of the lab.
