@@ -1,1 +1,27 @@
 //! Client library for Steward's daemon.
+//!
+//! The daemon speaks [varlink](https://varlink.org) over a Unix socket: JSON messages, each ended by a NUL
+//! byte. `io.steward.varlink` beside this file describes the interface for every other language; here it is
+//! as Rust types ([`api`]), a blocking [`Client`], and the framing ([`wire`]) that the daemon uses too.
+//!
+//! ```no_run
+//! use libsteward::{Client, api};
+//!
+//! let mut steward = Client::connect(libsteward::SOCKET_PATH)?;
+//! let status = steward.call(&api::Status {})?;
+//! println!("{} tasks have a specification", status.tasks.len());
+//! # Ok::<(), libsteward::Error>(())
+//! ```
+
+pub mod api;
+mod client;
+pub mod wire;
+
+pub use api::ApiError;
+pub use client::{Client, Error, Events};
+
+/// Where the daemon listens.
+pub const SOCKET_PATH: &str = "/run/steward/io.steward";
+
+/// The description of the interface `io.steward` in varlink's own language.
+pub const INTERFACE_DESCRIPTION: &str = include_str!("io.steward.varlink");

@@ -1,0 +1,571 @@
+//! The interface `io.steward` as types: what each method takes and returns.
+//!
+//! These are the daemon's promise to programs in other languages and of other versions, so they are kept apart
+//! from the daemon's own types. Times are in nanoseconds, moments are of `CLOCK_MONOTONIC`, loads and
+//! bandwidths are fractions of one CPU. A parameter that the daemon does not know is an error, so that a newer
+//! client is never half obeyed by an older daemon.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+/// The interface's name.
+pub const INTERFACE: &str = "io.steward";
+
+/// A method of the interface: a type that holds its parameters, with the type of what it returns.
+pub trait Method: Serialize + DeserializeOwned {
+    /// The full name, `io.steward.Status`.
+    const NAME: &'static str;
+    /// What it returns.
+    type Reply: Serialize + DeserializeOwned;
+}
+
+/// Declares that a type of parameters is a method with that name and reply.
+macro_rules! method {
+    ($parameters:ty, $name:literal, $reply:ty) => {
+        impl Method for $parameters {
+            const NAME: &'static str = $name;
+            type Reply = $reply;
+        }
+    };
+}
+
+/// `budget_ns` of CPU time in every `period_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// CPU time per period, in nanoseconds.
+    pub budget_ns: u64,
+    /// Length of a period, in nanoseconds.
+    pub period_ns: u64,
+}
+
+/// Where a task that has a specification stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Its reservation is in force.
+    Admitted,
+    /// Refused at admission; best-effort until there is room.
+    Refused,
+    /// Put out under overload; best-effort until there is room.
+    Revoked,
+}
+
+/// What a task was given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The promised CPU time.
+    pub reservation: Reservation,
+    /// Children that do not have a specification of their own get it too.
+    pub inherit: bool,
+    /// May be revoked under overload.
+    pub revocable: bool,
+    /// The specification that it comes from; `None` when it was given by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<String>,
+}
+
+/// A task that has a specification.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// The kernel's name of the task.
+    pub name: String,
+    /// The CPU that its reservation is on.
+    pub cpu: u32,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What it was given.
+    pub grant: Grant,
+    /// What is left of this period's budget, in nanoseconds; negative when overrun.
+    pub budget_left_ns: i64,
+    /// End of the current period, in nanoseconds.
+    pub deadline_ns: u64,
+    /// Periods begun since admission.
+    pub periods: u64,
+    /// Periods that ended with budget still owed.
+    pub deadlines_missed: u64,
+    /// Periods whose budget was used up before they ended.
+    pub budgets_exhausted: u64,
+    /// CPU time received out of the reservation, in nanoseconds.
+    pub reserved_time_ns: u64,
+    /// CPU time received as best-effort, in nanoseconds.
+    pub best_effort_time_ns: u64,
+    /// The longest overrun of a budget, in nanoseconds.
+    pub overrun_max_ns: u64,
+}
+
+/// The load of one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Whether it is online.
+    pub online: bool,
+    /// Decayed average of what interactive tasks used.
+    pub measured_load: f64,
+    /// What is expected from the specifications.
+    pub projected_load: f64,
+    /// The last four samples of the measured load, latest first.
+    pub window: Vec<f64>,
+    /// Sum of the bandwidths admitted here.
+    pub reserved: f64,
+    /// How many tasks are admitted here.
+    pub admitted: u32,
+}
+
+/// The limits within which tasks are admitted and revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// With the whole window below it, one task is reactivated.
+    pub reactivate_below: f64,
+    /// Admission keeps the load below it.
+    pub admit_below: f64,
+    /// With the whole window above it, tasks are revoked.
+    pub revoke_above: f64,
+}
+
+/// Which mechanism enforces reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MechanismKind {
+    /// Steward's own scheduler.
+    SchedExt,
+    /// The kernel's SCHED_DEADLINE.
+    Deadline,
+}
+
+/// What is known of the mechanism.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MechanismState {
+    /// The one in force; `None` when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<MechanismKind>,
+    /// Why it is not the one that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Why the last one ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_reason: Option<String>,
+    /// How often it was loaded again since the daemon started.
+    pub restarts: u64,
+}
+
+/// Something that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Problem {
+    /// The file in which it was written.
+    pub file: String,
+    /// The line in that file, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// A specification.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The executable's path, or `[comm]` for a kernel thread.
+    pub name: String,
+    /// What it gives.
+    pub grant: Grant,
+    /// The file in which it was written.
+    pub file: String,
+    /// The line in that file, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Whether the executable exists, so that the specification is in force.
+    pub resolved: bool,
+}
+
+/// What was decided about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// Taken into the interactive class.
+    Admitted,
+    /// No room.
+    Refused,
+    /// The table of tasks is full.
+    TableFull,
+    /// Overload, and it had used up its budget.
+    RevokedExhausted,
+    /// Overload, and it was the hungriest.
+    RevokedHungriest,
+    /// Its CPU went offline or is no longer allowed.
+    RevokedDisplaced,
+    /// Taken back.
+    Reactivated,
+    /// Has no reservation any more.
+    Released,
+}
+
+/// One decision, with the figures that it was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// The kernel's name of the task.
+    pub name: String,
+    /// The CPU concerned.
+    pub cpu: u32,
+    /// What was decided.
+    pub kind: EventKind,
+    /// The CPU's load at the time.
+    pub load: f64,
+    /// The task's bandwidth.
+    pub bandwidth: f64,
+    /// The threshold that the load was held against.
+    pub threshold: f64,
+    /// The same in a sentence.
+    pub text: String,
+}
+
+/// For the calling process, which is about to execute a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// The reservation, kept over exec. Without it the process may take up the specification of the next
+    /// program that it executes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Reservation>,
+    /// Children get it too; no unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inherit: Option<bool>,
+    /// May be revoked under overload; yes unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revocable: Option<bool>,
+    /// Without room, be best-effort until there is some, instead of [`ApiError::AdmissionRefused`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_if_refused: Option<bool>,
+}
+method!(Run, "io.steward.Run", Standings);
+
+/// Where the task stands now; `None` where that is decided later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standings {
+    /// The standing of the process' main thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+}
+
+/// Gives a running process a reservation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// The process.
+    pub pid: i32,
+    /// What it gets.
+    pub cpu: Reservation,
+    /// All threads and their children, not only the main thread; no unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherit: Option<bool>,
+    /// May be revoked under overload; yes unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revocable: Option<bool>,
+    /// Without room, be best-effort until there is some, instead of [`ApiError::AdmissionRefused`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_if_refused: Option<bool>,
+}
+method!(Set, "io.steward.Set", Standings);
+
+/// Makes a running process best-effort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The process.
+    pub pid: i32,
+}
+method!(Release, "io.steward.Release", Released);
+
+/// What [`Release`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Released {
+    /// How many threads had a reservation.
+    pub released: u64,
+}
+
+/// Everything, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {}
+method!(Status, "io.steward.Status", StatusReply);
+
+/// What [`Status`] returns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusReply {
+    /// The daemon's version.
+    pub version: String,
+    /// The daemon's process.
+    pub pid: i32,
+    /// What enforces reservations.
+    pub mechanism: MechanismState,
+    /// The limits of admission.
+    pub thresholds: Thresholds,
+    /// The user beside root who may reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// How many specifications are loaded.
+    pub specs: u64,
+    /// Decisions that could not be recorded because they came too fast.
+    pub events_lost: u64,
+    /// All CPUs.
+    pub cpus: Vec<Cpu>,
+    /// All tasks that have a specification.
+    pub tasks: Vec<Task>,
+    /// What was left out.
+    pub problems: Vec<Problem>,
+}
+
+/// The specifications in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListSpecs {}
+method!(ListSpecs, "io.steward.ListSpecs", SpecList);
+
+/// What [`ListSpecs`] returns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpecList {
+    /// All that were read without a problem.
+    pub specs: Vec<Spec>,
+    /// What was left out.
+    pub problems: Vec<Problem>,
+}
+
+/// Why a process has what it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explain {
+    /// The process, or one of its threads.
+    pub pid: i32,
+}
+method!(Explain, "io.steward.Explain", Explanation);
+
+/// What [`Explain`] returns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The explanation, in sentences.
+    pub text: String,
+    /// Its tasks that have a specification.
+    pub tasks: Vec<Task>,
+    /// Its latest decisions, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// Reads configuration and specifications again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reload {}
+method!(Reload, "io.steward.Reload", Reloaded);
+
+/// What [`Reload`] did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// How many specifications are loaded now.
+    pub specs: u64,
+    /// How many running tasks got something new.
+    pub assigned: u64,
+    /// How many running tasks lost what they had.
+    pub released: u64,
+    /// What was left out.
+    pub problems: Vec<Problem>,
+}
+
+/// A stream of decisions; call it with "more".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Monitor {
+    /// First those that the daemon still remembers; no unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<bool>,
+}
+method!(Monitor, "io.steward.Monitor", Monitored);
+
+/// One reply to [`Monitor`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Monitored {
+    /// The decision.
+    pub event: Event,
+    /// How many were lost before it because the caller did not keep up.
+    pub lost: u64,
+}
+
+/// What a call can be answered with instead of its reply.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ApiError {
+    /// The caller may not do this.
+    #[error("permission denied: {reason}")]
+    PermissionDenied {
+        /// The rule.
+        reason: String,
+    },
+    /// A parameter is missing or wrong.
+    #[error("{parameter}: {reason}")]
+    InvalidParameter {
+        /// Its name.
+        parameter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such process, or it ended meanwhile.
+    #[error("there is no process {pid}")]
+    NoSuchTask {
+        /// The process that was asked for.
+        pid: i32,
+    },
+    /// There is no room for the reservation.
+    #[error("{reason}")]
+    AdmissionRefused {
+        /// What there is no room for, in a sentence.
+        reason: String,
+        /// The bandwidth that was asked for.
+        bandwidth: f64,
+        /// The threshold of admission.
+        admit_below: f64,
+    },
+    /// Nothing enforces reservations now.
+    #[error("no mechanism enforces reservations now: {reason}")]
+    MechanismGone {
+        /// Why.
+        reason: String,
+    },
+    /// The kernel refused.
+    #[error("{reason}")]
+    MechanismFailed {
+        /// What was tried, and what to do.
+        reason: String,
+    },
+    /// The daemon has no such method; it may be older than the client.
+    #[error("the daemon has no method {method}; is it older than this program?")]
+    MethodNotFound {
+        /// The method that was called.
+        method: String,
+    },
+    /// The method answers with a stream: call it with "more".
+    #[error("this method answers with a stream: call it with \"more\"")]
+    ExpectedMore,
+    /// An error that this library does not know.
+    #[error("the daemon answered {name} {parameters}")]
+    Other {
+        /// Its full name.
+        name: String,
+        /// Its parameters, as JSON.
+        parameters: String,
+    },
+}
+
+impl ApiError {
+    /// The error's full name and parameters, as they travel.
+    pub fn to_wire(&self) -> (String, Map<String, Value>) {
+        use serde_json::json;
+        let (name, parameters) = match self {
+            ApiError::PermissionDenied { reason } => {
+                ("io.steward.PermissionDenied", json!({ "reason": reason }))
+            }
+            ApiError::InvalidParameter { parameter, reason } => {
+                ("io.steward.InvalidParameter", json!({ "parameter": parameter, "reason": reason }))
+            }
+            ApiError::NoSuchTask { pid } => ("io.steward.NoSuchTask", json!({ "pid": pid })),
+            ApiError::AdmissionRefused { reason, bandwidth, admit_below } => (
+                "io.steward.AdmissionRefused",
+                json!({ "reason": reason, "bandwidth": bandwidth, "admit_below": admit_below }),
+            ),
+            ApiError::MechanismGone { reason } => ("io.steward.MechanismGone", json!({ "reason": reason })),
+            ApiError::MechanismFailed { reason } => {
+                ("io.steward.MechanismFailed", json!({ "reason": reason }))
+            }
+            ApiError::MethodNotFound { method } => {
+                ("org.varlink.service.MethodNotFound", json!({ "method": method }))
+            }
+            ApiError::ExpectedMore => ("org.varlink.service.ExpectedMore", json!({})),
+            ApiError::Other { name, parameters } => {
+                let parameters = serde_json::from_str(parameters).unwrap_or_default();
+                return (name.clone(), parameters);
+            }
+        };
+        let Value::Object(parameters) = parameters else { unreachable!("written as objects above") };
+        (name.to_owned(), parameters)
+    }
+
+    /// Reads an error that came over the wire; one that is not known becomes [`ApiError::Other`].
+    pub fn from_wire(name: &str, parameters: &Map<String, Value>) -> Self {
+        let text = |key: &str| parameters.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = |key: &str| parameters.get(key).and_then(Value::as_f64).unwrap_or_default();
+        match name {
+            "io.steward.PermissionDenied" => ApiError::PermissionDenied { reason: text("reason") },
+            "io.steward.InvalidParameter" => {
+                ApiError::InvalidParameter { parameter: text("parameter"), reason: text("reason") }
+            }
+            "io.steward.NoSuchTask" => ApiError::NoSuchTask { pid: number("pid") as i32 },
+            "io.steward.AdmissionRefused" => ApiError::AdmissionRefused {
+                reason: text("reason"),
+                bandwidth: number("bandwidth"),
+                admit_below: number("admit_below"),
+            },
+            "io.steward.MechanismGone" => ApiError::MechanismGone { reason: text("reason") },
+            "io.steward.MechanismFailed" => ApiError::MechanismFailed { reason: text("reason") },
+            "org.varlink.service.MethodNotFound" => ApiError::MethodNotFound { method: text("method") },
+            "org.varlink.service.ExpectedMore" => ApiError::ExpectedMore,
+            _ => ApiError::Other {
+                name: name.to_owned(),
+                parameters: serde_json::to_string(parameters).unwrap_or_default(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_survives_the_wire() {
+        let reason = || "because".to_owned();
+        for error in [
+            ApiError::PermissionDenied { reason: reason() },
+            ApiError::InvalidParameter { parameter: "pid".into(), reason: reason() },
+            ApiError::NoSuchTask { pid: 7 },
+            ApiError::AdmissionRefused { reason: reason(), bandwidth: 0.5, admit_below: 0.8 },
+            ApiError::MechanismGone { reason: reason() },
+            ApiError::MechanismFailed { reason: reason() },
+            ApiError::MethodNotFound { method: "a.B".into() },
+            ApiError::ExpectedMore,
+            ApiError::Other { name: "a.C".into(), parameters: r#"{"d":1}"#.into() },
+        ] {
+            let (name, parameters) = error.to_wire();
+            assert_eq!(ApiError::from_wire(&name, &parameters), error);
+        }
+    }
+
+    #[test]
+    fn every_method_and_error_is_in_the_interface_description() {
+        let description = crate::INTERFACE_DESCRIPTION;
+        for name in [
+            Run::NAME,
+            Set::NAME,
+            Release::NAME,
+            Status::NAME,
+            ListSpecs::NAME,
+            Explain::NAME,
+            Reload::NAME,
+            Monitor::NAME,
+        ] {
+            let short = name.rsplit('.').next().unwrap();
+            assert!(description.contains(&format!("method {short}(")), "{short}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_an_error() {
+        assert!(serde_json::from_str::<Run>(r#"{"cpus":{}}"#).is_err());
+        assert_eq!(serde_json::from_str::<Run>("{}").unwrap(), Run::default());
+    }
+}
