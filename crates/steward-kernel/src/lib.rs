@@ -1,1 +1,25 @@
 //! What Steward reads from and writes to the kernel, without opinion.
+//!
+//! - [`executable`]: which program a path names, and how the kernel knows it.
+//! - [`processes`]: every process and thread, cheaply.
+//! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given.
+//! - [`scheduling`]: the scheduling state of one task, read and written.
+//! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
+//! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
+//! - [`doctor`]: what this machine offers and which promises hold on it.
+//!
+//! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
+
+pub mod cgroups;
+pub mod deadline;
+pub mod doctor;
+pub mod error;
+pub mod executable;
+pub mod journal;
+pub mod mounts;
+pub mod processes;
+pub mod roots;
+pub mod scheduling;
+
+pub use error::KernelError;
+pub use roots::Roots;
