@@ -1,1 +1,41 @@
-//! The synthetic programs of the lab.
+//! What the synthetic programs of the lab share: clocks, burning CPU time, output without allocation, and the
+//! kernel's scheduling attributes.
+//!
+//! All programs speak one line format on standard output, which the lab's metrics read. Times are milliseconds
+//! of `CLOCK_MONOTONIC` with microseconds behind the point:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `start AT PERIOD FRAMES` | a film begins: when, milliseconds per frame, how many frames it has |
+//! | `f AT` | the next frame was completed |
+//! | `s AT` | a request was sent |
+//! | `r LATENCY` | it was answered, after this many milliseconds |
+//! | `w UNITS AT` | so many units of work are done since the start of the program |
+//! | `granted` / `refused WHY` | a loop asked the kernel for a reservation of its own |
+
+pub mod clock;
+pub mod output;
+pub mod process;
+pub mod scheduling;
+
+/// A quantity of CPU work that the compiler cannot remove: `rounds` dependent multiplications.
+#[inline(never)]
+pub fn spin(rounds: u64) -> u64 {
+    let mut state = rounds | 1;
+    for _ in 0..rounds {
+        state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    state
+}
+
+/// Reads a whole number or a fraction from an argument.
+///
+/// # Errors
+/// Names the argument's text when it is not a `T`.
+pub fn number<T: std::str::FromStr>(parser: &mut lexopt::Parser) -> Result<T, lexopt::Error>
+where
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
+{
+    use lexopt::ValueExt;
+    parser.value()?.parse()
+}

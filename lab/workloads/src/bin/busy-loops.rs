@@ -1,0 +1,97 @@
+//! A bomb: one process forks a number of children, each of which loops for ever (Yang 2009, 11.2).
+//!
+//! `busy-loops --count 50 [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]`
+//!
+//! With `--seconds` the parent kills them all after that time; without, they live until somebody does.
+//! `--exec` lets each child execute this program again, so that it takes up a specification of its own at exec.
+//! `--nice` and `--deadline` let each child ask the kernel for more than its share; what it was told is printed.
+
+use std::time::Duration;
+
+use steward_lab_workloads::{clock, number, output, process, scheduling, spin};
+
+#[derive(Default)]
+struct Options {
+    count: u32,
+    seconds: Option<f64>,
+    exec: bool,
+    nice: Option<i32>,
+    deadline: Option<(Duration, Duration)>,
+    is_loop: bool,
+}
+
+fn parse() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options { count: 1, ..Options::default() };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("count") => options.count = number(&mut parser)?,
+            Long("seconds") => options.seconds = Some(number(&mut parser)?),
+            Long("exec") => options.exec = true,
+            Long("nice") => options.nice = Some(number(&mut parser)?),
+            Long("deadline") => {
+                let text = parser.value()?.string()?;
+                options.deadline = Some(scheduling::parse_reservation(&text)?);
+            }
+            Long("loop") => options.is_loop = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(options)
+}
+
+fn loop_for_ever() -> ! {
+    loop {
+        spin(1_000_000);
+    }
+}
+
+/// One child, before it loops: asks for what the options say.
+fn ask(options: &Options) {
+    if let Some(nice) = options.nice {
+        report(scheduling::set_nice(nice));
+    }
+    if let Some((budget, period)) = options.deadline {
+        report(scheduling::become_deadline(budget, period));
+    }
+}
+
+fn report(result: std::io::Result<()>) {
+    match result {
+        Ok(()) => output::line(format_args!("granted")),
+        Err(error) => output::line(format_args!("refused {error}")),
+    }
+}
+
+fn child(options: &Options) {
+    ask(options);
+    if options.exec {
+        let arguments = [c"/proc/self/exe".as_ptr(), c"--loop".as_ptr(), std::ptr::null()];
+        // SAFETY: a null-terminated array of C strings. It returns only when it fails, and then we loop here.
+        unsafe { libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr()) };
+        output::line(format_args!("refused exec: {}", std::io::Error::last_os_error()));
+    }
+    loop_for_ever()
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = parse()?;
+    if options.is_loop {
+        loop_for_ever();
+    }
+    let started_ns = clock::now_ns();
+    let mut children = Vec::with_capacity(options.count as usize);
+    for _ in 0..options.count {
+        match process::fork(|| child(&options)) {
+            Ok(pid) => children.push(pid),
+            Err(error) => output::line(format_args!("refused fork: {error}")),
+        }
+    }
+    if let Some(seconds) = options.seconds {
+        clock::sleep_until(started_ns + (seconds * 1e9) as u64);
+        children.iter().for_each(|pid| process::kill(*pid));
+    }
+    children.iter().for_each(|pid| process::wait(*pid));
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Busy tasks that give up the CPU after every slice (Yang 2009, fig 11.1): what switching among many costs.
+//!
+//! `yielders --tasks 200 --slices 4000 --rounds 20000`
+//!
+//! `slices` is the total over all tasks and `rounds` the work in one slice, both fixed, so that the time it takes
+//! grows only with what the scheduler adds.
+
+use steward_lab_workloads::{clock, number, output, process, scheduling, spin};
+
+fn parse() -> Result<(u64, u64, u64), lexopt::Error> {
+    use lexopt::prelude::*;
+    let (mut tasks, mut slices, mut rounds) = (1, 2_000, 20_000);
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("tasks") => tasks = number(&mut parser)?,
+            Long("slices") => slices = number(&mut parser)?,
+            Long("rounds") => rounds = number(&mut parser)?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    if tasks == 0 { Err("--tasks must be at least 1".into()) } else { Ok((tasks, slices, rounds)) }
+}
+
+fn main() -> anyhow::Result<()> {
+    let (tasks, slices, rounds) = parse()?;
+    let (gate, opener) = process::pipe()?;
+    let each = slices.div_ceil(tasks);
+    let mut children = Vec::new();
+    for _ in 0..tasks {
+        children.push(process::fork(|| {
+            process::close(opener);
+            // The end of the stream opens the gate for all at once.
+            process::read_byte(gate);
+            for _ in 0..each {
+                spin(rounds);
+                scheduling::yield_now();
+            }
+        })?);
+    }
+    output::line(format_args!("w 0 {:.3}", output::ms(clock::now_ns())));
+    process::close(opener);
+    children.into_iter().for_each(process::wait);
+    output::line(format_args!("w {} {:.3}", each * tasks, output::ms(clock::now_ns())));
+    Ok(())
+}
