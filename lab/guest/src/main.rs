@@ -1,3 +1,217 @@
-//! The program that runs inside the lab machine.
+//! The agent inside the lab machine: carries out a plan and writes records (see the library beside it).
+//!
+//! It runs as `SCHED_FIFO`, ahead of every contender's tasks, so that 2,000 loops cannot keep it from starting,
+//! timing and stopping programs; it sleeps nearly always, and its children start in the default class.
 
-fn main() {}
+mod daemon;
+mod group;
+mod process;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use steward_lab_guest::{PLAN_PATH, Plan, RESULTS_PATH, Record, Run, WORK_DIRECTORY, pieces};
+use steward_lab_workloads::{clock, output, scheduling};
+
+use daemon::Daemon;
+use process::Running;
+
+const AGENT_PRIORITY: u32 = 50;
+/// How often the agent looks whether programs have ended, when nothing else wakes it.
+const LOOK_MS: u64 = 100;
+const PROGRESS_MS: u64 = 5_000;
+/// Between two runs, for what is still dying.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Appends records to the file that the host reads.
+struct Records {
+    file: File,
+}
+
+impl Records {
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let mut line = serde_json::to_string(record)?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).context("cannot write the results")
+    }
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let plan_path = arguments.next().unwrap_or_else(|| PLAN_PATH.into());
+    let results_path = arguments.next().unwrap_or_else(|| RESULTS_PATH.into());
+    let text = fs::read_to_string(&plan_path).with_context(|| format!("cannot read {plan_path}"))?;
+    let plan: Plan = serde_json::from_str(&text).with_context(|| format!("{plan_path} is not a plan"))?;
+    fs::create_dir_all(WORK_DIRECTORY)?;
+    let file = OpenOptions::new().create(true).append(true).open(&results_path);
+    let mut records = Records { file: file.with_context(|| format!("cannot write {results_path}"))? };
+
+    if let Err(error) = scheduling::become_fifo(AGENT_PRIORITY) {
+        eprintln!("the agent stays in the default class, and may starve: SCHED_FIFO: {error}");
+    }
+    // Flat, as most servers and all the papers are: autogroups would weigh sessions instead of tasks.
+    let _ = fs::write("/proc/sys/kernel/sched_autogroup_enabled", "0");
+    for (index, run) in plan.runs.iter().enumerate() {
+        records.write(&Record::Started { run: index })?;
+        carry_out(index, run, &mut records)?;
+        std::thread::sleep(PAUSE);
+    }
+    records.write(&Record::Done)
+}
+
+fn now_ms() -> f64 {
+    output::ms(clock::now_ns())
+}
+
+/// One run from start to clean machine. What goes wrong inside it is recorded, and the next run goes on.
+fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
+    let directory = PathBuf::from(WORK_DIRECTORY).join(format!("run-{index}"));
+    fs::create_dir_all(directory.join("output"))?;
+    let mut errors = Vec::new();
+    let mut log = None;
+    let mut status = None;
+    let daemon = match &run.steward {
+        None => None,
+        Some(setup) => match Daemon::start(setup, &directory) {
+            Ok(daemon) => Some(daemon),
+            Err(error) => {
+                let (start_ms, error) = (now_ms(), Some(format!("{error:#}")));
+                return records.write(&Record::Finished {
+                    run: index,
+                    start_ms,
+                    end_ms: start_ms,
+                    error,
+                    status,
+                    log,
+                });
+            }
+        },
+    };
+
+    let start_ms = now_ms();
+    let mut programs = Vec::new();
+    if let Err(error) = watch(index, run, &directory, &mut programs, records) {
+        errors.push(format!("{error:#}"));
+    }
+    let end_ms = now_ms();
+    let cpu_ms: Vec<f64> = programs.iter().map(|running| running.group.cpu_ms()).collect();
+    if daemon.is_some() {
+        errors.extend(daemon::is_loaded().err().map(|error| format!("during the run: {error:#}")));
+        match daemon::status(&directory) {
+            Ok(value) => status = Some(value),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
+    for (running, cpu_ms) in programs.iter_mut().zip(cpu_ms) {
+        errors.extend(running.stop().err().map(|error| format!("{error:#}")));
+        report(index, running, cpu_ms, records)?;
+    }
+    programs.into_iter().for_each(|running| running.group.remove());
+    if let Some(daemon) = daemon {
+        log = Some(daemon.log());
+        errors.extend(daemon.stop().err().map(|error| format!("{error:#}")));
+    }
+    let error = if errors.is_empty() { None } else { Some(errors.join("; ")) };
+    records.write(&Record::Finished { run: index, start_ms, end_ms, error, status, log })?;
+    let _ = fs::remove_dir_all(&directory);
+    Ok(())
+}
+
+/// Tells what a stopped program printed and used.
+fn report(index: usize, running: &mut Running, cpu_ms: f64, records: &mut Records) -> Result<()> {
+    let name = running.program.name.clone();
+    for piece in pieces(&running.take_output()) {
+        records.write(&Record::Output { run: index, program: name.clone(), text: piece.to_owned() })?;
+    }
+    let ended = running.ended.map(|status| status.to_string());
+    records.write(&Record::Program {
+        run: index,
+        program: name,
+        ended,
+        cpu_ms,
+        notes: std::mem::take(&mut running.notes),
+    })
+}
+
+/// Starts and stops programs at their moments, and collects what they print, until the run is over.
+fn watch(
+    index: usize,
+    run: &Run,
+    directory: &Path,
+    programs: &mut Vec<Running>,
+    records: &mut Records,
+) -> Result<()> {
+    let (groups, outputs) = (Path::new(group::ROOT), directory.join("output"));
+    let start_ns = clock::now_ns();
+    let mut waiting = run.programs.clone();
+    if run.one_after_another {
+        waiting.reverse();
+    } else {
+        // The next one to start is the last of the list.
+        waiting.sort_by_key(|program| std::cmp::Reverse(program.start_ms));
+    }
+    let mut progress_ms = 0;
+    loop {
+        let elapsed_ms = (clock::now_ns() - start_ns) / 1_000_000;
+        if elapsed_ms >= run.duration_ms {
+            return Ok(());
+        }
+        if elapsed_ms >= progress_ms {
+            records.write(&Record::Progress { run: index, elapsed_ms })?;
+            progress_ms += PROGRESS_MS;
+        }
+        programs.iter_mut().for_each(Running::look);
+        let all_ended = programs.iter().all(|running| running.ended.is_some());
+        if run.one_after_another && all_ended && waiting.is_empty() {
+            return Ok(());
+        }
+        let is_due = |start_ms: u64| {
+            if run.one_after_another { all_ended } else { start_ms <= elapsed_ms }
+        };
+        if waiting.last().is_some_and(|program| is_due(program.start_ms))
+            && let Some(program) = waiting.pop()
+        {
+            programs.push(Running::start(program, groups, &outputs)?);
+            continue;
+        }
+        for running in programs.iter_mut() {
+            if running.program.stop_ms.is_some_and(|stop_ms| stop_ms <= elapsed_ms) {
+                running.program.stop_ms = None;
+                running.stop()?;
+            }
+        }
+        let next_ms = next_moment_ms(run, programs, &waiting, elapsed_ms);
+        wait_for_lines(programs, next_ms.saturating_sub(elapsed_ms).max(1));
+    }
+}
+
+/// When the agent must act again, in milliseconds after the start of the run.
+fn next_moment_ms(
+    run: &Run,
+    programs: &[Running],
+    waiting: &[steward_lab_guest::Program],
+    elapsed_ms: u64,
+) -> u64 {
+    let stops = programs.iter().filter_map(|running| running.program.stop_ms);
+    let starts = waiting.iter().map(|program| program.start_ms).filter(|start_ms| *start_ms > elapsed_ms);
+    stops.chain(starts).chain([run.duration_ms, elapsed_ms + LOOK_MS]).min().unwrap_or(run.duration_ms)
+}
+
+/// Waits until a stamped program prints something, at most `patience_ms`, and reads it.
+fn wait_for_lines(programs: &mut [Running], patience_ms: u64) {
+    let mut descriptors: Vec<libc::pollfd> = programs
+        .iter()
+        .filter_map(Running::pipe)
+        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+        .collect();
+    // SAFETY: the vector is as long as it says.
+    let ready = unsafe {
+        libc::poll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, patience_ms as libc::c_int)
+    };
+    if ready > 0 {
+        programs.iter_mut().for_each(Running::read_lines);
+    }
+}

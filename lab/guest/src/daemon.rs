@@ -1,0 +1,155 @@
+//! Steward's daemon during a run: started, waited for, asked, stopped, and looked after.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use steward_lab_guest::StewardSetup;
+
+const DAEMON: &str = "/usr/sbin/stewardd";
+const CLIENT: &str = "/usr/bin/steward";
+const SCHEDULER_STATE: &str = "/sys/kernel/sched_ext/state";
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+const STATUS_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon that said it is ready.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts the daemon on one specification file and waits until it reports readiness (`READY=1`, as systemd's
+    /// services do).
+    ///
+    /// # Errors
+    /// When it is not there, ends, stays silent for a minute, or leaves no scheduler loaded; with its log.
+    pub fn start(setup: &StewardSetup, directory: &Path) -> Result<Daemon> {
+        let specifications = directory.join("specs");
+        fs::create_dir_all(&specifications)?;
+        fs::write(specifications.join("lab.toml"), &setup.specifications)?;
+        let socket_path = directory.join("notify");
+        let socket = UnixDatagram::bind(&socket_path)?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let log = directory.join("stewardd.log");
+        let output = fs::File::create(&log)?;
+        let child = Command::new(DAEMON)
+            .arg("--spec-directory")
+            .arg(&specifications)
+            .env("NOTIFY_SOCKET", &socket_path)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {DAEMON}"))?;
+        let mut daemon = Daemon { child, log };
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| is_loaded());
+        match ready {
+            Ok(()) => Ok(daemon),
+            Err(error) => {
+                let log = daemon.log();
+                // The reason why it did not start matters more than how it then stopped.
+                let _ = daemon.stop();
+                Err(error.context(format!("stewardd did not start; its log:\n{log}")))
+            }
+        }
+    }
+
+    /// What it has logged so far (the last 20 kB).
+    pub fn log(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&text[text.len().saturating_sub(20_000)..]).into_owned()
+    }
+
+    /// Stops the daemon and checks that the kernel is back on its default scheduler.
+    ///
+    /// # Errors
+    /// When it does not end in time or leaves a scheduler behind.
+    pub fn stop(mut self) -> Result<()> {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let ended = wait(&mut self.child, STOP_PATIENCE);
+        if !ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            bail!("stewardd did not stop within {STOP_PATIENCE:?} of SIGTERM");
+        }
+        let state = scheduler_state();
+        if state != "disabled" {
+            bail!("stewardd has stopped, but {SCHEDULER_STATE} reads `{state}` instead of `disabled`");
+        }
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self, socket: &UnixDatagram) -> Result<()> {
+        let started = Instant::now();
+        let mut message = [0u8; 4096];
+        while started.elapsed() < START_PATIENCE {
+            if let Ok(length) = socket.recv(&mut message)
+                && String::from_utf8_lossy(&message[..length]).lines().any(|line| line == "READY=1")
+            {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended with {status} before it was ready");
+            }
+        }
+        bail!("it was not ready within {START_PATIENCE:?}")
+    }
+}
+
+/// Whether a sched_ext program is in force.
+///
+/// # Errors
+/// Says what the kernel reports instead.
+pub fn is_loaded() -> Result<()> {
+    match scheduler_state().as_str() {
+        "enabled" => Ok(()),
+        state => bail!("no scheduler is loaded: {SCHEDULER_STATE} reads `{state}`"),
+    }
+}
+
+/// What `steward status --json` says, if it answers in time.
+///
+/// # Errors
+/// When the client cannot be started, fails, or is too slow.
+pub fn status(directory: &Path) -> Result<Value> {
+    let path = directory.join("status.json");
+    let mut client = Command::new(CLIENT)
+        .args(["status", "--json"])
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&path)?)
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {CLIENT}"))?;
+    if !wait(&mut client, STATUS_PATIENCE) {
+        let _ = client.kill();
+        let _ = client.wait();
+        bail!("`{CLIENT} status --json` did not answer within {STATUS_PATIENCE:?}");
+    }
+    let text = fs::read_to_string(&path)?;
+    serde_json::from_str(&text).with_context(|| format!("`{CLIENT} status --json` printed: {text}"))
+}
+
+fn scheduler_state() -> String {
+    match fs::read_to_string(SCHEDULER_STATE) {
+        Ok(text) => text.trim().to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn wait(child: &mut Child, patience: Duration) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < patience {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}

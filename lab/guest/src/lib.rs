@@ -1,0 +1,160 @@
+//! What passes between the host and the agent inside the lab machine: a plan goes in, records come out.
+//!
+//! The host decides everything (which program runs how under which contender); the agent starts, watches, stops
+//! and tells. Records are JSON, one a line. Times are milliseconds of the guest's `CLOCK_MONOTONIC`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Where the host puts the plan.
+pub const PLAN_PATH: &str = "/lab/scenario.json";
+/// Where the agent appends its records.
+pub const RESULTS_PATH: &str = "/run/lab/results";
+/// Where the agent keeps what it needs while it runs: a tmpfs.
+pub const WORK_DIRECTORY: &str = "/run/lab";
+/// Where the host puts the synthetic programs.
+pub const PROGRAM_DIRECTORY: &str = "/lab/bin";
+
+/// Everything that one boot of the machine is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Runs, in the order in which they are to happen.
+    pub runs: Vec<Run>,
+}
+
+/// One contender, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The contender's name, for the record.
+    pub contender: String,
+    /// Which repetition, from 1.
+    pub repeat: u32,
+    /// How long it lasts, in milliseconds.
+    pub duration_ms: u64,
+    /// One program after another, each until it ends, instead of all at their own moments.
+    pub one_after_another: bool,
+    /// Present when Steward's daemon is to run meanwhile.
+    pub steward: Option<StewardSetup>,
+    /// What runs.
+    pub programs: Vec<Program>,
+}
+
+/// How Steward's daemon is started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StewardSetup {
+    /// The text of the one specification file that it is given.
+    pub specifications: String,
+}
+
+/// A program of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its name within the scenario.
+    pub name: String,
+    /// What is executed.
+    pub command: Vec<String>,
+    /// When, after the start of the run.
+    pub start_ms: u64,
+    /// When it and all its children are killed; at the end of the run if absent.
+    pub stop_ms: Option<u64>,
+    /// Its nice value.
+    pub nice: Option<i32>,
+    /// `SCHED_DEADLINE` for its main thread: budget and period, in nanoseconds.
+    pub deadline_ns: Option<(u64, u64)>,
+    /// The CPUs that it may use; all if empty.
+    pub affinity: Vec<u32>,
+    /// The user that it runs as; root if absent.
+    pub user: Option<u32>,
+    /// The agent notes when each line arrives (`t AT TEXT`), for programs that do not print times themselves.
+    pub stamp_lines: bool,
+}
+
+/// What the agent tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Record {
+    /// A run begins.
+    Started {
+        /// Its index in the plan.
+        run: usize,
+    },
+    /// A run goes on.
+    Progress {
+        /// Its index in the plan.
+        run: usize,
+        /// Milliseconds since its start.
+        elapsed_ms: u64,
+    },
+    /// A piece of what a program printed; pieces of one program come in order.
+    Output {
+        /// The run's index in the plan.
+        run: usize,
+        /// The program's name.
+        program: String,
+        /// The piece.
+        text: String,
+    },
+    /// What became of a program.
+    Program {
+        /// The run's index in the plan.
+        run: usize,
+        /// The program's name.
+        program: String,
+        /// How it ended, when it did so before it was killed: `exit status: 0`.
+        ended: Option<String>,
+        /// CPU time of it and its children, in milliseconds.
+        cpu_ms: f64,
+        /// What could not be given to it: "SCHED_DEADLINE refused: Device or resource busy".
+        notes: Vec<String>,
+    },
+    /// A run is over.
+    Finished {
+        /// Its index in the plan.
+        run: usize,
+        /// When it began.
+        start_ms: f64,
+        /// When its time was over.
+        end_ms: f64,
+        /// Why it does not count, if so.
+        error: Option<String>,
+        /// What Steward said about itself just before the end (`steward status --json`).
+        status: Option<Value>,
+        /// The daemon's log, when there is one.
+        log: Option<String>,
+    },
+    /// All runs are over.
+    Done,
+}
+
+/// Longest text in one [`Record::Output`], in bytes.
+pub const PIECE_BYTES: usize = 16_384;
+
+/// Cuts `text` into pieces of at most [`PIECE_BYTES`], at character boundaries.
+pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut end = rest.len().min(PIECE_BYTES);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_put_together_are_the_text() {
+        let text = "ä1".repeat(PIECE_BYTES);
+        assert!(pieces(&text).all(|piece| piece.len() <= PIECE_BYTES));
+        assert_eq!(pieces(&text).collect::<String>(), text);
+        assert_eq!(pieces("").count(), 0);
+    }
+}
