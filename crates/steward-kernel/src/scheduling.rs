@@ -9,13 +9,17 @@ use crate::error::KernelError;
 
 /// `SCHED_NORMAL` of linux/sched.h: the policy of ordinary tasks.
 pub const POLICY_NORMAL: u32 = 0;
+/// `SCHED_FIFO` of linux/sched.h: real time, until it yields.
+pub const POLICY_FIFO: u32 = 1;
+/// `SCHED_RR` of linux/sched.h: real time, in turns.
+pub const POLICY_ROUND_ROBIN: u32 = 2;
 /// `SCHED_DEADLINE` of linux/sched.h.
 pub const POLICY_DEADLINE: u32 = 6;
 /// `SCHED_FLAG_RESET_ON_FORK`: children start with the ordinary policy.
 pub const FLAG_RESET_ON_FORK: u64 = 0x01;
 /// `SCHED_FLAG_RECLAIM`: a task that has used its budget may go on with bandwidth that nobody reserved.
 pub const FLAG_RECLAIM: u64 = 0x02;
-/// `SCHED_GETATTR_FLAG_DL_DYNAMIC` (Linux 6.18): runtime left and absolute deadline in place of the parameters.
+/// `SCHED_GETATTR_FLAG_DL_DYNAMIC` (newer than Linux 6.18): runtime left and absolute deadline in place of the parameters.
 const READ_DYNAMIC: u32 = 0x01;
 /// Flags that `sched_getattr` may report but that are not state of the task to be put back.
 const STATE_FLAGS: u64 = 0x07;
@@ -43,6 +47,17 @@ impl Scheduling {
     /// This state with `nice` in place of its own nice value.
     pub fn with_nice(self, nice: i32) -> Self {
         Scheduling { nice, ..self }
+    }
+
+    /// Whether the two are one choice: equal in what their policy uses. The kernel may fill in the rest.
+    pub fn is_same_choice(&self, other: &Self) -> bool {
+        let reservation = |state: &Self| (state.runtime_ns, state.deadline_ns, state.period_ns);
+        self.policy == other.policy
+            && match self.policy {
+                POLICY_DEADLINE => reservation(self) == reservation(other),
+                POLICY_FIFO | POLICY_ROUND_ROBIN => self.priority == other.priority,
+                _ => self.nice == other.nice,
+            }
     }
 
     /// SCHED_DEADLINE with a budget in every period, both in nanoseconds; the deadline is the end of the period.
@@ -119,7 +134,7 @@ pub fn write(tid: i32, scheduling: &Scheduling) -> Result<(), KernelError> {
 }
 
 /// What is left of the budget, and the end of the current period on `CLOCK_MONOTONIC`, both in nanoseconds, of a
-/// task with a reservation. `None` where the kernel does not say (before Linux 6.18) or the task has ended.
+/// task with a reservation. `None` where the kernel does not say (Linux 6.18 and before) or the task has ended.
 pub fn read_progress(tid: i32) -> Option<(i64, u64)> {
     let raw = getattr(tid, READ_DYNAMIC).ok().filter(|raw| raw.policy == POLICY_DEADLINE)?;
     // The kernel hands out its signed runtime in an unsigned field: a task that overran owes time.
@@ -135,4 +150,30 @@ fn getattr(tid: i32, flags: u32) -> std::io::Result<RawAttributes> {
 
 fn failed(tid: i32, action: &'static str, source: std::io::Error) -> KernelError {
     KernelError::Task { tid, action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_policy_uses_makes_two_states_differ() {
+        let mine = Scheduling::deadline(5_000_000, 30_000_000, true);
+        assert!(mine.is_same_choice(&mine.with_nice(3)));
+        assert!(!mine.is_same_choice(&Scheduling::deadline(6_000_000, 30_000_000, true)));
+        assert!(!Scheduling::default().is_same_choice(&Scheduling::default().with_nice(1)));
+        let slice_asked_for = Scheduling { runtime_ns: 3_000_000, ..Scheduling::default() };
+        assert!(Scheduling::default().is_same_choice(&slice_asked_for));
+    }
+
+    #[test]
+    fn the_scheduling_of_the_test_itself_can_be_read() {
+        let own = read(0).expect("a task can read its own");
+        assert!((-20..=19).contains(&own.nice));
+    }
+
+    #[test]
+    fn a_task_that_does_not_exist_is_told_apart() {
+        assert!(read(i32::MAX).expect_err("no such task").is_absent());
+    }
 }

@@ -1,0 +1,210 @@
+//! What the undo journal promises, tried on files in a directory and on a child process.
+
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+struct Place {
+    directory: tempfile::TempDir,
+    roots: Roots,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let roots = Roots::under(directory.path());
+        let place = Place { directory, roots };
+        place.boot("first");
+        place
+    }
+
+    fn boot(&self, name: &str) {
+        let file = self.roots.proc.join("sys/kernel/random/boot_id");
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("a directory");
+        std::fs::write(file, name).expect("a file");
+    }
+
+    fn knob(&self, name: &str, value: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, value).expect("a file");
+        path
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.directory.path().join("undo")
+    }
+
+    fn open(&self) -> Journal {
+        Journal::open(&self.journal_path(), &self.roots).expect("the journal opens")
+    }
+
+    fn revert(&self) -> Report {
+        revert(&self.journal_path(), &self.roots).expect("the journal can be used")
+    }
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("a file")
+}
+
+#[test]
+fn changes_are_put_back_in_reverse_order_and_only_once() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    let mut journal = place.open();
+    journal.write_file(&knob, "200").expect("written");
+    journal.write_file(&knob, "300").expect("written");
+    assert_eq!(journal.write_file(&knob, "300").expect("nothing to do"), None);
+    drop(journal);
+    assert_eq!(place.revert().reverted.len(), 2);
+    assert_eq!(text(&knob), "100");
+    assert_eq!(place.revert(), Report::default());
+}
+
+#[test]
+fn what_someone_else_has_written_since_is_left_alone() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    place.open().write_file(&knob, "200").expect("written");
+    std::fs::write(&knob, "50\n").expect("someone else writes");
+    let report = place.revert();
+    assert_eq!(text(&knob), "50\n");
+    assert!(report.left[0].contains("someone else") && report.left[0].contains("50"), "{report}");
+}
+
+#[test]
+fn a_record_whose_change_was_never_made_changes_nothing() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into() };
+    place.open().record(change).expect("recorded");
+    assert!(place.revert().left[0].contains("as it was"));
+    assert_eq!(text(&knob), "100\n");
+}
+
+#[test]
+fn a_last_line_torn_anywhere_is_dropped_and_the_rest_is_put_back() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    let other = place.knob("cpu.idle", "0\n");
+    let mut journal = place.open();
+    journal.write_file(&knob, "200").expect("written");
+    let whole = text(&place.journal_path()).len();
+    let change = Change::File { path: other.clone(), old: "0".into(), new: "1".into() };
+    journal.record(change).expect("recorded");
+    drop(journal);
+    let content = text(&place.journal_path());
+    for length in whole..content.len() {
+        std::fs::write(&knob, "200").expect("a file");
+        std::fs::write(place.journal_path(), &content[..length]).expect("a file");
+        let report = place.revert();
+        assert_eq!((report.reverted.len(), report.left.len()), (1, 0), "torn at {length}");
+        assert_eq!(text(&knob), "100");
+    }
+}
+
+#[test]
+fn a_broken_line_in_the_middle_is_an_error_that_shows_it() {
+    let place = Place::new();
+    drop(place.open());
+    let content = text(&place.journal_path()) + "{\"made\":\n{\"closed\":{\"number\":1}}\n";
+    std::fs::write(place.journal_path(), content).expect("a file");
+    let error = revert(&place.journal_path(), &place.roots).expect_err("broken").to_string();
+    assert!(error.contains("undo") && error.contains("made"), "{error}");
+}
+
+#[test]
+fn after_a_reboot_there_is_nothing_to_put_back() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    place.open().write_file(&knob, "200").expect("written");
+    place.boot("second");
+    assert_eq!(place.revert(), Report::default());
+    assert_eq!(text(&knob), "200");
+}
+
+#[test]
+fn a_journal_in_use_can_not_be_reverted() {
+    let place = Place::new();
+    let _running = place.open();
+    let error = revert(&place.journal_path(), &place.roots).expect_err("in use");
+    assert!(matches!(error, JournalError::InUse { .. }));
+}
+
+#[test]
+fn a_journal_opened_again_knows_what_is_outstanding() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "100\n");
+    let mut journal = place.open();
+    let first = journal.write_file(&knob, "200").expect("written").expect("changed");
+    let second = journal.write_file(&knob, "300").expect("written").expect("changed");
+    journal.close(second).expect("closed");
+    drop(journal);
+    let again = place.open();
+    assert_eq!(again.outstanding().keys().copied().collect::<Vec<_>>(), vec![first]);
+}
+
+#[test]
+fn a_long_history_does_not_make_a_long_file() {
+    let place = Place::new();
+    let mut journal = place.open();
+    for _ in 0..SPARE_LINES_MAX {
+        let change = Change::File { path: "/knob".into(), old: "0".into(), new: "1".into() };
+        let number = journal.record(change).expect("recorded");
+        journal.close(number).expect("closed");
+    }
+    assert!(text(&place.journal_path()).lines().count() <= SPARE_LINES_MAX + 1);
+}
+
+#[test]
+fn a_newer_format_is_refused_with_what_to_do() {
+    let place = Place::new();
+    std::fs::write(place.journal_path(), "{\"start\":{\"schema\":9,\"boot\":\"first\"}}\n").expect("a file");
+    let error = revert(&place.journal_path(), &place.roots).expect_err("newer").to_string();
+    assert!(error.contains("format 9") && error.contains("revert with the version"), "{error}");
+}
+
+/// A child that waits until it is dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start() -> Self {
+        Waiting(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a child"))
+    }
+
+    fn id(&self) -> TaskId {
+        let tid = i32::try_from(self.0.id()).expect("a pid");
+        processes::stat(tid, &Roots::default()).expect("it runs").id
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_scheduling_of_a_task_is_put_back_unless_it_is_another_task() {
+    let child = Waiting::start();
+    let roots = Roots::default();
+    let place = Place::new();
+    let path = place.journal_path();
+    let old = scheduling::read(child.id().tid).expect("it runs");
+    let new = old.with_nice(old.nice.max(0) + 4);
+    let task = child.id();
+    let stranger = TaskId { started_ticks: task.started_ticks - 1, ..task };
+    let mut journal = Journal::open(&path, &roots).expect("the journal opens");
+    journal.record(Change::Task { task, old, new }).expect("recorded");
+    journal.record(Change::Task { task: stranger, old: old.with_nice(19), new }).expect("recorded");
+    scheduling::write(task.tid, &new).expect("anyone may be nicer");
+    drop(journal);
+    let report = revert(&path, &roots).expect("the journal can be used");
+    assert!(report.left[0].contains("has ended"), "{report}");
+    if !report.failed.is_empty() {
+        println!("skipped: putting a nice value back needs CAP_SYS_NICE");
+        return;
+    }
+    assert_eq!(scheduling::read(task.tid).expect("it runs"), old);
+}
