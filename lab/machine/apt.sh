@@ -81,6 +81,6 @@ apt_private() {
         -o "Dir::State::lists=$directory/lists" -o "Dir::State::status=$directory/status"
         -o "Dir::State::extended_states=$directory/extended_states" -o "Dir::Cache=$directory/cache"
         -o APT::Architecture=amd64 -o APT::Architectures::=amd64 -o APT::Sandbox::User= -o Debug::NoLocking=true
-        -o Acquire::Languages=none -o Acquire::Retries=3 -o Dpkg::Use-Pty=0
+        -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::Retries=3 -o Dpkg::Use-Pty=0
     )
 }

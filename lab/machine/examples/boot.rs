@@ -12,7 +12,8 @@ use steward_machine::{GuestFile, KernelChoice, MachineConfig, run};
 
 fn main() -> Result<ExitCode> {
     let (config, files, script) = arguments()?;
-    let command = ["/bin/sh", "-c", "exec >/run/lab/results 2>&1; eval \"$1\"", "sh", &script].map(String::from);
+    let command =
+        ["/bin/sh", "-c", "exec >/run/lab/results 2>&1; eval \"$1\"", "sh", &script].map(String::from);
     let outcome = run(&config, &files, &command, &mut |line| println!("{line}"))?;
     eprintln!(
         "[kernel {}, boot {:.1} s (guest's clock {:.1} s), total {:.1} s, exit status {}]",
@@ -49,7 +50,9 @@ fn arguments() -> Result<(MachineConfig, Vec<GuestFile>, String)> {
                 let (host, guest) = pair.split_once(':').context("--file wants HOST:GUEST")?;
                 files.push(GuestFile::from_host(host, guest)?);
             }
-            _ if word.starts_with("--") => bail!("unknown option {word}; see the head of lab/machine/examples/boot.rs"),
+            _ if word.starts_with("--") => {
+                bail!("unknown option {word}; see the head of lab/machine/examples/boot.rs")
+            }
             _ if script.is_none() => script = Some(word),
             _ => bail!("one script only; quote it"),
         }

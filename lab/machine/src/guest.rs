@@ -35,7 +35,8 @@ impl GuestFile {
     /// When the file does not exist.
     pub fn from_host(host: impl Into<PathBuf>, guest_path: impl Into<String>) -> Result<Self> {
         let host = host.into();
-        let metadata = fs::metadata(&host).with_context(|| format!("reading {} for the guest", host.display()))?;
+        let metadata =
+            fs::metadata(&host).with_context(|| format!("reading {} for the guest", host.display()))?;
         let mode = metadata.permissions().mode() & 0o7777;
         Ok(Self { guest_path: guest_path.into(), source: GuestSource::HostPath(host), mode })
     }
@@ -56,7 +57,12 @@ pub(crate) enum Root {
 }
 
 /// The per-run archive: `files` with their libraries, the command and the settings that /init reads.
-pub(crate) fn archive(files: &[GuestFile], command: &[String], root: Root, settings: &str) -> Result<Vec<u8>> {
+pub(crate) fn archive(
+    files: &[GuestFile],
+    command: &[String],
+    root: Root,
+    settings: &str,
+) -> Result<Vec<u8>> {
     let (for_files, for_libraries) = match root {
         Root::Memory => ("", ""),
         Root::Disk => ("/lab/files", "/lab/libraries"),
@@ -71,14 +77,16 @@ pub(crate) fn archive(files: &[GuestFile], command: &[String], root: Root, setti
         match &file.source {
             GuestSource::Bytes(bytes) => archive.file(&place, file.mode, bytes),
             GuestSource::HostPath(path) => {
-                let bytes = fs::read(path).with_context(|| format!("reading {} for the guest", path.display()))?;
+                let bytes =
+                    fs::read(path).with_context(|| format!("reading {} for the guest", path.display()))?;
                 archive.file(&place, file.mode, &bytes);
                 needed.append(&mut libraries::of(path)?);
             }
         }
     }
     for library in &needed {
-        let bytes = fs::read(library).with_context(|| format!("reading the library {}", library.display()))?;
+        let bytes =
+            fs::read(library).with_context(|| format!("reading the library {}", library.display()))?;
         archive.file(&format!("{for_libraries}{}", merged(&place_of_library(library))), 0o755, &bytes);
     }
     let command: Vec<String> = command.iter().map(|word| quoted(word)).collect();

@@ -91,7 +91,9 @@ fn readable(path: &Path, what: &str) -> Result<()> {
 fn versioned(directory: &Path) -> Result<(String, PathBuf)> {
     let versions = |above: &Path| -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(above).with_context(|| format!("reading the modules in {}", above.display()))? {
+        for entry in
+            fs::read_dir(above).with_context(|| format!("reading the modules in {}", above.display()))?
+        {
             let entry = entry?;
             if entry.path().join("kernel").is_dir() {
                 found.push(entry.file_name().to_string_lossy().into_owned());
@@ -107,7 +109,11 @@ fn versioned(directory: &Path) -> Result<(String, PathBuf)> {
     match versions(directory)?.as_slice() {
         [version] => Ok((version.clone(), directory.to_owned())),
         [] => bail!("{} holds no VERSION/kernel directory of modules", directory.display()),
-        many => bail!("{} holds modules of several kernels ({}); give one of them", directory.display(), many.join(", ")),
+        many => bail!(
+            "{} holds modules of several kernels ({}); give one of them",
+            directory.display(),
+            many.join(", ")
+        ),
     }
 }
 

@@ -27,7 +27,13 @@ use std::path::{Path, PathBuf};
 /// The repository that this crate was built in; `STEWARD_ROOT` in the environment overrides it.
 pub fn repository() -> PathBuf {
     std::env::var_os("STEWARD_ROOT").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("lab/machine is two deep").to_owned(),
+        || {
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .ancestors()
+                .nth(2)
+                .expect("lab/machine is two deep")
+                .to_owned()
+        },
         PathBuf::from,
     )
 }

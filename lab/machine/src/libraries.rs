@@ -14,15 +14,18 @@ use std::process::Command;
 /// When the file cannot be read, or when `ldd` cannot find one of the libraries.
 pub fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut magic = [0; 4];
-    let mut file = fs::File::open(program).with_context(|| format!("opening {} for the guest", program.display()))?;
+    let mut file =
+        fs::File::open(program).with_context(|| format!("opening {} for the guest", program.display()))?;
     if file.read_exact(&mut magic).is_err() || &magic != b"\x7fELF" {
         return Ok(BTreeSet::new());
     }
-    let output = Command::new("ldd").arg(program).output().context("running ldd, which is part of libc-bin")?;
+    let output =
+        Command::new("ldd").arg(program).output().context("running ldd, which is part of libc-bin")?;
     if !output.status.success() {
         return Ok(BTreeSet::new()); // "not a dynamic executable"
     }
-    parse(&String::from_utf8_lossy(&output.stdout)).with_context(|| format!("libraries of {}", program.display()))
+    parse(&String::from_utf8_lossy(&output.stdout))
+        .with_context(|| format!("libraries of {}", program.display()))
 }
 
 /// Reads ldd's lines: `name => /path (address)`, `/path (address)` for the loader, `linux-vdso...` for what is no file.
@@ -53,10 +56,7 @@ mod tests {
         let found = parse(listing).expect("nothing is missing");
         assert_eq!(
             found,
-            BTreeSet::from([
-                "/lib/x86_64-linux-gnu/libc.so.6".into(),
-                "/lib64/ld-linux-x86-64.so.2".into()
-            ])
+            BTreeSet::from(["/lib/x86_64-linux-gnu/libc.so.6".into(), "/lib64/ld-linux-x86-64.so.2".into()])
         );
     }
 

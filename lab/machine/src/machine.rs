@@ -152,8 +152,7 @@ fn write_initramfs(
         (Some(_), Root::Memory) => "/dev/vda",
         (Some(_), Root::Disk) => "/dev/vdb",
     };
-    let settings =
-        format!("root={}\nscratch={scratch}\n", if root == Root::Disk { "disk" } else { "ram" });
+    let settings = format!("root={}\nscratch={scratch}\n", if root == Root::Disk { "disk" } else { "ram" });
     let base = kernel.base_archive()?;
     let mut bytes = fs::read(&base).with_context(|| format!("reading {}", base.display()))?;
     bytes.extend(guest::archive(files, command, root, &settings)?);
@@ -244,7 +243,9 @@ impl Running {
         let errors = place.path("qemu.stderr");
         let log = File::create(&errors).with_context(|| format!("creating {}", errors.display()))?;
         qemu.env("TMPDIR", &place.0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let child = qemu.spawn().context("starting qemu-system-x86_64 (under setpriv); `make setup` installs both")?;
+        let child = qemu
+            .spawn()
+            .context("starting qemu-system-x86_64 (under setpriv); `make setup` installs both")?;
         let started = Instant::now();
         Ok(Self { child, started, deadline: started + timeout, timeout, errors })
     }
@@ -336,7 +337,13 @@ fn describe_failure(console: &Path, place: &Workspace) -> String {
     let text = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches('\r')).collect();
-    let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+    let last = lines.len().saturating_sub(CONSOLE_LINES);
+    // A panic's reason stands above its long trace.
+    let reason = lines[..last]
+        .iter()
+        .filter(|line| ["panic", "BUG:", "Oops", "INFO:"].iter().any(|word| line.contains(word)));
+    let last: Vec<&str> = reason.copied().chain(lines[last..].iter().copied()).collect();
+    let last = last.join("\n");
     let mut kept = console.to_owned();
     if console.starts_with(&place.0) {
         let log = crate::cache_directory().join("last-failed-console.log");
