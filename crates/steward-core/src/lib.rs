@@ -2,4 +2,11 @@
 //!
 //! Observations and times come in as arguments; decisions go out with their reasons. The daemon carries them out.
 
+pub mod authority;
+pub mod config;
+pub mod explain;
 pub mod mechanism;
+pub mod problem;
+pub mod quantity;
+pub mod spec;
+mod toml_reader;

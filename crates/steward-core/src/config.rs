@@ -1,0 +1,233 @@
+//! The daemon's own configuration, `/etc/steward/steward.toml`: text in, settings and problems out.
+//!
+//! ```toml
+//! owner = "alice"              # may reserve for anyone, besides root; a name or a user id
+//! mechanism = "auto"           # or "sched_ext", "deadline"
+//! [thresholds]                 # Yang 2009, section 8.1.2; fractions of each CPU
+//! reactivate_below = 0.65
+//! admit_below = 0.80
+//! revoke_above = 0.90
+//! ```
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, DeValue};
+
+use crate::mechanism::Thresholds;
+use crate::problem::Problem;
+use crate::toml_reader::{Reader, lookup, suggest};
+
+/// The name of the configuration's file; it is never taken for a file of specifications.
+pub const CONFIG_FILE_NAME: &str = "steward.toml";
+
+/// The largest `revoke_above`: the kernel itself keeps 5 % of each CPU from deadline and sched_ext tasks, so that
+/// a higher threshold could never be passed.
+pub const REVOKE_ABOVE_MAX: f64 = 0.95;
+
+/// The user who may reserve for anyone, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owner {
+    /// A user's name, still to be looked up.
+    Name(String),
+    /// A user's number.
+    Uid(u32),
+}
+
+/// Which mechanism the daemon is to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MechanismChoice {
+    /// sched_ext where the kernel has it, otherwise SCHED_DEADLINE.
+    #[default]
+    Auto,
+    /// sched_ext or nothing.
+    SchedExt,
+    /// SCHED_DEADLINE even where sched_ext could be used.
+    Deadline,
+}
+
+/// The daemon's settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Who may reserve for anyone, besides root.
+    pub owner: Option<Owner>,
+    /// Limits of admission, revocation and reactivation.
+    pub thresholds: Thresholds,
+    /// Which mechanism to use.
+    pub mechanism: MechanismChoice,
+}
+
+/// Reads the configuration. A setting that is wrong is reported and keeps its default; the others stand.
+pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
+    let mut reader = Reader::new(file, text);
+    let mut config = Config::default();
+    if let Some(table) = reader.document() {
+        reader.reject_unknown_keys(&table, &["owner", "mechanism", "thresholds"], "the configuration");
+        config.owner = read_owner(&mut reader, &table);
+        config.mechanism = read_mechanism(&mut reader, &table).unwrap_or_default();
+        config.thresholds = read_thresholds(&mut reader, &table).unwrap_or_default();
+    }
+    (config, reader.problems)
+}
+
+fn read_owner<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Owner> {
+    let uid_advice = "write a user's name, or a number from 0 to 4294967294";
+    let value = lookup(table, "owner")?;
+    let digits = match value.get_ref() {
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        _ => reader.string(table, "owner", "alice")?.into_inner(),
+    };
+    if digits.is_empty() {
+        reader.error(value.span(), "owner is empty", "write a user's name or number, or leave the key out");
+        return None;
+    }
+    if digits.starts_with('-') || digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let uid = digits.parse().ok().filter(|uid| *uid != u32::MAX);
+        if uid.is_none() {
+            reader.error(value.span(), format!("owner = {digits} is not a user's number"), uid_advice);
+        }
+        return uid.map(Owner::Uid);
+    }
+    Some(Owner::Name(digits))
+}
+
+fn read_mechanism<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<MechanismChoice> {
+    let word = reader.string(table, "mechanism", "auto")?;
+    match word.get_ref().as_str() {
+        "auto" => Some(MechanismChoice::Auto),
+        "sched_ext" => Some(MechanismChoice::SchedExt),
+        "deadline" => Some(MechanismChoice::Deadline),
+        other => {
+            let advice = suggest(other, &["auto", "sched_ext", "deadline"]);
+            reader.error(word.span(), format!("there is no mechanism \"{other}\""), advice);
+            None
+        }
+    }
+}
+
+fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Thresholds> {
+    let value = lookup(table, "thresholds")?;
+    let DeValue::Table(section) = value.get_ref() else {
+        reader.error(value.span(), "thresholds is not a table", "write [thresholds], then its keys below it");
+        return None;
+    };
+    let before = reader.problems.len();
+    reader.reject_unknown_keys(section, &["reactivate_below", "admit_below", "revoke_above"], "[thresholds]");
+    let default = Thresholds::default();
+    let mut read = |key: &str, default: f64| {
+        reader.number(section, key, &default.to_string()).map_or(default, |number| number.into_inner())
+    };
+    let thresholds = Thresholds {
+        reactivate_below: read("reactivate_below", default.reactivate_below),
+        admit_below: read("admit_below", default.admit_below),
+        revoke_above: read("revoke_above", default.revoke_above),
+    };
+    if let Err(what) = check_thresholds(&thresholds) {
+        let advice = format!(
+            "they are fractions of a CPU in this order: 0 < reactivate_below < admit_below < revoke_above <= \
+             {REVOKE_ABOVE_MAX}; a key left out is {}, {}, {}",
+            default.reactivate_below, default.admit_below, default.revoke_above
+        );
+        reader.error(value.span(), what, advice);
+    }
+    (reader.problems.len() == before).then_some(thresholds)
+}
+
+/// Holds thresholds against `0 < Rlo < Rhi < Rmax <= 0.95` (Yang 2009, section 8.1.2).
+///
+/// # Errors
+/// The first pair that is out of order, in words.
+pub fn check_thresholds(thresholds: &Thresholds) -> Result<(), String> {
+    let ladder = [
+        ("0", 0.0),
+        ("reactivate_below", thresholds.reactivate_below),
+        ("admit_below", thresholds.admit_below),
+        ("revoke_above", thresholds.revoke_above),
+    ];
+    for pair in ladder.windows(2) {
+        let ((lower_name, lower), (upper_name, upper)) = (pair[0], pair[1]);
+        // A NaN is out of order too.
+        if lower.partial_cmp(&upper) != Some(Ordering::Less) {
+            return Err(format!("{upper_name} = {upper} is not above {}", named(lower_name, lower)));
+        }
+    }
+    let highest = thresholds.revoke_above;
+    if highest <= REVOKE_ABOVE_MAX {
+        Ok(())
+    } else {
+        Err(format!(
+            "revoke_above = {highest} is above {REVOKE_ABOVE_MAX}, which the kernel never lets tasks reach"
+        ))
+    }
+}
+
+fn named(name: &str, value: f64) -> String {
+    if name == "0" { name.to_owned() } else { format!("{name} = {value}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> (Config, Vec<String>) {
+        let (config, problems) = parse_config(Path::new("steward.toml"), text);
+        (config, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn an_empty_file_gives_the_defaults() {
+        assert_eq!(parse(""), (Config::default(), vec![]));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let text = "owner = \"alice\"\nmechanism = \"deadline\"\n[thresholds]\nreactivate_below = 0.5\nadmit_below = 0.7\nrevoke_above = 0.95\n";
+        let (config, problems) = parse(text);
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(config.owner, Some(Owner::Name("alice".into())));
+        assert_eq!(config.mechanism, MechanismChoice::Deadline);
+        assert_eq!(
+            config.thresholds,
+            Thresholds { reactivate_below: 0.5, admit_below: 0.7, revoke_above: 0.95 }
+        );
+        assert_eq!(parse("owner = 1000").0.owner, Some(Owner::Uid(1000)));
+        assert_eq!(parse("owner = \"1000\"").0.owner, Some(Owner::Uid(1000)));
+    }
+
+    #[test]
+    fn each_wrong_setting_is_reported_with_its_line_and_keeps_its_default() {
+        let text = "ownr = 3\nowner = -1\nmechanism = \"sched-ext\"\n[thresholds]\nadmit_below = 0.95\n";
+        let (config, problems) = parse(text);
+        assert_eq!(config, Config::default());
+        insta::assert_snapshot!(problems.join("\n"));
+    }
+
+    #[test]
+    fn thresholds_out_of_order_say_which_pair() {
+        let cases = [
+            ("reactivate_below = 0", "reactivate_below = 0 is not above 0"),
+            ("reactivate_below = 0.85", "admit_below = 0.8 is not above reactivate_below = 0.85"),
+            ("revoke_above = 0.7", "revoke_above = 0.7 is not above admit_below = 0.8"),
+            ("revoke_above = 0.97", "is above 0.95"),
+            ("admit_below = nan", "is not above"),
+            ("revoke_above = \"90%\"", "revoke_above is a string"),
+            ("revoke_over = 0.9", "did you mean \"revoke_above\"?"),
+        ];
+        for (line, expected) in cases {
+            let (config, problems) = parse(&format!("[thresholds]\n{line}\n"));
+            assert_eq!(config.thresholds, Thresholds::default(), "{line}");
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{line}: {problems:?}");
+        }
+        assert!(parse("thresholds = 3").1[0].contains("is not a table"));
+    }
+
+    #[test]
+    fn a_syntax_error_names_its_line() {
+        let (config, problems) = parse("owner = \"alice\"\nmechanism = \n");
+        assert_eq!(config, Config::default());
+        assert!(problems[0].starts_with("steward.toml:2: not valid TOML"), "{problems:?}");
+    }
+}

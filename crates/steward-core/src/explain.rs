@@ -1,0 +1,209 @@
+//! Says in sentences what a task is promised, where that comes from, and whether the promise was kept.
+//!
+//! `steward explain PID` prints [`explain_task`]; the journal gets [`explain_event`]. Every sentence gives the
+//! figures that it rests on.
+
+use crate::mechanism::{CpuRecord, Event, EventKind, Standing, TaskRecord, Thresholds};
+use crate::quantity::approximate_duration;
+use crate::spec::Spec;
+
+/// From this share of periods on, a spent budget means that the reservation is too small rather than that one
+/// moment was busy.
+const OFTEN: f64 = 0.5;
+
+/// Explains one task in several lines: what it is promised, where that comes from, where it stands, and what it
+/// got. `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with.
+pub fn explain_task(
+    task: &TaskRecord,
+    cpu: &CpuRecord,
+    spec: Option<&Spec>,
+    thresholds: &Thresholds,
+) -> String {
+    let mut lines = vec![promise(task), source(task, spec), standing(task, cpu, thresholds)];
+    if task.periods > 0 {
+        lines.push(record(task));
+        lines.push(format!(
+            "CPU time: {} from the reservation, {} as best-effort.",
+            approximate_duration(task.reserved_time_ns),
+            approximate_duration(task.best_effort_time_ns)
+        ));
+    }
+    lines.extend(advice(task));
+    lines.join("\n") + "\n"
+}
+
+fn promise(task: &TaskRecord) -> String {
+    let grant = &task.grant;
+    format!(
+        "{} (thread {} of process {}) is promised {} of CPU time in every {}: {} of one CPU. {} {}",
+        task.name,
+        task.tid,
+        task.pid,
+        approximate_duration(grant.reservation.budget_ns),
+        approximate_duration(grant.reservation.period_ns),
+        percent(grant.reservation.bandwidth()),
+        if grant.inherit { "Its children get the same." } else { "Its children do not get it." },
+        if grant.revocable { "It may be revoked under overload." } else { "It is never revoked." },
+    )
+}
+
+fn source(task: &TaskRecord, spec: Option<&Spec>) -> String {
+    match spec {
+        _ if task.grant.keep_over_exec => {
+            "That was asked for on the command line (`steward run` or `steward set`) and holds over exec."
+                .to_owned()
+        }
+        Some(spec) => format!("That comes from the specification of {} ({}).", spec.path, spec.origin),
+        None if task.grant.spec_id != 0 => {
+            "That comes from a specification that is no longer in the files.".to_owned()
+        }
+        None => "That was given to the running task (`steward set`).".to_owned(),
+    }
+}
+
+fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> String {
+    let load = cpu.measured_load.max(cpu.projected_load);
+    match task.standing {
+        Standing::Admitted => format!(
+            "The promise is in force on CPU {}, whose interactive load is {} (admission stops at {}).",
+            cpu.cpu,
+            percent(load),
+            percent(thresholds.admit_below)
+        ),
+        Standing::Refused => format!(
+            "The promise is NOT in force: it was refused, because it needs {} and every CPU it may use was too full. \
+             CPU {} has an interactive load of {} now (admission stops at {}). It runs as best-effort until there is \
+             room.",
+            percent(task.grant.reservation.bandwidth()),
+            cpu.cpu,
+            percent(load),
+            percent(thresholds.admit_below)
+        ),
+        Standing::Revoked => format!(
+            "The promise is NOT in force: it was revoked, because CPU {} stayed above {} of interactive load{}. It \
+             runs as best-effort until the load stays below {}.",
+            cpu.cpu,
+            percent(thresholds.revoke_above),
+            samples(cpu),
+            percent(thresholds.reactivate_below)
+        ),
+    }
+}
+
+/// The load of the CPU now, as an aside.
+fn samples(cpu: &CpuRecord) -> String {
+    format!(" (now {})", percent(cpu.measured_load.max(cpu.projected_load)))
+}
+
+/// Whether the promise was kept.
+fn record(task: &TaskRecord) -> String {
+    let periods = count(task.periods, "period");
+    let kept = if task.deadlines_missed == 0 {
+        format!("Kept in all of {periods}")
+    } else {
+        format!(
+            "NOT kept in {} of {periods} ({})",
+            task.deadlines_missed,
+            percent(share(task.deadlines_missed, task.periods))
+        )
+    };
+    let spent = if task.budgets_exhausted == 0 {
+        "the budget was never used up".to_owned()
+    } else {
+        format!(
+            "the budget was used up in {} ({}), longest overrun {}",
+            task.budgets_exhausted,
+            percent(share(task.budgets_exhausted, task.periods)),
+            approximate_duration(task.overrun_max_ns)
+        )
+    };
+    format!("{kept}; {spent}.")
+}
+
+/// What would help, if anything is amiss.
+fn advice(task: &TaskRecord) -> Option<String> {
+    let bandwidth = task.grant.reservation.bandwidth();
+    match task.standing {
+        Standing::Refused => Some(
+            "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
+             share, or raise admit_below in /etc/steward/steward.toml."
+                .to_owned(),
+        ),
+        Standing::Revoked => Some(
+            "What helps: end or shrink other reservations (`steward status` shows them), raise this one if the \
+             program needs more than it said, or make it revocable = false if it is critical."
+                .to_owned(),
+        ),
+        Standing::Admitted if share(task.deadlines_missed, task.periods) > 0.01 => Some(
+            "What helps: look for real-time tasks and interrupts on that CPU, which take time before any \
+             reservation (`steward doctor`)."
+                .to_owned(),
+        ),
+        Standing::Admitted if share(task.budgets_exhausted, task.periods) >= OFTEN => Some(format!(
+            "It mostly wants more than the {} promised: raise cpu in its specification if it should be smooth.",
+            percent(bandwidth)
+        )),
+        Standing::Admitted => None,
+    }
+}
+
+/// Explains one decision in a sentence.
+pub fn explain_event(event: &Event) -> String {
+    let task = format!("{} (thread {} of process {})", event.name, event.tid, event.pid);
+    let Event { cpu, .. } = event;
+    let (load, bandwidth, threshold) =
+        (percent(event.load), percent(event.bandwidth), percent(event.threshold));
+    match event.kind {
+        EventKind::Admitted => format!(
+            "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}."
+        ),
+        EventKind::Refused => format!(
+            "{task} was refused: the least loaded CPU it may use, CPU {cpu}, has load {load}, which with its \
+             {bandwidth} passes {threshold}; it runs as best-effort until there is room."
+        ),
+        EventKind::TableFull => format!(
+            "{task} was refused: the table of tasks with a specification is full; it runs as best-effort."
+        ),
+        EventKind::RevokedExhausted => format!(
+            "{task} was revoked: load {load} on CPU {cpu} stayed above {threshold}, and it had used up its budget \
+             ({bandwidth}) meanwhile."
+        ),
+        EventKind::RevokedHungriest => format!(
+            "{task} was revoked: load {load} on CPU {cpu} stayed above {threshold}, and of those that may be \
+             revoked it used the most ({bandwidth} promised)."
+        ),
+        EventKind::RevokedDisplaced => format!(
+            "{task} was revoked: CPU {cpu} went offline or is no longer allowed to it, and no other CPU has room \
+             for its {bandwidth} (load {load}, threshold {threshold})."
+        ),
+        EventKind::Reactivated => format!(
+            "{task} was taken back on CPU {cpu}: load {load} stayed below {threshold}, so there is room for its \
+             {bandwidth} again."
+        ),
+        EventKind::Released => {
+            format!("{task} has no reservation any more; its {bandwidth} of CPU {cpu} are free.")
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A fraction as a percentage with at most one decimal; what is not zero never reads as zero.
+fn percent(fraction: f64) -> String {
+    let value = fraction * 100.0;
+    if value > 0.0 && value < 0.05 {
+        return "less than 0.1 %".to_owned();
+    }
+    let text = format!("{value:.1}");
+    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

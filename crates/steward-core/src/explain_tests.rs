@@ -1,0 +1,131 @@
+//! Tests of [`crate::explain`]: recorded output.
+
+use std::path::Path;
+
+use super::*;
+use crate::mechanism::{Grant, Reservation};
+use crate::spec::parse_toml;
+
+fn task() -> TaskRecord {
+    TaskRecord {
+        tid: 4243,
+        pid: 4242,
+        name: "mplayer".into(),
+        cpu: 1,
+        standing: Standing::Admitted,
+        grant: Grant {
+            reservation: Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 },
+            inherit: true,
+            revocable: true,
+            keep_over_exec: false,
+            spec_id: 7,
+        },
+        budget_left_ns: 1_000_000,
+        deadline_ns: 99_000_000,
+        periods: 1000,
+        deadlines_missed: 0,
+        budgets_exhausted: 12,
+        reserved_time_ns: 4_321_000_000,
+        best_effort_time_ns: 87_000_000,
+        overrun_max_ns: 123_400,
+    }
+}
+
+fn cpu() -> CpuRecord {
+    CpuRecord {
+        cpu: 1,
+        online: true,
+        measured_load: 0.21,
+        projected_load: 0.333,
+        window: [0.21, 0.2, 0.19, 0.2],
+        reserved: 0.333,
+        admitted: 2,
+    }
+}
+
+fn mplayer() -> Spec {
+    let text = "\n[[spec]]\npath = \"/usr/bin/mplayer\"\ncpu = \"5ms/30ms\"\ninherit = true\n";
+    parse_toml(Path::new("/usr/lib/steward/40-players.toml"), text).specs.remove(0)
+}
+
+#[test]
+fn a_promise_that_is_kept() {
+    insta::assert_snapshot!(explain_task(&task(), &cpu(), Some(&mplayer()), &Thresholds::default()));
+}
+
+#[test]
+fn a_promise_that_was_missed() {
+    let mut task = task();
+    task.deadlines_missed = 30;
+    task.budgets_exhausted = 0;
+    insta::assert_snapshot!(explain_task(&task, &cpu(), None, &Thresholds::default()));
+}
+
+#[test]
+fn a_task_that_wants_more_than_it_is_promised() {
+    let mut task = task();
+    task.budgets_exhausted = 990;
+    task.grant.keep_over_exec = true;
+    task.grant.revocable = false;
+    insta::assert_snapshot!(explain_task(&task, &cpu(), Some(&mplayer()), &Thresholds::default()));
+}
+
+#[test]
+fn a_task_that_was_refused() {
+    let mut task = task();
+    task.standing = Standing::Refused;
+    task.periods = 0;
+    let mut cpu = cpu();
+    cpu.projected_load = 0.78;
+    insta::assert_snapshot!(explain_task(&task, &cpu, Some(&mplayer()), &Thresholds::default()));
+}
+
+#[test]
+fn a_task_that_was_revoked() {
+    let mut task = task();
+    task.standing = Standing::Revoked;
+    task.grant.inherit = false;
+    task.grant.spec_id = 0;
+    let mut cpu = cpu();
+    cpu.measured_load = 0.97;
+    insta::assert_snapshot!(explain_task(&task, &cpu, None, &Thresholds::default()));
+}
+
+#[test]
+fn every_decision_in_a_sentence() {
+    let kinds = [
+        EventKind::Admitted,
+        EventKind::Refused,
+        EventKind::TableFull,
+        EventKind::RevokedExhausted,
+        EventKind::RevokedHungriest,
+        EventKind::RevokedDisplaced,
+        EventKind::Reactivated,
+        EventKind::Released,
+    ];
+    let sentences: Vec<String> = kinds
+        .into_iter()
+        .map(|kind| {
+            explain_event(&Event {
+                at_ns: 1,
+                tid: 4243,
+                pid: 4242,
+                name: "mplayer".into(),
+                cpu: 1,
+                kind,
+                load: 0.7234,
+                bandwidth: 1.0 / 6.0,
+                threshold: 0.8,
+            })
+        })
+        .collect();
+    insta::assert_snapshot!(sentences.join("\n"));
+}
+
+#[test]
+fn a_small_share_never_reads_as_nothing() {
+    assert_eq!(percent(0.0), "0 %");
+    assert_eq!(percent(0.0001), "less than 0.1 %");
+    assert_eq!(percent(1.0 / 3.0), "33.3 %");
+    assert_eq!(percent(1.0), "100 %");
+}

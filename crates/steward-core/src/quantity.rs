@@ -1,0 +1,286 @@
+//! Amounts as people write them: durations (`30ms`), sizes (`64M`) and reservations (`5ms/30ms`).
+//!
+//! Own code rather than a crate, for three reasons: fractions (`1.5s`, `0.25ms`) must come out exact to the
+//! nanosecond and go back to the same text, sizes must mean what they mean in cgroup files (`K` is 1024), and a
+//! person who writes an ambiguous unit (`m`, `MB`) must be asked which one was meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::mechanism::Reservation;
+
+/// The shortest period that a reservation may have, in nanoseconds.
+pub const PERIOD_MIN_NS: u64 = 1_000_000;
+/// The longest period that a reservation may have, in nanoseconds.
+pub const PERIOD_MAX_NS: u64 = 10_000_000_000;
+/// The smallest budget that a reservation may have, in nanoseconds: below it, switching tasks costs more than
+/// the task gets.
+pub const BUDGET_MIN_NS: u64 = 100_000;
+
+/// Why a text is not an amount. Its `Display` says what is wrong and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; {advice}")]
+pub struct QuantityError {
+    /// What is wrong, with the text.
+    pub what: String,
+    /// What to write in its place.
+    pub advice: String,
+}
+
+impl QuantityError {
+    fn new(what: String, advice: &str) -> Self {
+        QuantityError { what, advice: advice.to_owned() }
+    }
+}
+
+/// Units of time and their length in nanoseconds, shortest first.
+const TIME_UNITS: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// How many units of [`TIME_UNITS`] are decimal, and so may be written with a fraction.
+const DECIMAL_TIME_UNITS: usize = 4;
+
+/// Units of memory and their size in bytes, smallest first.
+const SIZE_UNITS: [(&str, u64); 5] =
+    [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
+
+/// Reads a duration such as `5ms`, `1.5s`, `250us` or `30min`; gives nanoseconds.
+///
+/// # Errors
+/// Says which part of the text is not a duration: no number, no unit, an unknown unit, more digits than
+/// nanoseconds, or more than a `u64` of nanoseconds (584 years).
+pub fn parse_duration(text: &str) -> Result<u64, QuantityError> {
+    let example = "write a number and a unit: ns, us, ms, s, min or h, as in \"30ms\"";
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        _ if number.is_empty() => return Err(ScaleFault::NotANumber.describe(text, "duration", "", example)),
+        "µs" | "μs" => 1_000,
+        "m" => {
+            return Err(QuantityError::new(
+                format!("\"{text}\" could be minutes or milliseconds"),
+                "write \"min\" or \"ms\"",
+            ));
+        }
+        "" => return Err(QuantityError::new(format!("\"{text}\" has no unit of time"), example)),
+        unit => TIME_UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, factor)| *factor)
+            .ok_or_else(|| QuantityError::new(format!("\"{unit}\" is not a unit of time"), example))?,
+    };
+    scale(number, factor).map_err(|fault| fault.describe(text, "duration", "a nanosecond", example))
+}
+
+/// Writes nanoseconds as the shortest text that [`parse_duration`] reads back exactly: the longest unit that
+/// divides them, or a fraction of a longer decimal unit where that is shorter (`1.5s`, not `1500ms`).
+pub fn format_duration(nanoseconds: u64) -> String {
+    let whole = |(unit, factor): &(&str, u64)| {
+        (nanoseconds % factor == 0).then(|| format!("{}{unit}", nanoseconds / factor))
+    };
+    if nanoseconds == 0 {
+        return "0ms".to_owned();
+    }
+    let longest_whole = TIME_UNITS.iter().rev().find_map(whole).unwrap_or_default();
+    let fractions = TIME_UNITS[..DECIMAL_TIME_UNITS]
+        .iter()
+        .filter(|(_, factor)| nanoseconds > *factor)
+        .map(|(unit, factor)| format!("{}{unit}", decimal(nanoseconds, *factor)));
+    fractions.fold(longest_whole, |best, next| if next.len() < best.len() { next } else { best })
+}
+
+/// Writes nanoseconds for reading rather than for reading back: three significant digits (`3.22s`, `48ms`).
+pub fn approximate_duration(nanoseconds: u64) -> String {
+    let (unit, factor) = TIME_UNITS[..DECIMAL_TIME_UNITS]
+        .iter()
+        .rev()
+        .find(|(_, factor)| nanoseconds >= *factor)
+        .unwrap_or(&("ms", 1));
+    let value = nanoseconds as f64 / *factor as f64;
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
+/// Reads a size such as `64M`, `1.5G`, `512KiB` or `4096`; gives bytes. `K`, `M`, `G`, `T` are powers of 1024,
+/// as in cgroup files.
+///
+/// # Errors
+/// Says which part of the text is not a size; `MB` and its like are refused, as they mean two things.
+pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
+    let example = "write a number and K, M, G or T (powers of 1024), as in \"64M\"";
+    let (number, unit) = split_unit(text);
+    let letter = unit.strip_suffix("iB").unwrap_or(unit);
+    let factor = SIZE_UNITS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(letter) || (unit == "B" && name.is_empty()))
+        .map(|(_, factor)| *factor)
+        .ok_or_else(|| {
+            let ambiguous = matches!(unit.to_ascii_uppercase().as_str(), "KB" | "MB" | "GB" | "TB");
+            let what =
+                if ambiguous { "could be powers of 1000 or of 1024" } else { "is not a unit of memory" };
+            QuantityError::new(format!("\"{unit}\" {what}"), example)
+        })?;
+    scale(number, factor).map_err(|fault| fault.describe(text, "size", "a byte", example))
+}
+
+/// Writes bytes as the shortest text that [`parse_size`] reads back exactly, in whole units.
+pub fn format_size(bytes: u64) -> String {
+    SIZE_UNITS
+        .iter()
+        .rev()
+        .find(|(_, factor)| bytes >= *factor && bytes % factor == 0)
+        .map_or_else(|| bytes.to_string(), |(unit, factor)| format!("{}{unit}", bytes / factor))
+}
+
+/// Reads milliseconds with an optional fraction and no unit, as in the paper's rows (Yang 2009, 7.2.1); gives
+/// nanoseconds.
+///
+/// # Errors
+/// When the text is not such a number.
+pub fn parse_milliseconds(text: &str) -> Result<u64, QuantityError> {
+    let example = "write milliseconds as a plain number, as in \"5\" or \"0.5\"";
+    scale(text, 1_000_000)
+        .map_err(|fault| fault.describe(text, "number of milliseconds", "a nanosecond", example))
+}
+
+/// Writes nanoseconds as milliseconds without a unit, exactly.
+pub fn format_milliseconds(nanoseconds: u64) -> String {
+    decimal(nanoseconds, 1_000_000)
+}
+
+impl fmt::Display for Reservation {
+    /// `C/T` in its shortest exact form, such as `5ms/30ms`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", format_duration(self.budget_ns), format_duration(self.period_ns))
+    }
+}
+
+impl FromStr for Reservation {
+    type Err = QuantityError;
+
+    /// Reads `C/T` such as `5ms/30ms`. Only the form is looked at: see [`Reservation::validate`] for the range.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (budget, period) = text.split_once('/').ok_or_else(|| {
+            QuantityError::new(
+                format!("\"{text}\" is not a CPU reservation"),
+                "write the CPU time, a slash and the period, as in \"5ms/30ms\"",
+            )
+        })?;
+        Ok(Reservation {
+            budget_ns: parse_duration(budget.trim())?,
+            period_ns: parse_duration(period.trim())?,
+        })
+    }
+}
+
+impl Reservation {
+    /// Holds the reservation against what can be promised: `C` from 0.1 ms up to `T`, `T` from 1 ms to 10 s.
+    ///
+    /// # Errors
+    /// The first rule that it breaks, with what to do.
+    pub fn validate(&self) -> Result<(), QuantityError> {
+        let budget = format_duration(self.budget_ns);
+        let period = format_duration(self.period_ns);
+        let fault = |what: String, advice: &str| Err(QuantityError::new(what, advice));
+        if self.period_ns == 0 {
+            fault("the period is zero".into(), "give a period from 1ms to 10s")
+        } else if self.budget_ns == 0 {
+            fault(
+                "the CPU time per period is zero, which promises nothing".into(),
+                "give at least 0.1ms, or leave the reservation out to make the program best-effort",
+            )
+        } else if self.budget_ns > self.period_ns {
+            fault(
+                format!("{budget} of CPU time do not fit into a period of {period}"),
+                "the CPU time comes first and is at most the period, as in \"5ms/30ms\"",
+            )
+        } else if !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&self.period_ns) {
+            fault(
+                format!("a period of {period} is outside what is supported"),
+                "give a period from 1ms to 10s",
+            )
+        } else if self.budget_ns < BUDGET_MIN_NS {
+            fault(
+                format!("{budget} of CPU time per period is less than can be enforced"),
+                "give at least 0.1ms; the same share over a longer period is often enough",
+            )
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Parts a number from its unit: `1.5s` into `1.5` and `s`.
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// Why a decimal number cannot be scaled to a whole one.
+#[derive(Clone, Copy)]
+enum ScaleFault {
+    NotANumber,
+    TooFine,
+    TooLarge,
+}
+
+impl ScaleFault {
+    fn describe(self, text: &str, kind: &str, grain: &str, example: &str) -> QuantityError {
+        match self {
+            ScaleFault::NotANumber => QuantityError::new(format!("\"{text}\" is not a {kind}"), example),
+            ScaleFault::TooFine => QuantityError::new(
+                format!("\"{text}\" is finer than {grain}"),
+                "write fewer digits after the point",
+            ),
+            ScaleFault::TooLarge => {
+                QuantityError::new(format!("\"{text}\" is too large for a {kind}"), "write a smaller number")
+            }
+        }
+    }
+}
+
+/// `number` (decimal digits, at most one point) times `factor`, exactly.
+fn scale(number: &str, factor: u64) -> Result<u64, ScaleFault> {
+    let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
+    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) {
+        return Err(ScaleFault::NotANumber);
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let too_large = |_| ScaleFault::TooLarge;
+    let whole: u64 = whole.parse().map_err(too_large)?;
+    let mut total = u128::from(whole) * u128::from(factor);
+    if !fraction.is_empty() {
+        // A fraction longer than this cannot be whole after scaling: no factor has as many powers of ten or two.
+        let denominator = u32::try_from(fraction.len())
+            .ok()
+            .filter(|digits| *digits <= 19)
+            .map(|digits| 10_u128.pow(digits))
+            .ok_or(ScaleFault::TooFine)?;
+        let numerator = u128::from(fraction.parse::<u64>().map_err(too_large)?) * u128::from(factor);
+        if numerator % denominator != 0 {
+            return Err(ScaleFault::TooFine);
+        }
+        total += numerator / denominator;
+    }
+    u64::try_from(total).map_err(|_| ScaleFault::TooLarge)
+}
+
+/// `value / factor` as an exact decimal number; `factor` is a power of ten.
+fn decimal(value: u64, factor: u64) -> String {
+    let digits = factor.ilog10() as usize;
+    let text = format!("{}.{:0digits$}", value / factor, value % factor);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+#[path = "quantity_tests.rs"]
+mod tests;

@@ -1,0 +1,348 @@
+//! Specifications: what a program gets when it starts (Yang 2009, chapter 7).
+//!
+//! A specification is written as a TOML row ([`parse_toml`], [`to_toml`]) or in the paper's one-line form
+//! ([`parse_row`], [`parse_tab`], [`format_row`]). Both make a [`Draft`], and one set of rules turns a draft into a
+//! [`Spec`] or says what is wrong with it. [`SpecSet`] merges the files of all directories, and [`check_target`]
+//! judges what was found at a path. Nothing here looks at a file system.
+
+mod row_form;
+mod set;
+mod target;
+mod toml_form;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mechanism::Reservation;
+pub use crate::problem::{Origin, Problem, Severity};
+pub use row_form::{format_row, parse_row, parse_tab};
+pub use set::{
+    DirectoryRank, EffectiveFile, EffectiveFiles, Overridden, ParsedFile, SpecSet, effective_files,
+};
+pub use target::{TargetFacts, check_target};
+pub use toml_form::{parse_toml, to_toml};
+
+/// The longest protection period, in nanoseconds: 30 days. Anything longer is a typing error.
+pub const PROTECT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
+
+/// What a specification is for: a program's file, or a kernel thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SpecPath {
+    /// The absolute path of an executable.
+    Executable(PathBuf),
+    /// The name of a kernel thread, without its brackets.
+    KernelThread(String),
+}
+
+impl SpecPath {
+    /// Whether this names the kernel thread called `comm`: exactly, or with what the kernel appends to tell its
+    /// instances apart, which starts with `/`, `:`, `-` or a digit (`kswapd0`, `ksoftirqd/1`, `jbd2/sda1-8`).
+    pub fn matches_kernel_thread(&self, comm: &str) -> bool {
+        let SpecPath::KernelThread(name) = self else { return false };
+        comm.strip_prefix(name.as_str()).is_some_and(|rest| {
+            rest.is_empty()
+                || rest.starts_with(['/', ':', '-'])
+                || rest.starts_with(|c: char| c.is_ascii_digit())
+        })
+    }
+}
+
+impl fmt::Display for SpecPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpecPath::Executable(path) => write!(formatter, "{}", path.display()),
+            SpecPath::KernelThread(name) => write!(formatter, "[{name}]"),
+        }
+    }
+}
+
+impl TryFrom<String> for SpecPath {
+    type Error = Fault;
+
+    fn try_from(text: String) -> Result<Self, Fault> {
+        read_path(&text)
+    }
+}
+
+impl From<SpecPath> for String {
+    fn from(path: SpecPath) -> String {
+        path.to_string()
+    }
+}
+
+/// The two classes of task (Yang 2009, 7.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Has a CPU reservation, in force once admitted.
+    Interactive,
+    /// Shares what is left over.
+    BestEffort,
+}
+
+impl Class {
+    const NAMES: [&'static str; 2] = ["interactive", "best-effort"];
+
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "interactive" => Some(Class::Interactive),
+            "best-effort" => Some(Class::BestEffort),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(Self::NAMES[*self as usize])
+    }
+}
+
+/// How soon a program's disk requests are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoClass {
+    /// Before all others.
+    Interactive,
+    /// As the kernel does by default.
+    Normal,
+    /// When nobody else wants the disk.
+    Background,
+}
+
+impl IoClass {
+    const NAMES: [&'static str; 3] = ["interactive", "normal", "background"];
+
+    fn from_name(name: &str) -> Option<Self> {
+        [IoClass::Interactive, IoClass::Normal, IoClass::Background]
+            .into_iter()
+            .find(|class| Self::NAMES[*class as usize] == name)
+    }
+}
+
+impl fmt::Display for IoClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(Self::NAMES[*self as usize])
+    }
+}
+
+/// What one program gets when it starts. Made by the parsers only, so that the rules hold for every value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The program, or the kernel thread.
+    pub path: SpecPath,
+    /// Interactive exactly if there is a reservation.
+    pub class: Class,
+    /// The promised CPU time.
+    pub reservation: Option<Reservation>,
+    /// Flag `I`: children without a specification of their own get this one. False unless said.
+    pub inherit: bool,
+    /// Flag `R`: may be revoked under overload. True unless said, for interactive programs.
+    pub revocable: bool,
+    /// `π`: how long a page may go unused before it may be reclaimed; `None` lets Steward choose.
+    pub protect: Option<Duration>,
+    /// Memory promised, in bytes.
+    pub memory_min: Option<u64>,
+    /// The most memory, in bytes.
+    pub memory_max: Option<u64>,
+    /// Disk priority; `None` lets Steward choose.
+    pub io: Option<IoClass>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// One rule that a specification breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; {advice}")]
+pub struct Fault {
+    /// The key whose value is wrong: a key of the TOML form.
+    pub key: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl Fault {
+    fn new(key: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Fault { key, what: what.into(), advice: advice.into() }
+    }
+}
+
+/// A specification as written, before the rules are applied: what was left out is `None`.
+#[derive(Clone, Debug, Default)]
+struct Draft {
+    path: Option<SpecPath>,
+    class: Option<Class>,
+    reservation: Option<Reservation>,
+    inherit: Option<bool>,
+    revocable: Option<bool>,
+    protect_ns: Option<u64>,
+    memory_min: Option<u64>,
+    memory_max: Option<u64>,
+    io: Option<IoClass>,
+}
+
+impl Draft {
+    /// Applies every rule that needs no file system.
+    fn finish(self, origin: Origin) -> Result<Spec, Vec<Fault>> {
+        let mut faults = Vec::new();
+        if self.path.is_none() {
+            faults.push(Fault::new(
+                "path",
+                "path is missing",
+                "name the program, as in path = \"/usr/bin/mplayer\"",
+            ));
+        }
+        self.check_class(&mut faults);
+        if let Some(Err(fault)) = self.reservation.map(|reservation| reservation.validate()) {
+            faults.push(Fault::new("cpu", fault.what, fault.advice));
+        }
+        self.check_memory(&mut faults);
+        match self.path {
+            Some(path) if faults.is_empty() => Ok(Spec {
+                path,
+                class: if self.reservation.is_some() { Class::Interactive } else { Class::BestEffort },
+                reservation: self.reservation,
+                inherit: self.inherit.unwrap_or(false),
+                revocable: self.revocable.unwrap_or(self.reservation.is_some()),
+                protect: self.protect_ns.map(Duration::from_nanos),
+                memory_min: self.memory_min,
+                memory_max: self.memory_max,
+                io: self.io,
+                origin,
+            }),
+            _ => Err(faults),
+        }
+    }
+
+    fn check_class(&self, faults: &mut Vec<Fault>) {
+        match (self.class, self.reservation) {
+            (Some(Class::Interactive), None) => faults.push(Fault::new(
+                "class",
+                "an interactive program needs a CPU reservation",
+                "add one, as in cpu = \"5ms/30ms\", or make the class \"best-effort\"",
+            )),
+            (Some(Class::BestEffort), Some(reservation)) => faults.push(Fault::new(
+                "class",
+                format!("a best-effort program cannot have the CPU reservation {reservation}"),
+                "leave out cpu, or make the class \"interactive\"",
+            )),
+            _ => {}
+        }
+        let best_effort =
+            self.class == Some(Class::BestEffort) || (self.class.is_none() && self.reservation.is_none());
+        for (key, flag, verb) in
+            [("inherit", self.inherit, "inherited"), ("revocable", self.revocable, "revoked")]
+        {
+            if best_effort && flag == Some(true) {
+                faults.push(Fault::new(
+                    key,
+                    format!("a best-effort program has no reservation that could be {verb}"),
+                    format!(
+                        "leave out {key}, or give the program a CPU reservation, as in cpu = \"5ms/30ms\""
+                    ),
+                ));
+            }
+        }
+    }
+
+    fn check_memory(&self, faults: &mut Vec<Fault>) {
+        if let (Some(min), Some(max)) = (self.memory_min, self.memory_max) {
+            if min > max {
+                faults.push(Fault::new(
+                    "memory_min",
+                    "memory_min is more than memory_max",
+                    "promise at most what the program may use",
+                ));
+            }
+        }
+        if self.memory_max == Some(0) {
+            faults.push(Fault::new(
+                "memory_max",
+                "memory_max is zero",
+                "no program runs without memory; leave it out",
+            ));
+        }
+        if self.protect_ns.is_some_and(|protect| protect > PROTECT_MAX_NS) {
+            faults.push(Fault::new("protect", "protect is longer than 30 days", "give minutes or hours"));
+        }
+        let kernel_thread = matches!(self.path, Some(SpecPath::KernelThread(_)));
+        let memory = [
+            ("protect", self.protect_ns.is_some()),
+            ("memory_min", self.memory_min.is_some()),
+            ("memory_max", self.memory_max.is_some()),
+        ];
+        for (key, _) in memory.into_iter().filter(|(_, given)| kernel_thread && *given) {
+            faults.push(Fault::new(
+                key,
+                "a kernel thread has no memory of its own",
+                format!("leave out {key}"),
+            ));
+        }
+    }
+}
+
+/// Reads a path: absolute, or a kernel thread's name in brackets.
+fn read_path(text: &str) -> Result<SpecPath, Fault> {
+    let fault = |what: String, advice: &str| Err(Fault::new("path", what, advice));
+    if let Some(inner) = text.strip_prefix('[') {
+        let name = inner.strip_suffix(']').unwrap_or_default();
+        return if name.is_empty() || name.len() > 15 || name.contains(['[', ']', '\n']) {
+            fault(
+                format!("\"{text}\" is not a kernel thread"),
+                "write 1 to 15 bytes in brackets, as in \"[kswapd]\"",
+            )
+        } else {
+            Ok(SpecPath::KernelThread(name.to_owned()))
+        };
+    }
+    if text.is_empty() {
+        return fault("the path is empty".into(), "name the program, as in \"/usr/bin/mplayer\"");
+    }
+    if !text.starts_with('/') {
+        return fault(
+            format!("\"{text}\" is not an absolute path"),
+            "write it from the root, as in \"/usr/bin/mplayer\" (`realpath $(which NAME)` shows it)",
+        );
+    }
+    if text.contains(['\n', '\0'])
+        || text.ends_with('/')
+        || text.split('/').any(|part| part == "." || part == "..")
+    {
+        return fault(
+            format!("{text:?} is not the path of a program"),
+            "write the path that `realpath` gives: no \".\", \"..\" or slash at the end",
+        );
+    }
+    Ok(SpecPath::Executable(PathBuf::from(text)))
+}
+
+/// Keeps the first row of each path; the others become problems.
+fn reject_duplicates(file: ParsedFile) -> ParsedFile {
+    let ParsedFile { specs, mut problems } = file;
+    let mut kept: Vec<Spec> = Vec::with_capacity(specs.len());
+    let mut first_lines = std::collections::HashMap::new();
+    for spec in specs {
+        match first_lines.get(&spec.path) {
+            Some(line) => problems.push(Problem::error(
+                spec.origin,
+                format!("{} has a row already, on line {line}", spec.path),
+                "keep one of them; the first one is in force",
+            )),
+            None => {
+                first_lines.insert(spec.path.clone(), spec.origin.line);
+                kept.push(spec);
+            }
+        }
+    }
+    problems.sort_by(|left, right| left.origin.cmp(&right.origin));
+    ParsedFile { specs: kept, problems }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Tests of [`crate::spec`].
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::mechanism::FileIdentity;
+
+fn parse(text: &str) -> ParsedFile {
+    parse_toml(Path::new("my.toml"), text)
+}
+
+/// The problems of a file, one a line.
+fn messages(parsed: &ParsedFile) -> String {
+    parsed.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn program(path: &str) -> SpecPath {
+    SpecPath::Executable(path.into())
+}
+
+#[test]
+fn a_full_row_is_read() {
+    let parsed = parse(
+        "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
+         revocable = false\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
+    );
+    assert_eq!(messages(&parsed), "");
+    assert_eq!(
+        parsed.specs,
+        [Spec {
+            path: program("/usr/bin/mplayer"),
+            class: Class::Interactive,
+            reservation: Some(Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 }),
+            inherit: true,
+            revocable: false,
+            protect: Some(Duration::from_secs(1800)),
+            memory_min: Some(64 << 20),
+            memory_max: Some(1 << 30),
+            io: Some(IoClass::Background),
+            origin: Origin::at(Path::new("my.toml"), 1),
+        }]
+    );
+}
+
+#[test]
+fn a_row_with_only_a_path_is_best_effort_and_one_with_cpu_is_interactive_and_revocable() {
+    let parsed = parse("[[spec]]\npath = \"/bin/a\"\n[[spec]]\npath = \"/bin/b\"\ncpu = \"1ms/10ms\"\n");
+    assert_eq!((parsed.specs[0].class, parsed.specs[0].revocable), (Class::BestEffort, false));
+    assert_eq!((parsed.specs[1].class, parsed.specs[1].revocable), (Class::Interactive, true));
+    assert!(!parsed.specs[1].inherit);
+}
+
+#[test]
+fn each_mistake_has_its_own_message_with_its_line_and_the_other_rows_stand() {
+    let parsed = parse(include_str!("testdata/mistakes.toml"));
+    let stand: Vec<String> = parsed.specs.iter().map(|spec| spec.path.to_string()).collect();
+    assert_eq!(stand, ["/usr/bin/first", "/usr/bin/twice", "/usr/bin/last"]);
+    insta::assert_snapshot!(messages(&parsed));
+}
+
+#[test]
+fn a_syntax_error_is_one_problem_with_its_line() {
+    let parsed = parse("[[spec]]\npath = \"/bin/a\"\n[[spec]]\npath = /bin/b\n");
+    assert!(parsed.specs.is_empty());
+    assert_eq!(parsed.problems.len(), 1);
+    assert!(messages(&parsed).starts_with("my.toml:4: not valid TOML: "), "{}", messages(&parsed));
+}
+
+#[test]
+fn keys_outside_of_a_row_and_single_brackets_are_explained() {
+    insta::assert_snapshot!(
+        [
+            messages(&parse("path = \"/bin/a\"\n")),
+            messages(&parse("[spec]\npath = \"/bin/a\"\n")),
+            messages(&parse("[[specs]]\npath = \"/bin/a\"\n")),
+            messages(&parse("spec = [1]\n")),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn the_papers_example_row_is_read() {
+    let tight = parse_row("/usr/bin/mplayer:Iact:5:30:IR:-:-").expect("a good row");
+    let loose = parse_row(" ⟨/usr/bin/mplayer : Iact : 5 : 30 : IR : - : -⟩ ").expect("a good row");
+    assert_eq!(tight, loose);
+    assert_eq!(tight.reservation, Some(Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 }));
+    assert!(tight.inherit && tight.revocable);
+    assert_eq!((tight.protect, tight.io), (None, None));
+    assert_eq!(format_row(&tight), "/usr/bin/mplayer:Iact:5:30:IR:-:-");
+}
+
+#[test]
+fn every_field_of_a_row_is_read() {
+    let spec = parse_row("/opt/a:b:Iact:0.25:10:-:30:background").expect("a good row");
+    assert_eq!(spec.path, program("/opt/a:b"));
+    assert_eq!(spec.reservation, Some(Reservation { budget_ns: 250_000, period_ns: 10_000_000 }));
+    assert!(!spec.inherit && !spec.revocable);
+    assert_eq!(spec.protect, Some(Duration::from_secs(1800)));
+    assert_eq!(spec.io, Some(IoClass::Background));
+    let spec = parse_row("[kswapd]:BE:-:-:-:-:-").expect("a good row");
+    assert_eq!((spec.path, spec.class), (SpecPath::KernelThread("kswapd".into()), Class::BestEffort));
+}
+
+#[test]
+fn each_wrong_row_has_its_own_message() {
+    let rows = [
+        "/usr/bin/mplayer",
+        "mplayer:Iact:5:30:IR:-:-",
+        "/usr/bin/mplayer:Inter:5:30:IR:-:-",
+        "/usr/bin/mplayer:Iact:five:30:IR:-:-",
+        "/usr/bin/mplayer:Iact:5:-:IR:-:-",
+        "/usr/bin/mplayer:Iact:-:-:IR:-:-",
+        "/usr/bin/mplayer:Iact:50:30:IR:-:-",
+        "/usr/bin/mplayer:Iact:5:30:IX:-:-",
+        "/usr/bin/mplayer:Iact:5:30:IR:5x:-",
+        "/usr/bin/mplayer:Iact:5:30:IR:-:backgrund",
+        "/usr/bin/mplayer:BE:5:30:-:-:-",
+        "/usr/bin/mplayer:BE:-:-:R:-:-",
+    ];
+    let messages: Vec<String> =
+        rows.iter().map(|row| parse_row(row).expect_err("a wrong row").to_string()).collect();
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_file_of_rows_keeps_the_good_ones() {
+    let text = "# mine\n/bin/a:Iact:5:30:IR:-:-\n\n/bin/b:Iact:0:30:IR:-:-\n/bin/a:Iact:1:30:-:-:-\n/bin/c:BE:-:-:-:-:-\n";
+    let parsed = parse_tab(Path::new("spec.tab"), text);
+    let lines: Vec<u32> = parsed.specs.iter().map(|spec| spec.origin.line).collect();
+    assert_eq!(lines, [2, 6]);
+    insta::assert_snapshot!(messages(&parsed));
+}
+
+#[test]
+fn a_kernel_thread_is_matched_by_its_name_and_what_the_kernel_appends() {
+    let kswapd = SpecPath::KernelThread("kswapd".into());
+    for comm in ["kswapd", "kswapd0", "kswapd/3", "kswapd:x", "kswapd-1"] {
+        assert!(kswapd.matches_kernel_thread(comm), "{comm}");
+    }
+    for comm in ["kswap", "kswapdaemon", "xkswapd0", ""] {
+        assert!(!kswapd.matches_kernel_thread(comm), "{comm}");
+    }
+    assert!(!program("/kswapd").matches_kernel_thread("kswapd"));
+}
+
+#[test]
+fn the_longest_kernel_thread_name_wins() {
+    let text = "[[spec]]\npath = \"[rcu]\"\n[[spec]]\npath = \"[rcu-x]\"\n[[spec]]\npath = \"/bin/rcu-x0\"\n";
+    let set = SpecSet::merge(vec![parse(text)]);
+    assert_eq!(set.kernel_thread("rcu-x0").map(|spec| spec.path.to_string()), Some("[rcu-x]".into()));
+    assert_eq!(set.kernel_thread("rcu-y").map(|spec| spec.path.to_string()), Some("[rcu]".into()));
+    assert_eq!(set.kernel_thread("kswapd0"), None);
+}
+
+#[test]
+fn a_later_file_overrides_and_what_it_overrides_is_remembered() {
+    let file = |name: &str, cpu: &str| {
+        parse_toml(Path::new(name), &format!("[[spec]]\npath = \"/bin/a\"\ncpu = \"{cpu}\"\n"))
+    };
+    let set = SpecSet::merge(vec![file("1", "1ms/10ms"), file("2", "2ms/10ms"), file("3", "3ms/10ms")]);
+    assert_eq!(set.specs().len(), 1);
+    assert_eq!(set.get(&program("/bin/a")).map(|spec| spec.origin.to_string()), Some("3:1".into()));
+    let overridden: Vec<(String, String)> =
+        set.overridden.iter().map(|row| (row.spec.origin.to_string(), row.by.to_string())).collect();
+    assert_eq!(overridden, [("1:1".into(), "3:1".into()), ("2:1".into(), "3:1".into())]);
+    assert_eq!(set.get(&program("/bin/b")), None);
+}
+
+#[test]
+fn a_name_in_a_higher_directory_masks_and_directories_count_before_names() {
+    let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let effective = effective_files(&[
+        (
+            DirectoryRank::Administrator,
+            names(&["20-shells.toml", "05-mine.toml", "steward.toml", ".hidden.toml"]),
+        ),
+        (DirectoryRank::Vendor, names(&["20-shells.toml", "10-system.toml", "README.md", "30-x.toml~"])),
+        (DirectoryRank::Runtime, names(&["10-system.toml"])),
+    ]);
+    let show = |files: &[EffectiveFile]| {
+        files.iter().map(|file| format!("{:?} {}", file.rank, file.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        show(&effective.files),
+        ["Runtime 10-system.toml", "Administrator 05-mine.toml", "Administrator 20-shells.toml"]
+    );
+    assert_eq!(show(&effective.masked), ["Vendor 10-system.toml", "Vendor 20-shells.toml"]);
+}
+
+#[test]
+fn what_is_at_a_path_is_judged_by_whose_file_names_it() {
+    let spec = parse("[[spec]]\npath = \"/usr/bin/x\"\n").specs.remove(0);
+    let facts = [
+        TargetFacts::Missing,
+        TargetFacts::Directory,
+        TargetFacts::NotExecutable,
+        TargetFacts::SymlinkLoop,
+        TargetFacts::NotAbsolute,
+        TargetFacts::Script { interpreter: "/bin/sh".into() },
+    ];
+    let lines: Vec<String> = facts
+        .iter()
+        .flat_map(|facts| [false, true].map(|strict| check_target(&spec, facts, strict).expect("a problem")))
+        .map(|problem| format!("{:?}: {problem}", problem.severity))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+    let identity = FileIdentity { device: 1, inode: 2 };
+    assert_eq!(check_target(&spec, &TargetFacts::Executable { identity }, true), None);
+    let thread = parse("[[spec]]\npath = \"[kswapd]\"\n").specs.remove(0);
+    assert_eq!(check_target(&thread, &TargetFacts::Missing, true), None);
+}
+
+#[test]
+fn a_specification_survives_json() {
+    let spec = parse("[[spec]]\npath = \"[kswapd]\"\ncpu = \"1ms/10ms\"\n").specs.remove(0);
+    let value = toml::Value::try_from(&spec).expect("serializable");
+    assert_eq!(value.try_into::<Spec>().expect("deserializable"), spec);
+}
+
+prop_compose! {
+    fn any_reservation()(period_ns in 1_000_000_u64..=10_000_000_000, tenths in 0.0..1.0_f64) -> Reservation {
+        let budget_ns = 100_000 + ((period_ns - 100_000) as f64 * tenths) as u64;
+        Reservation { budget_ns, period_ns }
+    }
+}
+
+fn any_path() -> impl Strategy<Value = SpecPath> {
+    prop_oneof![
+        "/[a-zA-Z0-9_:\" +-]{0,9}[a-z]".prop_map(|path| SpecPath::Executable(path.into())),
+        "[a-z_]{1,15}".prop_map(SpecPath::KernelThread),
+    ]
+}
+
+prop_compose! {
+    /// A valid specification without memory sizes, which the one-line form cannot carry.
+    fn any_spec()(
+        path in any_path(),
+        reservation in proptest::option::of(any_reservation()),
+        (inherit, revocable) in any::<(bool, bool)>(),
+        protect_ns in proptest::option::of(0..=PROTECT_MAX_NS),
+        io in proptest::option::of(prop_oneof![
+            Just(IoClass::Interactive), Just(IoClass::Normal), Just(IoClass::Background)
+        ]),
+    ) -> Spec {
+        let interactive = reservation.is_some();
+        let kernel_thread = matches!(path, SpecPath::KernelThread(_));
+        Spec {
+            path,
+            class: if interactive { Class::Interactive } else { Class::BestEffort },
+            reservation,
+            inherit: interactive && inherit,
+            revocable: interactive && revocable,
+            protect: protect_ns.filter(|_| !kernel_thread).map(Duration::from_nanos),
+            memory_min: None,
+            memory_max: None,
+            io,
+            origin: Origin::command_line(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_written_row_reads_back_the_same(spec in any_spec()) {
+        prop_assert_eq!(parse_row(&format_row(&spec)), Ok(spec));
+    }
+
+    #[test]
+    fn a_written_file_reads_back_the_same(
+        specs in proptest::collection::btree_map(any_path(), any_spec(), 0..5),
+        sizes in proptest::option::of((0_u64..1 << 40, 1_u64..1 << 40)),
+    ) {
+        let mut specs: Vec<Spec> = specs.into_values().collect();
+        specs.sort_by(|left, right| left.path.cmp(&right.path));
+        specs.dedup_by(|left, right| left.path == right.path);
+        for spec in specs.iter_mut().filter(|spec| matches!(spec.path, SpecPath::Executable(_))) {
+            spec.memory_min = sizes.map(|(min, more)| min.min(more));
+            spec.memory_max = sizes.map(|(_, max)| max);
+        }
+        let mut parsed = parse(&to_toml(&specs));
+        prop_assert_eq!(&parsed.problems, &[]);
+        parsed.specs.iter_mut().for_each(|spec| spec.origin = Origin::command_line());
+        prop_assert_eq!(parsed.specs, specs);
+    }
+
+    #[test]
+    fn no_text_makes_a_parser_panic(text in "\\PC*", tail in "[\\PC\n]*") {
+        let _ = parse_row(&text);
+        let _ = parse(&text);
+        let _ = parse(&format!("[[spec]]\npath = {text}\n{tail}"));
+        let _ = parse_tab(Path::new("x"), &format!("{text}\n{tail}"));
+    }
+}
