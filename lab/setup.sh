@@ -52,7 +52,7 @@ install_packages() { # install_packages PACKAGE...: those that are missing
 }
 
 # rust_version: the version of the cargo in PATH, or nothing. rustup's stand-in for cargo may be there with no toolchain behind it.
-rust_version() { cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p'; }
+rust_version() { cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p' || true; }
 new_enough() { [ -n "$1" ] && [ "$(printf '%s\n' "$rust_needed" "$1" | sort -V | head -n 1)" = "$rust_needed" ]; }
 candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p'; }
 
@@ -82,7 +82,8 @@ install_rust() {
 say "checking ${#packages[@]} packages"
 install_packages "${packages[@]}"
 install_rust
-say "the lab's kernel: $(basename "$(bash lab/machine/kernel.sh)")"
+kernel=$(bash lab/machine/kernel.sh) || fail "the lab's kernel could not be had (see above)"
+say "the lab's kernel: ${kernel##*/}"
 say "the crates in Cargo.lock"
 cargo fetch --locked --quiet --offline 2>/dev/null || cargo fetch --locked ||
     fail "cargo could not fetch the crates; is there a network?"

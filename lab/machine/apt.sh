@@ -5,7 +5,7 @@
 # whichever of its two formats that is written in; nothing here names a host. All state lives in a directory that
 # the caller gives, so that `rm -rf` of that directory undoes everything.
 
-# Prints "URI<TAB>SUITE<TAB>KEYRING<TAB>COMPONENTS" for every enabled binary source of this machine.
+# Prints "URI|SUITE|KEYRING|COMPONENTS" for every enabled binary source of this machine; the keyring may be empty.
 apt_sources() {
     local file
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
@@ -21,7 +21,7 @@ apt_sources() {
                 if (match(options, /signed-by=[^ ]*/)) keyring = substr(options, RSTART + 10, RLENGTH - 10)
                 n = split(line, word, " "); components = ""
                 for (i = 4; i <= n; i++) components = components (i > 4 ? " " : "") word[i]
-                if (word[2] !~ /^cdrom:/) print word[2] "\t" word[3] "\t" keyring "\t" components
+                if (word[2] !~ /^cdrom:/) print word[2] "|" word[3] "|" keyring "|" components
             }' "$file"
     done
     for file in /etc/apt/sources.list.d/*.sources; do
@@ -30,7 +30,7 @@ apt_sources() {
                 if (field["types"] ~ /(^| )deb( |$)/ && tolower(field["enabled"]) != "no") {
                     n = split(field["uris"], uri, " "); m = split(field["suites"], suite, " ")
                     for (i = 1; i <= n; i++) for (j = 1; j <= m; j++)
-                        print uri[i] "\t" suite[j] "\t" field["signed-by"] "\t" field["components"]
+                        print uri[i] "|" suite[j] "|" field["signed-by"] "|" field["components"]
                 }
                 split("", field); name = ""
             }
@@ -49,7 +49,7 @@ apt_write_sources() {
     local file=$1 wanted=${2:-} codename uri suite keyring components found=0
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     : >"$file"
-    while IFS=$'\t' read -r uri suite keyring components; do
+    while IFS='|' read -r uri suite keyring components; do
         case " $components " in *" main "*) ;; *) continue ;; esac
         case $suite in
         "$codename" | stable | testing | unstable) [ -n "$wanted" ] && suite=$wanted ;;

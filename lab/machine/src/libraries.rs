@@ -36,11 +36,10 @@ fn parse(listing: &str) -> Result<BTreeSet<PathBuf>> {
             bail!("ldd says \"{line}\": install the package that has this library");
         }
         let place = line.split_once("=> ").map_or(line, |(_, place)| place);
-        if let Some((path, _)) = place.split_once(" (")
-            && path.starts_with('/')
-        {
-            libraries.insert(PathBuf::from(path));
-        }
+        match place.split_once(" (") {
+            Some((path, _)) if path.starts_with('/') => libraries.insert(PathBuf::from(path)),
+            _ => false,
+        };
     }
     Ok(libraries)
 }
