@@ -45,8 +45,7 @@ impl Group {
     /// # Errors
     /// When tasks are left after `patience`.
     pub fn kill(&self, patience: Duration) -> Result<()> {
-        let path = self.path.join("cgroup.kill");
-        fs::write(&path, "1").with_context(|| format!("cannot write {}", path.display()))?;
+        self.begin_kill()?;
         let started = Instant::now();
         while self.is_populated() {
             if started.elapsed() > patience {
@@ -55,6 +54,15 @@ impl Group {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+
+    /// Kills every task in the group; they may take a while to be gone.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn begin_kill(&self) -> Result<()> {
+        let path = self.path.join("cgroup.kill");
+        fs::write(&path, "1").with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Removes the group, which must be empty.

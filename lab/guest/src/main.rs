@@ -180,7 +180,7 @@ fn watch(
         for running in programs.iter_mut() {
             if running.program.stop_ms.is_some_and(|stop_ms| stop_ms <= elapsed_ms) {
                 running.program.stop_ms = None;
-                running.stop()?;
+                running.begin_stop()?;
             }
         }
         let next_ms = next_moment_ms(run, programs, &waiting, elapsed_ms);

@@ -102,6 +102,14 @@ impl Running {
         killed
     }
 
+    /// Kills it and its children without waiting for their end, so that the agent can go on timing others.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn begin_stop(&mut self) -> Result<()> {
+        self.group.begin_kill()
+    }
+
     /// Everything that it printed.
     pub fn take_output(&mut self) -> String {
         let pipe_is_open = |running: &Running| running.pipe().is_some();

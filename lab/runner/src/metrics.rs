@@ -1,0 +1,401 @@
+//! From what programs printed to numbers, with names that all scenarios share. Pure.
+//!
+//! The line format is that of the library beside the synthetic programs (`steward_lab_workloads`); lines that are
+//! none of these are a program's own words and are ignored.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{MetricKind, ProgramRow, Scenario};
+
+/// Metric name to number.
+pub type Metrics = BTreeMap<String, f64>;
+
+/// What one program did in one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProgramOutput {
+    /// Its name; `NAME-INDEX` where the scenario wants several.
+    pub name: String,
+    /// What it printed.
+    pub text: String,
+    /// CPU time of it and its children, in milliseconds.
+    pub cpu_ms: f64,
+    /// How it ended, if it did before it was killed.
+    pub ended: Option<String>,
+    /// What could not be given to it.
+    pub notes: Vec<String>,
+}
+
+/// When each frame of a film was shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Film {
+    /// The player.
+    pub program: String,
+    /// When the film began, in milliseconds after the run.
+    pub start_ms: f64,
+    /// Time between two frames, in milliseconds.
+    pub period_ms: f64,
+    /// How many frames it has.
+    pub frames: usize,
+    /// When each was shown, in milliseconds after the start of the run.
+    pub shown_ms: Vec<f64>,
+}
+
+/// Everything that was measured in one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The numbers.
+    pub metrics: Metrics,
+    /// The films, for figures.
+    pub films: Vec<Film>,
+}
+
+/// Measures one run that lasted from `start_ms` to `end_ms` of the guest's clock.
+pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[ProgramOutput]) -> Measured {
+    let mut measured = Measured::default();
+    let mut of_kind: BTreeMap<MetricKindKey, Vec<(String, Metrics)>> = BTreeMap::new();
+    for output in outputs {
+        let Some(row) = row_of(scenario, &output.name) else { continue };
+        let end_ms = row.stop.map_or(end_ms, |stop| end_ms.min(start_ms + stop.as_secs_f64() * 1e3));
+        let available_ms = (end_ms - start_ms) * f64::from(scenario.machine.cpus);
+        if available_ms > 0.0 {
+            measured.metrics.insert(format!("share_{}", output.name), output.cpu_ms / available_ms);
+        }
+        let metrics = match row.metrics {
+            MetricKind::Player => {
+                let film = film(row, output, start_ms);
+                let metrics = film_metrics(&film, end_ms - start_ms);
+                measured.films.push(film);
+                metrics
+            }
+            MetricKind::Reply => reply_metrics(&output.text, end_ms),
+            MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
+            MetricKind::Share => continue,
+        };
+        of_kind.entry(key(row.metrics)).or_default().push((output.name.clone(), metrics));
+    }
+    for programs in of_kind.into_values() {
+        combine(&mut measured.metrics, programs, &scenario.measure.of);
+    }
+    measured
+}
+
+type MetricKindKey = u8;
+
+fn key(kind: MetricKind) -> MetricKindKey {
+    kind as u8
+}
+
+/// The row that a program comes from: `loop-3` is of the row `loop` with a count.
+pub fn row_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a ProgramRow> {
+    let exact = scenario.programs.iter().find(|row| row.name == name);
+    exact.or_else(|| {
+        let (stem, _) = name.rsplit_once('-')?;
+        scenario.programs.iter().find(|row| row.name == stem && row.count > 1)
+    })
+}
+
+/// One program gives the plain names. Several give `METRIC_NAME` each, and the plain name is the worst of those listed.
+fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) {
+    let single = programs.len() == 1;
+    for (name, metrics) in programs {
+        let counts = of.is_empty() || of.contains(&name);
+        for (metric, value) in metrics {
+            if !single {
+                into.insert(format!("{metric}_{name}"), value);
+            }
+            if single || counts {
+                into.entry(metric.clone())
+                    .and_modify(|so_far| *so_far = worse(&metric, *so_far, value))
+                    .or_insert(value);
+            }
+        }
+    }
+}
+
+/// Whether more of a metric is better, by its name.
+pub fn more_is_better(metric: &str) -> bool {
+    ["frames_total", "frames_per_second", "work_per_second", "share_"]
+        .iter()
+        .any(|start| metric.starts_with(start))
+}
+
+/// The worse of two values of a metric.
+pub fn worse(metric: &str, left: f64, right: f64) -> f64 {
+    if more_is_better(metric) { left.min(right) } else { left.max(right) }
+}
+
+/// The median: of an even number of values, the mean of the middle two. `NaN` for none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+    }
+}
+
+/// The value below which a fraction `rank` (0 to 1) of the values lie (nearest rank). `NaN` for none.
+pub fn quantile(values: &[f64], rank: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let index = (rank * sorted.len() as f64).ceil() as usize;
+    sorted.get(index.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+fn film(row: &ProgramRow, output: &ProgramOutput, run_start_ms: f64) -> Film {
+    let mut film = Film { program: output.name.clone(), ..Film::default() };
+    if let (Some(fps), Some(length)) = (row.fps, row.film) {
+        film.period_ms = 1e3 / fps;
+        film.frames = (length.as_secs_f64() * fps).round() as usize;
+        film.shown_ms = status_lines(&output.text).map(|at_ms| at_ms - run_start_ms).collect();
+        film.start_ms = film.shown_ms.first().copied().unwrap_or(row.start.as_secs_f64() * 1e3);
+        return film;
+    }
+    film.start_ms = row.start.as_secs_f64() * 1e3;
+    for line in output.text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let kind = words.next();
+        let numbers: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        match (kind, numbers.as_slice()) {
+            (Some("start"), [start_ms, period_ms, frames]) => {
+                film.start_ms = start_ms - run_start_ms;
+                film.period_ms = *period_ms;
+                film.frames = *frames as usize;
+            }
+            (Some("f"), [at_ms]) => film.shown_ms.push(at_ms - run_start_ms),
+            _ => {}
+        }
+    }
+    film
+}
+
+/// When mplayer's status line (`V:   1.2  30/ 30 ...` or `A: ...`) changed its frame number.
+fn status_lines(text: &str) -> impl Iterator<Item = f64> {
+    let mut last = None;
+    text.lines().filter_map(move |line| {
+        let (at_ms, words) = stamped(line)?;
+        let position = words.strip_prefix("V:").or_else(|| words.strip_prefix("A:"))?;
+        let is_new = last.as_deref() != Some(position);
+        last = Some(position.to_owned());
+        is_new.then_some(at_ms)
+    })
+}
+
+fn stamped(line: &str) -> Option<(f64, &str)> {
+    let (at_ms, words) = line.strip_prefix("t ")?.split_once(' ')?;
+    Some((at_ms.parse().ok()?, words))
+}
+
+/// The numbers of a film that was watched until `end_ms` after the start of the run.
+///
+/// Frame `i` is due at `start + i * period`. It is late when it is shown more than a period after that, or when it is
+/// still not shown more than a period after that at the end. Seconds are those of the film from its start: a film of
+/// 30 s has 30, and each counts the frames shown in it.
+pub fn film_metrics(film: &Film, end_ms: f64) -> Metrics {
+    let mut metrics = Metrics::new();
+    metrics.insert("frames_total".into(), film.shown_ms.len() as f64);
+    let length_ms = film.frames as f64 * film.period_ms;
+    let watched_ms = (end_ms - film.start_ms).min(length_ms);
+    if film.frames == 0 || watched_ms <= 0.0 {
+        // It never began: nothing was shown in any second.
+        metrics.insert("frames_per_second_min".into(), 0.0);
+        metrics.insert("frames_late_ratio".into(), 1.0);
+        metrics.insert("gap_ms_max".into(), (end_ms - film.start_ms).max(0.0));
+        return metrics;
+    }
+    let (late, due) = late_frames(film, end_ms);
+    metrics.insert("frames_late".into(), late as f64);
+    metrics.insert("frames_late_ratio".into(), late as f64 / due.max(1) as f64);
+    let per_second = frames_per_second(film, watched_ms);
+    if let Some(least) = per_second.iter().min() {
+        metrics.insert("frames_per_second_min".into(), *least as f64);
+    }
+    let unfinished = film.shown_ms.len() < film.frames;
+    let moments = std::iter::once(film.start_ms)
+        .chain(film.shown_ms.iter().copied())
+        .chain(unfinished.then_some(end_ms.min(film.start_ms + length_ms.max(watched_ms))));
+    let moments: Vec<f64> = moments.collect();
+    let gap = moments.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    metrics.insert("gap_ms_max".into(), gap);
+    metrics
+}
+
+/// How many frames were late, of how many that were due.
+fn late_frames(film: &Film, end_ms: f64) -> (usize, usize) {
+    let due_ms = |frame: usize| film.start_ms + frame as f64 * film.period_ms;
+    let shown_late = film.shown_ms.iter().enumerate();
+    let shown_late = shown_late.filter(|(frame, at_ms)| **at_ms - due_ms(*frame) > film.period_ms).count();
+    let missing = (film.shown_ms.len()..film.frames).filter(|frame| due_ms(*frame) + film.period_ms < end_ms);
+    let missing = missing.count();
+    (shown_late + missing, film.shown_ms.len() + missing)
+}
+
+/// Frames shown in each whole second of the first `watched_ms` of a film.
+pub fn frames_per_second(film: &Film, watched_ms: f64) -> Vec<usize> {
+    // Half a frame of tolerance: a period that is not a whole number of nanoseconds must not cost the last second.
+    let seconds = ((watched_ms + film.period_ms / 2.0) / 1e3).floor() as usize;
+    let mut counts = vec![0; seconds];
+    for at_ms in &film.shown_ms {
+        let second = ((at_ms - film.start_ms) / 1e3).floor();
+        if second >= 0.0 && (second as usize) < seconds {
+            counts[second as usize] += 1;
+        }
+    }
+    counts
+}
+
+/// Latencies of a program that prints requests (`s`) and replies (`r`); one that is open at the end counts as it stands.
+fn reply_metrics(text: &str, end_ms: f64) -> Metrics {
+    let mut latencies = Vec::new();
+    let mut open = None;
+    for line in text.lines() {
+        match line.split_once(' ').map(|(kind, number)| (kind, number.trim().parse::<f64>())) {
+            Some(("s", Ok(at_ms))) => open = Some(at_ms),
+            Some(("r", Ok(latency_ms))) => {
+                latencies.push(latency_ms);
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    latencies.extend(open.map(|at_ms| (end_ms - at_ms).max(0.0)));
+    let mut metrics = Metrics::new();
+    if !latencies.is_empty() {
+        metrics.insert("latency_ms_p50".into(), quantile(&latencies, 0.5));
+        metrics.insert("latency_ms_p99".into(), quantile(&latencies, 0.99));
+        metrics.insert("latency_ms_max".into(), quantile(&latencies, 1.0));
+    }
+    metrics
+}
+
+/// Units per second between the first and the last report, or lines per second of the run.
+fn work_metrics(row: &ProgramRow, text: &str, start_ms: f64, end_ms: f64) -> Metrics {
+    let rate = if row.count_lines {
+        let lines = text.lines().filter(|line| stamped(line).is_some()).count() as f64;
+        lines / ((end_ms - start_ms) / 1e3 - row.start.as_secs_f64())
+    } else {
+        let reports: Vec<(f64, f64)> = text.lines().filter_map(work_report).collect();
+        match (reports.first(), reports.last()) {
+            (Some((units_0, ms_0)), Some((units_1, ms_1))) if ms_1 > ms_0 => {
+                (units_1 - units_0) / ((ms_1 - ms_0) / 1e3)
+            }
+            _ => 0.0,
+        }
+    };
+    Metrics::from([("work_per_second".to_owned(), rate)])
+}
+
+fn work_report(line: &str) -> Option<(f64, f64)> {
+    let (units, at_ms) = line.strip_prefix("w ")?.split_once(' ')?;
+    Some((units.parse().ok()?, at_ms.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn film_shown_at(shown_ms: Vec<f64>, frames: usize) -> Film {
+        Film { program: "film".into(), start_ms: 1000.0, period_ms: 40.0, frames, shown_ms }
+    }
+
+    fn on_time(frames: usize) -> Vec<f64> {
+        (0..frames).map(|frame| 1005.0 + frame as f64 * 40.0).collect()
+    }
+
+    #[test]
+    fn a_film_that_is_shown_as_it_should_has_all_frames_in_every_second() {
+        let metrics = film_metrics(&film_shown_at(on_time(75), 75), 4000.0);
+        assert_eq!(metrics["frames_per_second_min"], 25.0);
+        assert_eq!((metrics["frames_late"], metrics["frames_total"]), (0.0, 75.0));
+        assert!((metrics["gap_ms_max"] - 40.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_stall_shows_as_a_gap_late_frames_and_a_second_without_its_frames() {
+        let mut shown = on_time(75);
+        // Frames 30 to 39 all come when frame 39 is due: 0 to 9 periods late, of which 8 by more than one period.
+        shown[30..40].fill(1005.0 + 39.0 * 40.0);
+        let metrics = film_metrics(&film_shown_at(shown, 75), 4000.0);
+        assert_eq!(metrics["gap_ms_max"], 400.0);
+        assert_eq!(metrics["frames_late"], 9.0);
+        assert_eq!(metrics["frames_per_second_min"], 25.0);
+    }
+
+    #[test]
+    fn frames_that_were_never_shown_are_late_and_their_seconds_empty() {
+        let metrics = film_metrics(&film_shown_at(on_time(25), 75), 4000.0);
+        assert_eq!(metrics["frames_per_second_min"], 0.0);
+        // Of the 50 missing frames, the last is due within the last period and may still come.
+        assert_eq!(metrics["frames_late"], 49.0);
+        assert!(metrics["gap_ms_max"] > 2000.0);
+    }
+
+    #[test]
+    fn a_film_that_never_began_is_not_better_than_one_that_stutters() {
+        let metrics = film_metrics(&Film { start_ms: 0.0, ..Film::default() }, 5000.0);
+        assert_eq!(metrics["frames_per_second_min"], 0.0);
+        assert_eq!(metrics["gap_ms_max"], 5000.0);
+        assert_eq!(metrics["frames_late_ratio"], 1.0);
+    }
+
+    #[test]
+    fn a_request_without_reply_counts_with_the_time_it_has_waited() {
+        let metrics = reply_metrics("s 1000\nr 5\ns 2000\nr 7\ns 3000\n", 9000.0);
+        assert_eq!(metrics["latency_ms_max"], 6000.0);
+        assert_eq!(metrics["latency_ms_p50"], 7.0);
+    }
+
+    #[test]
+    fn work_is_units_per_second_between_reports() {
+        let row = scenario().programs.remove(0);
+        assert_eq!(work_metrics(&row, "w 0 1000\nw 50 1500\n", 0.0, 0.0)["work_per_second"], 100.0);
+        assert_eq!(work_metrics(&row, "w 0 1000\n", 0.0, 0.0)["work_per_second"], 0.0);
+    }
+
+    #[test]
+    fn a_status_line_counts_once_for_each_frame() {
+        let text =
+            "t 10.0 MPlayer\nt 11.0 V:   0.0   1/  1\nt 11.5 V:   0.0   1/  1\nt 51.0 V:   0.0   2/  2\n";
+        assert_eq!(status_lines(text).collect::<Vec<_>>(), [11.0, 51.0]);
+    }
+
+    fn scenario() -> Scenario {
+        let text = "title='t'\nduration='4s'\n[machine]\ncpus=2\n[measure]\nof=['honest']\n\
+            [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
+            [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
+        Scenario::parse(text, Path::new("t.toml")).unwrap()
+    }
+
+    #[test]
+    fn with_several_players_the_plain_name_is_the_worst_of_those_that_count() {
+        let print = |count: usize| {
+            let frames: String = (0..count).map(|frame| format!("f {}\n", 105 + frame * 40)).collect();
+            format!("start 100 40 75\n{frames}")
+        };
+        let output = |name: &str, frames| ProgramOutput {
+            name: name.into(),
+            text: print(frames),
+            cpu_ms: 400.0,
+            ..ProgramOutput::default()
+        };
+        let measured = measure(&scenario(), 100.0, 4100.0, &[output("honest", 75), output("liar", 30)]);
+        assert_eq!(measured.metrics["frames_per_second_min"], 25.0);
+        assert_eq!(measured.metrics["frames_per_second_min_liar"], 0.0);
+        assert_eq!(measured.metrics["share_liar"], 0.05);
+        assert_eq!(measured.films.len(), 2);
+    }
+
+    #[test]
+    fn medians_and_quantiles() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.99), 4.0);
+    }
+}

@@ -1,0 +1,371 @@
+//! The result of a scenario: medians and worsts of every contender, and what each run showed; as JSON and as a table.
+//!
+//! The JSON is one object: `{"scenario": .., "schema": 1, "contenders": {"stock": {metric: number, ..}, ..}, ..}` with the
+//! median over the runs in `contenders`, and `worst`, `runs`, `failures`, `targets` beside it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::metrics::{Film, Metrics, median, worse};
+use crate::scenario::{Contender, Scenario, Target};
+
+/// Version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// What every published number must say about itself.
+pub const EMULATED: &str =
+    "Measured in an emulated machine: counts and ratios hold elsewhere, milliseconds do not.";
+
+/// The result of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The scenario file's name.
+    pub scenario: String,
+    /// Version of this structure.
+    pub schema: u32,
+    /// The scenario's title.
+    pub title: String,
+    /// What separates the contenders.
+    pub about: String,
+    /// What it ran on.
+    pub machine: MachineFacts,
+    /// Median of each metric over the runs that count.
+    pub contenders: BTreeMap<Contender, Metrics>,
+    /// Worst of each metric over the runs that count.
+    pub worst: BTreeMap<Contender, Metrics>,
+    /// Runs that do not count, and why.
+    pub failures: BTreeMap<Contender, Vec<String>>,
+    /// What was to be reached, and whether it was.
+    pub targets: Vec<TargetOutcome>,
+    /// Every run.
+    pub runs: Vec<RunOutcome>,
+    /// When the bombs start and stop, in seconds after the start of a run, for figures.
+    pub load_seconds: Vec<(f64, f64)>,
+    /// How long a run lasts, in seconds.
+    pub duration_seconds: f64,
+}
+
+/// The machine that a result comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineFacts {
+    /// Processors.
+    pub cpus: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// Instructions as time: each takes 2^N ns. Absent: the host's clock.
+    pub icount_shift: Option<u8>,
+    /// The kernel's version.
+    pub kernel: String,
+    /// Always true so far: see [`EMULATED`].
+    pub emulated: bool,
+}
+
+/// One run of one contender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// Who.
+    pub contender: Contender,
+    /// Which repetition, from 1.
+    pub repeat: u32,
+    /// The numbers.
+    pub metrics: Metrics,
+    /// Why it does not count, if so.
+    pub error: Option<String>,
+    /// What programs were refused or how they failed.
+    pub notes: Vec<String>,
+    /// What Steward said about itself at the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Value>,
+    /// The end of the daemon's log, of a run that does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// The films, for figures. Left out of what is printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub films: Vec<Film>,
+}
+
+/// A target with what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetOutcome {
+    /// What was to be reached.
+    #[serde(flatten)]
+    pub target: Target,
+    /// The median; absent when it was not measured.
+    pub median: Option<f64>,
+    /// The worst.
+    pub worst: Option<f64>,
+    /// Whether the worst run reached it.
+    pub met: bool,
+}
+
+impl Outcome {
+    /// Puts the runs of a scenario together.
+    pub fn new(scenario: &Scenario, machine: MachineFacts, runs: Vec<RunOutcome>) -> Outcome {
+        let mut outcome = Outcome {
+            scenario: scenario.id.clone(),
+            schema: SCHEMA,
+            title: scenario.title.clone(),
+            about: scenario.about.clone(),
+            machine,
+            contenders: BTreeMap::new(),
+            worst: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            targets: Vec::new(),
+            runs,
+            load_seconds: load(scenario),
+            duration_seconds: scenario.duration.as_secs_f64(),
+        };
+        if scenario.measure.overhead {
+            outcome.compare_with_stock();
+        }
+        outcome.summarise();
+        outcome.targets = scenario.measure.targets.iter().map(|target| outcome.hold(target)).collect();
+        outcome
+    }
+
+    fn summarise(&mut self) {
+        let mut values: BTreeMap<Contender, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+        for run in &self.runs {
+            self.contenders.entry(run.contender).or_default();
+            match &run.error {
+                Some(error) => self.failures.entry(run.contender).or_default().push(error.clone()),
+                None => {
+                    for (metric, value) in &run.metrics {
+                        let of_contender = values.entry(run.contender).or_default();
+                        of_contender.entry(metric.clone()).or_default().push(*value);
+                    }
+                }
+            }
+        }
+        for (contender, metrics) in values {
+            for (metric, values) in metrics {
+                let worst = values.iter().copied().reduce(|left, right| worse(&metric, left, right));
+                self.contenders.entry(contender).or_default().insert(metric.clone(), median(&values));
+                self.worst.entry(contender).or_default().extend(worst.map(|worst| (metric, worst)));
+            }
+        }
+    }
+
+    /// Adds `overhead_ratio_NAME` (the stock median's work per second over this run's) and their geometric mean
+    /// `overhead_ratio` to every run: 1 is what the default scheduler costs.
+    fn compare_with_stock(&mut self) {
+        const WORK: &str = "work_per_second";
+        let mut stock: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.contender == Contender::Stock && run.error.is_none()) {
+            for (metric, value) in run.metrics.iter().filter(|(metric, _)| metric.starts_with(WORK)) {
+                stock.entry(metric.clone()).or_default().push(*value);
+            }
+        }
+        // With several programs the plain name is only their minimum.
+        if stock.len() > 1 {
+            stock.remove(WORK);
+        }
+        for run in &mut self.runs {
+            let mut logarithms = Vec::new();
+            for (metric, values) in &stock {
+                let Some(rate) = run.metrics.get(metric).filter(|rate| **rate > 0.0) else { continue };
+                let ratio = median(values) / rate;
+                logarithms.push(ratio.ln());
+                run.metrics.insert(metric.replace(WORK, "overhead_ratio"), ratio);
+            }
+            if !logarithms.is_empty() {
+                let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+                run.metrics.insert("overhead_ratio".into(), mean.exp());
+            }
+        }
+    }
+
+    fn hold(&self, target: &Target) -> TargetOutcome {
+        let of = |values: &BTreeMap<Contender, Metrics>| {
+            values.get(&target.contender).and_then(|metrics| metrics.get(&target.metric)).copied()
+        };
+        let (median, worst) = (of(&self.contenders), of(&self.worst));
+        TargetOutcome {
+            target: target.clone(),
+            median,
+            worst,
+            met: worst.is_some_and(|worst| target.is_met(worst)),
+        }
+    }
+
+    /// Whether every contender had at least one run that counts.
+    pub fn is_complete(&self) -> bool {
+        self.contenders.values().all(|metrics| !metrics.is_empty())
+    }
+
+    /// The object that `--json` prints: everything but the times of single frames and the daemon's state.
+    pub fn to_json(&self) -> Value {
+        let mut slim = self.clone();
+        for run in &mut slim.runs {
+            run.films.clear();
+            run.status = None;
+        }
+        serde_json::to_value(slim).expect("an outcome has string keys only")
+    }
+
+    /// A table for the terminal: metrics down, contenders across, median with the worst behind it where they differ.
+    pub fn table(&self) -> String {
+        let contenders: Vec<Contender> = self.contenders.keys().copied().collect();
+        let mut metrics: Vec<&String> = self.contenders.values().flat_map(BTreeMap::keys).collect();
+        metrics.sort();
+        metrics.dedup();
+        let width = metrics.iter().map(|metric| metric.len()).max().unwrap_or(0).max(6);
+        let mut text = format!("{}\n{:width$}", self.title, "");
+        for contender in &contenders {
+            let _ = write!(text, "  {:>20}", contender.name());
+        }
+        text.push('\n');
+        for metric in metrics {
+            let _ = write!(text, "{metric:width$}");
+            for contender in &contenders {
+                let _ = write!(text, "  {:>20}", self.cell(*contender, metric));
+            }
+            text.push('\n');
+        }
+        text.push_str("median (worst run where it differs)\n");
+        for target in &self.targets {
+            let _ = writeln!(text, "{}", target.sentence());
+        }
+        for (contender, errors) in &self.failures {
+            for error in errors {
+                let _ = writeln!(text, "FAILED {contender}: {error}");
+            }
+        }
+        text.push_str(EMULATED);
+        text.push('\n');
+        text
+    }
+
+    /// Median and worst of one metric, for people.
+    pub fn cell(&self, contender: Contender, metric: &str) -> String {
+        let of = |values: &BTreeMap<Contender, Metrics>| {
+            values.get(&contender).and_then(|metrics| metrics.get(metric)).map(|value| readable(*value))
+        };
+        match (of(&self.contenders), of(&self.worst)) {
+            (Some(median), Some(worst)) if median != worst => format!("{median} ({worst})"),
+            (Some(median), _) => median,
+            (None, _) => "-".into(),
+        }
+    }
+}
+
+impl TargetOutcome {
+    /// `steward frames_per_second_min: at least 24: met (worst run 25)`.
+    pub fn sentence(&self) -> String {
+        let target = &self.target;
+        let verdict = match (self.met, self.worst) {
+            (_, None) => "NOT MEASURED".into(),
+            (true, Some(worst)) => format!("met (worst run {})", readable(worst)),
+            (false, Some(worst)) => format!("MISSED (worst run {})", readable(worst)),
+        };
+        format!("target: {} {} {}: {verdict}", target.contender, target.metric, target.bound())
+    }
+}
+
+/// A number with about four significant digits.
+pub fn readable(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.1}").trim_end_matches(".0").to_owned(),
+        _ => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}
+
+/// When programs that are neither watched nor measured run: the bombs.
+fn load(scenario: &Scenario) -> Vec<(f64, f64)> {
+    use crate::scenario::MetricKind::{Player, Reply};
+    if scenario.one_after_another {
+        return Vec::new();
+    }
+    let bombs =
+        scenario.programs.iter().filter(|row| !row.foreground && !matches!(row.metrics, Player | Reply));
+    let mut spans: Vec<(f64, f64)> = bombs
+        .map(|row| (row.start.as_secs_f64(), row.stop.unwrap_or(scenario.duration).as_secs_f64()))
+        .collect();
+    spans.sort_by(|left, right| left.0.total_cmp(&right.0));
+    spans.dedup();
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn scenario(measure: &str) -> Scenario {
+        let text = format!(
+            "title='t'\nduration='4s'\n[measure]\n{measure}\n[[program]]\nname='p'\ncommand='p'\nstart='1s'\n"
+        );
+        Scenario::parse(&text, Path::new("t.toml")).unwrap()
+    }
+
+    fn run(contender: Contender, metrics: &[(&str, f64)]) -> RunOutcome {
+        RunOutcome {
+            contender,
+            repeat: 1,
+            metrics: metrics.iter().map(|(metric, value)| ((*metric).to_owned(), *value)).collect(),
+            error: None,
+            notes: Vec::new(),
+            status: None,
+            log: None,
+            films: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_plain_number_is_the_median_and_the_worst_stands_beside_it() {
+        let runs = [24.0, 25.0, 20.0].map(|fps| run(Contender::Steward, &[("frames_per_second_min", fps)]));
+        let scenario = scenario("targets=[{metric='frames_per_second_min', at_least=24}]");
+        let outcome = Outcome::new(&scenario, MachineFacts::default(), runs.to_vec());
+        let json = outcome.to_json();
+        assert_eq!(json["scenario"], "t");
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["contenders"]["steward"]["frames_per_second_min"], 24.0);
+        assert_eq!(json["worst"]["steward"]["frames_per_second_min"], 20.0);
+        assert!(!outcome.targets[0].met);
+        assert!(outcome.table().contains("at least 24: MISSED (worst run 20)"));
+    }
+
+    #[test]
+    fn a_failed_run_does_not_count_and_is_told() {
+        let mut failed = run(Contender::Steward, &[("frames_total", 1.0)]);
+        failed.error = Some("stewardd did not start".into());
+        let runs = vec![failed, run(Contender::Stock, &[("frames_total", 9.0)])];
+        let outcome = Outcome::new(&scenario(""), MachineFacts::default(), runs);
+        assert!(outcome.contenders[&Contender::Steward].is_empty());
+        assert!(!outcome.is_complete());
+        assert!(outcome.table().contains("FAILED steward: stewardd did not start"));
+    }
+
+    #[test]
+    fn overhead_is_the_stock_schedulers_rate_over_the_contenders() {
+        let rates = |contender, ring: f64, busy: f64| {
+            run(contender, &[("work_per_second_ring", ring), ("work_per_second_busy", busy)])
+        };
+        let runs = vec![rates(Contender::Stock, 100.0, 50.0), rates(Contender::Steward, 50.0, 50.0)];
+        let outcome = Outcome::new(&scenario("overhead=true"), MachineFacts::default(), runs);
+        let steward = &outcome.contenders[&Contender::Steward];
+        assert_eq!(steward["overhead_ratio_ring"], 2.0);
+        assert!((steward["overhead_ratio"] - 2f64.sqrt()).abs() < 1e-12);
+        assert_eq!(outcome.contenders[&Contender::Stock]["overhead_ratio"], 1.0);
+    }
+
+    #[test]
+    fn a_result_survives_being_written_and_read() {
+        let runs = vec![run(Contender::StockNice, &[("gap_ms_max", 41.5)])];
+        let outcome = Outcome::new(&scenario(""), MachineFacts::default(), runs);
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        let texts: Vec<_> = [0.0, 0.00123, 1.5, 25.0, 41.26, 123.456, 98765.4].map(readable).to_vec();
+        assert_eq!(texts, ["0", "0.0012", "1.5", "25", "41.3", "123.5", "98765"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! From a scenario to what the agent does: which program runs how under which contender. Pure.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
+
+use crate::scenario::{Contender, ProgramRow, Scenario};
+
+/// What root gives by hand to what is to be smooth.
+const FOREGROUND_NICE: i32 = -20;
+
+/// Name of the pseudo-contender that prepares the machine.
+pub const PREPARATION: &str = "prepare";
+
+/// All runs of a scenario: preparations first, then every contender in turn, `repeat` times, so that what changes slowly in
+/// the machine touches all of them alike.
+///
+/// # Errors
+/// When a command is not valid shell quoting, with the program's name.
+pub fn plan(scenario: &Scenario, contenders: &[Contender], repeat: u32) -> Result<Plan> {
+    let mut runs = preparations(scenario)?;
+    for repeat in 1..=repeat {
+        for contender in contenders {
+            runs.push(run(scenario, *contender, repeat)?);
+        }
+    }
+    Ok(Plan { runs })
+}
+
+fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
+    let rows = scenario.preparations.iter().enumerate();
+    rows.map(|(index, preparation)| {
+        Ok(Run {
+            contender: PREPARATION.into(),
+            repeat: index as u32 + 1,
+            duration_ms: ms(preparation.within),
+            one_after_another: true,
+            steward: None,
+            programs: vec![Program {
+                name: PREPARATION.into(),
+                command: shell_words::split(&preparation.command)
+                    .with_context(|| format!("[[prepare]] {}", preparation.command))?,
+                start_ms: 0,
+                stop_ms: None,
+                nice: None,
+                deadline_ns: None,
+                affinity: Vec::new(),
+                user: None,
+                stamp_lines: false,
+            }],
+        })
+    })
+    .collect()
+}
+
+fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
+    let mut programs = Vec::new();
+    for row in &scenario.programs {
+        for index in 1..=row.count {
+            let name = if row.count == 1 { row.name.clone() } else { format!("{}-{index}", row.name) };
+            programs.push(program(row, name, contender).with_context(|| format!("program `{}`", row.name))?);
+        }
+    }
+    let steward = match contender {
+        Contender::Steward => Some(StewardSetup { specifications: specifications(scenario)? }),
+        _ => None,
+    };
+    Ok(Run {
+        contender: contender.name().into(),
+        repeat,
+        duration_ms: ms(scenario.duration),
+        one_after_another: scenario.one_after_another,
+        steward,
+        programs,
+    })
+}
+
+fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Program> {
+    let mut command = shell_words::split(&row.command)?;
+    let mut nice = row.nice;
+    let mut deadline_ns = None;
+    let reservation = row.cpu.or(row.interactive);
+    match contender {
+        Contender::Stock => {}
+        // A bomb that tries to be interactive has no other means here than the nice value.
+        Contender::StockNice if row.foreground || row.interactive.is_some() => nice = Some(FOREGROUND_NICE),
+        Contender::StockNice => {}
+        Contender::Deadline => {
+            deadline_ns = row.cpu.map(|cpu| (cpu.budget.as_nanos() as u64, cpu.period.as_nanos() as u64));
+            if let Some(arguments) = &row.deadline_arguments {
+                command.extend(shell_words::split(arguments)?);
+            }
+        }
+        Contender::Steward => {
+            if let Some(reservation) = reservation {
+                let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
+                command.splice(0..0, launcher.map(str::to_owned));
+            }
+        }
+    }
+    Ok(Program {
+        name,
+        command,
+        start_ms: ms(row.start),
+        stop_ms: row.stop.map(ms),
+        nice,
+        deadline_ns,
+        affinity: row.affinity.clone(),
+        user: row.user,
+        stamp_lines: row.fps.is_some() || row.count_lines,
+    })
+}
+
+/// Specifications for the executables of bombs that try to be interactive, in the form of DESIGN's section 5.
+fn specifications(scenario: &Scenario) -> Result<String> {
+    let mut text = String::new();
+    for row in &scenario.programs {
+        let Some(interactive) = row.interactive else { continue };
+        let words = shell_words::split(&row.command)?;
+        let path = match words[0].starts_with('/') {
+            true => words[0].clone(),
+            false => format!("{PROGRAM_DIRECTORY}/{}", words[0]),
+        };
+        let section = format!(
+            "[[spec]]\npath = \"{path}\"\ncpu = \"{interactive}\"\ninherit = true\nrevocable = true\n"
+        );
+        if !text.contains(&section) {
+            text.push_str(&section);
+        }
+    }
+    Ok(text)
+}
+
+fn ms(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn planned(contender: Contender) -> Run {
+        let text = r#"
+title = "t"
+duration = "10s"
+[[program]]
+name = "film"
+command = "frame-player --fps 25"
+foreground = true
+cpu = "5ms/30ms"
+[[program]]
+name = "bomb"
+command = "busy-loops --count 3"
+interactive = "10ms/100ms"
+deadline_arguments = "--deadline 10ms/100ms"
+start = "2s"
+"#;
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        plan(&scenario, &[contender], 1).unwrap().runs.remove(0)
+    }
+
+    #[test]
+    fn stock_gives_nothing_to_anyone() {
+        let run = planned(Contender::Stock);
+        assert!(run.programs.iter().all(|program| program.nice.is_none() && program.deadline_ns.is_none()));
+        assert_eq!(run.programs[1].start_ms, 2000);
+    }
+
+    #[test]
+    fn under_stock_nice_the_foreground_and_a_bomb_that_tries_have_the_same_means() {
+        let run = planned(Contender::StockNice);
+        assert_eq!(run.programs.iter().map(|program| program.nice).collect::<Vec<_>>(), [Some(-20); 2]);
+    }
+
+    #[test]
+    fn under_deadline_programs_are_given_their_reservation_and_bombs_ask_for_it() {
+        let run = planned(Contender::Deadline);
+        assert_eq!(run.programs[0].deadline_ns, Some((5_000_000, 30_000_000)));
+        assert_eq!(run.programs[1].deadline_ns, None);
+        assert!(run.programs[1].command.ends_with(&["--deadline".into(), "10ms/100ms".into()]));
+    }
+
+    #[test]
+    fn under_steward_programs_start_through_its_command_and_bombs_have_a_specification() {
+        let run = planned(Contender::Steward);
+        assert_eq!(run.programs[0].command[..5], ["steward", "run", "--cpu", "5000us/30000us", "--"]);
+        let specifications = run.steward.unwrap().specifications;
+        assert!(specifications.contains("path = \"/lab/bin/busy-loops\"\ncpu = \"10000us/100000us\""));
+        assert!(!specifications.contains("frame-player"));
+    }
+
+    #[test]
+    fn contenders_take_turns() {
+        let scenario = "title='t'\nduration='1s'\n[[program]]\nname='p'\ncommand='true'\n";
+        let scenario = Scenario::parse(scenario, Path::new("t.toml")).unwrap();
+        let plan = plan(&scenario, &[Contender::Stock, Contender::Steward], 2).unwrap();
+        let order: Vec<_> = plan.runs.iter().map(|run| (run.contender.as_str(), run.repeat)).collect();
+        assert_eq!(order, [("stock", 1), ("steward", 1), ("stock", 2), ("steward", 2)]);
+    }
+}

@@ -1,0 +1,348 @@
+//! Runs a scenario: brings programs into the machine, listens to the agent, and puts the result together.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record};
+use steward_machine::{GuestFile, KernelChoice, MachineConfig};
+
+use crate::metrics::{self, ProgramOutput};
+use crate::outcome::{MachineFacts, Outcome, RunOutcome};
+use crate::plan::{self, PREPARATION};
+use crate::scenario::{Contender, FileRow, Scenario};
+
+const AGENT: &str = "steward-lab-guest";
+/// The host may be this much slower than the guest's clock before a machine counts as stuck.
+const SLOWEST_HOST: u32 = 40;
+/// For booting, and for what happens between runs.
+const SLACK: Duration = Duration::from_secs(300);
+
+/// How to run a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Only these; those of the file if empty.
+    pub contenders: Vec<Contender>,
+    /// Instead of the file's number of repetitions.
+    pub repeat: Option<u32>,
+    /// The guest's kernel.
+    pub kernel: KernelChoice,
+    /// Say nothing on standard error while it runs.
+    pub quiet: bool,
+}
+
+/// Runs the scenario file at `path` and returns what was measured.
+///
+/// A contender that fails is part of the outcome; the others go on.
+///
+/// # Errors
+/// When the file has a mistake, a program for the guest is missing, or the machine fails before any run was over.
+pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
+    let scenario = Scenario::load(path)?;
+    let contenders = if options.contenders.is_empty() { &scenario.contenders } else { &options.contenders };
+    let plan = plan::plan(&scenario, contenders, options.repeat.unwrap_or(scenario.repeat))?;
+    let scripts = path.parent().unwrap_or(Path::new("."));
+    let files = guest_files(&scenario, &plan, scripts)?;
+    let config = machine_config(&scenario, &plan, options);
+    let command = [format!("{PROGRAM_DIRECTORY}/{AGENT}")];
+    let mut listener = Listener::new(&scenario, &plan, options.quiet);
+    let booted = steward_machine::run(&config, &files, &command, &mut |line| listener.hear(line));
+    let kernel = match booted {
+        Ok(machine) if machine.status == 0 => machine.kernel_version,
+        Ok(machine) => {
+            listener.fail_the_rest(&format!("the agent ended with status {}", machine.status))?;
+            machine.kernel_version
+        }
+        Err(error) => {
+            listener.fail_the_rest(&format!("{error:#}"))?;
+            "unknown".into()
+        }
+    };
+    let facts = MachineFacts {
+        cpus: scenario.machine.cpus,
+        memory_mib: scenario.machine.memory_mib,
+        icount_shift: scenario.machine.icount_shift,
+        kernel,
+        emulated: true,
+    };
+    Ok(Outcome::new(&scenario, facts, listener.outcomes))
+}
+
+fn machine_config(scenario: &Scenario, plan: &Plan, options: &RunOptions) -> MachineConfig {
+    let guest_time: Duration = plan.runs.iter().map(|run| Duration::from_millis(run.duration_ms)).sum();
+    MachineConfig {
+        memory_mib: scenario.machine.memory_mib,
+        cpus: scenario.machine.cpus,
+        disk_mib: scenario.machine.disk_mib,
+        icount_shift: scenario.machine.icount_shift,
+        packages: scenario.machine.packages.clone(),
+        kernel: options.kernel.clone(),
+        timeout_host: guest_time * SLOWEST_HOST + SLACK,
+        ..MachineConfig::default()
+    }
+}
+
+/// The plan, the agent, the synthetic programs that the plan names, and Steward itself when it runs.
+fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<GuestFile>> {
+    let binaries = binary_directory()?;
+    let mut files = vec![
+        GuestFile::from_bytes(serde_json::to_vec(plan)?, PLAN_PATH, 0o644),
+        GuestFile::from_host(built(&binaries, AGENT)?, format!("{PROGRAM_DIRECTORY}/{AGENT}"))?,
+    ];
+    let mut synthetic: Vec<String> = Vec::new();
+    for row in &scenario.programs {
+        let words = shell_words::split(&row.command)?;
+        // What is not among the lab's own programs comes from the guest's packages.
+        synthetic.extend(
+            words.into_iter().filter(|word| !word.contains('/') && OWN_PROGRAMS.contains(&word.as_str())),
+        );
+    }
+    synthetic.sort();
+    synthetic.dedup();
+    for name in &synthetic {
+        files.push(GuestFile::from_host(built(&binaries, name)?, format!("{PROGRAM_DIRECTORY}/{name}"))?);
+    }
+    if plan.runs.iter().any(|run| run.steward.is_some()) {
+        files.push(GuestFile::from_host(built(&binaries, "stewardd")?, "/usr/sbin/stewardd")?);
+        files.push(GuestFile::from_host(built(&binaries, "steward")?, "/usr/bin/steward")?);
+    }
+    for row in &scenario.files {
+        files.push(GuestFile::from_host(scripted(row, scripts)?, row.path.clone())?);
+    }
+    Ok(files)
+}
+
+/// The programs of `lab/workloads`.
+const OWN_PROGRAMS: &[&str] =
+    &["frame-player", "busy-loops", "pipe-ring", "yielders", "message-groups", "probe", "onoff"];
+
+/// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.
+fn binary_directory() -> Result<PathBuf> {
+    if let Some(directory) = std::env::var_os("STEWARD_LAB_BINARIES") {
+        return Ok(directory.into());
+    }
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let directory = own.parent().context("this program has no directory")?;
+    // Examples and tests are built one level below.
+    let is_below = ["examples", "deps"].iter().any(|name| directory.ends_with(name));
+    Ok(if is_below { directory.parent().unwrap_or(directory) } else { directory }.to_owned())
+}
+
+fn built(directory: &Path, name: &str) -> Result<PathBuf> {
+    let path = directory.join(name);
+    if !path.is_file() {
+        bail!(
+            "{} is missing, and the lab brings it into the machine: build it with `cargo build --release --workspace`, \
+             or point STEWARD_LAB_BINARIES at the directory that has it",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// Runs a script that makes or fetches a file; the last line that it prints is the path.
+fn scripted(row: &FileRow, scripts: &Path) -> Result<PathBuf> {
+    let script = scripts.join(&row.script);
+    let output = std::process::Command::new("bash")
+        .arg(&script)
+        .env("STEWARD_CACHE", steward_machine::cache_directory())
+        .env("STEWARD_ROOT", steward_machine::repository())
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    if !output.status.success() {
+        bail!("{} failed ({}); what it said is above", script.display(), output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let path = text.lines().last().with_context(|| format!("{} printed no path", script.display()))?;
+    Ok(PathBuf::from(path))
+}
+
+/// Hears the agent's records, shows progress, and measures each run when it is over.
+struct Listener<'a> {
+    scenario: &'a Scenario,
+    plan: &'a Plan,
+    outputs: Vec<ProgramOutput>,
+    outcomes: Vec<RunOutcome>,
+    /// Runs of the plan that are over.
+    finished: usize,
+    progress: Progress,
+}
+
+impl<'a> Listener<'a> {
+    fn new(scenario: &'a Scenario, plan: &'a Plan, quiet: bool) -> Self {
+        let progress = Progress { quiet, terminal: std::io::stderr().is_terminal() };
+        progress.lasting(&format!("{}: booting the machine", scenario.id));
+        Listener { scenario, plan, outputs: Vec::new(), outcomes: Vec::new(), finished: 0, progress }
+    }
+
+    fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(record) => self.take(record),
+            Err(error) => {
+                self.progress.lasting(&format!("the agent said something unexpected ({error}): {line}"))
+            }
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Started { .. } => self.outputs.clear(),
+            Record::Progress { run, elapsed_ms } => {
+                if let Some(text) = self.describe(run) {
+                    let total = self.plan.runs[run].duration_ms / 1000;
+                    self.progress.passing(&format!("{text}: {} of {total} s", elapsed_ms / 1000));
+                }
+            }
+            Record::Output { program, text, .. } => self.output(program).text.push_str(&text),
+            Record::Program { program, ended, cpu_ms, notes, .. } => {
+                let output = self.output(program);
+                (output.ended, output.cpu_ms, output.notes) = (ended, cpu_ms, notes);
+            }
+            Record::Finished { run, start_ms, end_ms, error, status, log } => {
+                let lasted_ms = (start_ms, end_ms);
+                self.finish(run, lasted_ms, error, status, log);
+            }
+            Record::Done => {}
+        }
+    }
+
+    fn output(&mut self, name: String) -> &mut ProgramOutput {
+        let known = self.outputs.iter().position(|output| output.name == name);
+        let index = known.unwrap_or_else(|| {
+            self.outputs.push(ProgramOutput { name, ..ProgramOutput::default() });
+            self.outputs.len() - 1
+        });
+        &mut self.outputs[index]
+    }
+
+    fn describe(&self, run: usize) -> Option<String> {
+        let planned = self.plan.runs.get(run)?;
+        let all = self.plan.runs.iter().filter(|other| other.contender == planned.contender).count();
+        Some(format!("{}: {}, {} of {all}", self.scenario.id, planned.contender, planned.repeat))
+    }
+
+    fn finish(
+        &mut self,
+        run: usize,
+        (start_ms, end_ms): (f64, f64),
+        error: Option<String>,
+        status: Option<serde_json::Value>,
+        log: Option<String>,
+    ) {
+        let (Some(planned), Some(text)) = (self.plan.runs.get(run), self.describe(run)) else { return };
+        self.finished = self.finished.max(run + 1);
+        if planned.contender == PREPARATION {
+            let said =
+                self.outputs.first().filter(|output| output.ended.as_deref() != Some("exit status: 0"));
+            if let Some(said) = said {
+                self.progress.lasting(&format!("{text}: {:?}: {}", said.ended, last_lines(&said.text)));
+            }
+            return;
+        }
+        let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
+        let measured = metrics::measure(self.scenario, start_ms, end_ms, &self.outputs);
+        match &error {
+            Some(error) => self.progress.lasting(&format!("{text}: FAILED: {error}")),
+            None => self.progress.lasting(&format!("{text}: {}", headline(&measured.metrics))),
+        }
+        let notes = self.outputs.iter().flat_map(|output| notes(self.scenario, output)).collect();
+        self.outcomes.push(RunOutcome {
+            contender,
+            repeat: planned.repeat,
+            metrics: measured.metrics,
+            log: error.as_ref().and(log),
+            error,
+            notes,
+            status,
+            films: measured.films,
+        });
+    }
+
+    /// The machine stopped early: what was not finished has failed.
+    ///
+    /// # Errors
+    /// When no run at all was over.
+    fn fail_the_rest(&mut self, reason: &str) -> Result<()> {
+        if self.outcomes.is_empty() {
+            bail!("{reason}");
+        }
+        for run in &self.plan.runs[self.finished..] {
+            let Ok(contender) = run.contender.parse() else { continue };
+            self.outcomes.push(RunOutcome {
+                contender,
+                repeat: run.repeat,
+                metrics: metrics::Metrics::new(),
+                error: Some(format!("the machine stopped early: {reason}")),
+                notes: Vec::new(),
+                status: None,
+                log: None,
+                films: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What a program was refused, and how it failed.
+fn notes(scenario: &Scenario, output: &ProgramOutput) -> Vec<String> {
+    let mut notes: Vec<String> = output.notes.iter().map(|note| format!("{}: {note}", output.name)).collect();
+    let asked = |word: &str| output.text.lines().filter(|line| line.split(' ').next() == Some(word)).count();
+    let (granted, refused) = (asked("granted"), asked("refused"));
+    if granted + refused > 0 {
+        notes.push(format!(
+            "{}: {granted} tasks were granted what they asked for, {refused} refused",
+            output.name
+        ));
+    }
+    let is_ours = metrics::row_of(scenario, &output.name).is_some();
+    if let Some(ended) = output.ended.as_ref().filter(|ended| is_ours && *ended != "exit status: 0") {
+        notes.push(format!("{}: {ended}: {}", output.name, last_lines(&output.text)));
+    }
+    notes
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join(" | ")
+}
+
+/// The few numbers that a line of progress has room for.
+fn headline(metrics: &metrics::Metrics) -> String {
+    let shown = ["frames_per_second_min", "frames_late", "gap_ms_max", "latency_ms_max", "work_per_second"];
+    let parts = shown.iter().filter_map(|name| {
+        metrics.get(*name).map(|value| format!("{name} {}", crate::outcome::readable(*value)))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Progress on standard error: lines that stay, and on a terminal one that is overwritten.
+struct Progress {
+    quiet: bool,
+    terminal: bool,
+}
+
+impl Progress {
+    fn lasting(&self, text: &str) {
+        if !self.quiet {
+            self.clear();
+            eprintln!("{text}");
+        }
+    }
+
+    fn passing(&self, text: &str) {
+        if !self.quiet && self.terminal {
+            self.clear();
+            eprint!("{text}");
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Scenario files: the machine, the programs, the contenders and what to measure, in TOML.
+//!
+//! An unknown key is an error with file and line, as everywhere in Steward.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Deserializer, Serialize};
+use steward_lab_workloads::scheduling::{parse_duration, parse_reservation};
+
+/// What manages the machine while the programs of a scenario run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contender {
+    /// The default scheduler as an ordinary user gets it: no privilege, nice 0.
+    Stock,
+    /// The default scheduler as root can set it up by hand: the foreground at nice -20.
+    StockNice,
+    /// `SCHED_DEADLINE` for programs that have a reservation.
+    Deadline,
+    /// Steward.
+    Steward,
+}
+
+impl Contender {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Contender; 4] =
+        [Contender::Stock, Contender::StockNice, Contender::Deadline, Contender::Steward];
+
+    /// The name in scenario files, results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Stock => "stock",
+            Contender::StockNice => "stock-nice",
+            Contender::Deadline => "deadline",
+            Contender::Steward => "steward",
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Contender {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Contender::ALL.into_iter().find(|contender| contender.name() == name).ok_or_else(|| {
+            format!("`{name}` is not a contender: write stock, stock-nice, deadline or steward")
+        })
+    }
+}
+
+/// CPU time promised to a program: `budget` in every `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// `C`.
+    pub budget: Duration,
+    /// `T`.
+    pub period: Duration,
+}
+
+impl fmt::Display for Reservation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}us/{}us", self.budget.as_micros(), self.period.as_micros())
+    }
+}
+
+impl<'de> Deserialize<'de> for Reservation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (budget, period) = parse_reservation(&text).map_err(serde::de::Error::custom)?;
+        Ok(Reservation { budget, period })
+    }
+}
+
+/// What is read from what a program prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetricKind {
+    /// A film: `frames_total`, `frames_late`, `frames_late_ratio`, `frames_per_second_min`, `gap_ms_max`.
+    Player,
+    /// Requests and replies: `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`.
+    Reply,
+    /// Units of work: `work_per_second`.
+    Work,
+    /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.
+    Share,
+}
+
+/// A scenario file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The file's name without `.toml`; filled in by [`Scenario::load`].
+    #[serde(skip)]
+    pub id: String,
+    /// One line that says what it is.
+    pub title: String,
+    /// What separates the contenders here, and where the experiment comes from.
+    #[serde(default)]
+    pub about: String,
+    /// The machine.
+    #[serde(default)]
+    pub machine: Machine,
+    /// How long one run lasts.
+    #[serde(deserialize_with = "duration")]
+    pub duration: Duration,
+    /// How often each contender runs.
+    #[serde(default = "five")]
+    pub repeat: u32,
+    /// Who runs, in this order.
+    #[serde(default = "all_contenders")]
+    pub contenders: Vec<Contender>,
+    /// The programs run one after another, each until it ends, instead of together.
+    #[serde(default)]
+    pub one_after_another: bool,
+    /// Files that a script beside the scenario makes or fetches on the host.
+    #[serde(default, rename = "file")]
+    pub files: Vec<FileRow>,
+    /// Commands that run in the machine once, before all runs.
+    #[serde(default, rename = "prepare")]
+    pub preparations: Vec<Preparation>,
+    /// The programs.
+    #[serde(rename = "program")]
+    pub programs: Vec<ProgramRow>,
+    /// What to report.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+/// The machine of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Machine {
+    /// Memory, such as `512M`.
+    #[serde(deserialize_with = "mebibytes", rename = "memory")]
+    pub memory_mib: u32,
+    /// Number of processors.
+    pub cpus: u32,
+    /// An instruction takes 2^N ns of the guest's clock; absent, the guest's clock is the host's.
+    pub icount_shift: Option<u8>,
+    /// Debian packages that the programs come from.
+    pub packages: Vec<String>,
+    /// Size of an empty file system at /scratch, such as `2G`.
+    #[serde(deserialize_with = "some_mebibytes", rename = "disk")]
+    pub disk_mib: Option<u32>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine { memory_mib: 512, cpus: 2, icount_shift: Some(4), packages: Vec::new(), disk_mib: None }
+    }
+}
+
+/// A file that is brought into the machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRow {
+    /// Where it is in the machine.
+    pub path: String,
+    /// A script in the scenario's directory; the last line that it prints is the file's path on the host.
+    pub script: String,
+}
+
+/// A command that prepares the machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preparation {
+    /// What to execute, in shell quoting.
+    pub command: String,
+    /// How long it may take.
+    #[serde(deserialize_with = "duration", default = "ten_minutes")]
+    pub within: Duration,
+}
+
+/// A program of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramRow {
+    /// Its name, in metrics and reports.
+    pub name: String,
+    /// What to execute, in shell quoting; no shell is involved.
+    pub command: String,
+    /// What the person at the machine looks at: `stock-nice` runs it at nice -20.
+    #[serde(default)]
+    pub foreground: bool,
+    /// Its reservation, under `deadline` and `steward`.
+    pub cpu: Option<Reservation>,
+    /// For a bomb that tries to be interactive: under `steward` its executable has a specification with this reservation
+    /// and it is started as interactive; under `stock-nice` it runs at nice -20.
+    pub interactive: Option<Reservation>,
+    /// What is appended to the command under `deadline`, to let the program try the same by itself.
+    pub deadline_arguments: Option<String>,
+    /// Its nice value under every contender, unless the contender sets one.
+    pub nice: Option<i32>,
+    /// When it starts.
+    #[serde(default, deserialize_with = "duration")]
+    pub start: Duration,
+    /// When it and all its children are killed.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub stop: Option<Duration>,
+    /// How many of it; they are named NAME-1, NAME-2, ...
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The CPUs that it may use.
+    #[serde(default)]
+    pub affinity: Vec<u32>,
+    /// The user id that it runs as.
+    pub user: Option<u32>,
+    /// What is read from its output.
+    #[serde(default = "share")]
+    pub metrics: MetricKind,
+    /// For a real player: frames per second of its film. The agent notes when its status line changes.
+    pub fps: Option<f64>,
+    /// For a real player: how long the film is.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub film: Option<Duration>,
+    /// Count the lines that it prints as units of work, by when they arrive.
+    #[serde(default)]
+    pub count_lines: bool,
+}
+
+/// What to report.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    /// Where several programs have metrics of one kind, the plain name is the worst of these; all if empty.
+    pub of: Vec<String>,
+    /// Compare `work_per_second` with `stock`: `overhead_ratio`, and `overhead_ratio_NAME` for each program.
+    pub overhead: bool,
+    /// What is to be reached.
+    pub targets: Vec<Target>,
+}
+
+/// A number to be reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The metric's name.
+    pub metric: String,
+    /// By whom.
+    #[serde(default = "steward")]
+    pub contender: Contender,
+    /// Not less than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Not more than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+}
+
+impl Target {
+    /// Whether `value` reaches it.
+    pub fn is_met(&self, value: f64) -> bool {
+        self.at_least.is_none_or(|bound| value >= bound) && self.at_most.is_none_or(|bound| value <= bound)
+    }
+
+    /// `at least 24`, for people.
+    pub fn bound(&self) -> String {
+        let parts = [("at least", self.at_least), ("at most", self.at_most)];
+        let words = parts.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}")));
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    ///
+    /// # Errors
+    /// Names the file, the line and what is wrong.
+    pub fn load(path: &Path) -> Result<Scenario> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the scenario {}", path.display()))?;
+        Scenario::parse(&text, path)
+    }
+
+    /// Reads and checks the text of a scenario file that is called `path`.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Scenario> {
+        let mut scenario: Scenario = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start).min(text.len());
+            let line = text[..offset].lines().count().max(1);
+            anyhow::anyhow!("{}:{line}: {}", path.display(), error.message())
+        })?;
+        scenario.id = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        scenario.check().with_context(|| format!("{} cannot be run", path.display()))?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.contenders.is_empty() || self.repeat == 0 || self.programs.is_empty() {
+            bail!("it needs at least one contender, one repetition and one program");
+        }
+        if !self.one_after_another && self.duration.is_zero() {
+            bail!("its duration must be above 0");
+        }
+        let mut names = Vec::new();
+        for program in &self.programs {
+            check_program(program, self.duration).with_context(|| format!("program `{}`", program.name))?;
+            if names.contains(&&program.name) {
+                bail!("two programs are called `{}`", program.name);
+            }
+            names.push(&program.name);
+        }
+        if let Some(unknown) = self.measure.of.iter().find(|name| !names.contains(name)) {
+            bail!("[measure] of: there is no program `{unknown}`");
+        }
+        Ok(())
+    }
+}
+
+fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if program.name.is_empty() || !program.name.chars().all(is_plain) {
+        bail!("a name is made of letters, digits, _ and -");
+    }
+    let words = shell_words::split(&program.command).context("its command is not valid shell quoting")?;
+    if words.is_empty() {
+        bail!("its command is empty");
+    }
+    if program.count == 0 || program.start >= duration {
+        bail!("it would never run: count {}, start {:?} of {duration:?}", program.count, program.start);
+    }
+    if program.nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
+        bail!("nice goes from -20 to 19");
+    }
+    if program.fps.is_some() != program.film.is_some() {
+        bail!("fps and film belong together: they tell when each frame of a real player's film is due");
+    }
+    Ok(())
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn share() -> MetricKind {
+    MetricKind::Share
+}
+
+fn steward() -> Contender {
+    Contender::Steward
+}
+
+fn all_contenders() -> Vec<Contender> {
+    Contender::ALL.to_vec()
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+fn mebibytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let mistake = || serde::de::Error::custom(format!("`{text}` is not a size: write 512M or 2G"));
+    let (number, unit_mib) = match text.strip_suffix('M') {
+        Some(number) => (number, 1),
+        None => (text.strip_suffix('G').ok_or_else(mistake)?, 1024),
+    };
+    number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_mib)).ok_or_else(mistake)
+}
+
+fn some_mebibytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    mebibytes(deserializer).map(Some)
+}
+
+/// All scenario files of a directory, by name.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory)
+        .with_context(|| format!("cannot read the scenarios' directory {}", directory.display()))?;
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+title = "a film"
+duration = "10s"
+[[program]]
+name = "film"
+command = "frame-player --fps 25"
+cpu = "5ms/30ms"
+"#;
+
+    fn parse(text: &str) -> Result<Scenario> {
+        Scenario::parse(text, Path::new("lab/scenarios/small.toml"))
+    }
+
+    fn complaint(text: &str) -> String {
+        format!("{:#}", parse(text).expect_err("the text has a mistake"))
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let scenario = parse(SMALL).unwrap();
+        assert_eq!((scenario.id.as_str(), scenario.repeat), ("small", 5));
+        assert_eq!(scenario.contenders, Contender::ALL);
+        assert_eq!((scenario.machine.memory_mib, scenario.machine.cpus), (512, 2));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_file_and_line() {
+        let text = complaint(&format!("{SMALL}colour = 3\n"));
+        assert!(text.starts_with("lab/scenarios/small.toml:8: unknown field `colour`"), "{text}");
+    }
+
+    #[test]
+    fn mistakes_name_the_program() {
+        let text = complaint(&SMALL.replace("frame-player --fps 25", "frame-player '"));
+        assert!(text.contains("program `film`") && text.contains("quoting"), "{text}");
+        assert!(complaint(&SMALL.replace("5ms/30ms", "40ms/30ms")).contains("at most the period"));
+        assert!(complaint(&format!("{SMALL}start = \"20s\"\n")).contains("never run"));
+    }
+
+    #[test]
+    fn every_scenario_that_ships_can_be_read() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+        let paths = files(&directory).unwrap();
+        assert!(!paths.is_empty());
+        for path in paths {
+            Scenario::load(&path).unwrap();
+        }
+    }
+}
