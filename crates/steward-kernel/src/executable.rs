@@ -11,40 +11,19 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, open, statx};
 use rustix::io::Errno;
 use steward_core::mechanism::FileIdentity;
+use steward_core::spec::TargetFacts;
 
 use crate::error::KernelError;
 use crate::mounts::{MountTable, encode_device};
 use crate::roots::Roots;
 
-/// What a path names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// There is nothing at the path (or a part of the path is no directory).
-    Missing,
-    /// A directory.
-    Directory,
-    /// A file that `execve` refuses: no execute permission for anyone, or not a regular file.
-    NotExecutable,
-    /// Symbolic links that lead back to themselves.
-    SymlinkLoop,
-    /// The path does not start with `/`, so what it names depends on who asks.
-    NotAbsolute,
-    /// A script: what runs, and what the kernel's scheduler sees, is its interpreter.
-    Script {
-        /// The interpreter, as the first line of the script names it.
-        interpreter: PathBuf,
-    },
-    /// A program, as the kernel knows it.
-    Executable {
-        /// Superblock device and inode.
-        identity: FileIdentity,
-    },
-}
-
 /// How much of a file the kernel looks at to find out what it is (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE_BYTES_MAX: u64 = 256;
 
 /// Finds out what `path` names, following symbolic links as `execve` does.
+///
+/// A directory, a file without execute permission for anyone, and anything else that `execve` refuses are told apart
+/// in the result. What runs for a script, and what the scheduler sees, is its interpreter.
 ///
 /// On overlayfs the inode is the overlay's own only where its layers are on one file system or `xino` is on, which
 /// are the usual cases.
@@ -52,14 +31,14 @@ const SCRIPT_LINE_BYTES_MAX: u64 = 256;
 /// # Errors
 /// [`KernelError::Read`] when the path cannot be looked at, for example for lack of permission, or when mountinfo
 /// cannot be read.
-pub fn identify(path: &Path, roots: &Roots) -> Result<Target, KernelError> {
+pub fn identify(path: &Path, roots: &Roots) -> Result<TargetFacts, KernelError> {
     if !path.is_absolute() {
-        return Ok(Target::NotAbsolute);
+        return Ok(TargetFacts::NotAbsolute);
     }
     let handle = match open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(handle) => handle,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Target::Missing),
-        Err(Errno::LOOP) => return Ok(Target::SymlinkLoop),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(TargetFacts::Missing),
+        Err(Errno::LOOP) => return Ok(TargetFacts::SymlinkLoop),
         Err(errno) => return Err(KernelError::Read { path: path.into(), source: errno.into() }),
     };
     let facts = stat_handle(&handle, path)?;
@@ -68,11 +47,11 @@ pub fn identify(path: &Path, roots: &Roots) -> Result<Target, KernelError> {
     }
     // A file that may be executed but not read is never a script: the interpreter could not read it either.
     if let Some(interpreter) = interpreter(path) {
-        return Ok(Target::Script { interpreter });
+        return Ok(TargetFacts::Script { interpreter });
     }
     let mounts = MountTable::of_caller(roots)?;
     let device = mounts.device(facts.stx_mnt_id).unwrap_or_else(|| own_device(&facts));
-    Ok(Target::Executable { identity: FileIdentity { device, inode: facts.stx_ino } })
+    Ok(TargetFacts::Executable { identity: FileIdentity { device, inode: facts.stx_ino } })
 }
 
 /// The executable that a process runs, through the kernel's own link to it, which is right even after the file was
@@ -99,12 +78,12 @@ fn own_device(facts: &Statx) -> u64 {
 }
 
 /// Why `execve` would not take this file, if it would not.
-fn refusal(facts: &Statx) -> Option<Target> {
+fn refusal(facts: &Statx) -> Option<TargetFacts> {
     let mode = u32::from(facts.stx_mode);
     match mode & libc::S_IFMT {
-        libc::S_IFDIR => Some(Target::Directory),
+        libc::S_IFDIR => Some(TargetFacts::Directory),
         libc::S_IFREG if mode & 0o111 != 0 => None,
-        _ => Some(Target::NotExecutable),
+        _ => Some(TargetFacts::NotExecutable),
     }
 }
 
@@ -140,7 +119,7 @@ mod tests {
         path
     }
 
-    fn target(path: &Path) -> Target {
+    fn target(path: &Path) -> TargetFacts {
         identify(path, &Roots::default()).expect("the path can be looked at")
     }
 
@@ -151,20 +130,20 @@ mod tests {
         symlink("b", place.join("a")).expect("a link");
         symlink("a", place.join("b")).expect("a link");
         let plain = program(place, "plain", "text", 0o644);
-        assert_eq!(target(Path::new("bin/true")), Target::NotAbsolute);
-        assert_eq!(target(&place.join("nothing")), Target::Missing);
-        assert_eq!(target(&plain.join("below-a-file")), Target::Missing);
-        assert_eq!(target(place), Target::Directory);
-        assert_eq!(target(&plain), Target::NotExecutable);
-        assert_eq!(target(Path::new("/dev/null")), Target::NotExecutable);
-        assert_eq!(target(&place.join("a")), Target::SymlinkLoop);
+        assert_eq!(target(Path::new("bin/true")), TargetFacts::NotAbsolute);
+        assert_eq!(target(&place.join("nothing")), TargetFacts::Missing);
+        assert_eq!(target(&plain.join("below-a-file")), TargetFacts::Missing);
+        assert_eq!(target(place), TargetFacts::Directory);
+        assert_eq!(target(&plain), TargetFacts::NotExecutable);
+        assert_eq!(target(Path::new("/dev/null")), TargetFacts::NotExecutable);
+        assert_eq!(target(&place.join("a")), TargetFacts::SymlinkLoop);
     }
 
     #[test]
     fn a_script_gives_its_interpreter() {
         let place = directory();
         let script = program(place.path(), "tool", "#! /usr/bin/env -S python3\nprint()\n", 0o755);
-        assert_eq!(target(&script), Target::Script { interpreter: "/usr/bin/env".into() });
+        assert_eq!(target(&script), TargetFacts::Script { interpreter: "/usr/bin/env".into() });
         assert_eq!(parse_interpreter(b"#!/bin/sh"), Some("/bin/sh".into()));
         assert_eq!(parse_interpreter(b"#!\n/bin/sh"), None);
         assert_eq!(parse_interpreter(b"\x7fELF"), None);
@@ -176,11 +155,11 @@ mod tests {
         let real = program(place.path(), "real", "\x7fELF", 0o755);
         symlink(&real, place.path().join("link")).expect("a link");
         let inode = std::fs::metadata(&real).expect("metadata").ino();
-        let Target::Executable { identity } = target(&place.path().join("link")) else {
+        let TargetFacts::Executable { identity } = target(&place.path().join("link")) else {
             panic!("it is a program");
         };
         assert_eq!(identity.inode, inode);
-        assert_eq!(target(&real), Target::Executable { identity });
+        assert_eq!(target(&real), TargetFacts::Executable { identity });
     }
 
     #[test]
@@ -193,7 +172,10 @@ mod tests {
         let line = format!("{} 1 77:1234567 / / rw - btrfs none rw\n", facts.stx_mnt_id);
         std::fs::write(roots.proc.join("self/mountinfo"), line).expect("a file");
         let expected = FileIdentity { device: encode_device(77, 1_234_567), inode: facts.stx_ino };
-        assert_eq!(identify(&real, &roots).expect("it is there"), Target::Executable { identity: expected });
+        assert_eq!(
+            identify(&real, &roots).expect("it is there"),
+            TargetFacts::Executable { identity: expected }
+        );
     }
 
     #[test]
@@ -202,6 +184,6 @@ mod tests {
         let mut mounts = MountTable::of_caller(&Roots::default()).expect("mountinfo");
         let pid = i32::try_from(std::process::id()).expect("a pid");
         let running = of_process(pid, &Roots::default(), &mut mounts).expect("it runs");
-        assert_eq!(target(&own), Target::Executable { identity: running });
+        assert_eq!(target(&own), TargetFacts::Executable { identity: running });
     }
 }

@@ -26,7 +26,7 @@ use crate::scheduling::{self, Scheduling};
 /// The version of the file's format.
 const SCHEMA: u32 = 1;
 /// The file is rewritten when it has this many lines more than there are changes to undo.
-const SPARE_LINES_MAX: usize = 4096;
+const SPARE_LINES_MAX: usize = 512;
 
 /// A change of the kernel's state, with what was there before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ enum Line {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    _lock: File,
+    _lock: Lock,
     boot: String,
     lines: usize,
     next_number: u64,
@@ -350,12 +350,22 @@ fn start_over(
 }
 
 /// Holds the lock beside the journal; the journal itself is replaced now and then, and a lock would go with it.
-fn lock(path: &Path) -> Result<File, JournalError> {
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing would do, were it not for a child between `fork` and `exec`, which holds the file open a while longer.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock, JournalError> {
     let lock_path = beside(path, ".lock");
     let failed = |source| JournalError::File { action: "lock", path: path.into(), source };
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(lock_path).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(Errno::WOULDBLOCK) => Err(JournalError::InUse { path: path.into() }),
         Err(errno) => Err(failed(errno.into())),
     }

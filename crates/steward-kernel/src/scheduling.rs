@@ -102,10 +102,17 @@ pub fn read(tid: i32) -> Result<Scheduling, KernelError> {
         flags: raw.flags & STATE_FLAGS,
         nice: raw.nice,
         priority: raw.priority,
-        runtime_ns: raw.runtime_ns,
+        runtime_ns: if is_default_slice(&raw) { 0 } else { raw.runtime_ns },
         deadline_ns: raw.deadline_ns,
         period_ns: raw.period_ns,
     })
+}
+
+/// From Linux 6.12 on an ordinary task shows its slice as runtime. Written back, it would count as asked for and no
+/// longer follow the kernel's default, so the default, which the caller itself has, is read as 0.
+fn is_default_slice(raw: &RawAttributes) -> bool {
+    let is_slice = raw.policy != POLICY_DEADLINE && raw.runtime_ns != 0;
+    is_slice && getattr(0, 0).is_ok_and(|own| own.policy == POLICY_NORMAL && own.runtime_ns == raw.runtime_ns)
 }
 
 /// Changes how a task is scheduled.
