@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Integer types and arithmetic for the decision headers.
+ *
+ * The headers in this folder hold every rule by which the scheduler decides. They are plain C without kernel
+ * types, so that one text is compiled into the BPF program, into the host's tests and into the simulator. They
+ * keep to what all three can do: no allocation, no recursion, no loop without a constant bound, no signed
+ * division (BPF has none).
+ *
+ * Times are nanoseconds. Loads and bandwidths are parts per million of one CPU (LOAD_ONE).
+ */
+#ifndef STEWARD_DECIDE_TYPES_H
+#define STEWARD_DECIDE_TYPES_H
+
+#ifdef __bpf__
+#include "../kernel.bpf.h"
+#else
+#include <stdbool.h>
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+#endif
+
+#define DECIDE static inline __attribute__((always_inline, unused))
+
+#define NSEC_PER_MSEC 1000000ULL
+#define NSEC_PER_SEC 1000000000ULL
+
+/* One whole CPU. */
+#define LOAD_ONE 1000000U
+
+DECIDE u64 max_u64(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+DECIDE u64 min_u64(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* Whether a comes before b on a clock that may wrap. */
+DECIDE bool clock_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The interactive class: who is in it, and the clockwork of periods and budgets.
+ *
+ * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes
+ * it away. While its standing is STANDING_ADMITTED its reservation counts on one CPU and it is served there by
+ * deadline. Two timers keep the promise finer than the tick: one per CPU ends the running task's budget, one per
+ * slot begins the next period of a task that has used its budget up.
+ */
+#ifndef STEWARD_INTERACTIVE_BPF_H
+#define STEWARD_INTERACTIVE_BPF_H
+
+#include "state.bpf.h"
+
+static __always_inline struct event *new_event(u32 kind)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		__sync_fetch_and_add(&totals.events_lost, 1);
+		return NULL;
+	}
+	event->at_ns = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->unused = 0;
+	return event;
+}
+
+static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 threshold)
+{
+	struct event *event;
+
+	if (!slot)
+		return 0;
+	event = new_event(kind);
+	if (!event)
+		return 0;
+	event->tid = slot->tid;
+	event->pid = slot->pid;
+	event->cpu = slot->cpu;
+	event->load = load;
+	event->bandwidth = slot->bandwidth;
+	event->threshold = threshold;
+	__builtin_memcpy(event->name, slot->name, sizeof(event->name));
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static __noinline int report_table_full(struct task_struct *p, struct grant *grant)
+{
+	struct event *event;
+
+	if (!p || !grant)
+		return 0;
+	event = new_event(EVENT_TABLE_FULL);
+	if (!event)
+		return 0;
+	event->tid = p->pid;
+	event->pid = p->tgid;
+	event->cpu = 0;
+	event->load = 0;
+	event->threshold = 0;
+	event->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
+	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static int period_begins(void *map, u32 *index, struct timer_entry *entry);
+
+/* Starts the slot's timer for delay_ns from now. */
+static __always_inline void watch_period(u32 index, u64 delay_ns)
+{
+	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
+
+	if (!entry)
+		return;
+	if (!entry->ready) {
+		bpf_timer_init(&entry->timer, &slot_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&entry->timer, period_begins);
+		entry->ready = 1;
+	}
+	bpf_timer_start(&entry->timer, delay_ns, 0);
+}
+
+/* Whether the task's reservation can be served on its CPU at this moment. */
+static __always_inline bool served_by_deadline(struct task_slot *slot, u64 now_ns)
+{
+	return slot->standing == STANDING_ADMITTED && edf_eligible(&slot->edf, now_ns);
+}
+
+/* The CPU with the lowest expected load among those that the task may use; -1 when there is none. */
+static __always_inline s32 least_loaded_cpu(struct task_struct *p)
+{
+	u32 best_load = ~0U, cpus = settings.cpus;
+	s32 best = -1;
+	int cpu;
+
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_state *state = cpu_state_of(cpu);
+		u32 load;
+
+		if (!state)
+			break;
+		if (!state->online || !may_run_on(p, cpu))
+			continue;
+		load = load_expected(&state->load);
+		if (load < best_load) {
+			best_load = load;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against. */
+static __always_inline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	u32 bandwidth = slot->bandwidth, threshold = settings.thresholds.admit_below, sample;
+	bool admitted;
+
+	if (!state)
+		return false;
+	bpf_spin_lock(&state->lock);
+	*load_seen = load_expected(&state->load);
+	admitted = load_admits(&state->load, bandwidth, threshold);
+	if (admitted) {
+		load_announce(&state->load, bandwidth);
+		state->reserved += bandwidth;
+		state->admitted++;
+	}
+	sample = state->load.samples;
+	bpf_spin_unlock(&state->lock);
+	if (!admitted)
+		return false;
+	slot->cpu = cpu;
+	slot->admitted_sample = sample;
+	return true;
+}
+
+static __always_inline void unreserve(struct task_slot *slot)
+{
+	struct cpu_state *state = cpu_state_of(slot->cpu);
+	u32 bandwidth = slot->bandwidth, admitted_sample = slot->admitted_sample;
+
+	if (!state)
+		return;
+	bpf_spin_lock(&state->lock);
+	load_withdraw(&state->load, bandwidth, state->load.samples - admitted_sample);
+	state->reserved = state->reserved > bandwidth ? state->reserved - bandwidth : 0;
+	if (state->admitted)
+		state->admitted--;
+	bpf_spin_unlock(&state->lock);
+}
+
+/* Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). */
+static __noinline int admit(struct task_struct *p, struct task_slot *slot)
+{
+	u32 load = 0;
+	s32 cpu;
+
+	if (!p || !slot)
+		return 0;
+	cpu = least_loaded_cpu(p);
+	if (cpu >= 0 && reserve_on(slot, cpu, &load)) {
+		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
+		slot->standing = STANDING_ADMITTED;
+		report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
+		return 1;
+	}
+	if (cpu >= 0)
+		slot->cpu = cpu;
+	slot->standing = STANDING_REFUSED;
+	slot->waiting_since_ns = clock_now();
+	report(EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
+	return 0;
+}
+
+/* Puts an admitted task out of the class. */
+static __always_inline void revoke(struct task_slot *slot, u32 kind, u32 load, u32 threshold)
+{
+	if (slot->standing != STANDING_ADMITTED)
+		return;
+	slot->standing = STANDING_REVOKED;
+	slot->waiting_since_ns = clock_now();
+	unreserve(slot);
+	report(kind, slot, load, threshold);
+}
+
+/* Takes the task's specification away. The caller holds t->changing. */
+static __noinline int release(struct task_state *t)
+{
+	struct task_slot *slot;
+	u32 index;
+
+	if (!t)
+		return 0;
+	slot = slot_of(t);
+	if (!slot)
+		return 0;
+	index = t->slot - 1;
+	t->slot = 0;
+	if (slot->standing == STANDING_ADMITTED)
+		unreserve(slot);
+	report(EVENT_RELEASED, slot, 0, 0);
+	slot->standing = STANDING_NONE;
+	slot->tid = 0;
+	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+	return 0;
+}
+
+/*
+ * Gives the task a specification in place of whatever it has, and submits it to admission. Returns its standing.
+ * The caller holds t->changing.
+ */
+static __noinline int adopt(struct task_struct *p, struct task_state *t, struct grant *grant)
+{
+	struct task_slot *slot;
+	u32 index;
+
+	if (!p || !t || !grant)
+		return STANDING_NONE;
+	slot = slot_of(t);
+	if (slot) {
+		index = t->slot - 1;
+		t->slot = 0;
+		if (slot->standing == STANDING_ADMITTED)
+			unreserve(slot);
+	} else {
+		if (bpf_map_pop_elem(&free_slots, &index)) {
+			report_table_full(p, grant);
+			return STANDING_NONE;
+		}
+		slot = bpf_map_lookup_elem(&slots, &index);
+		if (!slot)
+			return STANDING_NONE;
+	}
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->grant = *grant;
+	slot->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
+	slot->tid = p->pid;
+	slot->pid = p->tgid;
+	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+	if (index >= slots_high_water)
+		slots_high_water = index + 1;
+	admit(p, slot);
+	/* Published last: from here on the scheduler's callbacks see it whole. */
+	t->slot = index + 1;
+	return slot->standing;
+}
+
+static __always_inline bool begin_change(struct task_state *t)
+{
+	return !__sync_val_compare_and_swap(&t->changing, 0, 1);
+}
+
+static __always_inline void end_change(struct task_state *t)
+{
+	__sync_lock_test_and_set(&t->changing, 0);
+}
+
+/* The running task's budget is used up (or about to be): make the CPU choose again. */
+static int budget_ends(void *map, u32 *cpu, struct timer_entry *entry)
+{
+	struct cpu_run *run = cpu_run_of(*cpu);
+
+	if (run && run->budget_end_ns && bpf_ktime_get_ns() + 20000 >= run->budget_end_ns)
+		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* Watches the budget of the task that begins to run here. The timer is bound to this CPU. */
+static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_ns)
+{
+	struct timer_entry *entry = bpf_map_lookup_elem(&cpu_timers, &cpu);
+
+	if (!entry)
+		return;
+	if (!entry->ready) {
+		bpf_timer_init(&entry->timer, &cpu_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&entry->timer, budget_ends);
+		entry->ready = 1;
+	}
+	run->budget_end_ns = bpf_ktime_get_ns() + left_ns;
+	bpf_timer_start(&entry->timer, left_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* Makes the task's CPU choose again if what runs there has a later deadline, or none. */
+static __always_inline void preempt_for(struct task_slot *slot)
+{
+	struct cpu_run *run = cpu_run_of(slot->cpu);
+
+	if (!run || run->deadline_ns <= slot->edf.deadline_ns)
+		return;
+	if (scx_bpf_test_and_clear_cpu_idle(slot->cpu))
+		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_IDLE);
+	else
+		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
+}
+
+/* Takes the task out of its domain's count of waiting tasks. */
+static __always_inline void leave_queue(struct task_state *t)
+{
+	t->queue = QUEUE_NONE;
+	if (__sync_lock_test_and_set(&t->counted_waiting, 0)) {
+		struct locked_domains *all = domains();
+
+		if (all)
+			__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->waiting, 1);
+	}
+}
+
+/*
+ * A period begins for a task that had used its budget up, or it was just admitted: bring it from the queue of
+ * best-effort work to its CPU's interactive queue, or make the CPU on which it runs choose again.
+ */
+static int period_begins(void *map, u32 *index, struct timer_entry *entry)
+{
+	struct task_slot *slot = bpf_map_lookup_elem(&slots, index);
+	struct task_struct *p;
+	struct task_state *t;
+	u64 from;
+
+	if (!slot || slot->standing != STANDING_ADMITTED)
+		return 0;
+	p = bpf_task_from_pid(slot->tid);
+	if (!p)
+		return 0;
+	t = task_state_of(p);
+	if (!t || t->slot != *index + 1)
+		goto out;
+	if (t->mode != MODE_OFF) {
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		goto out;
+	}
+	from = t->queue;
+	if (from == QUEUE_NONE || from == QUEUE_INTERACTIVE(slot->cpu))
+		goto out;
+	if (!may_run_on(p, slot->cpu) || is_bound(p))
+		goto out;
+	if (queue_move_ordered(p, from, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1),
+			       slot->edf.deadline_ns)) {
+		leave_queue(t);
+		t->queue = QUEUE_INTERACTIVE(slot->cpu);
+		preempt_for(slot);
+	}
+out:
+	bpf_task_release(p);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What this program uses of the kernel: types, constants and functions, and nothing else.
+ *
+ * A vmlinux.h would bring 140,000 lines of one kernel build and a package to fetch it from. Every structure here is
+ * marked for relocation (CO-RE): libbpf looks the fields up by name in the running kernel's BTF, so only the names
+ * and types must agree, not the layout. Constants that kernels number differently are relocated too (see
+ * compat.bpf.h). Names are those of include/linux/sched.h, include/linux/sched/ext.h, kernel/sched/ext.c and
+ * include/uapi/linux/bpf.h, kernel 7.3.
+ */
+#ifndef STEWARD_KERNEL_BPF_H
+#define STEWARD_KERNEL_BPF_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_QUEUE = 22,
+	BPF_MAP_TYPE_STACK = 23,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_MMAPABLE = 1U << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_F_TIMER_CPU_PIN = 1ULL << 1,
+	BPF_RB_FORCE_WAKEUP = 1ULL << 1,
+};
+
+#define CLOCK_MONOTONIC 1
+#define ENOENT 2
+#define ESRCH 3
+#define EAGAIN 11
+#define ENOMEM 12
+#define EINVAL 22
+#define ENOSPC 28
+
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+#define TASK_INTERRUPTIBLE 0x00000001
+
+struct bpf_timer {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+
+struct bpf_iter_scx_dsq {
+	u64 opaque[6];
+} __attribute__((aligned(8)));
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct cpumask;
+
+struct sched_ext_entity {
+	u32 flags;
+	u32 weight;
+	u64 slice;
+	u64 dsq_vtime;
+};
+
+struct mm_struct {
+	unsigned long total_vm;
+};
+
+struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	struct sched_ext_entity scx;
+	const struct cpumask *cpus_ptr;
+	int nr_cpus_allowed;
+	unsigned short migration_disabled;
+	struct mm_struct *mm;
+	s32 pid;
+	s32 tgid;
+	struct task_struct *real_parent;
+	char comm[16];
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct linux_binprm {
+	struct file *file;
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+};
+
+struct scx_init_task_args {
+	bool fork;
+	struct cgroup *cgroup;
+};
+
+struct scx_exit_task_args {
+	bool cancelled;
+};
+
+struct scx_cgroup_init_args {
+	u32 weight;
+	u64 bw_period_us;
+	u64 bw_quota_us;
+	u64 bw_burst_us;
+	bool sched_idle;
+};
+
+struct scx_exit_info {
+	s32 kind;
+	s64 exit_code;
+	const char *reason;
+	char *msg;
+};
+
+struct scx_bpf_dsq_insert_vtime_args {
+	u64 dsq_id;
+	u64 slice;
+	u64 vtime;
+	u64 enq_flags;
+};
+
+#pragma clang attribute pop
+
+/* libbpf fills the kernel's structure in by the names of these members. */
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
+	void (*runnable)(struct task_struct *p, u64 enq_flags);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
+	void (*set_weight)(struct task_struct *p, u32 weight);
+	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	void (*enable)(struct task_struct *p);
+	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgrp);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us);
+	void (*cgroup_set_idle)(struct cgroup *cgrp, bool idle);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u64 flags;
+	u32 timeout_ms;
+	u32 exit_dump_len;
+	u64 hotplug_seq;
+	char name[128];
+};
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+/* Constants of sched_ext. All have had these values since 6.12. */
+enum scx_constants {
+	SCX_DSQ_LOCAL = 0x8000000000000002ULL,
+	SCX_DSQ_LOCAL_ON = 0xc000000000000000ULL,
+	SCX_ENQ_WAKEUP = 1ULL,
+	SCX_ENQ_PREEMPT = 1ULL << 32,
+	SCX_ENQ_LAST = 1ULL << 41,
+	SCX_DEQ_SLEEP = 1ULL,
+	SCX_KICK_IDLE = 1,
+	SCX_KICK_PREEMPT = 2,
+	SCX_TASK_QUEUED = 1,
+	SCX_OPS_ENQ_LAST = 1 << 1,
+	SCX_OPS_ENQ_EXITING = 1 << 2,
+	SCX_OPS_ENQ_MIGRATION_DISABLED = 1 << 4,
+};
+
+/* Functions of the kernel. */
+extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+extern s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
+extern bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
+extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
+extern u32 scx_bpf_nr_cpu_ids(void) __ksym __weak;
+extern void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data_len) __ksym;
+extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
+extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym;
+extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+extern struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, int level) __ksym;
+extern void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
+extern void bpf_rcu_read_lock(void) __ksym;
+extern void bpf_rcu_read_unlock(void) __ksym;
+
+/* The program could not go on: the kernel unloads it and reports the text. */
+#define scheduler_error(text)                                                  \
+	({                                                                     \
+		static char error_text[] = text;                               \
+		unsigned long long no_data = 0;                                \
+		scx_bpf_error_bstr(error_text, &no_data, 0);                   \
+	})
+
+#endif

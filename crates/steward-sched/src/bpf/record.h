@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What the scheduler and the daemon tell each other: the layout of maps, events and requests.
+ *
+ * The Rust side of these structures is generated from the program's BTF when it is built.
+ */
+#ifndef STEWARD_RECORD_H
+#define STEWARD_RECORD_H
+
+#include "decide/edf.h"
+#include "decide/load.h"
+
+#define MAX_CPUS 512
+#define MAX_SLOTS 8192 /* tasks that have a specification at one time */
+#define MAX_EXECUTABLES 4096
+#define NAME_LENGTH 16
+
+enum grant_flags {
+	GRANT_INHERIT = 1, /* I */
+	GRANT_REVOCABLE = 2, /* R */
+	GRANT_KEEP_OVER_EXEC = 4,
+};
+
+enum standing {
+	STANDING_NONE = 0,
+	STANDING_ADMITTED = 1,
+	STANDING_REFUSED = 2,
+	STANDING_REVOKED = 3,
+};
+
+enum event_kind {
+	EVENT_ADMITTED = 1,
+	EVENT_REFUSED = 2,
+	EVENT_TABLE_FULL = 3,
+	EVENT_REVOKED_EXHAUSTED = 4,
+	EVENT_REVOKED_HUNGRIEST = 5,
+	EVENT_REVOKED_DISPLACED = 6,
+	EVENT_REACTIVATED = 7,
+	EVENT_RELEASED = 8,
+};
+
+/* What a specification gives. */
+struct grant {
+	u64 budget_ns;
+	u64 period_ns;
+	u32 flags;
+	u32 spec_id;
+};
+
+/* An executable: the superblock's device (major << 20 | minor) and the inode. */
+struct executable {
+	u64 device;
+	u64 inode;
+};
+
+/* A task that has a specification. */
+struct task_slot {
+	struct grant grant;
+	struct edf_task edf;
+	u64 reserved_time_ns;
+	u64 best_effort_time_ns;
+	u64 sampled_reserved_ns; /* reserved_time_ns at the last sample */
+	u64 sampled_exhausted; /* edf.exhausted four samples ago, by generations below */
+	u64 waiting_since_ns; /* since when it has been refused or revoked */
+	s32 tid;
+	s32 pid;
+	u32 standing;
+	u32 cpu; /* where its reservation is */
+	u32 bandwidth; /* C/T, parts per million */
+	u32 used; /* share of the CPU taken out of the reservation during the last sample */
+	u32 admitted_sample; /* the CPU's sample count at admission */
+	u32 exhausted_sample; /* the sampler's count when it last exhausted its budget */
+	char name[NAME_LENGTH];
+};
+
+struct event {
+	u64 at_ns;
+	s32 tid;
+	s32 pid;
+	u32 cpu;
+	u32 kind;
+	u32 load;
+	u32 bandwidth;
+	u32 threshold;
+	u32 unused;
+	char name[NAME_LENGTH];
+};
+
+/* Requests of the daemon, run as BPF_PROG_TYPE_SYSCALL programs. */
+struct assign_request {
+	struct grant grant;
+	s32 tid;
+	u32 has_grant;
+	u32 standing; /* answer */
+	u32 unused;
+};
+
+/* Settings, written by the loader before and while the scheduler runs. */
+struct settings {
+	struct load_thresholds thresholds;
+	u32 cpus; /* number of possible CPUs */
+	u64 memory_free_bytes; /* for reactivation; ~0 when not known */
+};
+
+/* Counters that only grow. */
+struct totals {
+	u64 clock_ns; /* the scheduler's clock at the last sample */
+	u64 ktime_ns; /* CLOCK_MONOTONIC at the same moment */
+	u64 samples;
+	u64 events_lost;
+	u64 waiting; /* tasks refused or revoked, at the last sample */
+};
+
+struct exit_record {
+	s64 code;
+	s32 kind;
+	u32 recorded;
+	char reason[128];
+	char message[1024];
+};
+
+#endif

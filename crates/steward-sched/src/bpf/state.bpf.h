@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The program's state: maps, queue numbers, and how a task's own state is found.
+ */
+#ifndef STEWARD_STATE_BPF_H
+#define STEWARD_STATE_BPF_H
+
+#include "kernel.bpf.h"
+#include "compat.bpf.h"
+#include "record.h"
+#include "decide/best_effort.h"
+
+/* Queues: the interactive tasks of a CPU by deadline, the bound tasks of a CPU and a domain's tasks by virtual time. */
+#define QUEUE_NONE 0ULL
+#define QUEUE_INTERACTIVE(cpu) (1ULL << 32 | (u32)(cpu))
+#define QUEUE_BOUND(cpu) (2ULL << 32 | (u32)(cpu))
+#define QUEUE_DOMAIN(index) (3ULL << 32 | (u32)(index))
+
+#define NEVER (~0ULL)
+
+enum task_mode {
+	MODE_OFF = 0, /* not on a CPU */
+	MODE_BEST_EFFORT = 1,
+	MODE_INTERACTIVE = 2,
+	MODE_BOUND = 3, /* best-effort, taken from the CPU's own queue */
+};
+
+/* What the scheduler knows of every task. */
+struct task_state {
+	u64 charged_ns; /* up to when its CPU time has been accounted */
+	u64 vtime;
+	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
+	u64 bound_share; /* what it added to its CPU's bound_shares */
+	u32 slot; /* index + 1 of its slot; 0: no specification */
+	u32 weight;
+	u32 runnable_weight; /* what it added to its domain's sum */
+	u32 changing; /* a change of its grant is under way */
+	u32 counted_waiting; /* counts in its domain's waiting */
+	u32 bound_cpu; /* the CPU whose bound_shares it counts in */
+	u16 domain;
+	u8 mode;
+	u8 may_start_interactive; /* may take up a specification at its next exec */
+	u8 was_bound; /* counts in bound_shares of bound_cpu */
+	u8 unused[3];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} task_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, u32);
+	__type(value, struct task_slot);
+} slots SEC(".maps");
+
+/* Indices of free slots; the loader fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MAX_SLOTS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+struct timer_entry {
+	struct bpf_timer timer;
+	u32 ready;
+	u32 unused;
+};
+
+/* One per slot: the start of the task's next period. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, u32);
+	__type(value, struct timer_entry);
+} slot_timers SEC(".maps");
+
+/* One per CPU: the end of the running task's budget. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct timer_entry);
+} cpu_timers SEC(".maps");
+
+/* The sampler (0) and the refill of quotas (1). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct timer_entry);
+} system_timers SEC(".maps");
+
+/* One CPU. The lock guards load, reserved and admitted; the last four members are the sampler's scratch. */
+struct cpu_state {
+	struct bpf_spin_lock lock;
+	u32 online;
+	struct load load;
+	u32 reserved;
+	u32 admitted;
+	u64 reserved_time_ns;
+	u64 sampled_ns;
+	u32 victim;
+	u32 victim_rank;
+	u32 waiting;
+	u32 unused;
+	u64 waiting_since_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+/* What only the CPU itself needs at each switch; apart from cpu_states, so that the two do not share a line. */
+struct cpu_run {
+	u64 deadline_ns; /* of the interactive task that runs; NEVER for anything else */
+	u64 budget_end_ns; /* when its budget is used up; 0 when none is being watched */
+	u64 bound_vtime; /* clocks of the two classes before this CPU */
+	u64 floating_vtime;
+	u64 bound_shares; /* of the runnable bound tasks */
+	u32 bound_runnable;
+	u32 unused;
+	u64 padding[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct cpu_run);
+} cpu_runs SEC(".maps");
+
+struct locked_domains {
+	struct bpf_spin_lock lock;
+	u32 unused;
+	struct domain_table table;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct locked_domains);
+} domain_tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(key, u64);
+	__type(value, u32);
+} domain_of_cgroup SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(value, u32);
+} free_domains SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_EXECUTABLES);
+	__type(key, struct executable);
+	__type(value, struct grant);
+} executables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} events SEC(".maps");
+
+volatile struct settings settings = {
+	.thresholds = { .reactivate_below = 650000, .admit_below = 800000, .revoke_above = 900000 },
+	.cpus = 1,
+	.memory_free_bytes = ~0ULL,
+};
+volatile struct totals totals;
+volatile struct exit_record exit_record;
+u32 slots_high_water;
+struct event *event_layout; /* never set: it puts the type into the program's BTF */
+volatile u32 attached; /* set by ops.init: before that, exec and fork are not ours to act on */
+
+static __always_inline struct task_state *task_state_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_states, p, NULL, 0);
+}
+
+/* The slot of a task, NULL when it has no specification. */
+static __always_inline struct task_slot *slot_of(struct task_state *t)
+{
+	u32 index = t->slot;
+
+	if (!index)
+		return NULL;
+	index--;
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+static __always_inline struct cpu_state *cpu_state_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
+}
+
+static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_runs, &cpu);
+}
+
+static __always_inline struct locked_domains *domains(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&domain_tables, &zero);
+}
+
+static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Bound to the CPU that it is on: by affinity, or for the moment because it disabled migration. */
+static __always_inline bool is_bound(struct task_struct *p)
+{
+	return p->nr_cpus_allowed == 1 || p->migration_disabled;
+}
+
+#endif

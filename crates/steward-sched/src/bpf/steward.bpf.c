@@ -1,0 +1,769 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Steward's scheduler: the callbacks of sched_ext, the hook at exec, and the daemon's requests.
+ *
+ *  1. Each CPU serves its interactive tasks first, by earliest deadline, as long as they have budget
+ *     (interactive.bpf.h; rules in decide/edf.h).
+ *  2. What is left goes to best-effort work by weighted virtual time over the tree of cgroups (best_effort.bpf.h;
+ *     rules in decide/best_effort.h). An interactive task whose budget is spent is best-effort until its next
+ *     period begins.
+ *  3. Once a second each CPU's load is measured; overload revokes, room reactivates (sampler.bpf.h; rules in
+ *     decide/load.h).
+ *  4. A program gets its specification when it executes, by its inode, before its first instruction; a child gets
+ *     it when it is forked.
+ *
+ * Per-CPU kernel threads go to their CPU's local queue directly: the kernel's own progress depends on them.
+ */
+#include "sampler.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define STRUCT_OPS(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
+#define STRUCT_OPS_SLEEPABLE(name, args...) SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
+
+/* Accounts the CPU time used since the last call, and lets a spent budget end the period. */
+static __noinline int charge(struct task_struct *p, struct task_state *t, u64 now_ns)
+{
+	struct task_slot *slot;
+	struct cpu_run *run;
+	struct cpu_state *state;
+	u64 used_ns;
+	u32 cpu;
+
+	if (!p || !t || t->mode == MODE_OFF)
+		return 0;
+	used_ns = now_ns - t->charged_ns;
+	if ((s64)used_ns <= 0)
+		return 0;
+	t->charged_ns = now_ns;
+	cpu = bpf_get_smp_processor_id();
+	slot = slot_of(t);
+	if (t->mode == MODE_INTERACTIVE && slot) {
+		slot->reserved_time_ns += used_ns;
+		state = cpu_state_of(cpu);
+		if (state)
+			state->reserved_time_ns += used_ns;
+		if (edf_charge(&slot->edf, used_ns)) {
+			edf_update(&slot->edf, now_ns);
+			if (slot->standing == STANDING_ADMITTED && slot->edf.start_ns > now_ns)
+				watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
+		} else {
+			edf_update(&slot->edf, now_ns);
+		}
+		return 0;
+	}
+	if (slot)
+		slot->best_effort_time_ns += used_ns;
+	run = cpu_run_of(cpu);
+	if (run)
+		charge_classes(run, t->mode == MODE_BOUND, used_ns);
+	charge_best_effort(t, used_ns, now_ns);
+	return 0;
+}
+
+/* The task runs, or goes on, out of its reservation: its budget is the slice, and is watched. */
+static __always_inline void run_interactive(struct task_struct *p, struct task_state *t, struct task_slot *slot,
+					    struct cpu_run *run, u32 cpu)
+{
+	u64 left_ns = slot->edf.left_ns > 0 ? slot->edf.left_ns : 1;
+
+	t->mode = MODE_INTERACTIVE;
+	task_set_slice(p, left_ns);
+	run->deadline_ns = slot->edf.deadline_ns;
+	watch_budget(run, cpu, left_ns);
+}
+
+static __always_inline void run_best_effort(struct task_state *t, struct cpu_run *run, u8 mode)
+{
+	t->mode = mode;
+	run->deadline_ns = NEVER;
+	run->budget_end_ns = 0;
+}
+
+s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_state *t = task_state_of(p);
+	struct task_slot *slot;
+	bool idle = false;
+	s32 cpu;
+
+	if (!t)
+		return prev_cpu;
+	slot = slot_of(t);
+	if (slot && slot->standing == STANDING_ADMITTED && !is_bound(p) && may_run_on(p, slot->cpu))
+		return slot->cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle && !held_by_quota(t)) {
+		t->queue = QUEUE_NONE;
+		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
+	}
+	return cpu;
+}
+
+void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_state *t = task_state_of(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct task_slot *slot;
+	u64 now_ns;
+	s32 idle_cpu;
+
+	if (!t) {
+		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
+		return;
+	}
+	leave_queue(t);
+	slot = slot_of(t);
+	if (slot && slot->standing == STANDING_ADMITTED) {
+		now_ns = clock_now();
+		if (served_by_deadline(slot, now_ns) && may_run_on(p, slot->cpu) &&
+		    (!p->migration_disabled || cpu == slot->cpu)) {
+			t->queue = QUEUE_INTERACTIVE(slot->cpu);
+			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
+					     slot->edf.deadline_ns, enq_flags);
+			preempt_for(slot);
+			return;
+		}
+		if (slot->edf.start_ns > now_ns)
+			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
+	}
+	if (is_bound(p)) {
+		if (p->flags & PF_KTHREAD) {
+			struct cpu_run *run = cpu_run_of(cpu);
+
+			/* Ahead of best-effort work, behind an interactive task that runs. */
+			if (run && run->deadline_ns == NEVER && (enq_flags & SCX_ENQ_WAKEUP))
+				enq_flags |= SCX_ENQ_PREEMPT;
+			queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
+			return;
+		}
+		enqueue_bound(p, t, cpu, enq_flags);
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+	enqueue_domain(p, t, enq_flags);
+	if (enq_flags & SCX_ENQ_LAST)
+		return;
+	idle_cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle_cpu >= 0)
+		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
+}
+
+/* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */
+static __always_inline bool keep_interactive(struct task_struct *prev, struct task_state *t, struct cpu_run *run,
+					     u32 cpu, u64 now_ns, bool others, u64 deadline_ns)
+{
+	struct task_slot *slot = slot_of(t);
+
+	if (!slot || slot->cpu != cpu || !served_by_deadline(slot, now_ns))
+		return false;
+	if (others && clock_before(deadline_ns, slot->edf.deadline_ns))
+		return false;
+	run_interactive(prev, t, slot, run, cpu);
+	return true;
+}
+
+void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+	struct task_state *t = NULL;
+	bool others, bound_waits, bound_first;
+	u64 now_ns = clock_now(), deadline_ns = 0;
+
+	if (!run)
+		return;
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+		t = task_state_of(prev);
+		if (t)
+			charge(prev, t, now_ns);
+	}
+	others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
+	if (t && keep_interactive(prev, t, run, cpu, now_ns, others, deadline_ns))
+		return;
+	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
+		return;
+
+	/* Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two. */
+	bound_waits = scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
+	if (t && held_by_quota(t))
+		t = NULL;
+	bound_first = clock_before(run->bound_vtime, run->floating_vtime);
+	if (run->bound_shares) {
+		/* Neither class saves up while it has nothing to run. */
+		if (clock_before(run->bound_vtime, run->floating_vtime - SLICE_NS))
+			run->bound_vtime = run->floating_vtime - SLICE_NS;
+		if (clock_before(run->floating_vtime, run->bound_vtime - SLICE_NS))
+			run->floating_vtime = run->bound_vtime - SLICE_NS;
+	}
+	if (bound_waits && bound_first) {
+		if (t && t->mode == MODE_BOUND) {
+			u64 key = 0;
+
+			if (!queue_first_key(QUEUE_BOUND(cpu), &key) || !clock_before(key, t->vtime)) {
+				task_set_slice(prev, SLICE_NS);
+				return;
+			}
+		}
+		if (queue_to_local(QUEUE_BOUND(cpu)))
+			return;
+	}
+	if (t && is_bound(prev)) {
+		/* prev is bound: it goes on if its class is due, or nothing else waits. */
+		if (!bound_first && serve_domains())
+			return;
+		if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
+			return;
+		run_best_effort(t, run, MODE_BOUND);
+		task_set_slice(prev, SLICE_NS);
+		return;
+	}
+	if (t && before_domains(t)) {
+		run_best_effort(t, run, MODE_BEST_EFFORT);
+		task_set_slice(prev, SLICE_NS);
+		return;
+	}
+	if (serve_domains())
+		return;
+	if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
+		return;
+	if (t) {
+		run_best_effort(t, run, MODE_BEST_EFFORT);
+		task_set_slice(prev, SLICE_NS);
+	}
+}
+
+void STRUCT_OPS(steward_tick, struct task_struct *p)
+{
+	struct task_state *t = task_state_of(p);
+	struct task_slot *slot;
+	u64 now_ns = clock_now();
+
+	if (!t)
+		return;
+	charge(p, t, now_ns);
+	if (t->mode == MODE_INTERACTIVE) {
+		slot = slot_of(t);
+		if (!slot || !served_by_deadline(slot, now_ns))
+			task_set_slice(p, 0);
+	} else if (held_by_quota(t)) {
+		task_set_slice(p, 0);
+	}
+}
+
+void STRUCT_OPS(steward_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_state *t = task_state_of(p);
+	struct task_slot *slot;
+
+	if (!t)
+		return;
+	slot = slot_of(t);
+	if (slot && slot->standing == STANDING_ADMITTED)
+		edf_wake(&slot->edf, clock_now());
+	if (!t->runnable_weight)
+		domain_counts(t, t->weight);
+	if (is_bound(p) && !(p->flags & PF_KTHREAD))
+		bound_arrives(p, t);
+}
+
+void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_state *t = task_state_of(p);
+	struct task_slot *slot;
+
+	if (!t)
+		return;
+	leave_queue(t);
+	domain_counts(t, 0);
+	bound_leaves(t);
+	slot = slot_of(t);
+	if (slot && (deq_flags & SCX_DEQ_SLEEP))
+		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
+}
+
+void STRUCT_OPS(steward_running, struct task_struct *p)
+{
+	struct task_state *t = task_state_of(p);
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_run *run = cpu_run_of(cpu);
+	struct locked_domains *all;
+	struct task_slot *slot;
+	u64 now_ns = clock_now();
+
+	if (!t || !run)
+		return;
+	leave_queue(t);
+	t->charged_ns = now_ns;
+	slot = slot_of(t);
+	if (slot && slot->standing == STANDING_ADMITTED) {
+		edf_update(&slot->edf, now_ns);
+		if (slot->cpu == cpu && served_by_deadline(slot, now_ns)) {
+			run_interactive(p, t, slot, run, cpu);
+			return;
+		}
+	}
+	if (is_bound(p) && !(p->flags & PF_KTHREAD)) {
+		run_best_effort(t, run, MODE_BOUND);
+		return;
+	}
+	run_best_effort(t, run, MODE_BEST_EFFORT);
+	all = domains();
+	if (all) {
+		struct domain *d = domain_at(&all->table, t->domain);
+
+		if (clock_before(d->task_clock, t->vtime))
+			d->task_clock = t->vtime;
+	}
+}
+
+void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_state *t = task_state_of(p);
+	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+
+	if (!t || !run)
+		return;
+	charge(p, t, clock_now());
+	t->mode = MODE_OFF;
+	run->deadline_ns = NEVER;
+	run->budget_end_ns = 0;
+}
+
+void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_state *t = task_state_of(p);
+
+	if (t)
+		t->weight = weight;
+}
+
+/* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
+static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
+{
+	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
+	if (admit(p, slot))
+		watch_period(t->slot - 1, 0);
+}
+
+void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	struct task_state *t = task_state_of(p);
+	struct task_slot *slot;
+
+	if (!t)
+		return;
+	slot = slot_of(t);
+	if (slot && slot->standing == STANDING_ADMITTED && !bpf_cpumask_test_cpu(slot->cpu, cpumask))
+		displace(p, t, slot);
+}
+
+s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_state *t = bpf_task_storage_get(&task_states, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *parent;
+	struct task_state *parent_state;
+	struct task_slot *slot;
+	struct locked_domains *all = domains();
+	struct grant grant;
+
+	if (!t || !all)
+		return -ENOMEM;
+	t->domain = domain_index_of(args->cgroup);
+	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
+	t->vtime = domain_at(&all->table, t->domain)->task_clock;
+	__sync_fetch_and_add(&domain_at(&all->table, t->domain)->tasks, 1);
+	if (!args->fork)
+		return 0;
+	parent = bpf_get_current_task_btf();
+	parent_state = task_state_of(parent);
+	if (!parent_state)
+		return 0;
+	slot = slot_of(parent_state);
+	if (!slot)
+		return 0;
+	/* A child of an interactive task may take up a specification at its exec; one of a best-effort task not. */
+	t->may_start_interactive = 1;
+	if (!(slot->grant.flags & GRANT_INHERIT))
+		return 0;
+	grant = slot->grant;
+	grant.flags &= ~GRANT_KEEP_OVER_EXEC;
+	adopt(p, t, &grant);
+	return 0;
+}
+
+void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct task_state *t = task_state_of(p);
+	struct locked_domains *all = domains();
+
+	if (!t || !all)
+		return;
+	leave_queue(t);
+	domain_counts(t, 0);
+	bound_leaves(t);
+	release(t);
+	__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->tasks, 1);
+}
+
+void STRUCT_OPS(steward_enable, struct task_struct *p)
+{
+	struct task_state *t = task_state_of(p);
+	struct locked_domains *all = domains();
+
+	if (!t || !all)
+		return;
+	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
+	t->vtime = domain_at(&all->table, t->domain)->task_clock;
+}
+
+s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+{
+	struct locked_domains *all = domains();
+	u64 id = cgrp->kn->id, now_ns = clock_now(), quota_ns = QUOTA_NONE, period_ns = 0, burst_ns = 0;
+	u32 index, weight = args->weight;
+	bool idle = false;
+	struct domain *d;
+	u16 parent = 0;
+	u16 depth = 0;
+	s32 error;
+
+	if (!all)
+		return -ENOMEM;
+	if (cgrp->level == 0) {
+		index = ROOT_DOMAIN;
+	} else {
+		struct cgroup *above = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+
+		if (bpf_map_pop_elem(&free_domains, &index))
+			return -ENOSPC;
+		parent = ROOT_DOMAIN;
+		if (above) {
+			parent = domain_index_of(above);
+			bpf_cgroup_release(above);
+		}
+		depth = domain_at(&all->table, parent)->depth + 1;
+	}
+	error = scx_bpf_create_dsq(QUEUE_DOMAIN(index), -1);
+	/* A queue that an earlier domain with this index left is as good as a new one. */
+	if (error && error != -17)
+		return error;
+	if (bpf_core_field_exists(args->bw_quota_us) && args->bw_quota_us != ~0ULL) {
+		quota_ns = args->bw_quota_us * 1000;
+		period_ns = args->bw_period_us * 1000;
+		burst_ns = args->bw_burst_us * 1000;
+	}
+	if (bpf_core_field_exists(args->sched_idle))
+		idle = args->sched_idle;
+	d = domain_at(&all->table, index);
+	bpf_spin_lock(&all->lock);
+	d->cgroup_id = id;
+	d->vtime = all->table.clock;
+	d->quota_ns = QUOTA_NONE;
+	d->weight = domain_weight(weight, idle);
+	d->parent = parent;
+	d->depth = depth;
+	d->in_use = 1;
+	d->dying = 0;
+	d->throttled = 0;
+	d->parked = 0;
+	domain_set_quota(&all->table, index, period_ns, quota_ns, burst_ns, now_ns);
+	if (index >= all->table.high_water)
+		all->table.high_water = index + 1;
+	bpf_spin_unlock(&all->lock);
+	if (quota_ns != QUOTA_NONE)
+		watch_quotas();
+	bpf_map_update_elem(&domain_of_cgroup, &id, &index, BPF_ANY);
+	return 0;
+}
+
+void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
+{
+	struct locked_domains *all = domains();
+	u64 id = cgrp->kn->id;
+	u32 *found, index;
+	struct domain *d;
+
+	if (!all)
+		return;
+	found = bpf_map_lookup_elem(&domain_of_cgroup, &id);
+	if (!found)
+		return;
+	index = *found;
+	bpf_map_delete_elem(&domain_of_cgroup, &id);
+	d = domain_at(&all->table, index);
+	bpf_spin_lock(&all->lock);
+	domain_set_quota(&all->table, index, 0, QUOTA_NONE, 0, 0);
+	d->dying = 1;
+	d->parked = 0;
+	if (d->waiting)
+		domain_enqueue(&all->table, index);
+	bpf_spin_unlock(&all->lock);
+	/*
+	 * Tasks that outlive their cgroup keep its domain. The index is given out again only when none is left; one
+	 * that still has tasks stays taken, which costs an entry and nothing else.
+	 */
+	if (!d->tasks) {
+		bpf_spin_lock(&all->lock);
+		domain_dequeue(&all->table, index);
+		d->in_use = 0;
+		bpf_spin_unlock(&all->lock);
+		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
+	}
+}
+
+void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_state *t = task_state_of(p);
+	struct locked_domains *all = domains();
+	bool counted;
+	u32 weight;
+
+	if (!t || !all)
+		return;
+	leave_queue(t);
+	weight = t->runnable_weight;
+	counted = weight > 0;
+	if (counted)
+		domain_counts(t, 0);
+	__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->tasks, 1);
+	t->domain = domain_index_of(to);
+	__sync_fetch_and_add(&domain_at(&all->table, t->domain)->tasks, 1);
+	t->vtime = domain_at(&all->table, t->domain)->task_clock;
+	if (counted)
+		domain_counts(t, weight);
+}
+
+static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
+{
+	struct locked_domains *all = domains();
+	u16 index = domain_index_of(cgrp);
+
+	if (!all)
+		return;
+	bpf_spin_lock(&all->lock);
+	domain_set_weight(&all->table, index, weight);
+	bpf_spin_unlock(&all->lock);
+}
+
+void STRUCT_OPS(steward_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
+{
+	set_domain_weight(cgrp, domain_weight(weight, false));
+}
+
+void STRUCT_OPS(steward_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+{
+	/* Leaving cpu.idle makes the kernel report the weight that then holds. */
+	set_domain_weight(cgrp, domain_weight(WEIGHT_DEFAULT, idle));
+}
+
+void STRUCT_OPS(steward_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
+{
+	struct locked_domains *all = domains();
+	u16 index = domain_index_of(cgrp);
+	u64 now_ns = clock_now(), quota_ns = quota_us == ~0ULL ? QUOTA_NONE : quota_us * 1000;
+
+	if (!all)
+		return;
+	bpf_spin_lock(&all->lock);
+	domain_set_quota(&all->table, index, period_us * 1000, quota_ns, burst_us * 1000, now_ns);
+	bpf_spin_unlock(&all->lock);
+	watch_quotas();
+}
+
+void STRUCT_OPS(steward_cpu_online, s32 cpu)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+
+	if (state)
+		state->online = 1;
+}
+
+/* Reservations of a CPU that goes away are admitted elsewhere, or wait. */
+void STRUCT_OPS(steward_cpu_offline, s32 cpu)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	u32 high_water = slots_high_water;
+	int i;
+
+	if (!state)
+		return;
+	state->online = 0;
+	bpf_for(i, 0, high_water) {
+		u32 index = i;
+		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
+		struct task_struct *p;
+		struct task_state *t;
+
+		if (!slot)
+			break;
+		if (slot->standing != STANDING_ADMITTED || slot->cpu != cpu)
+			continue;
+		p = bpf_task_from_pid(slot->tid);
+		if (!p)
+			continue;
+		t = task_state_of(p);
+		if (t && t->slot == index + 1)
+			displace(p, t, slot);
+		bpf_task_release(p);
+	}
+}
+
+s32 STRUCT_OPS_SLEEPABLE(steward_init)
+{
+	u32 cpus = settings.cpus;
+	int cpu, error;
+
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_run *run = cpu_run_of(cpu);
+
+		if (!run)
+			return -EINVAL;
+		run->deadline_ns = NEVER;
+		error = scx_bpf_create_dsq(QUEUE_INTERACTIVE(cpu), -1);
+		if (error)
+			return error;
+		error = scx_bpf_create_dsq(QUEUE_BOUND(cpu), -1);
+		if (error)
+			return error;
+	}
+	attached = 1;
+	return start_sampler();
+}
+
+void STRUCT_OPS(steward_exit, struct scx_exit_info *info)
+{
+	attached = 0;
+	exit_record.code = info->exit_code;
+	exit_record.kind = info->kind;
+	bpf_probe_read_kernel_str((void *)exit_record.reason, sizeof(exit_record.reason), info->reason);
+	bpf_probe_read_kernel_str((void *)exit_record.message, sizeof(exit_record.message), info->msg);
+	exit_record.recorded = 1;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops steward_ops = {
+	.select_cpu = (void *)steward_select_cpu,
+	.enqueue = (void *)steward_enqueue,
+	.dispatch = (void *)steward_dispatch,
+	.tick = (void *)steward_tick,
+	.runnable = (void *)steward_runnable,
+	.running = (void *)steward_running,
+	.stopping = (void *)steward_stopping,
+	.quiescent = (void *)steward_quiescent,
+	.set_weight = (void *)steward_set_weight,
+	.set_cpumask = (void *)steward_set_cpumask,
+	.init_task = (void *)steward_init_task,
+	.exit_task = (void *)steward_exit_task,
+	.enable = (void *)steward_enable,
+	.cgroup_init = (void *)steward_cgroup_init,
+	.cgroup_exit = (void *)steward_cgroup_exit,
+	.cgroup_move = (void *)steward_cgroup_move,
+	.cgroup_set_weight = (void *)steward_cgroup_set_weight,
+	.cgroup_set_bandwidth = (void *)steward_cgroup_set_bandwidth,
+	.cgroup_set_idle = (void *)steward_cgroup_set_idle,
+	.cpu_online = (void *)steward_cpu_online,
+	.cpu_offline = (void *)steward_cpu_offline,
+	.init = (void *)steward_init,
+	.exit = (void *)steward_exit,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
+	.timeout_ms = 30000,
+	.name = "steward",
+};
+
+/* A program replaces itself: give it what its file's specification says (Yang 2009, section 7.2.2). */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
+{
+	struct executable executable = {};
+	struct task_state *t;
+	struct task_slot *slot;
+	struct grant *entry, grant;
+	struct inode *inode;
+	bool allowed;
+
+	if (!attached)
+		return 0;
+	t = task_state_of(p);
+	if (!t)
+		return 0;
+	slot = slot_of(t);
+	allowed = slot || t->may_start_interactive;
+	if (!allowed)
+		return 0;
+	t->may_start_interactive = 0;
+	if (!begin_change(t))
+		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
+	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {
+		slot->grant.flags &= ~GRANT_KEEP_OVER_EXEC;
+		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+		goto out;
+	}
+	inode = bprm->file->f_inode;
+	executable.device = inode->i_sb->s_dev;
+	executable.inode = inode->i_ino;
+	entry = bpf_map_lookup_elem(&executables, &executable);
+	if (entry) {
+		grant = *entry;
+		adopt(p, t, &grant);
+	} else if (slot && !(slot->grant.flags & GRANT_INHERIT)) {
+		release(t);
+	} else if (slot) {
+		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+	}
+out:
+	end_change(t);
+	return 0;
+}
+
+/* The daemon gives a task a specification, or takes it away. */
+SEC("syscall")
+int steward_assign(struct assign_request *request)
+{
+	struct task_struct *p = bpf_task_from_pid(request->tid);
+	struct task_state *t;
+	struct grant grant;
+	int result = 0;
+
+	if (!p)
+		return -ESRCH;
+	t = task_state_of(p);
+	if (!t) {
+		result = -ESRCH;
+		goto out;
+	}
+	if (!begin_change(t)) {
+		result = -EAGAIN;
+		goto out;
+	}
+	if (request->has_grant) {
+		grant = request->grant;
+		request->standing = adopt(p, t, &grant);
+		if (request->standing == STANDING_NONE)
+			result = -ENOSPC;
+		else if (request->standing == STANDING_ADMITTED)
+			watch_period(t->slot - 1, 0);
+	} else {
+		release(t);
+	}
+	end_change(t);
+out:
+	bpf_task_release(p);
+	return result;
+}
+
+/* The daemon lets a best-effort task start an interactive program. */
+SEC("syscall")
+int steward_allow(struct assign_request *request)
+{
+	struct task_struct *p = bpf_task_from_pid(request->tid);
+	struct task_state *t;
+
+	if (!p)
+		return -ESRCH;
+	t = task_state_of(p);
+	if (t)
+		t->may_start_interactive = 1;
+	bpf_task_release(p);
+	return t ? 0 : -ESRCH;
+}

@@ -1,0 +1,356 @@
+//! The scheduler as a [`Mechanism`].
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
+use steward_core::mechanism::{
+    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot,
+    Standing, TaskRecord, Thresholds,
+};
+
+use crate::error::{LoadError, to_io};
+use crate::load::{self, Loaded, as_bytes, map_array, text_of};
+use crate::skeleton::types;
+use crate::{EXECUTABLES_MAX, TASKS_MAX};
+
+const INHERIT: u32 = 1;
+const REVOCABLE: u32 = 2;
+const KEEP_OVER_EXEC: u32 = 4;
+/// How often a request is repeated that met the task in the middle of an exec.
+const ATTEMPTS: u32 = 100;
+
+/// How to load the scheduler.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// The limits for admission, revocation and reactivation.
+    pub thresholds: Thresholds,
+}
+
+/// Steward's scheduler, loaded and in force.
+pub struct SchedExt {
+    loaded: Loaded,
+    slots: *const types::task_slot,
+    ring: RingBuffer<'static>,
+    pending: Arc<Mutex<Vec<Event>>>,
+    lost_reported: u64,
+}
+
+// SAFETY: the raw pointer is a read-only mapping of kernel memory that lives as long as the value.
+unsafe impl Send for SchedExt {}
+
+impl SchedExt {
+    /// Loads the scheduler and puts it in force for every task of the machine.
+    ///
+    /// # Errors
+    /// [`LoadError`], each with what to do. Nothing stays loaded then.
+    pub fn load(options: &LoadOptions) -> Result<Self, LoadError> {
+        let loaded = load::load()?;
+        let failed = |action: &str, source| LoadError::Bpf { action: action.to_owned(), source };
+        let slots = map_array(&loaded.skeleton.maps.slots, TASKS_MAX)
+            .map_err(|source| failed("mapping the table of tasks", source))?;
+        let pending = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&loaded.skeleton.maps.events, move |bytes| {
+                if let (Some(event), Ok(mut pending)) = (decode_event(bytes), sink.lock()) {
+                    pending.push(event);
+                }
+                0
+            })
+            .map_err(|error| failed("reading events", to_io(&error)))?;
+        let ring = builder.build().map_err(|error| failed("reading events", to_io(&error)))?;
+        let mut scheduler = SchedExt { loaded, slots, ring, pending, lost_reported: 0 };
+        scheduler.write_thresholds(options.thresholds);
+        Ok(scheduler)
+    }
+
+    /// Publishes how much memory a task that comes back may still bring in, in bytes (Yang 2009, section
+    /// 8.1.2.3 b); `None`: not known, and then memory never keeps a task out.
+    pub fn set_memory_free(&mut self, bytes: Option<u64>) {
+        if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
+            data.settings.memory_free_bytes = bytes.unwrap_or(u64::MAX);
+        }
+    }
+
+    fn write_thresholds(&mut self, thresholds: Thresholds) {
+        if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
+            data.settings.thresholds = types::load_thresholds {
+                reactivate_below: to_parts(thresholds.reactivate_below),
+                admit_below: to_parts(thresholds.admit_below),
+                revoke_above: to_parts(thresholds.revoke_above),
+            };
+        }
+    }
+
+    fn still_loaded(&self) -> Result<(), MechanismError> {
+        match self.exit_reason() {
+            Some(reason) => Err(MechanismError::Gone { reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs one of the program's requests; returns its answer.
+    fn request(&self, assign: bool, request: &mut types::assign_request) -> Result<(), MechanismError> {
+        let program =
+            if assign { &self.loaded.skeleton.progs.steward_assign } else { &self.loaded.skeleton.progs.steward_allow };
+        let tid = request.tid;
+        let mut bytes = as_bytes(request).to_vec();
+        for _ in 0..ATTEMPTS {
+            let input = ProgramInput { context_in: Some(&mut bytes), ..Default::default() };
+            let output = program.test_run(input).map_err(|error| MechanismError::Kernel {
+                action: format!("giving task {tid} a reservation"),
+                source: to_io(&error),
+                advice: "stewardd must run as root".to_owned(),
+            })?;
+            match -(output.return_value as i32) {
+                0 => {
+                    // SAFETY: the buffer was made from this very type.
+                    *request = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+                    return Ok(());
+                }
+                libc::ESRCH => return Err(MechanismError::NoSuchTask { tid }),
+                libc::ENOSPC => {
+                    return Err(MechanismError::Full { what: "the table of tasks with a specification", capacity: TASKS_MAX });
+                }
+                libc::EAGAIN => std::thread::yield_now(),
+                code => {
+                    return Err(MechanismError::Kernel {
+                        action: format!("giving task {tid} a reservation"),
+                        source: io::Error::from_raw_os_error(code),
+                        advice: "this is an error of the scheduler; please report it".to_owned(),
+                    });
+                }
+            }
+        }
+        Err(MechanismError::Kernel {
+            action: format!("giving task {tid} a reservation"),
+            source: io::Error::from_raw_os_error(libc::EAGAIN),
+            advice: "the task executes one program after another; try again".to_owned(),
+        })
+    }
+
+    fn read_cpu(&self, cpu: usize) -> Option<CpuRecord> {
+        let bytes = self.loaded.skeleton.maps.cpu_states.lookup(&(cpu as u32).to_ne_bytes(), MapFlags::ANY).ok()??;
+        if bytes.len() < size_of::<types::cpu_state>() {
+            return None;
+        }
+        // SAFETY: the kernel gave as many bytes as the type has.
+        let state: types::cpu_state = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+        Some(CpuRecord {
+            cpu: cpu as u32,
+            online: state.online != 0,
+            measured_load: from_parts(state.load.measured),
+            projected_load: from_parts(state.load.projected),
+            window: state.load.window.map(from_parts),
+            reserved: from_parts(state.reserved),
+            admitted: state.admitted,
+        })
+    }
+
+    fn read_tasks(&self) -> Vec<TaskRecord> {
+        let Some(bss) = self.loaded.skeleton.maps.bss_data.as_deref() else { return Vec::new() };
+        // SAFETY: the kernel writes this memory; any value read is a value that it had.
+        let high_water = unsafe { std::ptr::read_volatile(&raw const bss.slots_high_water) } as usize;
+        (0..high_water.min(TASKS_MAX))
+            // SAFETY: the mapping has TASKS_MAX entries.
+            .map(|index| unsafe { std::ptr::read_volatile(self.slots.add(index)) })
+            .filter_map(|slot| task_record(&slot))
+            .collect()
+    }
+}
+
+impl Mechanism for SchedExt {
+    fn kind(&self) -> MechanismKind {
+        MechanismKind::SchedExt
+    }
+
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError> {
+        if entries.len() > EXECUTABLES_MAX {
+            return Err(MechanismError::Full { what: "the table of executables", capacity: EXECUTABLES_MAX });
+        }
+        self.still_loaded()?;
+        let table = &self.loaded.skeleton.maps.executables;
+        let failed = |error: libbpf_rs::Error| MechanismError::Kernel {
+            action: "writing the table of executables".to_owned(),
+            source: to_io(&error),
+            advice: "stewardd must run as root".to_owned(),
+        };
+        let wanted: HashSet<Vec<u8>> = entries.iter().map(|(file, _)| executable_key(file)).collect();
+        let stale: Vec<Vec<u8>> = table.keys().filter(|key| !wanted.contains(key)).collect();
+        for key in stale {
+            table.delete(&key).map_err(failed)?;
+        }
+        for (file, grant) in entries {
+            table.update(&executable_key(file), as_bytes(&encode_grant(grant)), MapFlags::ANY).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
+        self.still_loaded()?;
+        let mut request = types::assign_request {
+            grant: grant.as_ref().map(encode_grant).unwrap_or_default(),
+            tid,
+            has_grant: u32::from(grant.is_some()),
+            standing: 0,
+            unused: 0,
+        };
+        self.request(true, &mut request)?;
+        Ok(decode_standing(request.standing))
+    }
+
+    fn allow_interactive_exec(&mut self, tid: i32) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        self.request(false, &mut types::assign_request { tid, ..Default::default() })
+    }
+
+    fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        self.write_thresholds(thresholds);
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
+        self.still_loaded()?;
+        let cpus = (0..self.loaded.cpus).filter_map(|cpu| self.read_cpu(cpu)).collect();
+        let (at_ns, offset_ns) = self.clocks();
+        let mut tasks = self.read_tasks();
+        for task in &mut tasks {
+            task.deadline_ns = task.deadline_ns.wrapping_add_signed(offset_ns);
+        }
+        Ok(Snapshot { at_ns, tasks, cpus })
+    }
+
+    fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
+        // Nothing waits longer than it takes to copy what is there.
+        let _ = self.ring.poll(Duration::ZERO);
+        let taken = self.pending.lock().map(|mut pending| std::mem::take(&mut *pending)).unwrap_or_default();
+        taken.into_iter().for_each(sink);
+        let lost = self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, |bss| {
+            // SAFETY: as in read_tasks.
+            unsafe { std::ptr::read_volatile(&raw const bss.totals.events_lost) }
+        });
+        let newly_lost = lost - self.lost_reported;
+        self.lost_reported = lost;
+        newly_lost
+    }
+
+    fn event_descriptor(&self) -> Option<RawFd> {
+        Some(self.ring.epoll_fd())
+    }
+
+    fn exit_reason(&self) -> Option<String> {
+        load::exit_reason(&self.loaded.skeleton)
+    }
+}
+
+impl SchedExt {
+    /// Now on `CLOCK_MONOTONIC`, and what to add to the scheduler's clock to get there.
+    fn clocks(&self) -> (u64, i64) {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call fills the structure; CLOCK_MONOTONIC always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        let at_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let offset_ns = self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, |bss| {
+            // SAFETY: as in read_tasks.
+            let totals = unsafe { std::ptr::read_volatile(&raw const bss.totals) };
+            if totals.ktime_ns == 0 { 0 } else { totals.ktime_ns.wrapping_sub(totals.clock_ns) as i64 }
+        });
+        (at_ns, offset_ns)
+    }
+}
+
+fn to_parts(fraction: f64) -> u32 {
+    (fraction * 1e6).round() as u32
+}
+
+fn from_parts(parts: u32) -> f64 {
+    f64::from(parts) / 1e6
+}
+
+fn executable_key(file: &FileIdentity) -> Vec<u8> {
+    as_bytes(&types::executable { device: file.device, inode: file.inode }).to_vec()
+}
+
+fn encode_grant(grant: &Grant) -> types::grant {
+    let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+    types::grant {
+        budget_ns: grant.reservation.budget_ns,
+        period_ns: grant.reservation.period_ns,
+        flags: flag(grant.inherit, INHERIT) | flag(grant.revocable, REVOCABLE) | flag(grant.keep_over_exec, KEEP_OVER_EXEC),
+        spec_id: grant.spec_id,
+    }
+}
+
+fn decode_grant(grant: &types::grant) -> Grant {
+    Grant {
+        reservation: Reservation { budget_ns: grant.budget_ns, period_ns: grant.period_ns },
+        inherit: grant.flags & INHERIT != 0,
+        revocable: grant.flags & REVOCABLE != 0,
+        keep_over_exec: grant.flags & KEEP_OVER_EXEC != 0,
+        spec_id: grant.spec_id,
+    }
+}
+
+fn decode_standing(standing: u32) -> Option<Standing> {
+    match standing {
+        1 => Some(Standing::Admitted),
+        2 => Some(Standing::Refused),
+        3 => Some(Standing::Revoked),
+        _ => None,
+    }
+}
+
+fn task_record(slot: &types::task_slot) -> Option<TaskRecord> {
+    Some(TaskRecord {
+        tid: slot.tid,
+        pid: slot.pid,
+        name: text_of(&slot.name),
+        cpu: slot.cpu,
+        standing: decode_standing(slot.standing)?,
+        grant: decode_grant(&slot.grant),
+        budget_left_ns: slot.edf.left_ns,
+        deadline_ns: slot.edf.deadline_ns,
+        periods: slot.edf.periods,
+        deadlines_missed: slot.edf.missed,
+        budgets_exhausted: slot.edf.exhausted,
+        reserved_time_ns: slot.reserved_time_ns,
+        best_effort_time_ns: slot.best_effort_time_ns,
+        overrun_max_ns: slot.edf.overrun_max_ns,
+    })
+}
+
+fn decode_event(bytes: &[u8]) -> Option<Event> {
+    if bytes.len() < size_of::<types::event>() {
+        return None;
+    }
+    // SAFETY: the buffer has at least as many bytes as the type.
+    let raw: types::event = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    let kind = match raw.kind {
+        1 => EventKind::Admitted,
+        2 => EventKind::Refused,
+        3 => EventKind::TableFull,
+        4 => EventKind::RevokedExhausted,
+        5 => EventKind::RevokedHungriest,
+        6 => EventKind::RevokedDisplaced,
+        7 => EventKind::Reactivated,
+        8 => EventKind::Released,
+        _ => return None,
+    };
+    Some(Event {
+        at_ns: raw.at_ns,
+        tid: raw.tid,
+        pid: raw.pid,
+        name: text_of(&raw.name),
+        cpu: raw.cpu,
+        kind,
+        load: from_parts(raw.load),
+        bandwidth: from_parts(raw.bandwidth),
+        threshold: from_parts(raw.threshold),
+    })
+}
