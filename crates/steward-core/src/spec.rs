@@ -28,6 +28,12 @@ pub use toml_form::{parse_toml, to_toml};
 /// The longest protection period, in nanoseconds: 30 days. Anything longer is a typing error.
 pub const PROTECT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
 
+/// How many bytes of a task's name the kernel's scheduler keeps (`TASK_COMM_LEN` without its end, sched.h).
+pub const COMM_LENGTH: usize = 15;
+
+/// How many bytes of a kernel thread's name `/proc` gives at most (fs/proc/array.c).
+const KERNEL_THREAD_NAME_MAX: usize = 63;
+
 /// What a specification is for: a program's file, or a kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -40,14 +46,16 @@ pub enum SpecPath {
 
 impl SpecPath {
     /// Whether this names the kernel thread called `comm`: exactly, or with what the kernel appends to tell its
-    /// instances apart, which starts with `/`, `:`, `-` or a digit (`kswapd0`, `ksoftirqd/1`, `jbd2/sda1-8`).
+    /// instances apart, which starts with `/`, `:`, `-` or a digit (`kswapd0`, `ksoftirqd/1`, `jbd2/sda1-8`). Both
+    /// forms of a long name match: `/proc/PID/comm` gives all of it, the scheduler keeps [`COMM_LENGTH`] bytes.
     pub fn matches_kernel_thread(&self, comm: &str) -> bool {
         let SpecPath::KernelThread(name) = self else { return false };
-        comm.strip_prefix(name.as_str()).is_some_and(|rest| {
+        let is_instance = comm.strip_prefix(name.as_str()).is_some_and(|rest| {
             rest.is_empty()
                 || rest.starts_with(['/', ':', '-'])
                 || rest.starts_with(|c: char| c.is_ascii_digit())
-        })
+        });
+        is_instance || (comm.len() == COMM_LENGTH && name.starts_with(comm))
     }
 }
 
@@ -292,10 +300,10 @@ fn read_path(text: &str) -> Result<SpecPath, Fault> {
     let fault = |what: String, advice: &str| Err(Fault::new("path", what, advice));
     if let Some(inner) = text.strip_prefix('[') {
         let name = inner.strip_suffix(']').unwrap_or_default();
-        return if name.is_empty() || name.len() > 15 || name.contains(['[', ']', '\n']) {
+        return if name.is_empty() || name.len() > KERNEL_THREAD_NAME_MAX || name.contains(['[', ']', '\n']) {
             fault(
                 format!("\"{text}\" is not a kernel thread"),
-                "write 1 to 15 bytes in brackets, as in \"[kswapd]\"",
+                "write its name of 1 to 63 bytes in brackets, as in \"[kswapd]\"",
             )
         } else {
             Ok(SpecPath::KernelThread(name.to_owned()))

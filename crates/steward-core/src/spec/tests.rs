@@ -143,6 +143,11 @@ fn a_kernel_thread_is_matched_by_its_name_and_what_the_kernel_appends() {
     for comm in ["kswap", "kswapdaemon", "xkswapd0", ""] {
         assert!(!kswapd.matches_kernel_thread(comm), "{comm}");
     }
+    let btrfs = SpecPath::KernelThread("btrfs-transaction".into());
+    assert!(
+        btrfs.matches_kernel_thread("btrfs-transaction") && btrfs.matches_kernel_thread("btrfs-transacti")
+    );
+    assert!(!btrfs.matches_kernel_thread("btrfs-trans"));
     assert!(!program("/kswapd").matches_kernel_thread("kswapd"));
 }
 
