@@ -154,6 +154,16 @@ pub struct MechanismState {
     pub restarts: u64,
 }
 
+/// How bad a [`Problem`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing; nothing is lost.
+    Note,
+    /// What it concerns is not in force.
+    Error,
+}
+
 /// Something that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
@@ -162,6 +172,8 @@ pub struct Problem {
     /// The line in that file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
+    /// How bad it is.
+    pub severity: Severity,
     /// What is wrong, and what to do.
     pub message: String,
 }

@@ -25,3 +25,6 @@ pub const SOCKET_PATH: &str = "/run/steward/io.steward";
 
 /// The description of the interface `io.steward` in varlink's own language.
 pub const INTERFACE_DESCRIPTION: &str = include_str!("io.steward.varlink");
+
+/// The description of the interface that every varlink service has.
+pub const SERVICE_DESCRIPTION: &str = include_str!("org.varlink.service.varlink");

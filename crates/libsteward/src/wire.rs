@@ -101,9 +101,9 @@ impl Framer {
         Ok(Some(message))
     }
 
-    /// Bytes that wait for the rest of their message.
-    pub fn pending(&self) -> usize {
-        self.buffer.len()
+    /// Whether a whole message waits (or one that is too long, which [`Framer::next_message`] will refuse).
+    pub fn has_message(&self) -> bool {
+        self.buffer.len() > self.limit || self.buffer[self.scanned..].contains(&0)
     }
 }
 
@@ -129,8 +129,9 @@ mod tests {
         assert_eq!(framer.next_message().unwrap().unwrap(), b"two");
         assert_eq!(framer.next_message().unwrap().unwrap(), b"");
         assert_eq!(framer.next_message().unwrap(), None);
-        assert_eq!(framer.pending(), 3);
+        assert!(!framer.has_message());
         framer.push(b"ee\0");
+        assert!(framer.has_message());
         assert_eq!(framer.next_message().unwrap().unwrap(), b"three");
     }
 

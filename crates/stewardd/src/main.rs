@@ -1,3 +1,117 @@
-//! Steward's daemon: asks steward-core and carries its decisions out.
+//! The daemon's command line: reads it, wires the real machine to the loop, ends with 0, 1 (failure) or 2 (usage).
 
-fn main() {}
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use steward_core::config::MechanismChoice;
+use steward_kernel::Roots;
+use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
+use stewardd::event_loop::{self, Controls};
+use stewardd::server::Server;
+use stewardd::watch::Watch;
+use stewardd::{log, mechanisms, peer, specs};
+
+/// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
+/// /run/steward/specs and /etc/steward/specs say.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", default_value = "/etc/steward/steward.toml")]
+    config: PathBuf,
+    /// A directory of specifications, in place of the usual ones. Give it up to three times; a file in a later
+    /// directory masks the same name in an earlier one.
+    #[arg(long = "spec-directory", value_name = "DIR")]
+    spec_directories: Vec<PathBuf>,
+    /// Where to listen.
+    #[arg(long, value_name = "PATH", default_value = libsteward::SOCKET_PATH)]
+    socket: PathBuf,
+    /// What enforces reservations, whatever the configuration says.
+    #[arg(long, value_name = "NAME")]
+    mechanism: Option<MechanismName>,
+    /// Where what must survive a restart is kept.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/steward")]
+    state_directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MechanismName {
+    /// sched_ext where the kernel has it, otherwise SCHED_DEADLINE.
+    Auto,
+    /// Steward's scheduler, through sched_ext.
+    #[value(name = "sched_ext")]
+    SchedExt,
+    /// The kernel's SCHED_DEADLINE.
+    Deadline,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.spec_directories.len() > specs::DIRECTORIES.len() {
+        eprintln!("stewardd: --spec-directory can be given at most {} times", specs::DIRECTORIES.len());
+        return ExitCode::from(2);
+    }
+    log::start();
+    let outcome = run(arguments);
+    log::finish();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stewardd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let controls = controls()?;
+    // Bound first: it tells whether another daemon runs, before anything is changed.
+    let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;
+    let watch = Watch::new()?;
+    let daemon = Daemon::start(options(&arguments), mechanisms::loader(&arguments.state_directory));
+    match daemon {
+        Ok(daemon) => event_loop::run(daemon, server, watch, controls),
+        Err(error) => {
+            server.close();
+            Err(error)
+        }
+    }
+}
+
+fn options(arguments: &Arguments) -> Options {
+    let mut spec_directories = arguments.spec_directories.clone();
+    if spec_directories.is_empty() {
+        spec_directories = specs::DIRECTORIES.map(PathBuf::from).to_vec();
+    }
+    Options {
+        config: arguments.config.clone(),
+        spec_directories,
+        state_directory: arguments.state_directory.clone(),
+        mechanism: arguments.mechanism.map(|name| match name {
+            MechanismName::Auto => MechanismChoice::Auto,
+            MechanismName::SchedExt => MechanismChoice::SchedExt,
+            MechanismName::Deadline => MechanismChoice::Deadline,
+        }),
+        roots: Roots::default(),
+        own_reservation: Some(OWN_RESERVATION),
+    }
+}
+
+/// Turns signals into bytes that the loop can wait for.
+fn controls() -> anyhow::Result<Controls> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let pipe = |signals: &[i32]| -> anyhow::Result<UnixStream> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        for signal in signals {
+            signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
+        }
+        Ok(reader)
+    };
+    let stop = pipe(&[SIGTERM, SIGINT]).context("cannot take signals")?;
+    let reload = pipe(&[SIGHUP]).context("cannot take signals")?;
+    Ok(Controls { stop, reload })
+}

@@ -1,0 +1,482 @@
+//! The daemon's state, and what happens to it: start, change of specifications, loss of the scheduler, stop.
+//!
+//! Requests of clients are in [`crate::requests`]; the loop that waits is in [`crate::event_loop`].
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use steward_core::config::MechanismChoice;
+use steward_core::explain::explain_event;
+use steward_core::mechanism::{
+    Event, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, Thresholds,
+};
+use steward_core::problem::Problem;
+use steward_kernel::Roots;
+use steward_kernel::processes::{self, Process};
+
+use crate::plan::{self, ByHand, Held, Step};
+use crate::retry::{Retries, Retry};
+use crate::settings::{self, Settings};
+use crate::specs::{self, Ids, Loaded};
+use crate::state::StateFile;
+
+/// How many decisions are remembered for `explain` and for those who start to monitor.
+const HISTORY_MAX: usize = 1024;
+/// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
+const PRUNE_EVERY_NS: u64 = 60_000_000_000;
+
+/// What the daemon reserves for itself, so that it answers while everything else is starved.
+pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 2_000_000, period_ns: 50_000_000 };
+
+/// Where things are and what was asked for on the command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Directories of specifications, lowest precedence first; at most three.
+    pub spec_directories: Vec<PathBuf>,
+    /// Where what must survive a restart is kept.
+    pub state_directory: PathBuf,
+    /// Goes before the configuration's choice.
+    pub mechanism: Option<MechanismChoice>,
+    /// The kernel's trees.
+    pub roots: Roots,
+    /// What the daemon reserves for itself, if anything.
+    pub own_reservation: Option<Reservation>,
+}
+
+/// Puts a mechanism in force, or says in a sentence or two why that cannot be and what to do.
+pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Mechanism>, String> + Send>;
+
+/// What became of the mechanisms so far.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Why the one in force is not the one that was asked for.
+    pub(crate) note: Option<String>,
+    /// Why the last one ended.
+    pub(crate) exit_reason: Option<String>,
+    /// How often one was loaded again.
+    pub(crate) restarts: u64,
+    retries: Retries,
+    retry_at_ns: Option<u64>,
+    load_failed: bool,
+}
+
+/// What a change of specifications did to running tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) assigned: u64,
+    pub(crate) released: u64,
+}
+
+/// The daemon without its socket.
+pub struct Daemon {
+    pub(crate) options: Options,
+    loader: Loader,
+    pub(crate) mechanism: Option<Box<dyn Mechanism>>,
+    pub(crate) health: Health,
+    pub(crate) settings: Settings,
+    pub(crate) loaded: Loaded,
+    pub(crate) ids: Ids,
+    pub(crate) by_hand: Vec<ByHand>,
+    state: StateFile,
+    /// What went wrong outside of files, since the last load, in sentences.
+    pub(crate) troubles: Vec<String>,
+    pub(crate) history: VecDeque<Event>,
+    pub(crate) events_lost: u64,
+    prune_at_ns: u64,
+}
+
+impl Daemon {
+    /// Reads everything, loads the mechanism and puts the specifications in force, for programs that run already
+    /// too.
+    ///
+    /// # Errors
+    /// When no mechanism can be loaded. Nothing is in force then.
+    pub fn start(options: Options, loader: Loader) -> anyhow::Result<Self> {
+        let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
+        let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
+        let state = StateFile::new(&options.state_directory, &boot_id);
+        let settings = settings::load(&options.config);
+        let mut ids = Ids::default();
+        let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
+        let (by_hand, message) = state.load();
+        let mut daemon = Daemon {
+            options,
+            loader,
+            mechanism: None,
+            health: Health::default(),
+            settings,
+            loaded,
+            ids,
+            by_hand,
+            state,
+            troubles: message.into_iter().collect(),
+            history: VecDeque::new(),
+            events_lost: 0,
+            prune_at_ns: 0,
+        };
+        daemon.log_problems();
+        daemon.load_first_mechanism()?;
+        daemon.put_in_force();
+        Ok(daemon)
+    }
+
+    /// Which mechanism is wanted.
+    fn choice(&self) -> MechanismChoice {
+        self.options.mechanism.unwrap_or(self.settings.config.mechanism)
+    }
+
+    fn load_first_mechanism(&mut self) -> anyhow::Result<()> {
+        let choice = self.choice();
+        let first = if choice == MechanismChoice::Deadline {
+            MechanismKind::Deadline
+        } else {
+            MechanismKind::SchedExt
+        };
+        let Err(reason) = self.load_mechanism(first) else { return Ok(()) };
+        if choice != MechanismChoice::Auto {
+            anyhow::bail!("{first}: {reason}");
+        }
+        tracing::warn!(decision = "fall-back", reason, "sched_ext cannot be used: trying SCHED_DEADLINE");
+        match self.load_mechanism(MechanismKind::Deadline) {
+            Ok(()) => {
+                self.health.note = Some(format!("sched_ext cannot be used: {reason}"));
+                Ok(())
+            }
+            Err(second) => anyhow::bail!("sched_ext: {reason}\nSCHED_DEADLINE: {second}"),
+        }
+    }
+
+    fn load_mechanism(&mut self, kind: MechanismKind) -> Result<(), String> {
+        let mechanism = (self.loader)(kind, self.settings.config.thresholds)?;
+        tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
+        self.mechanism = Some(mechanism);
+        Ok(())
+    }
+
+    /// Tells a fresh mechanism everything, and gives running tasks what is theirs.
+    fn put_in_force(&mut self) {
+        self.configure();
+        if let Some(reservation) = self.options.own_reservation {
+            let (inherit, revocable, keep_over_exec) = (false, false, false);
+            let grant = Grant { reservation, inherit, revocable, keep_over_exec, spec_id: 0 };
+            let own = rustix::process::getpid().as_raw_nonzero().get();
+            let outcome = self.mechanism.as_mut().map(|mechanism| mechanism.assign(own, Some(grant)));
+            if let Some(Err(error)) = outcome {
+                tracing::warn!(%error, "no reservation for stewardd itself: under overload it may answer late");
+            }
+        }
+        self.forget_ended();
+        let running = self.running();
+        let steps = plan::at_start(&self.loaded.table, &running, &self.by_hand);
+        let applied = self.carry_out(&steps);
+        tracing::info!(
+            decision = "in-force",
+            specs = self.loaded.specs.len(),
+            assigned = applied.assigned,
+            "specifications are in force"
+        );
+    }
+
+    /// Thresholds and the table of executables.
+    fn configure(&mut self) {
+        let Some(mechanism) = self.mechanism.as_mut() else { return };
+        let outcomes = [
+            mechanism.set_thresholds(self.settings.config.thresholds),
+            mechanism.set_exec_table(&self.loaded.table.executables()),
+        ];
+        for error in outcomes.into_iter().filter_map(Result::err) {
+            self.trouble(format!("specifications are not in force as written: {error}"));
+        }
+    }
+
+    fn running(&mut self) -> Vec<Process> {
+        match processes::list(&self.options.roots) {
+            Ok(running) => running,
+            Err(error) => {
+                self.trouble(format!("programs that run already are left as they are: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
+    /// wrong in one file changes nothing for the others.
+    pub(crate) fn reload(&mut self) -> Applied {
+        self.troubles.clear();
+        let thresholds = self.settings.config.thresholds;
+        self.settings = settings::load(&self.options.config);
+        let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
+        let old = std::mem::replace(&mut self.loaded, new);
+        self.log_problems();
+        if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
+            return Applied::default();
+        }
+        self.configure();
+        let held = self.held();
+        let running = self.running();
+        let steps = plan::at_reload(&old.table, &self.loaded.table, &running, &held, &self.by_hand);
+        let applied = self.carry_out(&steps);
+        tracing::info!(
+            decision = "reloaded",
+            specs = self.loaded.specs.len(),
+            assigned = applied.assigned,
+            released = applied.released,
+            "specifications were read again"
+        );
+        applied
+    }
+
+    fn held(&mut self) -> Vec<Held> {
+        let tasks = self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default();
+        tasks.into_iter().map(|task| Held { tid: task.tid, pid: task.pid, grant: task.grant }).collect()
+    }
+
+    /// What the mechanism knows now.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
+        match self.mechanism.as_mut() {
+            Some(mechanism) => mechanism.snapshot(),
+            None => Err(MechanismError::Gone { reason: self.gone_reason() }),
+        }
+    }
+
+    pub(crate) fn gone_reason(&self) -> String {
+        let reason = self.health.note.as_ref().or(self.health.exit_reason.as_ref());
+        reason.cloned().unwrap_or_else(|| "it was never loaded".to_owned())
+    }
+
+    /// Gives or takes, for one task.
+    pub(crate) fn assign(
+        &mut self,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        match self.mechanism.as_mut() {
+            Some(mechanism) => mechanism.assign(tid, grant),
+            None => Err(MechanismError::Gone { reason: self.gone_reason() }),
+        }
+    }
+
+    fn carry_out(&mut self, steps: &[Step]) -> Applied {
+        let mut applied = Applied::default();
+        for step in steps {
+            match self.assign(step.tid, step.grant) {
+                Ok(standing) => {
+                    log_step(step, standing);
+                    let counter =
+                        if step.grant.is_some() { &mut applied.assigned } else { &mut applied.released };
+                    *counter += 1;
+                }
+                // It ended meanwhile.
+                Err(MechanismError::NoSuchTask { .. }) => {}
+                Err(error @ (MechanismError::Gone { .. } | MechanismError::Full { .. })) => {
+                    self.trouble(format!("not all running programs got their specification: {error}"));
+                    break;
+                }
+                Err(error) => self.trouble(format!("thread {} of process {}: {error}", step.tid, step.pid)),
+            }
+        }
+        applied
+    }
+
+    /// Notes what was given by hand, in place of what the same process was given before, and keeps it.
+    pub(crate) fn remember(&mut self, hand: ByHand) {
+        self.by_hand.retain(|known| known.process != hand.process);
+        self.by_hand.push(hand);
+        self.forget_ended();
+        self.save();
+    }
+
+    fn save(&mut self) {
+        if let Err(error) = self.state.save(&self.by_hand) {
+            self.trouble(format!("after a restart, what was given by hand will be lost: {error:#}"));
+        }
+    }
+
+    fn forget_ended(&mut self) {
+        let roots = &self.options.roots;
+        self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
+    }
+
+    /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices
+    /// when it has gone. Returns the new decisions.
+    pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Event> {
+        let events = self.take_events();
+        if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
+            self.lose_mechanism(reason, now_ns);
+        }
+        if self.health.retry_at_ns.is_some_and(|at| at <= now_ns) {
+            self.load_again(now_ns);
+        }
+        if self.prune_at_ns <= now_ns {
+            self.prune_at_ns = now_ns + PRUNE_EVERY_NS;
+            let before = self.by_hand.len();
+            self.forget_ended();
+            if self.by_hand.len() != before {
+                self.save();
+            }
+        }
+        events
+    }
+
+    /// When [`Daemon::tick`] has something to do that no descriptor announces.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        self.health.retry_at_ns
+    }
+
+    fn take_events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Some(mechanism) = self.mechanism.as_mut() {
+            self.events_lost += mechanism.take_events(&mut |event| events.push(event));
+        }
+        for event in &events {
+            log_event(event);
+            if self.history.len() == HISTORY_MAX {
+                self.history.pop_front();
+            }
+            self.history.push_back(event.clone());
+        }
+        events
+    }
+
+    fn lose_mechanism(&mut self, reason: String, now_ns: u64) {
+        let kind = self.mechanism.as_ref().map(|mechanism| mechanism.kind());
+        tracing::error!(
+            decision = "mechanism-lost",
+            mechanism = kind.map(|kind| kind.to_string()),
+            reason,
+            "the kernel took the scheduler back; all tasks are on the default scheduler, unharmed"
+        );
+        // Dropped before the next is loaded: only one can be attached.
+        self.mechanism = None;
+        self.health.exit_reason = Some(reason);
+        self.health.load_failed = false;
+        self.health.retry_at_ns = Some(now_ns);
+    }
+
+    fn load_again(&mut self, now_ns: u64) {
+        let first = match self.choice() {
+            MechanismChoice::Deadline => MechanismKind::Deadline,
+            MechanismChoice::Auto | MechanismChoice::SchedExt => MechanismKind::SchedExt,
+        };
+        match self.health.retries.ask(now_ns, self.health.load_failed) {
+            Retry::Later(at) => self.health.retry_at_ns = Some(at),
+            Retry::GiveUp => self.fall_back(),
+            Retry::Now => match self.load_mechanism(first) {
+                Ok(()) => {
+                    self.health.retry_at_ns = None;
+                    self.health.restarts += 1;
+                    self.health.note = None;
+                    self.put_in_force();
+                }
+                Err(reason) => {
+                    tracing::error!(
+                        decision = "mechanism-failed",
+                        reason,
+                        "the scheduler could not be loaded again"
+                    );
+                    self.health.note = Some(reason);
+                    self.health.load_failed = true;
+                    self.health.retry_at_ns = Some(now_ns);
+                }
+            },
+        }
+    }
+
+    /// After too many failures: SCHED_DEADLINE where the choice allows it, otherwise nothing.
+    fn fall_back(&mut self) {
+        self.health.retry_at_ns = None;
+        let last = self.health.exit_reason.clone().unwrap_or_default();
+        let mut note = format!("given up after 3 attempts within 10 minutes; the last ended with: {last}");
+        if self.choice() == MechanismChoice::Auto {
+            match self.load_mechanism(MechanismKind::Deadline) {
+                Ok(()) => {
+                    note = format!("sched_ext was {note}; SCHED_DEADLINE is in force");
+                    self.health.restarts += 1;
+                    self.put_in_force();
+                }
+                Err(reason) => note = format!("sched_ext was {note}; SCHED_DEADLINE: {reason}"),
+            }
+        }
+        tracing::error!(decision = "gave-up", "{note}; systemctl restart stewardd tries again");
+        self.health.note = Some(note);
+    }
+
+    /// Where things stand, in a line.
+    pub(crate) fn summary(&self) -> String {
+        let mechanism = match &self.mechanism {
+            Some(mechanism) => format!("{} in force", mechanism.kind()),
+            None => "nothing in force".to_owned(),
+        };
+        let problems = self.problems().count() + self.troubles.len();
+        format!("{mechanism}, {} specifications, {problems} problems", self.loaded.specs.len())
+    }
+
+    /// Takes everything back.
+    pub(crate) fn stop(&mut self) {
+        let held = self.held();
+        let Some(mut mechanism) = self.mechanism.take() else { return };
+        if let Err(error) = mechanism.set_exec_table(&[]) {
+            tracing::warn!(%error, "while stopping");
+        }
+        for task in held {
+            match mechanism.assign(task.tid, None) {
+                Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
+                Err(error) => tracing::warn!(%error, "while stopping"),
+            }
+        }
+        drop(mechanism);
+        tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
+    }
+
+    /// All problems of files.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.settings.problems.iter().chain(&self.loaded.problems)
+    }
+
+    fn log_problems(&self) {
+        for problem in self.problems() {
+            tracing::warn!(decision = "left-out", "{problem}");
+        }
+        for trouble in &self.troubles {
+            tracing::warn!("{trouble}");
+        }
+    }
+
+    pub(crate) fn trouble(&mut self, sentence: String) {
+        tracing::warn!("{sentence}");
+        if !self.troubles.contains(&sentence) && self.troubles.len() < HISTORY_MAX {
+            self.troubles.push(sentence);
+        }
+    }
+}
+
+fn log_step(step: &Step, standing: Option<Standing>) {
+    let (tid, pid, why) = (step.tid, step.pid, &step.why);
+    match step.grant {
+        Some(grant) => tracing::info!(
+            decision = "assigned",
+            tid,
+            pid,
+            cpu = %grant.reservation,
+            standing = standing.map(|standing| standing.to_string()),
+            "{why}"
+        ),
+        None => tracing::info!(decision = "released", tid, pid, "{why}"),
+    }
+}
+
+fn log_event(event: &Event) {
+    tracing::info!(
+        decision = %crate::report::event_kind_name(event.kind),
+        tid = event.tid,
+        pid = event.pid,
+        cpu = event.cpu,
+        load = event.load,
+        bandwidth = event.bandwidth,
+        threshold = event.threshold,
+        "{}",
+        explain_event(event)
+    );
+}

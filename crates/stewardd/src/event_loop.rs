@@ -1,0 +1,176 @@
+//! The daemon's one loop: waits for clients, file changes, signals and the mechanism, and hands each on.
+//!
+//! At rest it wakes once a second, to notice a scheduler that was ejected without an event.
+
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use libsteward::api;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use sd_notify::NotifyState;
+use steward_core::mechanism::Event;
+
+use crate::daemon::Daemon;
+use crate::report;
+use crate::server::Server;
+use crate::watch::Watch;
+
+/// The longest sleep, in nanoseconds.
+const SLEEP_MAX_NS: u64 = 1_000_000_000;
+/// From the first change of a file to reading it again, in nanoseconds: an upgrade changes many at once.
+const SETTLE_NS: u64 = 200_000_000;
+
+/// Ends of pipes that say what signals say: a byte on `stop` ends the daemon, one on `reload` has it read its
+/// files again.
+pub struct Controls {
+    /// SIGTERM and SIGINT.
+    pub stop: UnixStream,
+    /// SIGHUP.
+    pub reload: UnixStream,
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Runs until told to stop, then undoes everything and removes the socket.
+///
+/// # Errors
+/// When waiting itself fails. Everything is undone then too.
+pub fn run(mut daemon: Daemon, server: Server, watch: Watch, controls: Controls) -> anyhow::Result<()> {
+    let mut turns = Loop { server, watch, controls, reload_at_ns: None, status: String::new() };
+    turns.watch_files(&mut daemon);
+    turns.notify_status(&daemon, &[NotifyState::Ready]);
+    let outcome = loop {
+        match turns.turn(&mut daemon) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    daemon.stop();
+    turns.server.close();
+    outcome
+}
+
+struct Loop {
+    server: Server,
+    watch: Watch,
+    controls: Controls,
+    /// When to read the files again that have changed.
+    reload_at_ns: Option<u64>,
+    /// What systemd was told last.
+    status: String,
+}
+
+/// What woke the loop, in the order of the descriptors.
+struct Ready {
+    stop: bool,
+    reload: bool,
+    files: bool,
+    clients: Vec<PollFlags>,
+}
+
+impl Loop {
+    /// Waits once and does what there is to do. False when told to stop.
+    fn turn(&mut self, daemon: &mut Daemon) -> anyhow::Result<bool> {
+        let ready = self.wait(daemon)?;
+        if ready.stop {
+            return Ok(false);
+        }
+        let now = now_ns();
+        if ready.files && self.watch.has_changed() {
+            self.reload_at_ns.get_or_insert(now + SETTLE_NS);
+        }
+        let signalled = ready.reload && drain(&self.controls.reload);
+        if signalled || self.reload_at_ns.is_some_and(|at| at <= now) {
+            self.reload_at_ns = None;
+            daemon.reload();
+            self.watch_files(daemon);
+        }
+        self.server.take_turn(&ready.clients, &mut |caller, call| daemon.answer(caller, call));
+        self.broadcast(&daemon.tick(now));
+        self.notify_status(daemon, &[]);
+        Ok(true)
+    }
+
+    fn wait(&self, daemon: &Daemon) -> anyhow::Result<Ready> {
+        let mechanism = daemon.mechanism.as_ref().and_then(|mechanism| mechanism.event_descriptor());
+        // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched before
+        // this function ends.
+        let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
+        let own = [self.controls.stop.as_fd(), self.controls.reload.as_fd(), self.watch.as_fd()];
+        let own_count = own.len() + usize::from(mechanism.is_some());
+        let mut descriptors: Vec<PollFd<'_>> =
+            own.into_iter().chain(mechanism).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        descriptors.extend(self.server.poll_descriptors());
+        match poll(&mut descriptors, Some(&self.timeout(daemon))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let woke = |index: usize| !descriptors[index].revents().is_empty();
+        Ok(Ready {
+            stop: woke(0),
+            reload: woke(1),
+            files: woke(2),
+            clients: descriptors[own_count..].iter().map(PollFd::revents).collect(),
+        })
+    }
+
+    fn timeout(&self, daemon: &Daemon) -> Timespec {
+        let now = now_ns();
+        let moments = [self.reload_at_ns, daemon.wake_at_ns()];
+        let soonest = moments.into_iter().flatten().map(|at| at.saturating_sub(now)).min();
+        let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);
+        if self.server.has_calls() {
+            sleep_ns = 0;
+        }
+        Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 }
+    }
+
+    fn broadcast(&mut self, events: &[Event]) {
+        if !self.server.is_monitored() {
+            return;
+        }
+        for event in events {
+            let event = report::event(event);
+            self.server.broadcast(&|lost| report::parameters(&api::Monitored { event: event.clone(), lost }));
+        }
+    }
+
+    fn watch_files(&mut self, daemon: &mut Daemon) {
+        let mut files = daemon.loaded.paths();
+        files.push(daemon.options.config.clone());
+        for failure in self.watch.set(&daemon.options.spec_directories, &files) {
+            daemon.trouble(failure);
+        }
+    }
+
+    /// Feeds systemd's watchdog, and tells systemd where things stand when that has changed.
+    fn notify_status(&mut self, daemon: &Daemon, more: &[NotifyState<'_>]) {
+        let status = daemon.summary();
+        let mut states = vec![NotifyState::Watchdog];
+        states.extend_from_slice(more);
+        if status != self.status {
+            states.push(NotifyState::Status(&status));
+        }
+        // Without systemd there is nobody to tell.
+        let _ = sd_notify::notify(&states);
+        self.status = status;
+    }
+}
+
+/// Empties a pipe; true when there was something in it.
+fn drain(mut pipe: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    let mut any = false;
+    while matches!(pipe.read(&mut bytes), Ok(count) if count > 0) {
+        any = true;
+    }
+    any
+}

@@ -1,0 +1,213 @@
+//! A mechanism in memory, for tests: it admits up to the threshold on one CPU, and a test can look at it, eject
+//! it and refuse to load it.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use steward_core::mechanism::{
+    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Snapshot,
+    Standing, TaskRecord, Thresholds,
+};
+
+use crate::daemon::Loader;
+
+/// What the fake machine knows; shared between the test and every mechanism loaded on it.
+#[derive(Debug, Default)]
+pub struct Machine {
+    /// The table as it was set last.
+    pub exec_table: Vec<(FileIdentity, Grant)>,
+    /// What tasks hold.
+    pub tasks: BTreeMap<i32, (Grant, Standing)>,
+    /// Tasks that may start an interactive program.
+    pub allowed: Vec<i32>,
+    /// Decisions that wait to be taken.
+    pub events: Vec<Event>,
+    /// Which mechanism is loaded.
+    pub loaded: Option<MechanismKind>,
+    /// How often one was loaded.
+    pub loads: u64,
+    /// Why the loaded one has ended, once a test ejects it.
+    pub exit_reason: Option<String>,
+    /// Kinds that cannot be loaded, with the reason.
+    pub broken: Vec<(MechanismKind, String)>,
+    /// Thresholds as set last.
+    pub thresholds: Thresholds,
+}
+
+/// A handle on a [`Machine`].
+#[derive(Clone, Debug, Default)]
+pub struct Fake {
+    machine: Arc<Mutex<Machine>>,
+}
+
+impl Fake {
+    /// Looks at the machine, or changes it.
+    ///
+    /// # Panics
+    /// When a test panicked while it looked.
+    pub fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().expect("no test panicked while it held the machine")
+    }
+
+    /// Ejects what is loaded: every task loses what it had.
+    pub fn eject(&self, reason: &str) {
+        let mut machine = self.machine();
+        machine.exit_reason = Some(reason.to_owned());
+        machine.tasks.clear();
+        machine.exec_table.clear();
+    }
+
+    /// Loads mechanisms on this machine.
+    pub fn loader(&self) -> Loader {
+        let fake = self.clone();
+        Box::new(move |kind, thresholds| {
+            let mut machine = fake.machine();
+            if let Some((_, reason)) = machine.broken.iter().find(|(broken, _)| *broken == kind) {
+                return Err(reason.clone());
+            }
+            machine.loaded = Some(kind);
+            machine.loads += 1;
+            machine.exit_reason = None;
+            machine.thresholds = thresholds;
+            Ok(Box::new(FakeMechanism { kind, fake: fake.clone() }))
+        })
+    }
+}
+
+struct FakeMechanism {
+    kind: MechanismKind,
+    fake: Fake,
+}
+
+impl Drop for FakeMechanism {
+    fn drop(&mut self) {
+        if let Ok(mut machine) = self.fake.machine.lock() {
+            machine.loaded = None;
+            machine.tasks.clear();
+            machine.exec_table.clear();
+        }
+    }
+}
+
+impl FakeMechanism {
+    fn in_force(&self) -> Result<MutexGuard<'_, Machine>, MechanismError> {
+        let machine = self.fake.machine();
+        match &machine.exit_reason {
+            Some(reason) => Err(MechanismError::Gone { reason: reason.clone() }),
+            None => Ok(machine),
+        }
+    }
+}
+
+fn exists(tid: i32) -> Result<(), MechanismError> {
+    if std::path::Path::new(&format!("/proc/{tid}")).exists() {
+        Ok(())
+    } else {
+        Err(MechanismError::NoSuchTask { tid })
+    }
+}
+
+fn reserved(machine: &Machine) -> f64 {
+    let admitted = machine.tasks.values().filter(|(_, standing)| *standing == Standing::Admitted);
+    admitted.map(|(grant, _)| grant.reservation.bandwidth()).sum()
+}
+
+impl Mechanism for FakeMechanism {
+    fn kind(&self) -> MechanismKind {
+        self.kind
+    }
+
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError> {
+        self.in_force()?.exec_table = entries.to_vec();
+        Ok(())
+    }
+
+    fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
+        exists(tid)?;
+        let mut machine = self.in_force()?;
+        machine.tasks.remove(&tid);
+        let Some(grant) = grant else { return Ok(None) };
+        let (load, bandwidth) = (reserved(&machine), grant.reservation.bandwidth());
+        let threshold = machine.thresholds.admit_below;
+        let fits = load + bandwidth < threshold;
+        let standing = if fits { Standing::Admitted } else { Standing::Refused };
+        let kind = if fits { EventKind::Admitted } else { EventKind::Refused };
+        machine.tasks.insert(tid, (grant, standing));
+        let name = "fake".to_owned();
+        machine.events.push(Event {
+            at_ns: 1,
+            tid,
+            pid: tid,
+            name,
+            cpu: 0,
+            kind,
+            load,
+            bandwidth,
+            threshold,
+        });
+        Ok(Some(standing))
+    }
+
+    fn allow_interactive_exec(&mut self, tid: i32) -> Result<(), MechanismError> {
+        exists(tid)?;
+        self.in_force()?.allowed.push(tid);
+        Ok(())
+    }
+
+    fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError> {
+        self.in_force()?.thresholds = thresholds;
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
+        let machine = self.in_force()?;
+        let load = reserved(&machine);
+        let tasks: Vec<TaskRecord> =
+            machine.tasks.iter().map(|(tid, (grant, standing))| record(*tid, *grant, *standing)).collect();
+        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted).count() as u32;
+        let cpu = CpuRecord {
+            cpu: 0,
+            online: true,
+            measured_load: 0.0,
+            projected_load: load,
+            window: [0.0; 4],
+            reserved: load,
+            admitted,
+        };
+        Ok(Snapshot { at_ns: 1, tasks, cpus: vec![cpu] })
+    }
+
+    fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
+        let events = std::mem::take(&mut self.fake.machine().events);
+        events.into_iter().for_each(sink);
+        0
+    }
+
+    fn event_descriptor(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn exit_reason(&self) -> Option<String> {
+        self.fake.machine().exit_reason.clone()
+    }
+}
+
+fn record(tid: i32, grant: Grant, standing: Standing) -> TaskRecord {
+    TaskRecord {
+        tid,
+        pid: tid,
+        name: "fake".to_owned(),
+        cpu: 0,
+        standing,
+        grant,
+        budget_left_ns: grant.reservation.budget_ns as i64,
+        deadline_ns: 30_000_000,
+        periods: 100,
+        deadlines_missed: 0,
+        budgets_exhausted: 0,
+        reserved_time_ns: 1_000_000,
+        best_effort_time_ns: 0,
+        overrun_max_ns: 0,
+    }
+}

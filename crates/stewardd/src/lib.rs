@@ -1,0 +1,25 @@
+//! Steward's daemon: asks steward-core and carries its decisions out.
+//!
+//! One thread, one loop ([`event_loop`]), over:
+//!
+//! - [`server`]: the socket. Knows bytes and users, no meaning.
+//! - [`daemon`] and [`requests`]: the state and what may be asked of it.
+//! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
+//! - [`specs`], [`settings`], [`state`], [`watch`]: files.
+//! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place.
+
+pub mod daemon;
+pub mod event_loop;
+pub mod fake;
+pub mod log;
+pub mod mechanisms;
+pub mod peer;
+pub mod plan;
+pub mod report;
+pub mod requests;
+pub mod retry;
+pub mod server;
+pub mod settings;
+pub mod specs;
+pub mod state;
+pub mod watch;

@@ -1,0 +1,199 @@
+//! Tests of [`super`]: who gets what when the daemon starts and when specifications change.
+
+use steward_core::mechanism::Reservation;
+use steward_kernel::processes::Thread;
+
+use super::*;
+
+const PLAYER: FileIdentity = FileIdentity { device: 1, inode: 10 };
+const EDITOR: FileIdentity = FileIdentity { device: 1, inode: 20 };
+const OTHER: FileIdentity = FileIdentity { device: 1, inode: 30 };
+
+fn grant(spec_id: u32, budget_ms: u64) -> Grant {
+    Grant {
+        reservation: Reservation { budget_ns: budget_ms * 1_000_000, period_ns: 30_000_000 },
+        inherit: false,
+        revocable: true,
+        keep_over_exec: false,
+        spec_id,
+    }
+}
+
+fn inherited(spec_id: u32, budget_ms: u64) -> Grant {
+    Grant { inherit: true, ..grant(spec_id, budget_ms) }
+}
+
+fn entry(name: &str, identity: FileIdentity, grant: Grant) -> Entry {
+    Entry { name: name.into(), subject: Subject::Executable(Some(identity)), grant }
+}
+
+fn table(entries: &[Entry]) -> Table {
+    Table { entries: entries.to_vec() }
+}
+
+fn id(tid: i32) -> TaskId {
+    TaskId { tid, started_ticks: 100 }
+}
+
+/// A process with as many further threads as said, numbered from its pid.
+fn process(pid: i32, parent: i32, executable: FileIdentity, further_threads: i32) -> Process {
+    let threads = (pid..=pid + further_threads).map(|tid| Thread { id: id(tid), name: "p".into() }).collect();
+    Process {
+        id: id(pid),
+        parent,
+        uid: 1000,
+        name: "p".into(),
+        kernel_thread: false,
+        forked_without_exec: false,
+        executable: Some(executable),
+        threads,
+    }
+}
+
+fn held(tid: i32, pid: i32, grant: Grant) -> Held {
+    Held { tid, pid, grant }
+}
+
+fn summary(steps: &[Step]) -> Vec<(i32, Option<u32>)> {
+    steps.iter().map(|step| (step.tid, step.grant.map(|grant| grant.spec_id))).collect()
+}
+
+#[test]
+fn at_start_a_program_gets_its_specification_for_its_main_thread_only() {
+    let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let running = [process(10, 1, PLAYER, 3), process(20, 1, OTHER, 0)];
+    assert_eq!(summary(&at_start(&table, &running, &[])), [(10, Some(1))]);
+}
+
+#[test]
+fn an_inherited_specification_reaches_all_threads_and_the_descendants_without_one() {
+    let table = table(&[entry("/player", PLAYER, inherited(1, 5)), entry("/editor", EDITOR, grant(2, 5))]);
+    let running = [
+        process(10, 1, PLAYER, 1),
+        process(20, 10, OTHER, 0),
+        process(30, 20, OTHER, 0),
+        process(40, 20, EDITOR, 1),
+        process(50, 40, OTHER, 0),
+    ];
+    let expected = [(10, Some(1)), (11, Some(1)), (20, Some(1)), (30, Some(1)), (40, Some(2))];
+    assert_eq!(summary(&at_start(&table, &running, &[])), expected);
+}
+
+#[test]
+fn a_fork_that_executed_nothing_has_no_specification_of_its_own() {
+    let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let fork = Process { forked_without_exec: true, ..process(20, 10, PLAYER, 0) };
+    let steps = at_start(&table, &[process(10, 1, PLAYER, 0), fork], &[]);
+    assert_eq!(summary(&steps), [(10, Some(1))]);
+}
+
+#[test]
+fn kernel_threads_are_matched_by_name_and_programs_of_that_name_are_not() {
+    let subject = Subject::KernelThread(SpecPath::KernelThread("p".into()));
+    let table = table(&[Entry { name: "[p]".into(), subject, grant: grant(1, 5) }]);
+    let program = process(10, 1, OTHER, 0);
+    let thread = Process {
+        kernel_thread: true,
+        forked_without_exec: true,
+        executable: None,
+        ..process(20, 2, OTHER, 0)
+    };
+    assert_eq!(summary(&at_start(&table, &[program, thread], &[])), [(20, Some(1))]);
+}
+
+#[test]
+fn what_was_given_by_hand_goes_before_the_specification() {
+    let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0)];
+    let by_hand =
+        [ByHand { process: id(10), grant: Some(grant(0, 7)) }, ByHand { process: id(20), grant: None }];
+    let steps = at_start(&table, &running, &by_hand);
+    assert_eq!(steps, [Step { tid: 10, pid: 10, grant: Some(grant(0, 7)), why: Why::Restored }]);
+}
+
+#[test]
+fn what_was_given_to_a_process_is_not_given_to_another_with_its_pid() {
+    let by_hand = [ByHand { process: TaskId { tid: 10, started_ticks: 99 }, grant: Some(grant(0, 7)) }];
+    assert_eq!(at_start(&Table::default(), &[process(10, 1, OTHER, 0)], &by_hand), []);
+}
+
+#[test]
+fn a_grant_that_is_kept_over_exec_goes_before_the_specification_of_a_child() {
+    let table = table(&[entry("/editor", EDITOR, grant(2, 5))]);
+    let kept = Grant { keep_over_exec: true, ..inherited(0, 7) };
+    let running = [process(10, 1, OTHER, 0), process(20, 10, EDITOR, 0)];
+    let by_hand = [ByHand { process: id(10), grant: Some(kept) }];
+    assert_eq!(summary(&at_start(&table, &running, &by_hand)), [(10, Some(0)), (20, Some(0))]);
+}
+
+#[test]
+fn reading_the_same_again_changes_nothing() {
+    let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    // Process 20 holds nothing: a best-effort program started it.
+    let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0)];
+    assert_eq!(at_reload(&table, &table, &running, &[held(10, 10, grant(1, 5))], &[]), []);
+}
+
+#[test]
+fn a_changed_specification_reaches_those_who_hold_it() {
+    let old = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let new = table(&[entry("/player", PLAYER, grant(1, 8))]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0)];
+    let steps = at_reload(&old, &new, &running, &[held(10, 10, grant(1, 5))], &[]);
+    let why = Why::Changed("/player".into());
+    assert_eq!(steps, [Step { tid: 10, pid: 10, grant: Some(grant(1, 8)), why }]);
+}
+
+#[test]
+fn a_removed_specification_is_taken_from_those_who_hold_or_inherited_it() {
+    let old = table(&[entry("/player", PLAYER, inherited(1, 5))]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 10, OTHER, 0)];
+    let holding = [held(10, 10, inherited(1, 5)), held(20, 20, inherited(1, 5))];
+    let steps = at_reload(&old, &Table::default(), &running, &holding, &[]);
+    assert_eq!(summary(&steps), [(10, None), (20, None)]);
+}
+
+#[test]
+fn an_added_specification_reaches_running_programs_but_not_what_was_given_by_hand() {
+    let new = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0), process(30, 1, PLAYER, 0)];
+    let by_hand = [ByHand { process: id(30), grant: None }];
+    let steps = at_reload(&Table::default(), &new, &running, &[held(20, 20, grant(0, 7))], &by_hand);
+    assert_eq!(summary(&steps), [(10, Some(1))]);
+}
+
+#[test]
+fn a_specification_that_is_no_longer_inherited_stays_with_the_program_itself() {
+    let old = table(&[entry("/player", PLAYER, inherited(1, 5))]);
+    let new = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let running = [process(10, 1, PLAYER, 1), process(20, 10, OTHER, 0)];
+    let holding = [10, 11].map(|tid| held(tid, 10, inherited(1, 5)));
+    let child = held(20, 20, inherited(1, 5));
+    let steps = at_reload(&old, &new, &running, &[holding[0], holding[1], child], &[]);
+    assert_eq!(summary(&steps), [(10, Some(1)), (11, None), (20, None)]);
+}
+
+#[test]
+fn a_program_whose_file_was_replaced_while_it_ran_keeps_its_specification() {
+    let old = table(&[entry("/player", PLAYER, grant(1, 5))]);
+    let new = table(&[entry("/player", OTHER, grant(1, 5))]);
+    let running = [process(10, 1, PLAYER, 0)];
+    assert_eq!(at_reload(&old, &new, &running, &[held(10, 10, grant(1, 5))], &[]), []);
+}
+
+#[test]
+fn one_file_with_two_names_is_told_to_the_mechanism_once() {
+    let both = table(&[entry("/vi", EDITOR, grant(1, 5)), entry("/vim", EDITOR, grant(2, 9))]);
+    assert_eq!(both.executables(), [(EDITOR, grant(1, 5))]);
+    let conflicts = both.conflicts();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!((conflicts[0].0.name.as_str(), conflicts[0].1.name.as_str()), ("/vim", "/vi"));
+    let alike = table(&[entry("/vi", EDITOR, grant(1, 5)), entry("/vim", EDITOR, grant(2, 5))]);
+    assert!(alike.conflicts().is_empty());
+}
+
+#[test]
+fn parents_in_a_circle_do_not_hang_the_plan() {
+    let running = [process(10, 20, OTHER, 0), process(20, 10, OTHER, 0)];
+    assert_eq!(at_start(&Table::default(), &running, &[]), []);
+}

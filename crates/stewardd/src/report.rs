@@ -1,0 +1,171 @@
+//! From the daemon's types to those of its API.
+
+use libsteward::api;
+use serde_json::{Map, Value};
+use steward_core::explain::explain_event;
+use steward_core::mechanism::{
+    CpuRecord, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Standing, TaskRecord,
+    Thresholds,
+};
+use steward_core::problem::{Problem, Severity};
+
+use crate::specs::Ids;
+
+/// The parameters of a reply.
+pub fn parameters<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
+    match serde_json::to_value(reply) {
+        Ok(Value::Object(parameters)) => parameters,
+        _ => unreachable!("replies are structs with named fields"),
+    }
+}
+
+/// A reservation.
+pub fn reservation(reservation: Reservation) -> api::Reservation {
+    api::Reservation { budget_ns: reservation.budget_ns, period_ns: reservation.period_ns }
+}
+
+/// A standing.
+pub fn standing(standing: Standing) -> api::Standing {
+    match standing {
+        Standing::Admitted => api::Standing::Admitted,
+        Standing::Refused => api::Standing::Refused,
+        Standing::Revoked => api::Standing::Revoked,
+    }
+}
+
+/// A grant; `ids` knows the name of the specification.
+pub fn grant(grant: &Grant, ids: &Ids) -> api::Grant {
+    api::Grant {
+        reservation: reservation(grant.reservation),
+        inherit: grant.inherit,
+        revocable: grant.revocable,
+        spec: ids.name(grant.spec_id).map(str::to_owned),
+    }
+}
+
+/// A task.
+pub fn task(task: &TaskRecord, ids: &Ids) -> api::Task {
+    api::Task {
+        tid: task.tid,
+        pid: task.pid,
+        name: task.name.clone(),
+        cpu: task.cpu,
+        standing: standing(task.standing),
+        grant: grant(&task.grant, ids),
+        budget_left_ns: task.budget_left_ns,
+        deadline_ns: task.deadline_ns,
+        periods: task.periods,
+        deadlines_missed: task.deadlines_missed,
+        budgets_exhausted: task.budgets_exhausted,
+        reserved_time_ns: task.reserved_time_ns,
+        best_effort_time_ns: task.best_effort_time_ns,
+        overrun_max_ns: task.overrun_max_ns,
+    }
+}
+
+/// A CPU.
+pub fn cpu(cpu: &CpuRecord) -> api::Cpu {
+    api::Cpu {
+        cpu: cpu.cpu,
+        online: cpu.online,
+        measured_load: cpu.measured_load,
+        projected_load: cpu.projected_load,
+        window: cpu.window.to_vec(),
+        reserved: cpu.reserved,
+        admitted: cpu.admitted,
+    }
+}
+
+/// The thresholds.
+pub fn thresholds(thresholds: &Thresholds) -> api::Thresholds {
+    api::Thresholds {
+        reactivate_below: thresholds.reactivate_below,
+        admit_below: thresholds.admit_below,
+        revoke_above: thresholds.revoke_above,
+    }
+}
+
+/// The kind of mechanism.
+pub fn mechanism_kind(kind: MechanismKind) -> api::MechanismKind {
+    match kind {
+        MechanismKind::SchedExt => api::MechanismKind::SchedExt,
+        MechanismKind::Deadline => api::MechanismKind::Deadline,
+    }
+}
+
+/// A problem of a file.
+pub fn problem(problem: &Problem) -> api::Problem {
+    api::Problem {
+        file: problem.origin.file.display().to_string(),
+        line: (problem.origin.line > 0).then_some(u64::from(problem.origin.line)),
+        severity: match problem.severity {
+            Severity::Note => api::Severity::Note,
+            Severity::Error => api::Severity::Error,
+        },
+        message: format!("{}; {}", problem.what, problem.advice),
+    }
+}
+
+/// What went wrong in the daemon rather than in a file.
+pub fn trouble(sentence: &str) -> api::Problem {
+    api::Problem {
+        file: "stewardd".to_owned(),
+        line: None,
+        severity: api::Severity::Error,
+        message: sentence.to_owned(),
+    }
+}
+
+/// A decision.
+pub fn event(event: &Event) -> api::Event {
+    api::Event {
+        at_ns: event.at_ns,
+        tid: event.tid,
+        pid: event.pid,
+        name: event.name.clone(),
+        cpu: event.cpu,
+        kind: event_kind(event.kind),
+        load: event.load,
+        bandwidth: event.bandwidth,
+        threshold: event.threshold,
+        text: explain_event(event),
+    }
+}
+
+fn event_kind(kind: EventKind) -> api::EventKind {
+    match kind {
+        EventKind::Admitted => api::EventKind::Admitted,
+        EventKind::Refused => api::EventKind::Refused,
+        EventKind::TableFull => api::EventKind::TableFull,
+        EventKind::RevokedExhausted => api::EventKind::RevokedExhausted,
+        EventKind::RevokedHungriest => api::EventKind::RevokedHungriest,
+        EventKind::RevokedDisplaced => api::EventKind::RevokedDisplaced,
+        EventKind::Reactivated => api::EventKind::Reactivated,
+        EventKind::Released => api::EventKind::Released,
+    }
+}
+
+/// The word for it in the log.
+pub fn event_kind_name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Admitted => "admitted",
+        EventKind::Refused => "refused",
+        EventKind::TableFull => "table-full",
+        EventKind::RevokedExhausted => "revoked-exhausted",
+        EventKind::RevokedHungriest => "revoked-hungriest",
+        EventKind::RevokedDisplaced => "revoked-displaced",
+        EventKind::Reactivated => "reactivated",
+        EventKind::Released => "released",
+    }
+}
+
+/// What a mechanism's refusal is to a client.
+pub fn mechanism_error(error: MechanismError) -> api::ApiError {
+    match error {
+        MechanismError::NoSuchTask { tid } => api::ApiError::NoSuchTask { pid: tid },
+        MechanismError::Gone { reason } => api::ApiError::MechanismGone { reason },
+        error @ (MechanismError::Full { .. } | MechanismError::Kernel { .. }) => {
+            api::ApiError::MechanismFailed { reason: error.to_string() }
+        }
+    }
+}

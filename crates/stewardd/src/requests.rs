@@ -1,0 +1,389 @@
+//! What clients may ask, and who may ask it.
+//!
+//! Every request is decided by the user that the kernel says the caller is (`steward_core::authority`). A request
+//! about a process holds on to that process while it acts, so that a pid which is given to another process
+//! meanwhile is noticed and the change taken back.
+
+use libsteward::ApiError;
+use libsteward::api::{self, Method};
+use libsteward::wire::Call;
+use serde_json::{Map, Value, json};
+use steward_core::authority::{self, Refusal};
+use steward_core::explain::explain_task;
+use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
+use steward_kernel::KernelError;
+use steward_kernel::processes::{self, Pidfd, Process, TaskId};
+
+use crate::daemon::Daemon;
+use crate::peer::Caller;
+use crate::plan::ByHand;
+use crate::report;
+use crate::server::Answer;
+
+/// What is given by hand, checked.
+struct Request {
+    grant: Grant,
+    keep_if_refused: bool,
+}
+
+impl Daemon {
+    /// Answers one call.
+    pub fn answer(&mut self, caller: &Caller, call: Call) -> Answer {
+        let parameters = call.parameters;
+        let result = match call.method.as_str() {
+            api::Run::NAME => self.method::<api::Run>(parameters, |it, request| it.run(caller, request)),
+            api::Set::NAME => self.method::<api::Set>(parameters, |it, request| it.set(caller, request)),
+            api::Release::NAME => {
+                self.method::<api::Release>(parameters, |it, request| it.release(caller, request.pid))
+            }
+            api::Status::NAME => self.method::<api::Status>(parameters, |it, _| Ok(it.status())),
+            api::ListSpecs::NAME => self.method::<api::ListSpecs>(parameters, |it, _| Ok(it.list_specs())),
+            api::Explain::NAME => {
+                self.method::<api::Explain>(parameters, |it, request| it.explain(request.pid))
+            }
+            api::Reload::NAME => self.method::<api::Reload>(parameters, |it, _| it.reload_for(caller)),
+            api::Monitor::NAME => {
+                return match parse::<api::Monitor>(parameters) {
+                    Ok(request) => Answer::Stream(self.remembered(request.history == Some(true))),
+                    Err(error) => Answer::Error(error),
+                };
+            }
+            "org.varlink.service.GetInfo" => Ok(service_info()),
+            "org.varlink.service.GetInterfaceDescription" => describe(&parameters),
+            _ => Err(ApiError::MethodNotFound { method: call.method }),
+        };
+        match result {
+            Ok(parameters) => Answer::Reply(parameters),
+            Err(error) => {
+                if let ApiError::PermissionDenied { reason } = &error {
+                    tracing::warn!(decision = "denied", uid = caller.uid, pid = caller.pid, "{reason}");
+                }
+                Answer::Error(error)
+            }
+        }
+    }
+
+    fn method<M: Method>(
+        &mut self,
+        parameters: Map<String, Value>,
+        act: impl FnOnce(&mut Self, M) -> Result<M::Reply, ApiError>,
+    ) -> Result<Map<String, Value>, ApiError> {
+        let reply = act(self, parse(parameters)?)?;
+        Ok(report::parameters(&reply))
+    }
+
+    fn run(&mut self, caller: &Caller, request: api::Run) -> Result<api::Standings, ApiError> {
+        authority::may_reserve(caller.uid, &self.settings.policy).map_err(denied)?;
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        if !caller.is_alive() {
+            return Err(gone());
+        }
+        let Some(cpu) = request.cpu else {
+            let reason = self.gone_reason();
+            let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
+            mechanism.allow_interactive_exec(caller.pid).map_err(report::mechanism_error)?;
+            tracing::info!(decision = "allowed-exec", pid = caller.pid, uid = caller.uid, "by steward run");
+            return Ok(api::Standings { standing: None });
+        };
+        let request = check(cpu, request.inherit, request.revocable, request.keep_if_refused, true)?;
+        let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
+        let given = self.give(id, &[caller.pid], &request);
+        // The pid meant the caller throughout only if the caller still runs.
+        if !caller.is_alive() {
+            let _ = self.assign(caller.pid, None);
+            return Err(gone());
+        }
+        self.given(id, &request, given, caller)
+    }
+
+    fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
+        authority::may_reserve(caller.uid, &self.settings.policy).map_err(denied)?;
+        let pid = request.pid;
+        let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
+        let (held, process) = self.take_hold(pid)?;
+        let tids: Vec<i32> = if request.grant.inherit {
+            // The main thread first: its standing is the answer.
+            let others = process.threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
+            std::iter::once(pid).chain(others).collect()
+        } else {
+            vec![pid]
+        };
+        let given = self.give(held.id(), &tids, &request);
+        if !held.is_alive() {
+            for tid in tids {
+                let _ = self.assign(tid, None);
+            }
+            return Err(ApiError::NoSuchTask { pid });
+        }
+        self.given(held.id(), &request, given, caller)
+    }
+
+    /// Gives to all these threads of a process. When the first is refused and is not to wait for room, it and the
+    /// others are left as they were: best-effort.
+    fn give(
+        &mut self,
+        process: TaskId,
+        tids: &[i32],
+        request: &Request,
+    ) -> Result<Option<Standing>, ApiError> {
+        let first = self.assign(process.tid, Some(request.grant)).map_err(report::mechanism_error)?;
+        if first == Some(Standing::Refused) && !request.keep_if_refused {
+            let _ = self.assign(process.tid, None);
+            return Err(self.admission_refused(&request.grant));
+        }
+        for tid in tids.iter().filter(|tid| **tid != process.tid) {
+            // A thread that ended meanwhile needs nothing, and the promise to the process stands without it.
+            if let Err(error) = self.assign(*tid, Some(request.grant)) {
+                tracing::debug!(tid, %error, "a thread got nothing");
+            }
+        }
+        Ok(first)
+    }
+
+    fn given(
+        &mut self,
+        process: TaskId,
+        request: &Request,
+        given: Result<Option<Standing>, ApiError>,
+        caller: &Caller,
+    ) -> Result<api::Standings, ApiError> {
+        let standing = given?;
+        tracing::info!(
+            decision = "given-by-hand",
+            pid = process.tid,
+            cpu = %request.grant.reservation,
+            standing = standing.map(|standing| standing.to_string()),
+            uid = caller.uid,
+            "asked for by process {}",
+            caller.pid
+        );
+        self.remember(ByHand { process, grant: Some(request.grant) });
+        Ok(api::Standings { standing: standing.map(report::standing) })
+    }
+
+    fn admission_refused(&mut self, grant: &Grant) -> ApiError {
+        let admit_below = self.settings.config.thresholds.admit_below;
+        let bandwidth = grant.reservation.bandwidth();
+        let cpus = self.snapshot().map(|snapshot| snapshot.cpus).unwrap_or_default();
+        let load = |cpu: &CpuRecord| cpu.measured_load.max(cpu.projected_load);
+        let least =
+            cpus.iter().filter(|cpu| cpu.online).min_by(|one, other| load(one).total_cmp(&load(other)));
+        let fullness = match least {
+            Some(cpu) => format!("the least loaded CPU, {}, is at {:.0} %", cpu.cpu, load(cpu) * 100.0),
+            None => "no CPU has room".to_owned(),
+        };
+        let reason = format!(
+            "there is no room for {} ({:.1} % of a CPU): {fullness} and admission stops at {:.0} %; ask for less, \
+             or end or shrink another reservation (steward status lists them)",
+            grant.reservation,
+            bandwidth * 100.0,
+            admit_below * 100.0
+        );
+        ApiError::AdmissionRefused { reason, bandwidth, admit_below }
+    }
+
+    fn take_hold(&self, pid: i32) -> Result<(Pidfd, Process), ApiError> {
+        let gone = || ApiError::NoSuchTask { pid };
+        let roots = &self.options.roots;
+        let held = Pidfd::open(pid, roots).map_err(|error| kernel_error(pid, &error))?;
+        let process = processes::find(pid, roots).map_err(|error| kernel_error(pid, &error))?;
+        let process = process.filter(|process| process.id == held.id()).ok_or_else(gone)?;
+        Ok((held, process))
+    }
+
+    fn release(&mut self, caller: &Caller, pid: i32) -> Result<api::Released, ApiError> {
+        let (held, process) = self.take_hold(pid)?;
+        authority::may_release(caller.uid, process.uid, &self.settings.policy).map_err(denied)?;
+        let tasks = self.snapshot().map_err(report::mechanism_error)?.tasks;
+        let mut released = 0;
+        for task in tasks.iter().filter(|task| task.pid == pid) {
+            match self.assign(task.tid, None) {
+                Ok(_) => released += 1,
+                Err(error) => tracing::debug!(tid = task.tid, %error, "a thread was not released"),
+            }
+        }
+        tracing::info!(
+            decision = "released-by-hand",
+            pid,
+            uid = caller.uid,
+            released,
+            "by process {}",
+            caller.pid
+        );
+        self.remember(ByHand { process: held.id(), grant: None });
+        Ok(api::Released { released })
+    }
+
+    fn reload_for(&mut self, caller: &Caller) -> Result<api::Reloaded, ApiError> {
+        authority::may_administer(caller.uid, &self.settings.policy).map_err(denied)?;
+        let applied = self.reload();
+        Ok(api::Reloaded {
+            specs: self.loaded.specs.len() as u64,
+            assigned: applied.assigned,
+            released: applied.released,
+            problems: self.reported_problems(),
+        })
+    }
+
+    fn reported_problems(&self) -> Vec<api::Problem> {
+        let troubles = self.troubles.iter().map(|sentence| report::trouble(sentence));
+        self.problems().map(report::problem).chain(troubles).collect()
+    }
+
+    fn status(&mut self) -> api::StatusReply {
+        let snapshot = self.snapshot().unwrap_or_default();
+        let kind = self.mechanism.as_ref().map(|mechanism| report::mechanism_kind(mechanism.kind()));
+        api::StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            mechanism: api::MechanismState {
+                kind,
+                note: self.health.note.clone(),
+                exit_reason: self.health.exit_reason.clone(),
+                restarts: self.health.restarts,
+            },
+            thresholds: report::thresholds(&self.settings.config.thresholds),
+            owner: self.settings.policy.owner_uid.map(|uid| uid.to_string()),
+            specs: self.loaded.specs.len() as u64,
+            events_lost: self.events_lost,
+            cpus: snapshot.cpus.iter().map(report::cpu).collect(),
+            tasks: snapshot.tasks.iter().map(|task| report::task(task, &self.ids)).collect(),
+            problems: self.reported_problems(),
+        }
+    }
+
+    fn list_specs(&self) -> api::SpecList {
+        let specs = self.loaded.table.entries.iter().filter_map(|entry| {
+            let spec = self.loaded.by_name(&entry.name)?;
+            Some(api::Spec {
+                name: entry.name.clone(),
+                grant: report::grant(&entry.grant, &self.ids),
+                file: spec.origin.file.display().to_string(),
+                line: (spec.origin.line > 0).then_some(u64::from(spec.origin.line)),
+                resolved: !matches!(entry.subject, crate::plan::Subject::Executable(None)),
+            })
+        });
+        let mut specs: Vec<api::Spec> = specs.collect();
+        specs.sort_by(|one, other| one.name.cmp(&other.name));
+        api::SpecList { specs, problems: self.reported_problems() }
+    }
+
+    fn explain(&mut self, tid: i32) -> Result<api::Explanation, ApiError> {
+        let roots = &self.options.roots;
+        let pid = processes::process_of(tid, roots).map_err(|error| kernel_error(tid, &error))?;
+        let name = processes::stat(pid, roots).map_err(|error| kernel_error(tid, &error))?.name;
+        let snapshot = self.snapshot().map_err(report::mechanism_error)?;
+        let tasks: Vec<&TaskRecord> = snapshot.tasks.iter().filter(|task| task.pid == pid).collect();
+        let paragraphs: Vec<String> =
+            tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus)).collect();
+        let text =
+            if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
+        Ok(api::Explanation {
+            text,
+            tasks: tasks.into_iter().map(|task| report::task(task, &self.ids)).collect(),
+            events: self.history.iter().filter(|event| event.pid == pid).map(report::event).collect(),
+        })
+    }
+
+    fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord]) -> String {
+        let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
+        let thresholds = &self.settings.config.thresholds;
+        match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
+            Some(cpu) => explain_task(task, cpu, spec, thresholds),
+            None => format!("{} is on CPU {}, which has gone.\n", task.name, task.cpu),
+        }
+    }
+
+    /// Why a process has nothing.
+    fn explain_nothing(&self, pid: i32, name: &str) -> String {
+        let by_hand = self.by_hand.iter().any(|hand| hand.process.tid == pid && hand.grant.is_none());
+        let process = processes::find(pid, &self.options.roots).ok().flatten();
+        let entry = process.as_ref().and_then(|process| self.loaded.table.entry_for(process));
+        let why = match entry {
+            _ if by_hand => "Its reservation was taken from it by hand (`steward set --release`).".to_owned(),
+            Some(entry) => format!(
+                "There is a specification for it ({}), but a best-effort program started it, and such a program \
+                 starts no interactive ones: start it with `steward run`, or give it {} with `steward set`.",
+                entry.name, entry.grant.reservation
+            ),
+            None => {
+                "No specification names its program, and it inherited none. Write one (`steward spec check` \
+                     helps), or give it a reservation with `steward set`."
+                    .to_owned()
+            }
+        };
+        format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")
+    }
+
+    fn remembered(&self, wanted: bool) -> Vec<Map<String, Value>> {
+        let events = self.history.iter().filter(|_| wanted);
+        events
+            .map(|event| report::parameters(&api::Monitored { event: report::event(event), lost: 0 }))
+            .collect()
+    }
+}
+
+fn parse<M: Method>(parameters: Map<String, Value>) -> Result<M, ApiError> {
+    serde_json::from_value(Value::Object(parameters)).map_err(|error| ApiError::InvalidParameter {
+        parameter: "parameters".to_owned(),
+        reason: format!("{error}; see the description of {} (GetInterfaceDescription)", M::NAME),
+    })
+}
+
+fn check(
+    cpu: api::Reservation,
+    inherit: Option<bool>,
+    revocable: Option<bool>,
+    keep_if_refused: Option<bool>,
+    keep_over_exec: bool,
+) -> Result<Request, ApiError> {
+    let reservation = Reservation { budget_ns: cpu.budget_ns, period_ns: cpu.period_ns };
+    reservation.validate().map_err(|fault| ApiError::InvalidParameter {
+        parameter: "cpu".to_owned(),
+        reason: fault.to_string(),
+    })?;
+    let grant = Grant {
+        reservation,
+        inherit: inherit.unwrap_or(false),
+        revocable: revocable.unwrap_or(true),
+        keep_over_exec,
+        spec_id: 0,
+    };
+    Ok(Request { grant, keep_if_refused: keep_if_refused.unwrap_or(false) })
+}
+
+fn denied(refusal: Refusal) -> ApiError {
+    ApiError::PermissionDenied { reason: refusal.to_string() }
+}
+
+fn kernel_error(pid: i32, error: &KernelError) -> ApiError {
+    if error.is_denied() {
+        ApiError::MechanismFailed { reason: error.to_string() }
+    } else {
+        ApiError::NoSuchTask { pid }
+    }
+}
+
+fn service_info() -> Map<String, Value> {
+    let info = json!({
+        "vendor": "Steward",
+        "product": "stewardd",
+        "version": env!("CARGO_PKG_VERSION"),
+        "url": "",
+        "interfaces": [api::INTERFACE, "org.varlink.service"],
+    });
+    report::parameters(&info)
+}
+
+fn describe(parameters: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+    let interface = parameters.get("interface").and_then(Value::as_str).unwrap_or_default();
+    let description = match interface {
+        api::INTERFACE => libsteward::INTERFACE_DESCRIPTION,
+        "org.varlink.service" => libsteward::SERVICE_DESCRIPTION,
+        _ => {
+            let parameters = json!({ "interface": interface }).to_string();
+            return Err(ApiError::Other { name: "org.varlink.service.InterfaceNotFound".into(), parameters });
+        }
+    };
+    Ok(report::parameters(&json!({ "description": description })))
+}

@@ -1,0 +1,174 @@
+//! Reads the directories of specifications and makes the table of what each executable gets.
+//!
+//! What a file means and which one counts is decided in `steward_core::spec`; this reads and looks.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use steward_core::mechanism::Grant;
+use steward_core::problem::{Origin, Problem, Severity};
+use steward_core::spec::{
+    self, DirectoryRank, EffectiveFile, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts,
+};
+use steward_kernel::Roots;
+use steward_kernel::executable;
+
+use crate::plan::{Entry, Subject, Table};
+
+/// Where specifications are, lowest precedence first.
+pub const DIRECTORIES: [&str; 3] = ["/usr/lib/steward/specs", "/run/steward/specs", "/etc/steward/specs"];
+
+/// The ranks that the directories have, in their order. There cannot be more directories than ranks.
+const RANKS: [DirectoryRank; 3] =
+    [DirectoryRank::Vendor, DirectoryRank::Runtime, DirectoryRank::Administrator];
+
+/// Numbers for specifications that stay the same for as long as the daemon runs. 0 is for what was given by hand.
+#[derive(Debug, Default)]
+pub struct Ids {
+    by_name: BTreeMap<String, u32>,
+}
+
+impl Ids {
+    /// The number of this specification, a new one if it has none.
+    pub fn of(&mut self, name: &str) -> u32 {
+        let next = self.by_name.len() as u32 + 1;
+        *self.by_name.entry(name.to_owned()).or_insert(next)
+    }
+
+    /// The specification with that number, whether or not it still exists.
+    pub fn name(&self, id: u32) -> Option<&str> {
+        self.by_name.iter().find(|(_, known)| **known == id).map(|(name, _)| name.as_str())
+    }
+}
+
+/// All that the directories hold.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Every specification that stands, ordered by path.
+    pub specs: Vec<Spec>,
+    /// Those with a reservation, with the identity of their executable.
+    pub table: Table,
+    /// What was left out. A program that is not installed is none.
+    pub problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// The executables that are named, whether they exist or not.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let path = |spec: &Spec| match &spec.path {
+            SpecPath::Executable(path) => Some(path.clone()),
+            SpecPath::KernelThread(_) => None,
+        };
+        self.specs.iter().filter_map(path).collect()
+    }
+
+    /// The specification of that name.
+    pub fn by_name(&self, name: &str) -> Option<&Spec> {
+        self.specs.iter().find(|spec| spec.path.to_string() == name)
+    }
+}
+
+/// Reads everything. A directory that does not exist is empty; whatever else cannot be read is a problem.
+pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots) -> Loaded {
+    let mut unreadable = Vec::new();
+    let names: Vec<(DirectoryRank, Vec<String>)> = RANKS
+        .into_iter()
+        .zip(directories)
+        .map(|(rank, directory)| (rank, list(directory, &mut unreadable)))
+        .collect();
+    let files: Vec<PathBuf> =
+        spec::effective_files(&names).files.iter().map(|file| path_of(file, directories)).collect();
+    let set = SpecSet::merge(files.iter().map(|file| read(file)).collect());
+    let mut loaded = Loaded {
+        specs: set.specs().to_vec(),
+        table: Table::default(),
+        problems: unreadable.into_iter().chain(set.problems).collect(),
+    };
+    fill_table(&mut loaded, &files, ids, roots);
+    loaded
+}
+
+fn list(directory: &Path, problems: &mut Vec<Problem>) -> Vec<String> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            problems.push(unreadable(directory, &error));
+            Vec::new()
+        }
+    }
+}
+
+fn path_of(file: &EffectiveFile, directories: &[PathBuf]) -> PathBuf {
+    let index = RANKS.iter().position(|rank| *rank == file.rank).unwrap_or_default();
+    directories[index].join(&file.name)
+}
+
+fn read(file: &Path) -> ParsedFile {
+    match std::fs::read_to_string(file) {
+        Ok(text) => spec::parse_toml(file, &text),
+        // Removed since it was listed, or a link into nowhere (/dev/null masks by being empty, not missing).
+        Err(error) => ParsedFile { specs: Vec::new(), problems: vec![unreadable(file, &error)] },
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::error(
+        Origin::at(path, 0),
+        format!("cannot be read: {error}"),
+        "correct its permissions, or remove it",
+    )
+}
+
+/// Looks at every path. Where two paths name one file, the entry from the file of highest precedence comes first.
+fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roots) {
+    let mut ranked: Vec<(usize, Entry)> = Vec::new();
+    for spec in &loaded.specs {
+        let Some(reservation) = spec.reservation else { continue };
+        let subject = match &spec.path {
+            SpecPath::KernelThread(_) => Subject::KernelThread(spec.path.clone()),
+            SpecPath::Executable(path) => match look_at(spec, path, roots) {
+                Ok(subject) => subject,
+                Err(problem) => {
+                    loaded.problems.push(problem);
+                    Subject::Executable(None)
+                }
+            },
+        };
+        let name = spec.path.to_string();
+        let spec_id = ids.of(&name);
+        let (inherit, revocable) = (spec.inherit, spec.revocable);
+        let grant = Grant { reservation, inherit, revocable, keep_over_exec: false, spec_id };
+        let rank = files.iter().position(|file| *file == spec.origin.file).unwrap_or_default();
+        ranked.push((rank, Entry { name, subject, grant }));
+    }
+    ranked.sort_by(|(left, _), (right, _)| right.cmp(left));
+    loaded.table.entries = ranked.into_iter().map(|(_, entry)| entry).collect();
+    let conflicts: Vec<Problem> =
+        loaded.table.conflicts().iter().map(|pair| conflict(pair, loaded)).collect();
+    loaded.problems.extend(conflicts);
+}
+
+/// What is at the path of a specification. A program that is not installed is no problem for the daemon: shipped
+/// specifications are for every machine.
+fn look_at(spec: &Spec, path: &Path, roots: &Roots) -> Result<Subject, Problem> {
+    let facts = executable::identify(path, roots)
+        .map_err(|error| Problem::error(spec.origin.clone(), error.to_string(), "correct the path"))?;
+    match spec::check_target(spec, &facts, false) {
+        Some(problem) if problem.severity == Severity::Error => Err(problem),
+        _ => Ok(Subject::Executable(match facts {
+            TargetFacts::Executable { identity } => Some(identity),
+            _ => None,
+        })),
+    }
+}
+
+fn conflict((unused, used): &(&Entry, &Entry), loaded: &Loaded) -> Problem {
+    let origin = loaded.by_name(&unused.name).map_or_else(Origin::command_line, |spec| spec.origin.clone());
+    Problem::error(
+        origin,
+        format!("{} and {} are one file, and their specifications differ", unused.name, used.name),
+        format!("the one of {} is in force; make them alike, or remove one", used.name),
+    )
+}
