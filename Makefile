@@ -33,9 +33,10 @@ lint: ## formatting and clippy
 test-unit: ## the tests that need no kernel of their own
 	cargo test --workspace --locked
 
+# A test that needs the virtual machine is marked #[ignore = "boots the lab's machine: make test-kernel"], in whichever crate.
 test-kernel: ## the tests that run inside the virtual machine, one after the other
 	cargo build --release --workspace --locked
-	cargo test --locked -p steward-lab --test kernel -- --ignored --test-threads 1
+	cargo test --workspace --tests --locked -- --ignored --test-threads 1
 
 lab: build ## run every scenario of lab/scenarios and report on each
 	@for scenario in lab/scenarios/*.toml; do $(steward) lab run "$$scenario" $(LAB); done

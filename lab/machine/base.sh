@@ -3,6 +3,7 @@
 # Usage: base.sh MODULES_DIRECTORY VERSION     (MODULES_DIRECTORY/VERSION/kernel/...: one kernel's modules)
 # Cached by content: a change of the kernel, of init or of modules.txt builds a new one.
 set -euo pipefail
+umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${STEWARD_CACHE:-$here/../../.cache}
 mkdir -p "$cache/base" && cache=$(cd "$cache" && pwd)
@@ -18,7 +19,7 @@ if [ -e "$archive" ]; then
 fi
 echo "Building the guest's base file system for kernel $version" >&2
 tree=$(mktemp -d "$cache/base/tree.XXXXXX")
-trap 'rm -rf "$tree"' EXIT
+trap 'rm -rf "$tree" "$tree.cpio"' EXIT
 
 mkdir -p "$tree"/{dev,proc,sys,tmp,run,root,etc,mnt,var,usr/bin,usr/sbin,usr/lib64,"usr/lib/modules/$version"}
 for directory in bin sbin lib lib64; do ln -s "usr/$directory" "$tree/$directory"; done
@@ -74,6 +75,6 @@ while IFS= read -r name; do
 done <"$here/modules.txt"
 touch "$tree/usr/lib/modules/$version/modules.dep"
 
-(cd "$tree" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) >"$archive.new"
-mv "$archive.new" "$archive"
+(cd "$tree" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) >"$tree.cpio"
+mv "$tree.cpio" "$archive"
 echo "$archive"

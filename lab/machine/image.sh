@@ -6,6 +6,7 @@
 # an ext4 image. Cached by the set of packages asked for; the versions are in the .packages file beside the image.
 # STEWARD_REFRESH=1 builds it anew with the newest versions; without it, a cached image is used as it is, without a network.
 set -euo pipefail
+umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${STEWARD_CACHE:-$here/../../.cache}
 mkdir -p "$cache/images" "$cache/debs/partial" && cache=$(cd "$cache" && pwd)
@@ -23,6 +24,9 @@ codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 mapfile -t wanted < <(printf '%s\n' "${always[@]}" "$@" | sort -u)
 key=$( (cat "$here/image.sh" && printf '%s\n' "$codename" "${wanted[@]}") | sha256sum | cut -c 1-16)
 image=$cache/images/$key.ext4
+# Two runs that start together build it once, and do not disturb each other's use of apt.
+exec 9>"$cache/images/lock"
+flock 9
 if [ -e "$image" ] && [ -z "${STEWARD_REFRESH:-}" ]; then
     echo "$image"
     exit
@@ -40,6 +44,7 @@ echo "Fetching $(wc -l <"$cache/images/$key.packages.new") packages (those not y
 apt-get "${install[@]}" install --yes --download-only "${wanted[@]}" >"$cache/images/$key.log" 2>&1 ||
     fail "downloading failed; see $cache/images/$key.log"
 
+rm -rf "$cache"/images/work.* # of a build that was killed
 work=$(mktemp -d "$cache/images/work.XXXXXX")
 trap 'chmod -R u+rwX "$work"; rm -rf "$work"' EXIT
 export work cache key here

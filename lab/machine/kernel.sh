@@ -5,6 +5,7 @@
 #
 # Environment: STEWARD_CACHE (default .cache in the repository), STEWARD_KERNEL_SUITE (default trixie-backports).
 set -euo pipefail
+umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${STEWARD_CACHE:-$here/../../.cache}
 mkdir -p "$cache/kernel" && cache=$(cd "$cache" && pwd)
@@ -19,6 +20,9 @@ fail() {
     exit 1
 }
 
+# Two runs that start together fetch it once.
+exec 9>"$cache/kernel/lock"
+flock 9
 present=$(newest)
 if [ -n "$present" ] && [ "${1:-}" != --update ]; then
     echo "$present"
