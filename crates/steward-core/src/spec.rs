@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mechanism::Reservation;
+use crate::mechanism::{Grant, Reservation, Thresholds};
 pub use crate::problem::{Origin, Problem, Severity};
 pub use row_form::{format_row, parse_row, parse_tab};
 pub use set::{
@@ -161,6 +161,38 @@ pub struct Spec {
     pub io: Option<IoClass>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Spec {
+    /// What the mechanism is to give to a task that starts with this; `None` when it is best-effort. `spec_id` is
+    /// the caller's own number for this specification.
+    pub fn grant(&self, spec_id: u32) -> Option<Grant> {
+        self.reservation.map(|reservation| Grant {
+            reservation,
+            inherit: self.inherit,
+            revocable: self.revocable,
+            keep_over_exec: false,
+            spec_id,
+        })
+    }
+}
+
+/// Says when a reservation is so large that not even an idle CPU would admit it: admission needs `load + C/T`
+/// below `admit_below` (Yang 2009, section 8.1.2). Only a note, since other thresholds would admit it.
+pub fn check_admissible(spec: &Spec, thresholds: &Thresholds) -> Option<Problem> {
+    let reservation =
+        spec.reservation.filter(|reservation| reservation.bandwidth() >= thresholds.admit_below)?;
+    Some(Problem {
+        origin: spec.origin.clone(),
+        severity: Severity::Note,
+        what: format!(
+            "{}: {reservation} is {:.0} % of a CPU, which no CPU admits, as admission stops below {:.0} %",
+            spec.path,
+            reservation.bandwidth() * 100.0,
+            thresholds.admit_below * 100.0
+        ),
+        advice: "reserve less, or raise admit_below in steward.toml".to_owned(),
+    })
 }
 
 /// One rule that a specification breaks.

@@ -175,24 +175,31 @@ fn what_nobody_can_do_without_is_irrevocable() {
         "/usr/lib/systemd/systemd-logind",
         "/usr/bin/dbus-daemon",
         "/usr/sbin/sshd",
-        "/usr/lib/openssh/sshd-session",
         "/usr/sbin/agetty",
         "/usr/bin/login",
         "/usr/lib/xorg/Xorg",
         "/usr/bin/gnome-shell",
         "/usr/bin/kwin_wayland",
-        "/usr/bin/bash",
-        "/usr/bin/kill",
-        "/usr/bin/sudo",
         "/usr/bin/pipewire",
         "[kswapd]",
         "[ksoftirqd]",
+        "[jbd2]",
     ];
     for path in critical {
         assert!(!find(&specs, path).revocable, "{path}");
     }
-    every(&of_file("40-"), "players may be revoked", |spec| spec.revocable);
-    every(&of_file("70-"), "browsers may be revoked", |spec| spec.revocable);
+}
+
+#[test]
+fn what_anybody_can_start_in_any_number_is_revocable() {
+    for file in ["20-", "40-", "60-", "70-"] {
+        every(&of_file(file), "everything in this file may be revoked", |spec| spec.revocable);
+    }
+    let specs = all();
+    for path in ["/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth", "/usr/bin/xterm", "[kworker]"]
+    {
+        assert!(find(&specs, path).revocable, "{path}");
+    }
 }
 
 #[test]

@@ -219,7 +219,28 @@ fn what_is_at_a_path_is_judged_by_whose_file_names_it() {
 }
 
 #[test]
-fn a_specification_survives_json() {
+fn a_reservation_that_no_idle_cpu_would_admit_is_noted() {
+    let parsed = parse(
+        "[[spec]]\npath = \"/bin/a\"\ncpu = \"8ms/10ms\"\n[[spec]]\npath = \"/bin/b\"\ncpu = \"7ms/10ms\"\n",
+    );
+    let note = check_admissible(&parsed.specs[0], &Thresholds::default()).expect("a note");
+    assert_eq!(note.severity, Severity::Note);
+    assert!(note.to_string().contains("my.toml:1: note: /bin/a: 8ms/10ms is 80 % of a CPU"), "{note}");
+    assert_eq!(check_admissible(&parsed.specs[1], &Thresholds::default()), None);
+}
+
+#[test]
+fn a_best_effort_specification_grants_nothing() {
+    let parsed = parse(
+        "[[spec]]\npath = \"/bin/a\"\n[[spec]]\npath = \"/bin/b\"\ncpu = \"7ms/10ms\"\ninherit = true\n",
+    );
+    assert_eq!(parsed.specs[0].grant(1), None);
+    let grant = parsed.specs[1].grant(2).expect("a grant");
+    assert!(grant.inherit && grant.revocable && !grant.keep_over_exec && grant.spec_id == 2);
+}
+
+#[test]
+fn a_specification_survives_being_stored() {
     let spec = parse("[[spec]]\npath = \"[kswapd]\"\ncpu = \"1ms/10ms\"\n").specs.remove(0);
     let value = toml::Value::try_from(&spec).expect("serializable");
     assert_eq!(value.try_into::<Spec>().expect("deserializable"), spec);
