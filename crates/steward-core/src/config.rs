@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let text = "owner = \"alice\"\nmechanism = \"deadline\"\n[thresholds]\nreactivate_below = 0.5\nadmit_below = 0.7\nrevoke_above = 0.95\n";
+        let text = "owner = \"alice\"\nmechanism = \"deadline\"\n[thresholds]\nreactivate_below = 0.5\n\
+                    admit_below = 0.7\nrevoke_above = 0.95\n";
         let (config, problems) = parse(text);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(config.owner, Some(Owner::Name("alice".into())));

@@ -127,7 +127,8 @@ fn each_wrong_row_has_its_own_message() {
 
 #[test]
 fn a_file_of_rows_keeps_the_good_ones() {
-    let text = "# mine\n/bin/a:Iact:5:30:IR:-:-\n\n/bin/b:Iact:0:30:IR:-:-\n/bin/a:Iact:1:30:-:-:-\n/bin/c:BE:-:-:-:-:-\n";
+    let text = "# mine\n/bin/a:Iact:5:30:IR:-:-\n\n/bin/b:Iact:0:30:IR:-:-\n/bin/a:Iact:1:30:-:-:-\n\
+                /bin/c:BE:-:-:-:-:-\n";
     let parsed = parse_tab(Path::new("spec.tab"), text);
     let lines: Vec<u32> = parsed.specs.iter().map(|spec| spec.origin.line).collect();
     assert_eq!(lines, [2, 6]);
