@@ -1,29 +1,45 @@
 //! SCHED_DEADLINE for real, on children that wait for input. Skipped, with the reason, where the kernel does not let
 //! the caller make reservations.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{FlockOperation, flock};
 use steward_core::mechanism::Reservation;
 use steward_core::spec::TargetFacts;
 
 use super::*;
 use crate::executable;
 
-/// The kernel has one account of reserved bandwidth, so one test at a time draws on it.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// The kernel has one account of reserved bandwidth, so one test at a time draws on it, over all processes.
+struct Alone(File);
+
+impl Alone {
+    fn wait() -> Self {
+        let path = std::env::temp_dir().join("steward-deadline-tests.lock");
+        let file = File::create(path).expect("a lock file");
+        flock(&file, FlockOperation::LockExclusive).expect("a lock");
+        Alone(file)
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 struct Place {
     mechanism: DeadlineMechanism,
     directory: tempfile::TempDir,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Alone,
 }
 
 impl Place {
     /// `None`, with the reason printed, where reservations can not be tried.
     fn new() -> Option<Self> {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = Alone::wait();
         let probe = Waiting::start("cat".as_ref());
         let before = scheduling::read(probe.tid()).expect("it runs");
         if let Err(error) =

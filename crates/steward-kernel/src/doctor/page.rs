@@ -1,0 +1,143 @@
+//! The doctor's page for people.
+
+use std::fmt;
+
+use super::facts::{Facts, Pressure};
+use super::promises::{Holds, Promise};
+use super::{Diagnosis, MechanismKind};
+
+/// How wide the page is, in characters.
+const WIDTH: usize = 96;
+/// Where the text of a promise begins.
+const INDENT: usize = 8;
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, page: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.mechanism {
+            Some(MechanismKind::SchedExt) => "through its own scheduler (sched_ext)".to_owned(),
+            Some(mechanism) => format!("through {mechanism}"),
+            None => "in no way".into(),
+        };
+        write_wrapped(page, 0, &format!("Steward can make promises here {how}: {}.", self.mechanism_why))?;
+        if !self.mechanism_what_to_do.is_empty() {
+            write_wrapped(page, 0, &format!("For all promises: {}.", self.mechanism_what_to_do))?;
+        }
+        writeln!(page)?;
+        for promise in &self.promises {
+            write_promise(page, promise, &self.mechanism_what_to_do)?;
+        }
+        writeln!(page)?;
+        for (name, value) in rows(&self.facts) {
+            writeln!(page, "{name:<20}{value}")?;
+        }
+        write_notes(page, &self.facts)
+    }
+}
+
+/// What is to be done for all promises is said once, above them.
+fn write_promise(page: &mut fmt::Formatter<'_>, promise: &Promise, said: &str) -> fmt::Result {
+    let Promise { text, holds, why, what_to_do, .. } = promise;
+    writeln!(page, "{holds:<INDENT$}{text}")?;
+    if *holds == Holds::Yes {
+        return Ok(());
+    }
+    write_wrapped(page, INDENT, &format!("{}.", capitalised(why)))?;
+    if what_to_do.is_empty() || what_to_do == said {
+        Ok(())
+    } else {
+        write_wrapped(page, INDENT, &format!("To do: {what_to_do}."))
+    }
+}
+
+fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
+    let mut notes = Vec::new();
+    for manager in &facts.managers {
+        let pid = manager.pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+        notes.push(format!(
+            "{}{pid} sets {}; Steward leaves alone what it finds set.",
+            manager.name, manager.sets
+        ));
+    }
+    if facts.lockdown.as_deref() == Some("confidentiality") {
+        notes.push(
+            "The kernel is locked down (confidentiality), which may keep it from loading a scheduler.".into(),
+        );
+    }
+    if !facts.caller.may_load_scheduler || !facts.caller.may_schedule {
+        notes.push(format!(
+            "You are user {} without the rights of the daemon: whether it may load a scheduler and give reservations \
+             was not tried. Run `sudo steward doctor` to see all.",
+            facts.caller.uid
+        ));
+    }
+    notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
+    if !notes.is_empty() {
+        writeln!(page)?;
+    }
+    notes.iter().try_for_each(|note| write_wrapped(page, 0, note))
+}
+
+/// The facts that a person or a bug report wants, with their names.
+fn rows(facts: &Facts) -> Vec<(&'static str, String)> {
+    let yes_no = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    let ext = &facts.sched_ext;
+    let state = match (&ext.state, &ext.loaded) {
+        (None, _) => "not in this kernel".to_owned(),
+        (Some(state), Some(loaded)) => format!("{state}, {loaded} is loaded"),
+        (Some(state), None) => format!("{state}, nothing is loaded"),
+    };
+    let controllers = match &facts.cgroup.controllers {
+        None => "not mounted in its usual place".to_owned(),
+        Some(names) => names.join(" "),
+    };
+    let realtime = match (facts.realtime_budget_us, facts.realtime_period_us) {
+        (Some(-1), _) => "all CPU time".to_owned(),
+        (Some(budget), Some(period)) => format!("{budget} of {period} us"),
+        _ => "unknown".into(),
+    };
+    let kernel = format!("{}{}", facts.release, if facts.realtime { " (PREEMPT_RT)" } else { "" });
+    let mut rows = vec![
+        ("kernel", kernel),
+        ("tick", facts.tick_hz.map_or("unknown".into(), |hz| format!("{hz} Hz"))),
+        ("sched_ext", state),
+        ("types (BTF)", yes_no(facts.btf)),
+        ("lockdown", facts.lockdown.clone().unwrap_or("none".into())),
+        ("cgroup v2", controllers),
+    ];
+    if !facts.cgroup.version_1_controllers.is_empty() {
+        rows.push(("cgroup v1", facts.cgroup.version_1_controllers.join(" ")));
+    }
+    let pressure = match facts.pressure {
+        Pressure::On => "yes",
+        Pressure::Off => "off; boot with psi=1",
+        Pressure::Absent => "not in this kernel",
+    };
+    rows.extend([
+        ("pressure (PSI)", pressure.to_owned()),
+        ("page ages (MGLRU)", facts.page_ages.map_or("not in this kernel".into(), yes_no)),
+        ("real time at most", realtime),
+    ]);
+    rows
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map_or(String::new(), |first| first.to_uppercase().collect::<String>() + characters.as_str())
+}
+
+fn write_wrapped(page: &mut fmt::Formatter<'_>, indent: usize, text: &str) -> fmt::Result {
+    let mut line = String::new();
+    for word in text.split_ascii_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(page, "{:indent$}{line}", "")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(page, "{:indent$}{line}", "")
+}

@@ -1,0 +1,209 @@
+//! The doctor's judgement of machines that are not at hand, and its look at a directory that stands in for one.
+
+use super::*;
+
+/// Kernel 7.3 with everything, as root, under systemd.
+fn complete() -> Facts {
+    Facts {
+        release: "7.3.4+deb13-cloud-amd64".into(),
+        realtime: false,
+        tick_hz: Some(250),
+        sched_ext: SchedExt {
+            present: true,
+            state: Some("disabled".into()),
+            loaded: None,
+            cgroup_weight: true,
+            cgroup_bandwidth: true,
+            cgroup_idle: true,
+            server: true,
+        },
+        btf: true,
+        lockdown: Some("none".into()),
+        unprivileged_bpf_disabled: Some(2),
+        cgroup: Cgroup {
+            controllers: Some(["cpuset", "cpu", "io", "memory", "pids"].map(String::from).to_vec()),
+            version_1_controllers: Vec::new(),
+        },
+        pressure: Pressure::On,
+        page_ages: Some(true),
+        realtime_budget_us: Some(950_000),
+        realtime_period_us: Some(1_000_000),
+        autogroup: Some(true),
+        caller: Caller { uid: 0, may_load_scheduler: true, may_schedule: true },
+        managers: vec![Manager {
+            name: "systemd".into(),
+            pid: Some(1),
+            sets: "cpu.weight, cpu.max and memory limits of units that ask for them".into(),
+        }],
+        not_seen: Vec::new(),
+    }
+}
+
+fn without_sched_ext(release: &str) -> Facts {
+    Facts { release: release.into(), sched_ext: SchedExt::default(), ..complete() }
+}
+
+/// The names of the promises that hold in this way.
+fn named(diagnosis: &Diagnosis, holds: Holds) -> Vec<&str> {
+    let matching = diagnosis.promises.iter().filter(|promise| promise.holds == holds);
+    matching.map(|promise| promise.name.as_str()).collect()
+}
+
+#[test]
+fn a_current_kernel_keeps_every_promise() {
+    let diagnosis = diagnose(complete());
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::SchedExt));
+    assert_eq!(named(&diagnosis, Holds::Yes).len(), diagnosis.promises.len());
+    insta::assert_snapshot!("kernel 7.3", diagnosis);
+}
+
+#[test]
+fn debian_6_12_without_sched_ext_falls_back_to_deadlines() {
+    let diagnosis = diagnose(without_sched_ext("6.12.57+deb13-amd64"));
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
+    assert_eq!(named(&diagnosis, Holds::No), ["at-exec", "accounted"]);
+    insta::assert_snapshot!("Debian kernel 6.12", diagnosis);
+}
+
+#[test]
+fn a_host_with_version_1_cgroups_and_no_pages_ages_is_described() {
+    let facts = Facts {
+        cgroup: Cgroup { controllers: None, version_1_controllers: vec!["cpu".into(), "memory".into()] },
+        pressure: Pressure::Off,
+        page_ages: None,
+        managers: Vec::new(),
+        tick_hz: None,
+        ..without_sched_ext("6.18.44")
+    };
+    insta::assert_snapshot!("kernel 6.18 with cgroup v1", diagnose(facts));
+}
+
+#[test]
+fn a_kernel_with_partial_callbacks_keeps_the_rest() {
+    let sched_ext =
+        SchedExt { cgroup_bandwidth: false, cgroup_idle: false, server: false, ..complete().sched_ext };
+    let diagnosis = diagnose(Facts { release: "6.14.3".into(), sched_ext, ..complete() });
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::SchedExt));
+    assert_eq!(named(&diagnosis, Holds::Partly), ["cgroup-policy", "real-time"]);
+    insta::assert_snapshot!("kernel 6.14", diagnosis);
+}
+
+#[test]
+fn a_real_time_kernel_falls_back_to_deadlines() {
+    let diagnosis = diagnose(Facts { realtime: true, ..complete() });
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
+    assert!(diagnosis.mechanism_why.contains("PREEMPT_RT"));
+}
+
+#[test]
+fn another_loaded_scheduler_is_named_and_not_fought() {
+    let loaded = |name: &str| SchedExt {
+        state: Some("enabled".into()),
+        loaded: Some(name.into()),
+        ..complete().sched_ext
+    };
+    let diagnosis = diagnose(Facts { sched_ext: loaded("lavd_1.0.19"), ..complete() });
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
+    assert!(diagnosis.mechanism_why.contains("lavd_1.0.19"));
+    assert!(diagnosis.promises[0].what_to_do.contains("stop it"));
+    let own = diagnose(Facts { sched_ext: loaded("steward"), ..complete() });
+    assert_eq!(own.mechanism, Some(MechanismKind::SchedExt));
+}
+
+#[test]
+fn a_kernel_without_types_falls_back_to_deadlines() {
+    let diagnosis = diagnose(Facts { btf: false, ..complete() });
+    assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
+    assert!(diagnosis.promises[0].what_to_do.contains("CONFIG_DEBUG_INFO_BTF"));
+}
+
+#[test]
+fn without_any_mechanism_nothing_is_promised() {
+    let diagnosis = diagnose(Facts { realtime_budget_us: Some(0), ..without_sched_ext("6.6.1") });
+    assert_eq!(diagnosis.mechanism, None);
+    assert_eq!(named(&diagnosis, Holds::No).len(), diagnosis.promises.len());
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_was_not_seen() {
+    let facts = Facts {
+        caller: Caller { uid: 1000, may_load_scheduler: false, may_schedule: false },
+        not_seen: vec!["cannot read /boot/config-7.3.4: Permission denied (os error 13)".into()],
+        ..complete()
+    };
+    insta::assert_snapshot!("not root", diagnose(facts));
+}
+
+#[test]
+fn what_does_not_hold_always_comes_with_what_to_do() {
+    let machines = [
+        without_sched_ext("6.12.57"),
+        Facts { realtime: true, ..complete() },
+        Facts { btf: false, realtime_budget_us: Some(-1), ..complete() },
+        Facts { realtime_budget_us: Some(0), ..without_sched_ext("6.6.1") },
+        Facts {
+            sched_ext: SchedExt { server: false, cgroup_idle: false, ..complete().sched_ext },
+            ..complete()
+        },
+    ];
+    for promise in machines.into_iter().flat_map(|facts| diagnose(facts).promises) {
+        assert_eq!(promise.what_to_do.is_empty(), promise.holds == Holds::Yes, "{promise:?}");
+        assert!(!promise.why.is_empty());
+    }
+}
+
+#[test]
+fn a_diagnosis_survives_the_way_through_json() {
+    let diagnosis = diagnose(complete());
+    let text = serde_json::to_string(&diagnosis).expect("it can be written");
+    assert_eq!(serde_json::from_str::<Diagnosis>(&text).expect("it can be read"), diagnosis);
+}
+
+#[test]
+fn facts_are_read_from_the_files_of_a_machine() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let files = [
+        ("proc/sys/kernel/osrelease", "6.14.3\n"),
+        ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
+        ("proc/sys/kernel/sched_rt_period_us", "1000000\n"),
+        ("proc/self/status", "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nCapEff:\t0000000000800000\n"),
+        ("proc/self/mountinfo", ""),
+        ("proc/cgroups", "#subsys_name\thierarchy\nmemory\t4\t1\t1\ncpu\t0\t1\t1\n"),
+        ("proc/pressure/cpu", "some avg10=0.00\n"),
+        ("proc/1/stat", &stat_line(1, "systemd")),
+        ("proc/77/stat", &stat_line(77, "ananicy-cpp")),
+        ("proc/78/stat", &stat_line(78, "scx_rusty")),
+        ("proc/79/stat", &stat_line(79, "bash")),
+        ("sys/kernel/sched_ext/state", "enabled\n"),
+        ("sys/kernel/sched_ext/root/ops", "rusty_1.0\n"),
+        ("sys/kernel/btf/vmlinux", "\0cgroup_set_weight\0x_cgroup_set_idle\0ext_servers\0"),
+        ("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
+        ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+        ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
+        ("boot/config-6.14.3", "CONFIG_HZ_1000=y\nCONFIG_HZ=1000\n"),
+    ];
+    for (name, content) in files {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, content).expect("a file");
+    }
+    insta::assert_json_snapshot!("facts of a directory", examine(&Roots::under(directory.path())).facts);
+}
+
+fn stat_line(pid: i32, name: &str) -> String {
+    format!("{pid} ({name}) S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0{}\n", " 0".repeat(28))
+}
+
+#[test]
+fn an_empty_directory_gives_a_page_and_no_panic() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let page = examine(&Roots::under(directory.path())).to_string();
+    assert!(page.contains("sched_ext           not in this kernel"), "{page}");
+}
+
+#[test]
+fn the_machine_that_runs_the_tests_can_be_examined() {
+    let diagnosis = examine(&Roots::default());
+    assert!(!diagnosis.facts.release.is_empty());
+    println!("{diagnosis}");
+}
