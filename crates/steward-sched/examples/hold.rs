@@ -8,6 +8,8 @@ use steward_core::mechanism::{Grant, Mechanism, Reservation};
 use steward_sched::{LoadOptions, SchedExt};
 
 fn main() {
+    // RUST_LOG=bpf=debug shows what libbpf and the verifier say.
+    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let seconds: u64 = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(5);
     let mut scheduler = SchedExt::load(&LoadOptions::default()).unwrap_or_else(|error| {

@@ -16,7 +16,7 @@ pub use error::LoadError;
 pub use scheduler::{LoadOptions, SchedExt};
 
 /// The most tasks that can have a specification at one time (`MAX_SLOTS` of `src/bpf/record.h`).
-pub const TASKS_MAX: usize = 8192;
+pub const TASKS_MAX: usize = 4096;
 /// The most executables that can have a specification (`MAX_EXECUTABLES` of `src/bpf/record.h`).
 pub const EXECUTABLES_MAX: usize = 4096;
 /// The most CPUs (`MAX_CPUS` of `src/bpf/record.h`).

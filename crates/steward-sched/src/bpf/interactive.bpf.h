@@ -66,21 +66,13 @@ static __noinline int report_table_full(struct task_struct *p, struct grant *gra
 	return 0;
 }
 
-static int period_begins(void *map, u32 *index, struct timer_entry *entry);
-
-/* Starts the slot's timer for delay_ns from now. */
+/* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
 static __always_inline void watch_period(u32 index, u64 delay_ns)
 {
 	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
 
-	if (!entry)
-		return;
-	if (!entry->ready) {
-		bpf_timer_init(&entry->timer, &slot_timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&entry->timer, period_begins);
-		entry->ready = 1;
-	}
-	bpf_timer_start(&entry->timer, delay_ns, 0);
+	if (entry)
+		bpf_timer_start(&entry->timer, delay_ns, 0);
 }
 
 /* Whether the task's reservation can be served on its CPU at this moment. */
@@ -347,6 +339,29 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 	}
 out:
 	bpf_task_release(p);
+	return 0;
+}
+
+/*
+ * Prepares the timers of all slots. The kernel holds a timer's callback to the rules of the callback that set it, and
+ * moving a task between queues is allowed from ops.init but not from where periods end.
+ */
+static __always_inline int prepare_periods(void)
+{
+	int i, error;
+
+	bpf_for(i, 0, MAX_SLOTS) {
+		u32 index = i;
+		struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
+
+		if (!entry)
+			return -EINVAL;
+		error = bpf_timer_init(&entry->timer, &slot_timers, CLOCK_MONOTONIC);
+		if (!error)
+			error = bpf_timer_set_callback(&entry->timer, period_begins);
+		if (error)
+			return error;
+	}
 	return 0;
 }
 

@@ -81,7 +81,9 @@ struct bpf_iter_scx_dsq {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct cpumask;
+struct cpumask {
+	unsigned long bits[1];
+};
 
 struct sched_ext_entity {
 	u32 flags;
@@ -151,8 +153,12 @@ struct scx_cgroup_init_args {
 	bool sched_idle;
 };
 
+enum scx_exit_kind {
+	SCX_EXIT_NONE = 0,
+};
+
 struct scx_exit_info {
-	s32 kind;
+	enum scx_exit_kind kind;
 	s64 exit_code;
 	const char *reason;
 	char *msg;

@@ -11,7 +11,7 @@
 #include "decide/load.h"
 
 #define MAX_CPUS 512
-#define MAX_SLOTS 8192 /* tasks that have a specification at one time */
+#define MAX_SLOTS 4096 /* tasks that have a specification at one time */
 #define MAX_EXECUTABLES 4096
 #define NAME_LENGTH 16
 

@@ -222,7 +222,13 @@ static __always_inline struct locked_domains *domains(void)
 
 static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
-	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	bool may;
+
+	/* For the callbacks that may sleep: the mask is freed by RCU. */
+	bpf_rcu_read_lock();
+	may = bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return may;
 }
 
 /* Bound to the CPU that it is on: by affinity, or for the moment because it disabled migration. */

@@ -433,10 +433,11 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	if (cgrp->level == 0) {
 		index = ROOT_DOMAIN;
 	} else {
-		struct cgroup *above = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+		struct cgroup *above;
 
 		if (bpf_map_pop_elem(&free_domains, &index))
 			return -ENOSPC;
+		above = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
 		parent = ROOT_DOMAIN;
 		if (above) {
 			parent = domain_index_of(above);
@@ -627,6 +628,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 		if (error)
 			return error;
 	}
+	error = prepare_periods();
+	if (error)
+		return error;
 	attached = 1;
 	return start_sampler();
 }

@@ -75,7 +75,7 @@ struct domain_table {
 	u32 heap_size;
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota */
-	u32 unused;
+	u32 cursor; /* where heap_rise() and heap_sink() are */
 	u16 heap[MAX_DOMAINS];
 	u16 position[MAX_DOMAINS];
 	struct domain domains[MAX_DOMAINS];
@@ -97,40 +97,53 @@ DECIDE void heap_place(struct domain_table *t, u32 position, u16 index)
 	t->position[index & (MAX_DOMAINS - 1)] = (u16)position;
 }
 
-DECIDE void heap_rise(struct domain_table *t, u32 position, u16 index)
+/*
+ * The two walks keep their position in the table instead of in a variable: the BPF verifier follows what a variable
+ * may hold along every path, and two paths a level through twelve levels are too many; what is read back from memory
+ * is one unknown number.
+ */
+DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
 {
+	volatile u32 *position = &t->cursor;
 	u64 key = domain_at(t, index)->vtime;
 	u32 level;
 
+	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 parent = (position - 1) / 2;
+		u32 here = *position, parent = (here - 1) / 2;
 
-		if (position == 0 || !clock_before(key, heap_key(t, parent)))
+		if (here == 0 || !clock_before(key, heap_key(t, parent)))
 			break;
-		heap_place(t, position, t->heap[parent & (MAX_DOMAINS - 1)]);
-		position = parent;
+		heap_place(t, here, t->heap[parent & (MAX_DOMAINS - 1)]);
+		*position = parent;
 	}
-	heap_place(t, position, index);
+	heap_place(t, *position, index);
 }
 
-DECIDE void heap_sink(struct domain_table *t, u32 position, u16 index)
+DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 {
+	volatile u32 *position = &t->cursor;
 	u64 key = domain_at(t, index)->vtime;
 	u32 level;
 
+	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 child = 2 * position + 1;
+		u32 here = *position, size = *(volatile u32 *)&t->heap_size, child = 2 * here + 1;
+		u64 child_key;
 
-		if (child >= t->heap_size)
+		if (child >= size)
 			break;
-		if (child + 1 < t->heap_size && clock_before(heap_key(t, child + 1), heap_key(t, child)))
+		child_key = heap_key(t, child);
+		if (child + 1 < size && clock_before(heap_key(t, child + 1), child_key)) {
 			child++;
-		if (!clock_before(heap_key(t, child), key))
+			child_key = heap_key(t, child);
+		}
+		if (!clock_before(child_key, key))
 			break;
-		heap_place(t, position, t->heap[child & (MAX_DOMAINS - 1)]);
-		position = child;
+		heap_place(t, here, t->heap[child & (MAX_DOMAINS - 1)]);
+		*position = child;
 	}
-	heap_place(t, position, index);
+	heap_place(t, *position, index);
 }
 
 /* Puts a domain that has waiting tasks into the heap, no further ahead of the clock than one slice. */
