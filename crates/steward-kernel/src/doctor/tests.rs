@@ -54,7 +54,7 @@ fn a_current_kernel_keeps_every_promise() {
     let diagnosis = diagnose(complete());
     assert_eq!(diagnosis.mechanism, Some(MechanismKind::SchedExt));
     assert_eq!(named(&diagnosis, Holds::Yes).len(), diagnosis.promises.len());
-    insta::assert_snapshot!("kernel 7.3", diagnosis);
+    insta::assert_snapshot!("kernel_7_3", diagnosis);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn debian_6_12_without_sched_ext_falls_back_to_deadlines() {
     let diagnosis = diagnose(without_sched_ext("6.12.57+deb13-amd64"));
     assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
     assert_eq!(named(&diagnosis, Holds::No), ["at-exec", "accounted"]);
-    insta::assert_snapshot!("Debian kernel 6.12", diagnosis);
+    insta::assert_snapshot!("debian_kernel_6_12", diagnosis);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_host_with_version_1_cgroups_and_no_pages_ages_is_described() {
         tick_hz: None,
         ..without_sched_ext("6.18.44")
     };
-    insta::assert_snapshot!("kernel 6.18 with cgroup v1", diagnose(facts));
+    insta::assert_snapshot!("kernel_6_18_with_cgroup_v1", diagnose(facts));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_kernel_with_partial_callbacks_keeps_the_rest() {
     let diagnosis = diagnose(Facts { release: "6.14.3".into(), sched_ext, ..complete() });
     assert_eq!(diagnosis.mechanism, Some(MechanismKind::SchedExt));
     assert_eq!(named(&diagnosis, Holds::Partly), ["cgroup-policy", "real-time"]);
-    insta::assert_snapshot!("kernel 6.14", diagnosis);
+    insta::assert_snapshot!("kernel_6_14", diagnosis);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn an_ordinary_user_is_told_what_was_not_seen() {
         not_seen: vec!["cannot read /boot/config-7.3.4: Permission denied (os error 13)".into()],
         ..complete()
     };
-    insta::assert_snapshot!("not root", diagnose(facts));
+    insta::assert_snapshot!("not_root", diagnose(facts));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn facts_are_read_from_the_files_of_a_machine() {
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
         std::fs::write(path, content).expect("a file");
     }
-    insta::assert_json_snapshot!("facts of a directory", examine(&Roots::under(directory.path())).facts);
+    insta::assert_json_snapshot!("facts_of_a_directory", examine(&Roots::under(directory.path())).facts);
 }
 
 fn stat_line(pid: i32, name: &str) -> String {
