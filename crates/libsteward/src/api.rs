@@ -391,6 +391,21 @@ pub struct Reloaded {
     pub problems: Vec<Problem>,
 }
 
+/// The latest decisions that the daemon remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListEvents {}
+method!(ListEvents, "io.steward.ListEvents", EventList);
+
+/// What [`ListEvents`] returns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventList {
+    /// The decisions, oldest first.
+    pub events: Vec<Event>,
+    /// How many were lost since the daemon started because they came too fast.
+    pub lost: u64,
+}
+
 /// A stream of decisions; call it with "more".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -568,6 +583,7 @@ mod tests {
             ListSpecs::NAME,
             Explain::NAME,
             Reload::NAME,
+            ListEvents::NAME,
             Monitor::NAME,
         ] {
             let short = name.rsplit('.').next().unwrap();

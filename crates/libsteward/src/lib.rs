@@ -23,6 +23,12 @@ pub use client::{Client, Error, Events};
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/steward/io.steward";
 
+/// Where the daemon keeps what must survive its restart.
+pub const STATE_DIRECTORY: &str = "/var/lib/steward";
+
+/// The file in the state directory that records what was changed in the kernel, so that it can be undone.
+pub const UNDO_JOURNAL: &str = "undo.journal";
+
 /// The description of the interface `io.steward` in varlink's own language.
 pub const INTERFACE_DESCRIPTION: &str = include_str!("io.steward.varlink");
 

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use steward_core::config::MechanismChoice;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    Event, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, Thresholds,
+    Event, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
 };
 use steward_core::problem::Problem;
 use steward_kernel::Roots;
 use steward_kernel::processes::{self, Process};
 
+use crate::mechanisms::{Enforcer, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
@@ -45,9 +46,6 @@ pub struct Options {
     pub own_reservation: Option<Reservation>,
 }
 
-/// Puts a mechanism in force, or says in a sentence or two why that cannot be and what to do.
-pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Mechanism>, String> + Send>;
-
 /// What became of the mechanisms so far.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
@@ -73,7 +71,7 @@ pub(crate) struct Applied {
 pub struct Daemon {
     pub(crate) options: Options,
     loader: Loader,
-    pub(crate) mechanism: Option<Box<dyn Mechanism>>,
+    pub(crate) mechanism: Option<Box<dyn Enforcer>>,
     pub(crate) health: Health,
     pub(crate) settings: Settings,
     pub(crate) loaded: Loaded,
@@ -85,6 +83,7 @@ pub struct Daemon {
     pub(crate) history: VecDeque<Event>,
     pub(crate) events_lost: u64,
     prune_at_ns: u64,
+    scan_at_ns: u64,
 }
 
 impl Daemon {
@@ -115,6 +114,7 @@ impl Daemon {
             history: VecDeque::new(),
             events_lost: 0,
             prune_at_ns: 0,
+            scan_at_ns: 0,
         };
         daemon.log_problems();
         daemon.load_first_mechanism()?;
@@ -302,6 +302,7 @@ impl Daemon {
     /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices
     /// when it has gone. Returns the new decisions.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Event> {
+        self.scan_if_due(now_ns);
         let events = self.take_events();
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
@@ -322,7 +323,22 @@ impl Daemon {
 
     /// When [`Daemon::tick`] has something to do that no descriptor announces.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
-        self.health.retry_at_ns
+        let scans = self.mechanism.as_ref().is_some_and(|mechanism| mechanism.scan_every().is_some());
+        let scan_at_ns = scans.then_some(self.scan_at_ns);
+        [self.health.retry_at_ns, scan_at_ns].into_iter().flatten().min()
+    }
+
+    /// Shows all processes to a mechanism that does not see programs start by itself.
+    fn scan_if_due(&mut self, now_ns: u64) {
+        let every = self.mechanism.as_ref().and_then(|mechanism| mechanism.scan_every());
+        let Some(every) = every.filter(|_| self.scan_at_ns <= now_ns) else { return };
+        self.scan_at_ns = now_ns + every.as_nanos() as u64;
+        let running = self.running();
+        if let Some(mechanism) = self.mechanism.as_mut()
+            && let Err(error) = mechanism.scan(&running)
+        {
+            self.trouble(format!("not all programs have what their specification says: {error}"));
+        }
     }
 
     fn take_events(&mut self) -> Vec<Event> {

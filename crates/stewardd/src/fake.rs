@@ -10,7 +10,7 @@ use steward_core::mechanism::{
     Standing, TaskRecord, Thresholds,
 };
 
-use crate::daemon::Loader;
+use crate::mechanisms::{Enforcer, Loader};
 
 /// What the fake machine knows; shared between the test and every mechanism loaded on it.
 #[derive(Debug, Default)]
@@ -79,6 +79,8 @@ struct FakeMechanism {
     kind: MechanismKind,
     fake: Fake,
 }
+
+impl Enforcer for FakeMechanism {}
 
 impl Drop for FakeMechanism {
     fn drop(&mut self) {

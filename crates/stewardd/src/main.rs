@@ -71,6 +71,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Bound first: it tells whether another daemon runs, before anything is changed.
     let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;
     let watch = Watch::new()?;
+    for line in mechanisms::undo_leftovers(&arguments.state_directory) {
+        tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");
+    }
     let daemon = Daemon::start(options(&arguments), mechanisms::loader(&arguments.state_directory));
     match daemon {
         Ok(daemon) => event_loop::run(daemon, server, watch, controls),

@@ -1,24 +1,88 @@
 //! Puts a mechanism in force: the sched_ext program, or SCHED_DEADLINE.
 
 use std::path::Path;
+use std::time::Duration;
 
-use steward_core::mechanism::{Mechanism, MechanismKind, Thresholds};
+use steward_core::mechanism::{Mechanism, MechanismError, MechanismKind, Thresholds};
+use steward_kernel::Roots;
+use steward_kernel::deadline::DeadlineMechanism;
+use steward_kernel::journal::{self, Journal};
+use steward_kernel::processes::Process;
 
-use crate::daemon::Loader;
+/// A mechanism with what it needs from time to time.
+pub trait Enforcer: Mechanism {
+    /// How often it must be shown all processes; `None` for never.
+    fn scan_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Shows it all processes.
+    ///
+    /// # Errors
+    /// What it could not do for some of them.
+    fn scan(&mut self, _processes: &[Process]) -> Result<(), MechanismError> {
+        Ok(())
+    }
+}
+
+/// Puts a mechanism in force, or says in a sentence or two why that cannot be and what to do.
+pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Enforcer>, String> + Send>;
 
 /// Loads the real mechanisms. What SCHED_DEADLINE changes is recorded in the state directory.
 pub fn loader(state_directory: &Path) -> Loader {
-    let state_directory = state_directory.to_owned();
+    let journal = state_directory.join(libsteward::UNDO_JOURNAL);
     Box::new(move |kind, thresholds| match kind {
         MechanismKind::SchedExt => load_sched_ext(thresholds),
-        MechanismKind::Deadline => load_deadline(thresholds, &state_directory),
+        MechanismKind::Deadline => load_deadline(thresholds, &journal),
     })
 }
 
-fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Mechanism>, String> {
-    Err("this build has no sched_ext program; use --mechanism deadline".to_owned())
+/// Undoes what a daemon that was killed left behind. Returns what could not be undone, in sentences.
+pub fn undo_leftovers(state_directory: &Path) -> Vec<String> {
+    match journal::revert(&state_directory.join(libsteward::UNDO_JOURNAL), &Roots::default()) {
+        Ok(report) => {
+            for line in &report.reverted {
+                tracing::info!(decision = "reverted", "{line}");
+            }
+            report.failed
+        }
+        Err(error) => vec![error.to_string()],
+    }
 }
 
-fn load_deadline(_thresholds: Thresholds, _state_directory: &Path) -> Result<Box<dyn Mechanism>, String> {
-    Err("this build has no SCHED_DEADLINE mechanism".to_owned())
+#[cfg(feature = "sched_ext")]
+impl Enforcer for steward_sched::SchedExt {}
+
+#[cfg(feature = "sched_ext")]
+fn load_sched_ext(thresholds: Thresholds) -> Result<Box<dyn Enforcer>, String> {
+    use steward_sched::{LoadOptions, SchedExt};
+    let scheduler = SchedExt::load(&LoadOptions { thresholds }).map_err(|error| error.to_string())?;
+    Ok(Box::new(scheduler))
+}
+
+#[cfg(not(feature = "sched_ext"))]
+fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Enforcer>, String> {
+    Err("this stewardd was built without sched_ext; use --mechanism deadline".to_owned())
+}
+
+impl Enforcer for DeadlineMechanism {
+    fn scan_every(&self) -> Option<Duration> {
+        Some(self.scan_interval())
+    }
+
+    fn scan(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
+        DeadlineMechanism::scan(self, processes)
+    }
+}
+
+fn load_deadline(thresholds: Thresholds, journal: &Path) -> Result<Box<dyn Enforcer>, String> {
+    if let Some(directory) = journal.parent() {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+    }
+    let roots = Roots::default();
+    let journal = Journal::open(journal, &roots).map_err(|error| error.to_string())?;
+    let mut mechanism = DeadlineMechanism::new(roots, journal).map_err(|error| error.to_string())?;
+    mechanism.set_thresholds(thresholds).map_err(|error| error.to_string())?;
+    Ok(Box::new(mechanism))
 }

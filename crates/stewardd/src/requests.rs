@@ -42,6 +42,7 @@ impl Daemon {
                 self.method::<api::Explain>(parameters, |it, request| it.explain(request.pid))
             }
             api::Reload::NAME => self.method::<api::Reload>(parameters, |it, _| it.reload_for(caller)),
+            api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
             api::Monitor::NAME => {
                 return match parse::<api::Monitor>(parameters) {
                     Ok(request) => Answer::Stream(self.remembered(request.history == Some(true))),
@@ -313,6 +314,10 @@ impl Daemon {
             }
         };
         format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")
+    }
+
+    fn list_events(&self) -> api::EventList {
+        api::EventList { events: self.history.iter().map(report::event).collect(), lost: self.events_lost }
     }
 
     fn remembered(&self, wanted: bool) -> Vec<Map<String, Value>> {
