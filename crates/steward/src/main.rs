@@ -1,3 +1,100 @@
-//! Steward's command line.
+//! Steward's command line: reads it ([`cli`]), does what it says, ends with the right code.
+//!
+//! 0 success, 1 failure, 2 usage; `steward run` ends with the program's own code, or with 125 to 127.
 
-fn main() {}
+mod cli;
+mod machine;
+mod output;
+mod run;
+mod spec;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use libsteward::{Client, api};
+
+use cli::{Cli, Command, SetArguments, SpecCommand};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    if let Command::Run(arguments) = &cli.command {
+        return run::run(&cli.socket, arguments);
+    }
+    match carry_out(&cli) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) if error.is::<output::ReaderGone>() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("steward: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints help or what is wrong with the arguments. Those of `run` that are wrong end with its own code, so that a
+/// program's 2 can be told from steward's.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody can be told that it cannot be printed.
+    let _ = error.print();
+    let is_run = std::env::args_os().nth(1).is_some_and(|command| command == "run");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if is_run => ExitCode::from(run::OWN_FAILURE),
+        _ => ExitCode::from(2),
+    }
+}
+
+/// False when it was done and the answer is no.
+fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
+    let socket = &cli.socket;
+    match &cli.command {
+        Command::Run(_) => unreachable!("run ends in its own way"),
+        Command::Set(arguments) => set(cli, arguments).map(|()| true),
+        Command::Spec(SpecCommand::Check(arguments)) => spec::check(arguments),
+        Command::Spec(SpecCommand::List(output)) => status::list_specs(socket, output.json).map(|()| true),
+        Command::Spec(SpecCommand::Import(arguments)) => spec::import(arguments),
+        Command::Status(output) => status::status(socket, output.json).map(|()| true),
+        Command::Explain(arguments) => {
+            status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
+        }
+        Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Reload(output) => status::reload(socket, output.json),
+        Command::Doctor(output) => machine::doctor(output.json),
+        Command::Revert(arguments) => machine::revert(arguments),
+        Command::Lab(lab) => lab.execute(),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "steward", &mut text);
+            output::print(&String::from_utf8_lossy(&text)).map(|()| true)
+        }
+        Command::Man { directory } => {
+            std::fs::create_dir_all(directory)?;
+            clap_mangen::generate_to(Cli::command(), directory)?;
+            Ok(true)
+        }
+    }
+}
+
+fn set(cli: &Cli, arguments: &SetArguments) -> anyhow::Result<()> {
+    let mut client = Client::connect(&cli.socket)?;
+    let pid = arguments.pid;
+    let Some(cpu) = arguments.reservation.cpu else {
+        let released = client.call(&api::Release { pid })?.released;
+        return output::print(&format!(
+            "Process {pid} is best-effort now ({released} of its threads were not).\n"
+        ));
+    };
+    let reply = client.call(&api::Set {
+        pid,
+        cpu: run::to_api(cpu),
+        inherit: Some(arguments.reservation.inherit),
+        revocable: Some(!arguments.reservation.irrevocable),
+        keep_if_refused: Some(arguments.best_effort_if_refused),
+    })?;
+    let standing = reply.standing.map_or("not decided yet", status::standing_name);
+    output::print(&format!("Process {pid} has {cpu}: {standing}.\n"))
+}

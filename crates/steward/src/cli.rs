@@ -1,0 +1,237 @@
+//! The command line, as clap reads it: the one source of usage, completions and man pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use steward_core::mechanism::Reservation;
+
+/// Give programs the CPU time that they were promised.
+#[derive(Debug, Parser)]
+#[command(
+    name = "steward",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+        steward run --cpu 5ms/30ms -- mplayer film.mkv   5 ms of CPU in every 30 ms, whatever else runs\n  \
+        steward status                                   what is promised, and how full the CPUs are\n  \
+        steward explain $(pgrep -n mplayer)              what a program has, and why\n  \
+        steward doctor                                   which promises hold on this machine\n\n\
+        Exit codes: 0 success, 1 failure, 2 usage. `steward run` gives the program's own, and 125 to 127 for its \
+        own failures."
+)]
+pub struct Cli {
+    /// The daemon's socket.
+    #[arg(long, global = true, value_name = "PATH", env = "STEWARD_SOCKET", hide_env_values = true,
+          default_value = libsteward::SOCKET_PATH)]
+    pub socket: PathBuf,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(RunArguments),
+    Set(SetArguments),
+    /// Check, list and convert specifications
+    #[command(subcommand)]
+    Spec(SpecCommand),
+    /// Show what is promised, to whom, and how full the CPUs are
+    Status(JsonFlag),
+    /// Say why a process has what it has
+    ///
+    /// In sentences: what it is promised, where that comes from, whether it is in force, whether it was kept, and what
+    /// would help if not.
+    Explain(ExplainArguments),
+    Events(EventsArguments),
+    /// Have the daemon read its configuration and specifications again
+    ///
+    /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
+    Reload(JsonFlag),
+    /// Say which promises hold on this machine, and what is missing for the others
+    ///
+    /// Needs neither root nor the daemon; says what it cannot see without.
+    Doctor(JsonFlag),
+    Revert(RevertArguments),
+    /// Run experiments in a virtual machine
+    Lab(steward_lab::cli::LabCommand),
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  steward completions bash >/etc/bash_completion.d/steward")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write man pages into a directory
+    #[command(after_help = "Example:\n  steward man /usr/local/share/man/man1")]
+    Man {
+        /// The directory; it is created if need be.
+        directory: PathBuf,
+    },
+}
+
+/// For commands whose only choice is JSON.
+#[derive(Debug, Args)]
+pub struct JsonFlag {
+    /// Print one JSON object, with its "schema".
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Start a program with a CPU reservation
+///
+/// With --cpu the program gets that reservation and keeps it whatever it executes. Without, it gets its own
+/// specification, even when started from a program that has none (which otherwise starts no interactive ones).
+/// Only root and the machine's owner may reserve.
+///
+/// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
+/// is no such program.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward run --cpu 5ms/30ms -- mplayer film.mkv\n  \
+        steward run --cpu 10ms/100ms --inherit -- make check\n  \
+        steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
+        steward run -- mplayer film.mkv")]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub reservation: ReservationArguments,
+    /// The reservation and flags as a row in the one-line form; its path is not looked at.
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable"])]
+    pub spec: Option<String>,
+    /// Start the program as best-effort when the reservation is refused or the daemon does not run, with a word on
+    /// standard error. Refused for lack of room, it gets its reservation once there is some.
+    #[arg(long)]
+    pub best_effort_if_refused: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What is reserved.
+#[derive(Clone, Debug, Args)]
+pub struct ReservationArguments {
+    /// CPU time, and the period in which it is given: 5ms/30ms is 5 ms in every 30 ms.
+    #[arg(long, value_name = "C/T", value_parser = parse_reservation)]
+    pub cpu: Option<Reservation>,
+    /// Children get the same (for a running process: its other threads too).
+    #[arg(long, requires = "cpu")]
+    pub inherit: bool,
+    /// Never take it back under overload.
+    #[arg(long, requires = "cpu")]
+    pub irrevocable: bool,
+}
+
+/// Give a running process a CPU reservation, or take it away
+///
+/// Only root and the machine's owner may reserve; everyone may release processes of their own.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward set 4321 --cpu 5ms/30ms\n  steward set 4321 --release")]
+pub struct SetArguments {
+    /// The process.
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    #[command(flatten)]
+    pub reservation: ReservationArguments,
+    /// Make it best-effort.
+    #[arg(long, conflicts_with = "cpu", required_unless_present = "cpu")]
+    pub release: bool,
+    /// When there is no room, let it wait for some as best-effort instead of failing.
+    #[arg(long, requires = "cpu")]
+    pub best_effort_if_refused: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SpecCommand {
+    Check(SpecCheckArguments),
+    /// List the specifications in force, and what is wrong with the others
+    List(JsonFlag),
+    Import(SpecImportArguments),
+}
+
+/// Check specification files, and that the programs they name exist
+///
+/// Exits with 1 when anything is wrong. Without FILE, checks the directories that the daemon reads; there, a program
+/// that is not installed is only noted.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward spec check\n  steward spec check my.toml")]
+pub struct SpecCheckArguments {
+    /// Files of [[spec]] rows; any name that does not end in .toml is read as rows in the one-line form, - is
+    /// standard input.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print notes too, for example of programs that are not installed.
+    #[arg(long, short)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Convert rows in the one-line form (PATH:Iact:C:T:FLAGS:PROTECTION:IO) to TOML
+///
+/// Rows come from the arguments, from --file, or from standard input.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward spec import '/usr/bin/mplayer:Iact:5:30:IR:-:-'\n  \
+        steward spec import --file redline.tab --write /etc/steward/specs/50-mine.toml")]
+pub struct SpecImportArguments {
+    /// Rows.
+    #[arg(value_name = "ROW", conflicts_with = "file")]
+    pub rows: Vec<String>,
+    /// A file of rows.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Write there instead of standard output. Must not exist yet.
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// The process, or one of its threads.
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Show decisions: who was admitted, refused, revoked, and why
+///
+/// With --json each decision is one line with one object.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward events\n  steward events --follow --json")]
+pub struct EventsArguments {
+    /// Go on with each decision as it is taken.
+    #[arg(long, short)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Put back what Steward changed in the kernel
+///
+/// Needed only after a daemon that used SCHED_DEADLINE was killed and is not started again: a daemon that stops
+/// undoes everything itself, one that starts does this first, and a sched_ext scheduler ends with its daemon.
+#[derive(Debug, Args)]
+pub struct RevertArguments {
+    /// The daemon's state directory.
+    #[arg(long, value_name = "DIR", default_value = libsteward::STATE_DIRECTORY)]
+    pub state_directory: PathBuf,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+fn parse_reservation(text: &str) -> Result<Reservation, String> {
+    let reservation: Reservation = text.parse().map_err(|error| format!("{error}"))?;
+    reservation.validate().map_err(|error| error.to_string())?;
+    Ok(reservation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

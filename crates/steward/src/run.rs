@@ -1,0 +1,88 @@
+//! `steward run`: asks the daemon for this process, then becomes the program.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use libsteward::{Client, api};
+use steward_core::mechanism::Reservation;
+use steward_core::spec;
+
+use crate::cli::RunArguments;
+
+/// steward itself failed.
+pub const OWN_FAILURE: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Runs the program in place of this one; returns only when that failed.
+pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
+    let request = match request(arguments) {
+        Ok(request) => request,
+        Err(message) => return fail(&message),
+    };
+    match ask(socket, &request) {
+        Ok(reply) if reply.standing == Some(api::Standing::Refused) => {
+            eprintln!(
+                "steward: there is no room for the reservation now: running as best-effort until there is"
+            );
+        }
+        Ok(_) => {}
+        Err(error) if arguments.best_effort_if_refused => {
+            eprintln!("steward: {error}\nsteward: running as best-effort");
+        }
+        Err(error) => {
+            return fail(&format!(
+                "{error}\n(--best-effort-if-refused runs the program without a reservation)"
+            ));
+        }
+    }
+    execute(&arguments.command)
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("steward: {message}");
+    ExitCode::from(OWN_FAILURE)
+}
+
+fn request(arguments: &RunArguments) -> Result<api::Run, String> {
+    let keep_if_refused = Some(arguments.best_effort_if_refused);
+    if let Some(row) = &arguments.spec {
+        let spec = spec::parse_row(row).map_err(|problem| problem.to_string())?;
+        let reservation = spec.reservation.ok_or("the row is best-effort: there is nothing to reserve")?;
+        return Ok(api::Run {
+            cpu: Some(to_api(reservation)),
+            inherit: Some(spec.inherit),
+            revocable: Some(spec.revocable),
+            keep_if_refused,
+        });
+    }
+    let reservation = &arguments.reservation;
+    Ok(match reservation.cpu {
+        Some(cpu) => api::Run {
+            cpu: Some(to_api(cpu)),
+            inherit: Some(reservation.inherit),
+            revocable: Some(!reservation.irrevocable),
+            keep_if_refused,
+        },
+        None => api::Run::default(),
+    })
+}
+
+/// A reservation as the API has it.
+pub fn to_api(reservation: Reservation) -> api::Reservation {
+    api::Reservation { budget_ns: reservation.budget_ns, period_ns: reservation.period_ns }
+}
+
+fn ask(socket: &Path, request: &api::Run) -> Result<api::Standings, libsteward::Error> {
+    Client::connect(socket)?.call(request)
+}
+
+fn execute(command: &[OsString]) -> ExitCode {
+    let (program, arguments) = command.split_first().expect("clap asks for at least one");
+    let error = Command::new(program).args(arguments).exec();
+    eprintln!("steward: cannot execute {}: {error}", program.to_string_lossy());
+    ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+}

@@ -1,0 +1,242 @@
+//! Commands that read from the daemon: `status`, `explain`, `events`, `spec list`.
+
+use std::path::Path;
+
+use libsteward::{Client, api};
+use steward_core::mechanism::Reservation;
+use steward_core::quantity::approximate_duration;
+
+use crate::cli::EventsArguments;
+use crate::output::{highlight, print, print_json, print_json_line, table};
+
+/// `steward status`.
+pub fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
+    let status = Client::connect(socket)?.call(&api::Status {})?;
+    if json { print_json(&status) } else { print(&status_text(&status)) }
+}
+
+fn status_text(status: &api::StatusReply) -> String {
+    let mut text = headline(status);
+    if !status.cpus.is_empty() {
+        text.push('\n');
+        text.push_str(&cpu_table(&status.cpus));
+    }
+    text.push('\n');
+    if status.tasks.is_empty() {
+        text.push_str("No running program has a reservation.\n");
+    } else {
+        text.push_str(&task_table(&status.tasks));
+    }
+    text.push_str(&problem_text(&status.problems));
+    text
+}
+
+fn headline(status: &api::StatusReply) -> String {
+    let mechanism = match status.mechanism.kind {
+        Some(kind) => format!("{} is in force", mechanism_name(kind)),
+        None => highlight("nothing is in force"),
+    };
+    let mut text = format!(
+        "stewardd {} (process {}): {mechanism}, {} specifications are loaded.\n",
+        status.version, status.pid, status.specs
+    );
+    let notes =
+        [("Note", &status.mechanism.note), ("The last scheduler ended", &status.mechanism.exit_reason)];
+    for (title, note) in notes {
+        if let Some(note) = note {
+            text.push_str(&format!("{}: {note}\n", highlight(title)));
+        }
+    }
+    if status.mechanism.restarts > 0 {
+        text.push_str(&format!(
+            "It was loaded again {} times since the daemon started.\n",
+            status.mechanism.restarts
+        ));
+    }
+    let thresholds = &status.thresholds;
+    text.push_str(&format!(
+        "Each CPU: admission stops at {}, revocation starts above {}, reactivation below {}.\n",
+        percent(thresholds.admit_below),
+        percent(thresholds.revoke_above),
+        percent(thresholds.reactivate_below)
+    ));
+    text.push_str(&match &status.owner {
+        Some(owner) => format!("Root and user {owner} may reserve.\n"),
+        None => "Only root may reserve (no owner is set).\n".to_owned(),
+    });
+    text
+}
+
+fn mechanism_name(kind: api::MechanismKind) -> &'static str {
+    match kind {
+        api::MechanismKind::SchedExt => "sched_ext",
+        api::MechanismKind::Deadline => "SCHED_DEADLINE",
+    }
+}
+
+fn cpu_table(cpus: &[api::Cpu]) -> String {
+    let mut rows = vec![row(["CPU", "MEASURED", "EXPECTED", "RESERVED", "TASKS"])];
+    for cpu in cpus {
+        let online = if cpu.online { "" } else { " (offline)" };
+        rows.push(vec![
+            format!("{}{online}", cpu.cpu),
+            percent(cpu.measured_load),
+            percent(cpu.projected_load),
+            percent(cpu.reserved),
+            cpu.admitted.to_string(),
+        ]);
+    }
+    table(&rows, &[0, 1, 2, 3, 4])
+}
+
+fn task_table(tasks: &[api::Task]) -> String {
+    let mut rows = vec![row([
+        "TASK",
+        "PROCESS",
+        "NAME",
+        "RESERVATION",
+        "CPU",
+        "STANDING",
+        "PERIODS",
+        "MISSED",
+        "RESERVED",
+        "BEST-EFFORT",
+        "FROM",
+    ])];
+    for task in tasks {
+        rows.push(vec![
+            task.tid.to_string(),
+            task.pid.to_string(),
+            task.name.clone(),
+            reservation_text(&task.grant),
+            task.cpu.to_string(),
+            standing_name(task.standing).to_owned(),
+            task.periods.to_string(),
+            task.deadlines_missed.to_string(),
+            approximate_duration(task.reserved_time_ns),
+            approximate_duration(task.best_effort_time_ns),
+            task.grant.spec.clone().unwrap_or_else(|| "by hand".to_owned()),
+        ]);
+    }
+    table(&rows, &[0, 1, 4, 6, 7, 8, 9])
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// `5ms/30ms IR`, with the paper's flags.
+fn reservation_text(grant: &api::Grant) -> String {
+    let api::Reservation { budget_ns, period_ns } = grant.reservation;
+    let inherit = if grant.inherit { "I" } else { "" };
+    let revocable = if grant.revocable { "R" } else { "" };
+    format!("{} {inherit}{revocable}", Reservation { budget_ns, period_ns }).trim_end().to_owned()
+}
+
+/// The word for a standing.
+pub fn standing_name(standing: api::Standing) -> &'static str {
+    match standing {
+        api::Standing::Admitted => "admitted",
+        api::Standing::Refused => "refused",
+        api::Standing::Revoked => "revoked",
+    }
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{:.0} %", fraction * 100.0)
+}
+
+/// What is wrong, a line each, with a headline.
+pub fn problem_text(problems: &[api::Problem]) -> String {
+    let mut text = String::new();
+    if !problems.is_empty() {
+        text.push_str(&format!("\n{}\n", highlight(&format!("{} problems:", problems.len()))));
+    }
+    for problem in problems {
+        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+        text.push_str(&format!("  {}{line}: {}\n", problem.file, problem.message));
+    }
+    text
+}
+
+/// `steward explain`.
+pub fn explain(socket: &Path, pid: i32, json: bool) -> anyhow::Result<()> {
+    let explanation = Client::connect(socket)?.call(&api::Explain { pid })?;
+    if json {
+        return print_json(&explanation);
+    }
+    let mut text = explanation.text;
+    if !explanation.events.is_empty() {
+        text.push_str("\nWhat was decided about it:\n");
+        for event in &explanation.events {
+            text.push_str(&format!("  {}\n", event_line(event)));
+        }
+    }
+    print(&text)
+}
+
+/// `steward events`.
+pub fn events(socket: &Path, arguments: &EventsArguments) -> anyhow::Result<()> {
+    let mut client = Client::connect(socket)?;
+    if !arguments.follow {
+        let list = client.call(&api::ListEvents {})?;
+        return list.events.iter().try_for_each(|event| print_event(event, 0, arguments.output.json));
+    }
+    for monitored in client.stream(&api::Monitor { history: Some(true) })? {
+        let monitored = monitored?;
+        print_event(&monitored.event, monitored.lost, arguments.output.json)?;
+    }
+    Ok(())
+}
+
+fn print_event(event: &api::Event, lost: u64, json: bool) -> anyhow::Result<()> {
+    if json {
+        return print_json_line(&api::Monitored { event: event.clone(), lost });
+    }
+    if lost > 0 {
+        print(&format!("({lost} decisions were lost here: they came too fast)\n"))?;
+    }
+    print(&(event_line(event) + "\n"))
+}
+
+/// Seconds since boot, as in the kernel's log, and the sentence.
+fn event_line(event: &api::Event) -> String {
+    format!("[{:12.6}] {}", event.at_ns as f64 / 1e9, event.text)
+}
+
+/// `steward spec list`.
+pub fn list_specs(socket: &Path, json: bool) -> anyhow::Result<()> {
+    let list = Client::connect(socket)?.call(&api::ListSpecs {})?;
+    if json {
+        return print_json(&list);
+    }
+    let mut rows = vec![row(["PROGRAM", "RESERVATION", "INSTALLED", "FILE"])];
+    for spec in &list.specs {
+        let line = spec.line.map(|line| format!(":{line}")).unwrap_or_default();
+        rows.push(vec![
+            spec.name.clone(),
+            reservation_text(&spec.grant),
+            if spec.resolved { "yes" } else { "no" }.to_owned(),
+            format!("{}{line}", spec.file),
+        ]);
+    }
+    print(&(table(&rows, &[]) + &problem_text(&list.problems)))
+}
+
+/// `steward reload`. False when something is wrong in the files.
+pub fn reload(socket: &Path, json: bool) -> anyhow::Result<bool> {
+    let reloaded = Client::connect(socket)?.call(&api::Reload {})?;
+    let sound = !reloaded.problems.iter().any(|problem| problem.severity == api::Severity::Error);
+    if json {
+        print_json(&reloaded)?;
+    } else {
+        print(&format!(
+            "{} specifications are loaded; {} running tasks got something new, {} lost what they had.\n{}",
+            reloaded.specs,
+            reloaded.assigned,
+            reloaded.released,
+            problem_text(&reloaded.problems)
+        ))?;
+    }
+    Ok(sound)
+}
