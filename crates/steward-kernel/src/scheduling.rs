@@ -78,7 +78,7 @@ impl Scheduling {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct RawAttributes {
-    size: u32,
+    size_bytes: u32,
     policy: u32,
     flags: u64,
     nice: i32,
@@ -122,7 +122,7 @@ fn is_default_slice(raw: &RawAttributes) -> bool {
 /// caller may not, or the task may not run on every CPU; `EINVAL` the parameters are out of the kernel's range.
 pub fn write(tid: i32, scheduling: &Scheduling) -> Result<(), KernelError> {
     let raw = RawAttributes {
-        size: RAW_BYTES,
+        size_bytes: RAW_BYTES,
         policy: scheduling.policy,
         flags: scheduling.flags,
         nice: scheduling.nice,
@@ -131,7 +131,7 @@ pub fn write(tid: i32, scheduling: &Scheduling) -> Result<(), KernelError> {
         deadline_ns: scheduling.deadline_ns,
         period_ns: scheduling.period_ns,
     };
-    // SAFETY: the kernel reads `size` bytes at the pointer, which are all there, and keeps nothing.
+    // SAFETY: the kernel reads `size_bytes` bytes at the pointer, which are all there, and keeps nothing.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const raw, 0_u32) };
     if result == 0 {
         return Ok(());
