@@ -68,8 +68,9 @@ apt-get -q update >"$cache/update.log" 2>&1 || {
 
 sed -n 's/^path *= *"\(\/[^"]*\)".*/\1/p' "$specs"/*.toml | sort >"$cache/paths"
 
-# The lists have one row per file: its path, then section/package[,section/package...]. Packages that were not rebuilt
-# since /bin became /usr/bin still say bin/. Reversed, so that programs for this architecture come before scripts for all.
+# The lists have one row per file: its path, then section/package[,section/package...]. Packages that were not
+# rebuilt since /bin became /usr/bin still say bin/. Reversed, so that programs for this architecture come before
+# scripts for all.
 apt-get indextargets --format '$(FILENAME)' 'Created-By: Contents-deb' | sort -r |
     while read -r list; do
         [ ! -e "$list" ] || /usr/lib/apt/apt-helper cat-file "$list"
@@ -109,8 +110,9 @@ done <"$cache/packages"
 
 wrong=0
 while IFS='	' read -r path package; do
-    start=$(dpkg-deb --fsys-tarfile "$cache/debs/$package.deb" |
-        tar -xO ".$path" ".${path#/usr}" 2>/dev/null | head -c 4 | tail -c 3)
+    # Both complain when head has read enough, and tar of the one of the two spellings that the package lacks.
+    start=$({ dpkg-deb --fsys-tarfile "$cache/debs/$package.deb" |
+        tar -xO ".$path" ".${path#/usr}" | head -c 4 | tail -c 3; } 2>/dev/null)
     if [ "$start" != ELF ]; then
         echo "$0: $path of $package is not a program but a link or a script" >&2
         wrong=1

@@ -1,7 +1,7 @@
 //! Specifications: what a program gets when it starts (Yang 2009, chapter 7).
 //!
 //! A specification is written as a TOML row ([`parse_toml`], [`to_toml`]) or in the paper's one-line form
-//! ([`parse_row`], [`parse_tab`], [`format_row`]). Both make a [`Draft`], and one set of rules turns a draft into a
+//! ([`parse_row`], [`parse_tab`], [`format_row`]). Both make a `Draft`, and one set of rules turns a draft into a
 //! [`Spec`] or says what is wrong with it. [`SpecSet`] merges the files of all directories, and [`check_target`]
 //! judges what was found at a path. Nothing here looks at a file system.
 
@@ -138,7 +138,7 @@ impl fmt::Display for IoClass {
     }
 }
 
-/// What one program gets when it starts. Made by the parsers only, so that the rules hold for every value.
+/// What one program gets when it starts. Made by the parsers, which hold it to the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// The program, or the kernel thread.
