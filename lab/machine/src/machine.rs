@@ -208,7 +208,12 @@ const KERNEL_ARGUMENTS: &[&str] = &[
     "tsc=reliable",
     "no_timer_check",
     "random.trust_cpu=on",
+    // Its self-tests would go on for seconds beside the first experiment.
+    "cryptomgr.notests",
     "apparmor=0",
+    // Nor is there hardware to look for.
+    "i8042.noaux",
+    "i8042.nokbd",
 ];
 
 /// Attaches the raw image `file`; with `snapshot`, what the guest writes to it is forgotten.
