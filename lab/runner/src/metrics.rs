@@ -58,7 +58,9 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
     for output in outputs {
         let Some(row) = row_of(scenario, &output.name) else { continue };
         let end_ms = row.stop.map_or(end_ms, |stop| end_ms.min(start_ms + stop.as_secs_f64() * 1e3));
-        let available_ms = (end_ms - start_ms) * f64::from(scenario.machine.cpus);
+        // Its share is of the time in which it was there to take one.
+        let from_ms = start_ms + row.start.as_secs_f64() * 1e3;
+        let available_ms = (end_ms - from_ms) * f64::from(scenario.machine.cpus);
         if available_ms > 0.0 {
             measured.metrics.insert(format!("share_{}", output.name), output.cpu_ms / available_ms);
         }

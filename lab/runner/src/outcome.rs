@@ -292,7 +292,7 @@ fn load(scenario: &Scenario) -> Vec<(f64, f64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
@@ -315,6 +315,25 @@ mod tests {
             log: None,
             films: Vec::new(),
         }
+    }
+
+    /// A result with a film each for `stock` and `steward`.
+    pub(crate) fn with_films() -> Outcome {
+        let shown = |step: f64| Film {
+            program: "film".into(),
+            start_ms: 0.0,
+            period_ms: 40.0,
+            frames: 100,
+            shown_ms: (0..100).map(|frame| f64::from(frame) * step).collect(),
+        };
+        let mut runs = vec![
+            run(Contender::Stock, &[("frames_per_second_min", 4.0), ("gap_ms_max", 800.0)]),
+            run(Contender::Steward, &[("frames_per_second_min", 25.0), ("gap_ms_max", 41.0)]),
+        ];
+        runs[0].films.push(shown(250.0));
+        runs[1].films.push(shown(40.0));
+        let scenario = scenario("targets=[{metric='frames_per_second_min', at_least=24}]");
+        Outcome::new(&scenario, MachineFacts::default(), runs)
     }
 
     #[test]

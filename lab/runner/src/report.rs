@@ -1,16 +1,192 @@
-//! The report.
-use crate::outcome::Outcome;
-use anyhow::{Context, Result};
+//! The report of a scenario: one HTML file with everything in it, the result beside it, and the figures as files.
+
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Writes the result and the report; returns the report's path.
+use anyhow::{Context, Result};
+
+use crate::figure::{self, escape};
+use crate::outcome::{EMULATED, Outcome, TargetOutcome, readable};
+use crate::scenario::Contender;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#656d76;--rule:#d8dee4;--good:#1a7f37;--bad:#b42318}\
+@media(prefers-color-scheme:dark){:root{--ground:#0d1117;--ink:#e6edf3;--faint:#9198a1;--rule:#30363d;--good:#56d364;\
+--bad:#ff7b72}}\
+body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:820px;margin:2rem auto;padding:0 1rem}\
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}\
+th,td{border-bottom:1px solid var(--rule);padding:.3rem .5rem;text-align:right}th:first-child,td:first-child{text-align:left}\
+.scroll{overflow-x:auto}.faint{color:var(--faint)}.met{color:var(--good)}.missed{color:var(--bad);font-weight:600}\
+svg{max-width:100%;height:auto}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}pre{white-space:pre-wrap;font-size:12px}";
+
+/// Writes `result.json`, `report.html` and the figures (SVG and PNG) into `directory`; returns the report's path.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Names the file that cannot be written.
 pub fn write(outcome: &Outcome, directory: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let path = directory.join("result.json");
-    std::fs::write(&path, serde_json::to_vec(outcome)?)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    save(&directory.join("result.json"), &serde_json::to_vec(outcome)?)?;
+    for (name, svg) in figures(outcome) {
+        save(&directory.join(format!("{name}.svg")), figure::standalone(&svg).as_bytes())?;
+        save(&directory.join(format!("{name}.png")), &figure::png(&svg)?)?;
+    }
+    let path = directory.join("report.html");
+    save(&path, html(outcome).as_bytes())?;
     Ok(path)
+}
+
+fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn figures(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let figures = [("frame-rate", figure::frame_rates(outcome)), ("gaps", figure::gaps(outcome))];
+    figures.into_iter().filter_map(|(name, svg)| Some((name, svg?))).collect()
+}
+
+/// The page, with no reference to anything outside it.
+pub fn html(outcome: &Outcome) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
+         <style>{STYLE}{light}@media(prefers-color-scheme:dark){{{dark}}}</style></head><body><h1>{title}</h1>",
+        title = escape(&outcome.title),
+        light = figure::LIGHT,
+        dark = figure::DARK,
+    );
+    let _ = write!(page, "<p>{}</p>", escape(outcome.about.trim()));
+    let _ = write!(page, "<p class=\"faint\">{} {}</p>", escape(EMULATED), escape(&machine(outcome)));
+    targets(&mut page, outcome);
+    for (_, svg) in figures(outcome) {
+        let _ = write!(page, "<p class=\"scroll\">{svg}</p>");
+    }
+    if figures(outcome).iter().any(|(name, _)| *name == "frame-rate") {
+        page.push_str("<p class=\"faint\">Of several runs, the one with the worst second is drawn.</p>");
+    }
+    table(&mut page, outcome);
+    remarks(&mut page, outcome);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn machine(outcome: &Outcome) -> String {
+    let machine = &outcome.machine;
+    let clock = match machine.icount_shift {
+        Some(shift) => format!("each instruction takes {} ns of the guest's clock", 1u64 << shift),
+        None => "the guest's clock is the host's".into(),
+    };
+    let runs = outcome.runs.iter().map(|run| run.repeat).max().unwrap_or(0);
+    format!(
+        "Linux {}, {} CPU(s), {} MiB; {clock}. Scenario {}, {runs} run(s) of each contender.",
+        machine.kernel, machine.cpus, machine.memory_mib, outcome.scenario
+    )
+}
+
+fn targets(page: &mut String, outcome: &Outcome) {
+    if outcome.targets.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Targets</h2><div class=\"scroll\"><table><tr><th>contender</th><th>metric</th><th>to reach</th>\
+         <th>median</th><th>worst run</th><th></th></tr>",
+    );
+    for target in &outcome.targets {
+        let number = |value: Option<f64>| value.map_or_else(|| "-".into(), readable);
+        let (class, verdict) = verdict(target);
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{verdict}</td></tr>",
+            target.target.contender,
+            escape(&target.target.metric),
+            target.target.bound(),
+            number(target.median),
+            number(target.worst),
+        );
+    }
+    page.push_str("</table></div>");
+}
+
+/// In words, because colour alone does not reach everyone.
+fn verdict(target: &TargetOutcome) -> (&'static str, &'static str) {
+    match (target.worst, target.met) {
+        (None, _) => ("missed", "not measured"),
+        (Some(_), true) => ("met", "met"),
+        (Some(_), false) => ("missed", "missed"),
+    }
+}
+
+fn table(page: &mut String, outcome: &Outcome) {
+    let contenders: Vec<Contender> = outcome.contenders.keys().copied().collect();
+    let mut metrics: Vec<&String> = outcome.contenders.values().flat_map(|metrics| metrics.keys()).collect();
+    metrics.sort();
+    metrics.dedup();
+    page.push_str(
+        "<h2>All numbers</h2><p class=\"faint\">Median, and the worst run in brackets where it differs.</p>",
+    );
+    page.push_str("<div class=\"scroll\"><table><tr><th>metric</th>");
+    for contender in &contenders {
+        let _ = write!(page, "<th>{contender}</th>");
+    }
+    page.push_str("</tr>");
+    for metric in metrics {
+        let _ = write!(page, "<tr><td>{}</td>", escape(metric));
+        for contender in &contenders {
+            let _ = write!(page, "<td>{}</td>", outcome.cell(*contender, metric));
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</table></div>");
+}
+
+/// Failures, refusals, and what Steward said about itself.
+fn remarks(page: &mut String, outcome: &Outcome) {
+    let mut lines = Vec::new();
+    for run in &outcome.runs {
+        let who = format!("{}, run {}", run.contender, run.repeat);
+        lines.extend(run.error.iter().map(|error| format!("{who} does not count: {error}")));
+        lines.extend(run.notes.iter().map(|note| format!("{who}: {note}")));
+        lines.extend(run.log.iter().map(|log| format!("{who}, the daemon's log:\n{log}")));
+    }
+    if !lines.is_empty() {
+        page.push_str("<h2>Remarks</h2>");
+        for line in lines {
+            let _ = write!(page, "<pre>{}</pre>", escape(&line));
+        }
+    }
+    let status = outcome.runs.iter().rev().find_map(|run| run.status.as_ref());
+    if let Some(text) = status.and_then(|status| serde_json::to_string_pretty(status).ok()) {
+        let shown: String = text.chars().take(20_000).collect();
+        let _ = write!(
+            page,
+            "<h2>What Steward said at the end of its last run</h2><details><summary>steward status --json</summary>\
+             <pre>{}</pre></details>",
+            escape(&shown)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::tests::with_films;
+
+    #[test]
+    fn the_page_says_that_the_machine_is_emulated_and_refers_to_nothing_outside_it() {
+        let page = html(&with_films());
+        assert!(page.contains(EMULATED));
+        let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!without_namespace.contains("http") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn the_report_is_a_directory_with_the_result_and_the_figures() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = write(&with_films(), directory.path()).unwrap();
+        assert!(path.ends_with("report.html"));
+        for name in ["result.json", "frame-rate.svg", "frame-rate.png", "gaps.svg", "gaps.png"] {
+            assert!(directory.path().join(name).is_file(), "{name}");
+        }
+        let text = std::fs::read_to_string(directory.path().join("result.json")).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), with_films());
+    }
 }

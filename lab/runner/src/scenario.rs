@@ -154,7 +154,7 @@ pub struct Machine {
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { memory_mib: 512, cpus: 2, icount_shift: Some(4), packages: Vec::new(), disk_mib: None }
+        Machine { memory_mib: 512, cpus: 2, icount_shift: Some(3), packages: Vec::new(), disk_mib: None }
     }
 }
 
@@ -287,7 +287,7 @@ impl Scenario {
     pub fn parse(text: &str, path: &Path) -> Result<Scenario> {
         let mut scenario: Scenario = toml::from_str(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = text[..offset].lines().count().max(1);
+            let line = text[..offset].matches('\n').count() + 1;
             anyhow::anyhow!("{}:{line}: {}", path.display(), error.message())
         })?;
         scenario.id = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());

@@ -2,6 +2,9 @@
 //!
 //! `busy-loops --count 50 [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]`
 //!
+//! The loops begin together, once all are forked: 2,000 would otherwise never be there at once, because each one that
+//! loops already slows the parent down.
+//!
 //! With `--seconds` the parent kills them all after that time; without, they live until somebody does.
 //! `--exec` lets each child execute this program again, so that it takes up a specification of its own at exec.
 //! `--nice` and `--deadline` let each child ask the kernel for more than its share; what it was told is printed.
@@ -64,8 +67,11 @@ fn report(result: std::io::Result<()>) {
     }
 }
 
-fn child(options: &Options) {
+fn child(options: &Options, gate: i32, opener: i32) {
+    process::close(opener);
     ask(options);
+    // The end of the stream opens the gate for all at once.
+    process::read_byte(gate);
     if options.exec {
         let arguments = [c"/proc/self/exe".as_ptr(), c"--loop".as_ptr(), std::ptr::null()];
         // SAFETY: a null-terminated array of C strings. It returns only when it fails, and then we loop here.
@@ -81,13 +87,15 @@ fn main() -> anyhow::Result<()> {
         loop_for_ever();
     }
     let started_ns = clock::now_ns();
+    let (gate, opener) = process::pipe()?;
     let mut children = Vec::with_capacity(options.count as usize);
     for _ in 0..options.count {
-        match process::fork(|| child(&options)) {
+        match process::fork(|| child(&options, gate, opener)) {
             Ok(pid) => children.push(pid),
             Err(error) => output::line(format_args!("refused fork: {error}")),
         }
     }
+    process::close(opener);
     if let Some(seconds) = options.seconds {
         clock::sleep_until(started_ns + (seconds * 1e9) as u64);
         children.iter().for_each(|pid| process::kill(*pid));
