@@ -37,8 +37,10 @@ fn headline(status: &api::StatusReply) -> String {
         None => highlight("nothing is in force"),
     };
     let mut text = format!(
-        "stewardd {} (process {}): {mechanism}, {} specifications are loaded.\n",
-        status.version, status.pid, status.specs
+        "stewardd {} (process {}): {mechanism}, {} loaded.\n",
+        status.version,
+        status.pid,
+        count(status.specs, "specification")
     );
     let notes =
         [("Note", &status.mechanism.note), ("The last scheduler ended", &status.mechanism.exit_reason)];
@@ -142,6 +144,11 @@ pub fn standing_name(standing: api::Standing) -> &'static str {
     }
 }
 
+/// `1 task`, `2 tasks`.
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 fn percent(fraction: f64) -> String {
     format!("{:.0} %", fraction * 100.0)
 }
@@ -150,7 +157,7 @@ fn percent(fraction: f64) -> String {
 pub fn problem_text(problems: &[api::Problem]) -> String {
     let mut text = String::new();
     if !problems.is_empty() {
-        text.push_str(&format!("\n{}\n", highlight(&format!("{} problems:", problems.len()))));
+        text.push_str(&format!("\n{}\n", highlight(&(count(problems.len() as u64, "problem") + ":"))));
     }
     for problem in problems {
         let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -231,9 +238,9 @@ pub fn reload(socket: &Path, json: bool) -> anyhow::Result<bool> {
         print_json(&reloaded)?;
     } else {
         print(&format!(
-            "{} specifications are loaded; {} running tasks got something new, {} lost what they had.\n{}",
-            reloaded.specs,
-            reloaded.assigned,
+            "Loaded {}; {} got something new, {} lost what they had.\n{}",
+            count(reloaded.specs, "specification"),
+            count(reloaded.assigned, "running task"),
             reloaded.released,
             problem_text(&reloaded.problems)
         ))?;

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 
 use steward_core::config::MechanismChoice;
 use steward_core::explain::explain_event;
-use steward_core::mechanism::{
-    Event, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
-};
+use steward_core::mechanism::{Event, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing};
 use steward_core::problem::Problem;
 use steward_kernel::Roots;
 use steward_kernel::processes::{self, Process};
@@ -20,6 +18,7 @@ use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
 use crate::state::StateFile;
+use crate::troubles::{Topic, Troubles};
 
 /// How many decisions are remembered for `explain` and for those who start to monitor.
 const HISTORY_MAX: usize = 1024;
@@ -78,8 +77,7 @@ pub struct Daemon {
     pub(crate) ids: Ids,
     pub(crate) by_hand: Vec<ByHand>,
     state: StateFile,
-    /// What went wrong outside of files, since the last load, in sentences.
-    pub(crate) troubles: Vec<String>,
+    pub(crate) troubles: Troubles,
     pub(crate) history: VecDeque<Event>,
     pub(crate) events_lost: u64,
     prune_at_ns: u64,
@@ -110,12 +108,13 @@ impl Daemon {
             ids,
             by_hand,
             state,
-            troubles: message.into_iter().collect(),
+            troubles: Troubles::default(),
             history: VecDeque::new(),
             events_lost: 0,
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
+        daemon.troubles.set(Topic::State, message.into_iter().collect());
         daemon.log_problems();
         daemon.load_first_mechanism()?;
         daemon.put_in_force();
@@ -186,25 +185,23 @@ impl Daemon {
             mechanism.set_thresholds(self.settings.config.thresholds),
             mechanism.set_exec_table(&self.loaded.table.executables()),
         ];
-        for error in outcomes.into_iter().filter_map(Result::err) {
-            self.trouble(format!("specifications are not in force as written: {error}"));
-        }
+        let failures = outcomes.into_iter().filter_map(Result::err);
+        let sentence = |error| format!("specifications are not in force as written: {error}");
+        self.troubles.set(Topic::Configure, failures.map(sentence).collect());
     }
 
     fn running(&mut self) -> Vec<Process> {
-        match processes::list(&self.options.roots) {
-            Ok(running) => running,
-            Err(error) => {
-                self.trouble(format!("programs that run already are left as they are: {error}"));
-                Vec::new()
-            }
-        }
+        let (running, failure) = match processes::list(&self.options.roots) {
+            Ok(running) => (running, None),
+            Err(error) => (Vec::new(), Some(format!("running programs are left as they are: {error}"))),
+        };
+        self.troubles.set(Topic::Processes, failure.into_iter().collect());
+        running
     }
 
     /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
     /// wrong in one file changes nothing for the others.
     pub(crate) fn reload(&mut self) -> Applied {
-        self.troubles.clear();
         let thresholds = self.settings.config.thresholds;
         self.settings = settings::load(&self.options.config);
         let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
@@ -260,6 +257,7 @@ impl Daemon {
 
     fn carry_out(&mut self, steps: &[Step]) -> Applied {
         let mut applied = Applied::default();
+        let mut failures = Vec::new();
         for step in steps {
             match self.assign(step.tid, step.grant) {
                 Ok(standing) => {
@@ -271,12 +269,13 @@ impl Daemon {
                 // It ended meanwhile.
                 Err(MechanismError::NoSuchTask { .. }) => {}
                 Err(error @ (MechanismError::Gone { .. } | MechanismError::Full { .. })) => {
-                    self.trouble(format!("not all running programs got their specification: {error}"));
+                    failures.push(format!("not all running programs got their specification: {error}"));
                     break;
                 }
-                Err(error) => self.trouble(format!("thread {} of process {}: {error}", step.tid, step.pid)),
+                Err(error) => failures.push(format!("thread {} of process {}: {error}", step.tid, step.pid)),
             }
         }
+        self.troubles.set(Topic::Running, failures);
         applied
     }
 
@@ -289,9 +288,9 @@ impl Daemon {
     }
 
     fn save(&mut self) {
-        if let Err(error) = self.state.save(&self.by_hand) {
-            self.trouble(format!("after a restart, what was given by hand will be lost: {error:#}"));
-        }
+        let failure = self.state.save(&self.by_hand).err();
+        let sentence = |error| format!("after a restart, what was given by hand will be lost: {error:#}");
+        self.troubles.set(Topic::Save, failure.map(sentence).into_iter().collect());
     }
 
     fn forget_ended(&mut self) {
@@ -334,11 +333,9 @@ impl Daemon {
         let Some(every) = every.filter(|_| self.scan_at_ns <= now_ns) else { return };
         self.scan_at_ns = now_ns + every.as_nanos() as u64;
         let running = self.running();
-        if let Some(mechanism) = self.mechanism.as_mut()
-            && let Err(error) = mechanism.scan(&running)
-        {
-            self.trouble(format!("not all programs have what their specification says: {error}"));
-        }
+        let failure = self.mechanism.as_mut().and_then(|mechanism| mechanism.scan(&running).err());
+        let sentence = |error| format!("not all programs have what their specification says: {error}");
+        self.troubles.set(Topic::Scan, failure.map(sentence).into_iter().collect());
     }
 
     fn take_events(&mut self) -> Vec<Event> {
@@ -425,8 +422,8 @@ impl Daemon {
             Some(mechanism) => format!("{} in force", mechanism.kind()),
             None => "nothing in force".to_owned(),
         };
-        let problems = self.problems().count() + self.troubles.len();
-        format!("{mechanism}, {} specifications, {problems} problems", self.loaded.specs.len())
+        let problems = self.problems().count() + self.troubles.all().count();
+        format!("{mechanism}; specifications: {}; problems: {problems}", self.loaded.specs.len())
     }
 
     /// Takes everything back.
@@ -455,16 +452,6 @@ impl Daemon {
         for problem in self.problems() {
             tracing::warn!(decision = "left-out", "{problem}");
         }
-        for trouble in &self.troubles {
-            tracing::warn!("{trouble}");
-        }
-    }
-
-    pub(crate) fn trouble(&mut self, sentence: String) {
-        tracing::warn!("{sentence}");
-        if !self.troubles.contains(&sentence) && self.troubles.len() < HISTORY_MAX {
-            self.troubles.push(sentence);
-        }
     }
 }
 
@@ -485,7 +472,7 @@ fn log_step(step: &Step, standing: Option<Standing>) {
 
 fn log_event(event: &Event) {
     tracing::info!(
-        decision = %crate::report::event_kind_name(event.kind),
+        decision = crate::report::event_kind_name(event.kind),
         tid = event.tid,
         pid = event.pid,
         cpu = event.cpu,

@@ -15,6 +15,7 @@ use steward_core::mechanism::Event;
 use crate::daemon::Daemon;
 use crate::report;
 use crate::server::Server;
+use crate::troubles::Topic;
 use crate::watch::Watch;
 
 /// The longest sleep, in nanoseconds.
@@ -146,9 +147,10 @@ impl Loop {
     fn watch_files(&mut self, daemon: &mut Daemon) {
         let mut files = daemon.loaded.paths();
         files.push(daemon.options.config.clone());
-        for failure in self.watch.set(&daemon.options.spec_directories, &files) {
-            daemon.trouble(failure);
-        }
+        let Some(failures) = self.watch.set(&daemon.options.spec_directories, &files) else { return };
+        daemon.troubles.set(Topic::Watch, failures);
+        // What changed between reading and watching was missed: read once more.
+        self.reload_at_ns = Some(now_ns());
     }
 
     /// Feeds systemd's watchdog, and tells systemd where things stand when that has changed.

@@ -22,4 +22,5 @@ pub mod server;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod troubles;
 pub mod watch;

@@ -185,6 +185,9 @@ impl Daemon {
 
     fn take_hold(&self, pid: i32) -> Result<(Pidfd, Process), ApiError> {
         let gone = || ApiError::NoSuchTask { pid };
+        if pid <= 0 {
+            return Err(gone());
+        }
         let roots = &self.options.roots;
         let held = Pidfd::open(pid, roots).map_err(|error| kernel_error(pid, &error))?;
         let process = processes::find(pid, roots).map_err(|error| kernel_error(pid, &error))?;
@@ -227,7 +230,7 @@ impl Daemon {
     }
 
     fn reported_problems(&self) -> Vec<api::Problem> {
-        let troubles = self.troubles.iter().map(|sentence| report::trouble(sentence));
+        let troubles = self.troubles.all().map(|sentence| report::trouble(sentence));
         self.problems().map(report::problem).chain(troubles).collect()
     }
 

@@ -43,8 +43,9 @@ impl Watch {
     }
 
     /// Watches these directories whole and these files, in place of what was watched before. Returns what could
-    /// not be watched, in sentences.
-    pub fn set(&mut self, directories: &[PathBuf], files: &[PathBuf]) -> Vec<String> {
+    /// not be watched, in sentences; `None` when all this was watched already. Otherwise what changed before now
+    /// was missed, and the files have to be read again.
+    pub fn set(&mut self, directories: &[PathBuf], files: &[PathBuf]) -> Option<Vec<String>> {
         let mut wanted = BTreeMap::new();
         for directory in directories {
             want_directory(&mut wanted, directory);
@@ -52,8 +53,8 @@ impl Watch {
         for file in files {
             want_file(&mut wanted, file);
         }
-        if wanted == self.wanted && wanted.len() == self.watched.len() {
-            return Vec::new();
+        if wanted == self.wanted {
+            return None;
         }
         for descriptor in std::mem::take(&mut self.watched).into_keys() {
             // A directory that was removed has taken its watch along.
@@ -83,7 +84,7 @@ impl Watch {
             }
         }
         self.wanted = wanted;
-        failures
+        Some(failures)
     }
 
     /// Takes in what has happened; true when something that matters changed.
@@ -184,7 +185,8 @@ mod tests {
         let place = tempfile::tempdir().expect("a temporary directory");
         let specs = place.path().join("steward/specs");
         let mut watch = Watch::new().expect("inotify");
-        assert_eq!(watch.set(std::slice::from_ref(&specs), &[]), Vec::<String>::new());
+        assert_eq!(watch.set(std::slice::from_ref(&specs), &[]), Some(vec![]));
+        assert_eq!(watch.set(std::slice::from_ref(&specs), &[]), None);
         assert!(!watch.has_changed());
         std::fs::write(place.path().join("unrelated"), "").expect("written");
         assert!(!watch.has_changed());

@@ -1,0 +1,163 @@
+//! A daemon in this process: on a fake mechanism, a socket and directories of its own, and with callers that are
+//! whoever a test says.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use libsteward::{Client, api};
+use steward_kernel::Roots;
+use stewardd::daemon::{Daemon, Options};
+use stewardd::event_loop::{self, Controls};
+use stewardd::fake::Fake;
+use stewardd::peer;
+use stewardd::server::Server;
+use stewardd::watch::Watch;
+
+/// The files of one machine; daemons come and go on it.
+pub struct Machine {
+    pub directory: tempfile::TempDir,
+    pub fake: Fake,
+    /// The user that callers are taken for.
+    pub caller_uid: Arc<AtomicU32>,
+}
+
+/// A daemon that runs. Stops when dropped.
+pub struct Running {
+    pub socket: PathBuf,
+    stop: UnixStream,
+    reload: UnixStream,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Machine {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(directory.path().join("specs")).expect("created");
+        std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
+        Machine { directory, fake: Fake::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn write_specs(&self, name: &str, text: &str) {
+        std::fs::write(self.path("specs").join(name), text).expect("written");
+    }
+
+    /// A program of its own: a copy of sleep, that nobody else on the machine runs.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::copy("/bin/sleep", &path).expect("copied");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made executable");
+        path
+    }
+
+    pub fn start(&self) -> Running {
+        self.try_start().expect("the daemon starts")
+    }
+
+    pub fn try_start(&self) -> anyhow::Result<Running> {
+        let options = Options {
+            config: self.path("steward.toml"),
+            spec_directories: vec![self.path("specs")],
+            state_directory: self.path("state"),
+            mechanism: None,
+            roots: Roots::default(),
+            own_reservation: None,
+        };
+        let uid = self.caller_uid.clone();
+        let identify = move |stream: &UnixStream| {
+            let caller = peer::from_kernel(stream)?;
+            Ok(peer::Caller { uid: uid.load(Ordering::SeqCst), ..caller })
+        };
+        let socket = self.path("socket");
+        let server = Server::bind(&socket, Box::new(identify))?;
+        let watch = Watch::new()?;
+        let daemon = Daemon::start(options, self.fake.loader())?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let (reload, reloaded) = UnixStream::pair()?;
+        reloaded.set_nonblocking(true)?;
+        let controls = Controls { stop: stopped, reload: reloaded };
+        let thread = std::thread::spawn(move || event_loop::run(daemon, server, watch, controls));
+        Ok(Running { socket, stop, reload, thread: Some(thread) })
+    }
+}
+
+impl Running {
+    pub fn client(&self) -> Client {
+        Client::connect(&self.socket).expect("the daemon listens")
+    }
+
+    pub fn status(&self) -> api::StatusReply {
+        self.client().call(&api::Status {}).expect("everyone may ask for the status")
+    }
+
+    /// As SIGHUP does.
+    pub fn signal_reload(&self) {
+        (&self.reload).write_all(b"x").expect("the daemon runs");
+    }
+
+    /// As SIGTERM does.
+    pub fn stop(mut self) {
+        self.finish().expect("the daemon stops in order");
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        // It may have ended by itself.
+        let _ = (&self.stop).write_all(b"x");
+        thread.join().expect("the daemon does not panic")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+/// A program that runs until the test ends.
+pub struct Sleeper(Child);
+
+impl Sleeper {
+    /// Runs once this returns: exec has happened.
+    pub fn start(program: &Path) -> Self {
+        // std returns from spawn only once exec has succeeded.
+        let child = Command::new(program).arg("1000").stdin(Stdio::null()).spawn().expect("it starts");
+        Sleeper(child)
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A row of a specification file.
+pub fn row(path: &Path, cpu: &str) -> String {
+    format!("[[spec]]\npath = \"{}\"\ncpu = \"{cpu}\"\n", path.display())
+}
+
+pub const fn reservation(budget_ms: u64, period_ms: u64) -> api::Reservation {
+    api::Reservation { budget_ns: budget_ms * 1_000_000, period_ns: period_ms * 1_000_000 }
+}
+
+pub fn set(pid: i32, cpu: api::Reservation) -> api::Set {
+    api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None }
+}

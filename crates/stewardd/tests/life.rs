@@ -1,0 +1,229 @@
+//! The daemon from start to stop: specifications, their change, loss of the scheduler, restart.
+
+mod common;
+
+use common::{Machine, Running, Sleeper, reservation, row, set};
+use libsteward::api;
+use steward_core::mechanism::{MechanismKind, Standing};
+
+/// Asks for the status until it is as wanted. Each question is a turn of the daemon's loop, so nothing is waited
+/// for that does not happen.
+fn until(daemon: &Running, wanted: impl Fn(&api::StatusReply) -> bool) -> api::StatusReply {
+    for _ in 0..100_000 {
+        let status = daemon.status();
+        if wanted(&status) {
+            return status;
+        }
+    }
+    panic!("never: {:?}", daemon.status());
+}
+
+fn budget_ns(machine: &Machine, pid: i32) -> Option<u64> {
+    machine.fake.machine().tasks.get(&pid).map(|(grant, _)| grant.reservation.budget_ns)
+}
+
+#[test]
+fn specifications_are_in_force_at_the_start_for_running_programs_too() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    assert_eq!(machine.fake.machine().exec_table.len(), 1);
+    assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
+    let specs = daemon.client().call(&api::ListSpecs {}).expect("everyone may read").specs;
+    assert_eq!((specs[0].name.as_str(), specs[0].resolved), (program.to_str().unwrap(), true));
+    assert_eq!(daemon.status().tasks[0].grant.spec.as_deref(), program.to_str());
+}
+
+#[test]
+fn a_bad_row_costs_itself_and_nothing_else() {
+    let machine = Machine::new();
+    let (one, other) = (machine.program("one"), machine.program("other"));
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&one);
+    let bad = "[[spec]]\npath = \"relative\"\ncpu = \"5ms/30ms\"\n";
+    machine.write_specs("a.toml", &(row(&one, "5ms/30ms") + bad + &row(&other, "1ms/10ms")));
+    machine.write_specs("b.toml", "this is not TOML");
+    let reloaded = daemon.client().call(&api::Reload {}).expect("root may");
+    assert_eq!(reloaded.specs, 2);
+    let problems = daemon.status().problems;
+    let at = |file: &str, line| {
+        problems.iter().any(|problem| problem.file.ends_with(file) && problem.line == line)
+    };
+    assert!(problems.len() == 2 && at("a.toml", Some(5)) && at("b.toml", Some(1)), "{problems:?}");
+    assert_eq!(machine.fake.machine().exec_table.len(), 2);
+    assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
+}
+
+#[test]
+fn a_change_reaches_running_programs_and_a_removal_releases_them() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    machine.write_specs("a.toml", &row(&program, "8ms/30ms"));
+    daemon.client().call(&api::Reload {}).expect("root may");
+    assert_eq!(budget_ns(&machine, sleeper.pid()), Some(8_000_000));
+    assert_eq!(daemon.client().call(&api::Reload {}).expect("root may").assigned, 0);
+    machine.write_specs("a.toml", "");
+    daemon.client().call(&api::Reload {}).expect("root may");
+    assert_eq!(budget_ns(&machine, sleeper.pid()), None);
+}
+
+#[test]
+fn changes_are_noticed_without_being_told() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    let mut events = daemon.client().stream(&api::Monitor::default()).expect("sent");
+    // The stream has begun once a request that was sent after it is answered.
+    daemon.status();
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let event = events.next().expect("the daemon runs").expect("an event").event;
+    assert_eq!((event.pid, event.kind), (sleeper.pid(), api::EventKind::Admitted));
+}
+
+#[test]
+fn an_executable_that_is_replaced_is_known_by_its_new_file() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let daemon = machine.start();
+    let before = machine.fake.machine().exec_table[0].0;
+    std::fs::rename(machine.program("new"), &program).expect("replaced");
+    until(&daemon, |_| machine.fake.machine().exec_table.first().is_some_and(|(file, _)| *file != before));
+}
+
+#[test]
+fn a_signal_reads_everything_again_thresholds_included() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    std::fs::write(machine.path("steward.toml"), "[thresholds]\nadmit_below = 0.7\n").expect("written");
+    daemon.signal_reload();
+    until(&daemon, |status| status.thresholds.admit_below == 0.7);
+    assert_eq!(machine.fake.machine().thresholds.admit_below, 0.7);
+}
+
+#[test]
+fn what_was_given_by_hand_survives_a_restart() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let (kept, released, ended) =
+        (Sleeper::start(&program), Sleeper::start(&program), Sleeper::start(&program));
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let daemon = machine.start();
+    for sleeper in [&kept, &ended] {
+        daemon.client().call(&set(sleeper.pid(), reservation(2, 100))).expect("it fits");
+    }
+    daemon.client().call(&api::Release { pid: released.pid() }).expect("root may");
+    daemon.stop();
+    assert!(machine.fake.machine().tasks.is_empty(), "a stop takes everything back");
+    let ended_pid = ended.pid();
+    drop(ended);
+    let _daemon = machine.start();
+    assert_eq!(budget_ns(&machine, kept.pid()), Some(2_000_000));
+    assert_eq!(budget_ns(&machine, released.pid()), None);
+    assert_eq!(budget_ns(&machine, ended_pid), None);
+}
+
+#[test]
+fn a_damaged_state_file_is_set_aside_and_said() {
+    let machine = Machine::new();
+    std::fs::create_dir(machine.path("state")).expect("created");
+    std::fs::write(machine.path("state/by-hand.json"), "{\"schema\":1,").expect("written");
+    let daemon = machine.start();
+    let problems = daemon.status().problems;
+    assert!(problems.iter().any(|problem| problem.message.contains("by-hand.json.damaged")), "{problems:?}");
+    assert!(machine.path("state/by-hand.json.damaged").exists());
+}
+
+#[test]
+fn an_ejected_scheduler_is_loaded_again_three_times_and_then_replaced() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    for attempt in 1..=3 {
+        machine.fake.eject("runnable task stall");
+        let status = until(&daemon, |status| status.mechanism.restarts == attempt);
+        assert_eq!(status.mechanism.kind, Some(api::MechanismKind::SchedExt));
+        assert_eq!(status.mechanism.exit_reason.as_deref(), Some("runnable task stall"));
+        assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
+    }
+    machine.fake.eject("runnable task stall");
+    let status = until(&daemon, |status| status.mechanism.restarts == 4);
+    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::Deadline));
+    let note = status.mechanism.note.expect("it says why");
+    assert!(note.contains("3 attempts") && note.contains("runnable task stall"), "{note}");
+    assert_eq!(machine.fake.machine().loaded, Some(MechanismKind::Deadline));
+    assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
+}
+
+#[test]
+fn with_nothing_left_the_daemon_answers_that_nothing_is_in_force() {
+    let machine = Machine::new();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    std::fs::write(machine.path("steward.toml"), "mechanism = \"sched_ext\"\n").expect("written");
+    let daemon = machine.start();
+    for attempt in 1..=3 {
+        machine.fake.eject("stall");
+        until(&daemon, |status| status.mechanism.restarts == attempt);
+    }
+    machine.fake.eject("stall");
+    let status = until(&daemon, |status| status.mechanism.kind.is_none());
+    assert!(status.mechanism.exit_reason.is_some());
+    let error =
+        daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).expect_err("nothing enforces it");
+    assert!(matches!(error, libsteward::Error::Api(libsteward::ApiError::MechanismGone { .. })), "{error}");
+}
+
+#[test]
+fn without_sched_ext_the_daemon_starts_on_the_other_mechanism_and_says_why() {
+    let machine = Machine::new();
+    machine.fake.machine().broken.push((MechanismKind::SchedExt, "this kernel has no sched_ext".into()));
+    let status = machine.start().status();
+    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::Deadline));
+    assert!(status.mechanism.note.is_some_and(|note| note.contains("no sched_ext")));
+}
+
+#[test]
+fn without_any_mechanism_the_daemon_does_not_start_and_says_why_for_each() {
+    let machine = Machine::new();
+    machine.fake.machine().broken = vec![
+        (MechanismKind::SchedExt, "no sched_ext".into()),
+        (MechanismKind::Deadline, "no CAP_SYS_NICE".into()),
+    ];
+    let error = machine.try_start().err().expect("nothing can be in force").to_string();
+    assert!(error.contains("no sched_ext") && error.contains("no CAP_SYS_NICE"), "{error}");
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_a_dead_ones_socket_is_replaced() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let error = machine.try_start().err().expect("one is enough").to_string();
+    assert!(error.contains("another stewardd"), "{error}");
+    daemon.status();
+    daemon.stop();
+    assert!(!machine.path("socket").exists());
+    drop(std::os::unix::net::UnixListener::bind(machine.path("socket")).expect("bound"));
+    assert!(machine.path("socket").exists());
+    machine.start().status();
+}
+
+#[test]
+fn a_refused_program_is_shown_as_refused() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "29ms/30ms"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    assert_eq!(machine.fake.machine().tasks[&sleeper.pid()].1, Standing::Refused);
+    assert_eq!(daemon.status().tasks[0].standing, api::Standing::Refused);
+    let text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
+    assert!(text.contains("NOT in force"), "{text}");
+}

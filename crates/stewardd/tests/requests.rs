@@ -1,0 +1,156 @@
+//! What clients may ask, and what they get.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{Machine, Sleeper, reservation, set};
+use libsteward::{ApiError, Error, api};
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
+    match result.expect_err("it is refused") {
+        Error::Api(error) => error,
+        other => panic!("the daemon did not answer: {other}"),
+    }
+}
+
+#[test]
+fn only_root_and_the_owner_may_reserve_and_others_are_told_the_rule() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    for (uid, may) in [(0, true), (1000, true), (1001, false)] {
+        machine.caller_uid.store(uid, Ordering::SeqCst);
+        let outcomes = [
+            daemon
+                .client()
+                .call(&api::Run { cpu: Some(reservation(1, 100)), ..Default::default() })
+                .map(|_| ()),
+            daemon.client().call(&api::Run::default()).map(|_| ()),
+            daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).map(|_| ()),
+            daemon.client().call(&api::Reload {}).map(|_| ()),
+        ];
+        for outcome in outcomes {
+            if may {
+                outcome.expect("root and the owner may");
+            } else {
+                let ApiError::PermissionDenied { reason } = refusal(outcome) else { panic!("denied") };
+                assert!(reason.contains("user 1001") && reason.contains("owner (user 1000)"), "{reason}");
+            }
+        }
+        daemon.client().call(&api::Status {}).expect("everyone may read");
+        daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("everyone may read");
+    }
+}
+
+#[test]
+fn run_reserves_for_the_calling_process_over_exec() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let request = api::Run {
+        cpu: Some(reservation(5, 30)),
+        inherit: Some(true),
+        revocable: Some(false),
+        keep_if_refused: None,
+    };
+    let standing = daemon.client().call(&request).expect("it fits").standing;
+    assert_eq!(standing, Some(api::Standing::Admitted));
+    let own = std::process::id() as i32;
+    let (grant, _) = machine.fake.machine().tasks[&own];
+    assert!(grant.inherit && !grant.revocable && grant.keep_over_exec);
+    assert_eq!(grant.reservation.budget_ns, 5_000_000);
+    daemon.client().call(&api::Run::default()).expect("allowed");
+    assert_eq!(machine.fake.machine().allowed, [own]);
+}
+
+#[test]
+fn a_reservation_without_room_is_refused_or_waits_as_asked() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let request = set(sleeper.pid(), reservation(90, 100));
+    let ApiError::AdmissionRefused { reason, bandwidth, admit_below } =
+        refusal(daemon.client().call(&request))
+    else {
+        panic!("90 % do not fit below 80 %")
+    };
+    assert_eq!((bandwidth, admit_below), (0.9, 0.8));
+    assert!(reason.contains("90ms/100ms") && reason.contains("80 %"), "{reason}");
+    assert!(machine.fake.machine().tasks.is_empty());
+    let waiting = api::Set { keep_if_refused: Some(true), ..request };
+    let standing = daemon.client().call(&waiting).expect("it waits").standing;
+    assert_eq!(standing, Some(api::Standing::Refused));
+    assert_eq!(daemon.status().tasks.len(), 1);
+}
+
+#[test]
+fn a_reservation_that_makes_no_sense_is_an_invalid_parameter() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for cpu in [reservation(0, 30), reservation(40, 30), reservation(1, 0), reservation(5, 60_000)] {
+        let error = refusal(daemon.client().call(&set(1, cpu)));
+        assert!(
+            matches!(&error, ApiError::InvalidParameter { parameter, .. } if parameter == "cpu"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_said_not_to() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let ended = {
+        let sleeper = Sleeper::start(&machine.program("program"));
+        sleeper.pid()
+    };
+    assert_eq!(
+        refusal(daemon.client().call(&set(ended, reservation(1, 100)))),
+        ApiError::NoSuchTask { pid: ended }
+    );
+    assert_eq!(
+        refusal(daemon.client().call(&api::Release { pid: ended })),
+        ApiError::NoSuchTask { pid: ended }
+    );
+    assert_eq!(refusal(daemon.client().call(&api::Explain { pid: -7 })), ApiError::NoSuchTask { pid: -7 });
+    for pid in [0, -1, i32::MIN, i32::MAX] {
+        assert_eq!(
+            refusal(daemon.client().call(&set(pid, reservation(1, 100)))),
+            ApiError::NoSuchTask { pid }
+        );
+    }
+}
+
+#[test]
+fn what_was_released_by_hand_is_explained_so() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let pid = sleeper.pid();
+    daemon.client().call(&set(pid, reservation(1, 100))).expect("it fits");
+    let explanation = daemon.client().call(&api::Explain { pid }).expect("it runs");
+    assert!(explanation.text.contains("1ms of CPU time in every 100ms"), "{}", explanation.text);
+    assert_eq!(explanation.events.len(), 1);
+    assert_eq!(daemon.client().call(&api::Release { pid }).expect("root may").released, 1);
+    let explanation = daemon.client().call(&api::Explain { pid }).expect("it runs");
+    assert!(explanation.text.contains("taken from it by hand"), "{}", explanation.text);
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let denied = refusal(daemon.client().call(&api::Release { pid }));
+    assert!(matches!(denied, ApiError::PermissionDenied { .. }), "{denied}");
+}
+
+#[test]
+fn decisions_are_streamed_as_they_are_taken() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let pid = sleeper.pid();
+    daemon.client().call(&set(pid, reservation(1, 100))).expect("it fits");
+    let mut stream = daemon.client().stream(&api::Monitor { history: Some(true) }).expect("sent");
+    let first = stream.next().expect("one is remembered").expect("an event");
+    assert_eq!((first.event.pid, first.event.kind), (pid, api::EventKind::Admitted));
+    daemon.client().call(&set(pid, reservation(2, 100))).expect("it fits");
+    let second = stream.next().expect("one was just taken").expect("an event");
+    assert_eq!((second.event.bandwidth, second.lost), (0.02, 0));
+    assert_eq!(refusal(daemon.client().call(&api::Monitor::default())), ApiError::ExpectedMore);
+}
