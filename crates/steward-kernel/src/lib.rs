@@ -1,7 +1,7 @@
 //! What Steward reads from and writes to the kernel, without opinion.
 //!
 //! - [`executable`]: which program a path names, and how the kernel knows it.
-//! - [`processes`]: every process and thread, cheaply.
+//! - [`processes`]: every process and thread, cheaply; [`process_events`]: what changes among them, as it happens.
 //! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
@@ -17,6 +17,7 @@ pub mod error;
 pub mod executable;
 pub mod journal;
 pub mod mounts;
+pub mod process_events;
 pub mod processes;
 pub mod roots;
 pub mod scheduling;
