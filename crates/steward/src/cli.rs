@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use steward_core::mechanism::Reservation;
 
@@ -124,6 +124,7 @@ pub struct ReservationArguments {
 ///
 /// Only root and the machine's owner may reserve; everyone may release processes of their own.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
 #[command(after_help = "Examples:\n  steward set 4321 --cpu 5ms/30ms\n  steward set 4321 --release")]
 pub struct SetArguments {
     /// The process.
@@ -132,7 +133,7 @@ pub struct SetArguments {
     #[command(flatten)]
     pub reservation: ReservationArguments,
     /// Make it best-effort.
-    #[arg(long, conflicts_with = "cpu", required_unless_present = "cpu")]
+    #[arg(long)]
     pub release: bool,
     /// When there is no room, let it wait for some as best-effort instead of failing.
     #[arg(long, requires = "cpu")]

@@ -29,10 +29,22 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if error.is::<output::ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("steward: {error:#}");
+            eprintln!("steward: {}", describe(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, each said once: many say their cause themselves.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// Prints help or what is wrong with the arguments. Those of `run` that are wrong end with its own code, so that a

@@ -1,0 +1,154 @@
+//! Commands against a daemon in this process, on a fake mechanism.
+
+#[path = "../../stewardd/tests/common/mod.rs"]
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::Ordering;
+
+use common::{Machine, Running, Sleeper, reservation, row, set};
+
+fn command(daemon: &Running, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
+    command.arg("--socket").arg(&daemon.socket).args(arguments).env("NO_COLOR", "1");
+    command
+}
+
+fn steward(daemon: &Running, arguments: &[&str]) -> Output {
+    command(daemon, arguments).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    let value: serde_json::Value = serde_json::from_str(&text(output)).expect("JSON");
+    assert_eq!(value["schema"], 1);
+    value
+}
+
+#[test]
+fn run_becomes_the_program_with_its_reservation() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let output =
+        steward(&daemon, &["run", "--cpu", "5ms/30ms", "--inherit", "--", "sh", "-c", "echo $$; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    let pid: i32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a pid");
+    let (grant, _) = machine.fake.machine().tasks[&pid];
+    assert_eq!((grant.reservation.budget_ns, grant.inherit, grant.revocable), (5_000_000, true, true));
+    let rows = ["run", "--spec", "/any:Iact:2:40:I:-:-", "--", "sh", "-c", "echo $$"];
+    let pid: i32 = text(&steward(&daemon, &rows)).trim().parse().expect("a pid");
+    let (grant, _) = machine.fake.machine().tasks[&pid];
+    assert_eq!((grant.reservation.period_ns, grant.inherit, grant.revocable), (40_000_000, true, false));
+    let pid: i32 =
+        text(&steward(&daemon, &["run", "--", "sh", "-c", "echo $$"])).trim().parse().expect("a pid");
+    assert_eq!(machine.fake.machine().allowed, [pid]);
+}
+
+#[test]
+fn run_is_refused_with_its_own_code_or_goes_on_as_best_effort() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let too_much = ["run", "--cpu", "29ms/30ms", "--", "true"];
+    let output = steward(&daemon, &too_much);
+    assert_eq!(output.status.code(), Some(125));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("no room for 29ms/30ms"), "{message}");
+    let output = steward(&daemon, &["run", "--best-effort-if-refused", "--cpu", "29ms/30ms", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0));
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let output = steward(&daemon, &["run", "--cpu", "1ms/30ms", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("user 1001 may not reserve"));
+}
+
+#[test]
+fn set_gives_and_takes_and_explain_says_so() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let pid = sleeper.pid().to_string();
+    assert_eq!(
+        text(&steward(&daemon, &["set", &pid, "--cpu", "5ms/30ms"])),
+        format!("Process {pid} has 5ms/30ms: admitted.\n")
+    );
+    let explained = text(&steward(&daemon, &["explain", &pid]));
+    assert!(
+        explained.contains("5ms of CPU time in every 30ms") && explained.contains("was admitted"),
+        "{explained}"
+    );
+    assert!(text(&steward(&daemon, &["set", &pid, "--release"])).contains("is best-effort now"));
+    let explained = json(&steward(&daemon, &["explain", &pid, "--json"]));
+    assert!(explained["text"].as_str().is_some_and(|text| text.contains("best-effort")));
+    let output = steward(&daemon, &["explain", "2147483647"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "steward: there is no process 2147483647\n");
+}
+
+#[test]
+fn status_shows_mechanism_loads_tasks_and_problems() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine
+        .write_specs("a.toml", &(row(&program, "5ms/30ms") + "[[spec]]\npath = \"/x\"\ncpu = \"9ms/3ms\"\n"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    let status = text(&steward(&daemon, &["status"]));
+    for part in [
+        "sched_ext is in force, 1 specification loaded",
+        "user 1000",
+        "5ms/30ms R",
+        "admitted",
+        "1 problem:",
+        "a.toml:6",
+    ] {
+        assert!(status.contains(part), "{part} is not in:\n{status}");
+    }
+    assert!(!status.contains('\x1b'));
+    let status = json(&steward(&daemon, &["status", "--json"]));
+    assert_eq!(status["tasks"][0]["pid"], sleeper.pid());
+    assert_eq!(status["mechanism"]["kind"], "sched_ext");
+    let specs = json(&steward(&daemon, &["spec", "list", "--json"]));
+    assert_eq!(specs["specs"][0]["name"].as_str(), program.to_str());
+    assert!(text(&steward(&daemon, &["spec", "list"])).contains("a.toml:1"));
+    assert_eq!(steward(&daemon, &["reload"]).status.code(), Some(1), "a row is bad");
+}
+
+#[test]
+fn events_are_one_object_a_line_and_a_reader_that_goes_is_no_failure() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).expect("it fits");
+    let listed = json(&steward(&daemon, &["events", "--json"]));
+    assert_eq!(listed["event"]["kind"], "admitted");
+    let mut following =
+        command(&daemon, &["events", "--follow"]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut output = BufReader::new(following.stdout.take().expect("piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("the first event");
+    assert!(line.contains("was admitted"), "{line}");
+    drop(output);
+    while following.try_wait().expect("it can be waited for").is_none() {
+        daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).expect("it fits");
+    }
+    assert_eq!(following.wait().expect("it has ended").code(), Some(0));
+}
+
+#[test]
+fn completions_and_man_pages_come_from_the_same_definitions() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let completions = text(&steward(&daemon, &["completions", shell]));
+        assert!(completions.contains("best-effort-if-refused"), "{shell}");
+    }
+    let directory = machine.path("man");
+    text(&steward(&daemon, &["man", directory.to_str().expect("UTF-8")]));
+    let page = std::fs::read_to_string(directory.join("steward-run.1")).expect("a page");
+    assert!(page.contains("best\\-effort\\-if\\-refused"));
+}
