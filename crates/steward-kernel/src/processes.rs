@@ -3,10 +3,11 @@
 //! Tasks come and go while they are listed. One that vanishes half-way is left out; nothing else is an error.
 //! A pid is given out again after its task has ended, so a task is known by its id and its start time together.
 
-use std::fs::read_dir;
+use std::fs::{File, read_dir};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -112,8 +113,7 @@ pub fn list(roots: &Roots) -> Result<Vec<Process>, KernelError> {
 /// # Errors
 /// [`KernelError`] when the caller's mountinfo cannot be read.
 pub fn find(pid: i32, roots: &Roots) -> Result<Option<Process>, KernelError> {
-    let mut mounts = MountTable::of_caller(roots)?;
-    Ok(look_at(pid, roots, &mut mounts))
+    Ok(look_at(pid, roots, &mut MountTable::of_caller(roots)?))
 }
 
 /// What the kernel says about one task; any thread id will do.
@@ -141,7 +141,8 @@ pub fn is_alive(task: TaskId, roots: &Roots) -> bool {
     stat(task.tid, roots).is_ok_and(|stat| stat.id == task && !stat.has_ended())
 }
 
-fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
+/// As [`find`], with mounts that were read before.
+pub(crate) fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
     let directory = roots.proc.join(pid.to_string());
     let stat = read_stat(&directory.join("stat"), pid).ok().filter(|stat| !stat.has_ended())?;
     // The owner of this directory is the effective user (fs/proc/base.c, task_dump_owner); `status` says the same
@@ -185,8 +186,14 @@ fn numbered_entries(directory: &Path) -> Result<Vec<i32>, KernelError> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-fn read_stat(path: &PathBuf, tid: i32) -> Result<TaskStat, KernelError> {
-    let text = read(path)?;
+fn read_stat(path: &Path, tid: i32) -> Result<TaskStat, KernelError> {
+    // One read into a buffer that is always large enough: the kernel makes the line at the first one, and asking for
+    // the file's size and for more costs as much again.
+    let mut buffer = [0; 2048];
+    let length = File::open(path)
+        .and_then(|mut file| file.read(&mut buffer))
+        .map_err(|source| KernelError::Read { path: path.into(), source })?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
     parse_stat(&text, tid).ok_or_else(|| KernelError::parse(path, "a line as in proc_pid_stat(5)", &text))
 }
 

@@ -8,8 +8,9 @@
 //! - a fork, and a program without a specification of its own, has its parent's if that one is inheritable;
 //! - a task that was given a grant for good (`steward run --cpu`) keeps it, whatever it executes.
 //!
-//! A parent that came and went between two looks is not seen, and its child then counts as a child of whoever took
-//! it up: that is where this falls short of rules applied in the kernel.
+//! Where the kernel tells of each fork, parents are known exactly. Otherwise a parent that came and went between two
+//! looks is not seen, and its child counts as a child of whoever took it up: that is where this falls short of rules
+//! applied in the kernel.
 //!
 //! Nothing in this file touches the kernel.
 
@@ -60,8 +61,9 @@ struct Known {
 impl Known {
     fn is_unchanged(&self, process: &Process) -> bool {
         self.id == process.id
-            && self.executable == process.executable
             && self.forked_without_exec == process.forked_without_exec
+            && (self.executable == process.executable
+                || (self.executable.is_none() && self.forked_without_exec))
     }
 }
 
@@ -104,19 +106,74 @@ impl Lineage {
         let mut before = std::mem::take(&mut self.by_pid);
         let mut changes = Vec::new();
         for process in by_age {
-            let pid = process.id.tid;
-            let known_before = before.remove(&pid).filter(|known| known.id == process.id);
-            if let Some(unchanged) = known_before.filter(|known| known.is_unchanged(process)) {
-                self.by_pid.insert(pid, unchanged);
-                continue;
+            let known_before = before.remove(&process.id.tid);
+            if let Some(grant) = self.look_at(process, known_before, table) {
+                changes.push((process.id, grant));
             }
-            let rights = self.rights_of(process, known_before, table);
-            self.by_pid.insert(pid, known(process, rights));
-            changes.push((process.id, rights.grant));
         }
         self.allowed.retain(|task| self.by_pid.get(&task.tid).is_some_and(|known| known.id == *task));
         self.has_looked = true;
         changes
+    }
+
+    /// Looks at one process that started or executed a program; `None` when it did neither since the last look.
+    pub(super) fn look_at_one(
+        &mut self,
+        process: &Process,
+        table: &HashMap<FileIdentity, Grant>,
+    ) -> Option<Option<Grant>> {
+        let before = self.by_pid.remove(&process.id.tid);
+        self.look_at(process, before, table)
+    }
+
+    /// Notes a fork, and returns what the child gets. The child may have executed a program meanwhile, so it stays
+    /// open which program it runs.
+    pub(super) fn forked(&mut self, parent: i32, child: TaskId) -> Option<Grant> {
+        let rights = self.rights_after_fork(parent);
+        let known = Known { id: child, executable: None, forked_without_exec: true, rights };
+        self.by_pid.insert(child.tid, known);
+        rights.grant
+    }
+
+    /// Whether a fork of this process is worth a note: one of a best-effort process is best-effort, noted or not.
+    pub(super) fn passes_something_on(&self, parent: i32) -> bool {
+        self.rights_after_fork(parent) != Rights::default()
+    }
+
+    /// Whether all processes were looked at, so that what is not known is best-effort.
+    pub(super) fn has_looked(&self) -> bool {
+        self.has_looked
+    }
+
+    /// Whether this process was looked at or noted before.
+    pub(super) fn is_known(&self, process: TaskId) -> bool {
+        self.by_pid.get(&process.tid).is_some_and(|known| known.id == process)
+    }
+
+    /// Drops a process that has ended.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.by_pid.remove(&pid);
+    }
+
+    fn rights_after_fork(&self, parent: i32) -> Rights {
+        self.by_pid.get(&parent).map(|known| known.rights.after_fork()).unwrap_or_default()
+    }
+
+    /// What the process gets if it is new or executes another program than before.
+    fn look_at(
+        &mut self,
+        process: &Process,
+        before: Option<Known>,
+        table: &HashMap<FileIdentity, Grant>,
+    ) -> Option<Option<Grant>> {
+        let before = before.filter(|known| known.id == process.id);
+        let unchanged = before.filter(|known| known.is_unchanged(process));
+        let rights = match unchanged {
+            Some(known) => known.rights,
+            None => self.rights_of(process, before, table),
+        };
+        self.by_pid.insert(process.id.tid, known(process, rights));
+        unchanged.is_none().then_some(rights.grant)
     }
 
     fn rights_of(
@@ -127,9 +184,7 @@ impl Lineage {
     ) -> Rights {
         let mut rights = match before {
             Some(known) => known.rights,
-            None => {
-                self.by_pid.get(&process.parent).map(|parent| parent.rights.after_fork()).unwrap_or_default()
-            }
+            None => self.rights_after_fork(process.parent),
         };
         if process.forked_without_exec && (self.has_looked || self.parent_runs_the_same(process)) {
             return rights;
@@ -251,6 +306,32 @@ mod tests {
         look(&mut lineage, std::slice::from_ref(&server));
         let children = [server, forked(11, 10, SERVER), process(12, 10, COMPILER), process(13, 10, EDITOR)];
         assert_eq!(look(&mut lineage, &children), vec![(11, Some(4)), (12, Some(4)), (13, Some(2))]);
+    }
+
+    #[test]
+    fn a_fork_that_is_told_of_needs_no_parent_to_be_there_later() {
+        let mut lineage = Lineage::default();
+        let shell = process(10, 1, SHELL);
+        look(&mut lineage, &[process(1, 0, COMPILER), shell.clone()]);
+        assert!(lineage.passes_something_on(10) && !lineage.passes_something_on(1));
+        // A shell's child forks, ends, and leaves its own child to the first process, which is best-effort.
+        assert_eq!(lineage.forked(10, process(11, 10, SHELL).id), None);
+        assert_eq!(lineage.forked(11, process(12, 11, SHELL).id), None);
+        lineage.forget(11);
+        let editor = process(12, 1, EDITOR);
+        let given = lineage.look_at_one(&editor, &table()).expect("it executed a program");
+        assert_eq!(given.map(|grant| grant.spec_id), Some(2));
+        assert_eq!(lineage.look_at_one(&editor, &table()), None);
+    }
+
+    #[test]
+    fn a_fork_that_is_told_of_is_no_change_at_the_next_look() {
+        let mut lineage = Lineage::default();
+        let server = process(10, 1, SERVER);
+        look(&mut lineage, std::slice::from_ref(&server));
+        let worker = forked(11, 10, SERVER);
+        assert_eq!(lineage.forked(10, worker.id).map(|grant| grant.spec_id), Some(4));
+        assert_eq!(look(&mut lineage, &[server, worker]), vec![]);
     }
 
     #[test]

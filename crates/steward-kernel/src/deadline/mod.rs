@@ -3,8 +3,10 @@
 //! What it does as Steward's own scheduler would: a task with `C:T` gets `C` ns of CPU in every `T` ns, whatever
 //! else runs, and a task that the machine has no room for is refused. What it does not do, and says so:
 //!
-//! - There is no hook at `exec`: the daemon lists all processes now and then and passes them to
-//!   [`DeadlineMechanism::scan`]. A program waits up to one [`DeadlineMechanism::scan_interval`] for its reservation.
+//! - There is no hook at `exec`. Where the kernel tells of processes as they start
+//!   ([`process_events`](crate::process_events)), a program waits a few milliseconds for its reservation; elsewhere
+//!   up to one [`DeadlineMechanism::scan_interval`], after which the daemon passes all processes to
+//!   [`DeadlineMechanism::scan`].
 //! - A task that has used its budget can not compete as best-effort until its next period: SCHED_DEADLINE either
 //!   stops it or lets it go on ahead of best-effort work with bandwidth that nobody reserved (`SCHED_FLAG_RECLAIM`).
 //!   Being stopped on an idle machine would make a program slower than without Steward, and going on without an
@@ -19,6 +21,7 @@
 //! are ordinary until the next scan.
 
 mod account;
+mod follow;
 mod lineage;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -32,10 +35,12 @@ use steward_core::mechanism::{
 
 use crate::error::KernelError;
 use crate::journal::{self, Change, Journal, JournalError};
+use crate::mounts::MountTable;
 use crate::processes::{self, Process, TaskId};
 use crate::roots::Roots;
 use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
 use account::{Account, LoadWindow};
+use follow::Follower;
 use lineage::Lineage;
 
 /// How many tasks with a specification there may be, as in Steward's own scheduler.
@@ -86,6 +91,7 @@ pub struct DeadlineMechanism {
     /// Threads whose grant was taken away by request, although their process's is inheritable.
     exempt: HashSet<TaskId>,
     lineage: Lineage,
+    follower: Follower,
     load: LoadWindow,
     events: VecDeque<Event>,
     events_lost: u64,
@@ -108,28 +114,42 @@ impl DeadlineMechanism {
             tasks: BTreeMap::new(),
             exempt: HashSet::new(),
             lineage: Lineage::default(),
+            follower: Follower::new(),
             load: LoadWindow::default(),
             events: VecDeque::new(),
             events_lost: 0,
         })
     }
 
-    /// How often to call [`DeadlineMechanism::scan`]: a compromise between the wait of a new program and the cost
-    /// of listing 1,000 tasks (about 10 ms of CPU).
+    /// How often to call [`DeadlineMechanism::scan`]. Seldom where the kernel tells of each process as it starts:
+    /// then a scan only makes up for what may have been missed. Elsewhere it is a compromise between the wait of a
+    /// new program and the cost of listing 1,000 tasks (about 10 ms of CPU).
     pub fn scan_interval(&self) -> Duration {
-        Duration::from_millis(500)
+        if self.follower.is_told_of_processes() {
+            Duration::from_secs(30)
+        } else {
+            Duration::from_millis(500)
+        }
     }
 
     /// Applies the table to what started, executed a program or ended since the last call, given all processes
     /// (from [`processes::list`]), and takes back at most one task for which there was no room before.
     ///
     /// # Errors
-    /// [`MechanismError::Kernel`] with the first failure: the undo journal can not be written, the kernel does not
+    /// [`MechanismError::Kernel`] with the first failure since the last scan: the undo journal can not be written, the kernel does not
     /// take a specification's numbers, or the caller has no right to give reservations. All other tasks are done.
     pub fn scan(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
         if let Ok(online) = account::online_cpus(&self.roots) {
             self.cpu_count = u32::try_from(online.len()).unwrap_or(1).max(1);
         }
+        // Ids of mounts are given out again, so what is known of them is not kept for ever.
+        self.follower.mounts = MountTable::default();
+        let listed = self.scan_list(processes);
+        let followed = self.follow();
+        listed.and(followed)
+    }
+
+    fn scan_list(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
         let mut first_failure = self.forget_ended(processes);
         let by_id: HashMap<TaskId, &Process> =
             processes.iter().map(|process| (process.id, process)).collect();
@@ -141,16 +161,16 @@ impl DeadlineMechanism {
             let done = self.give_to_new_threads(process);
             first_failure = first_failure.and(done);
         }
-        self.measure();
-        let reactivated = self.reactivate_one();
-        first_failure.and(reactivated)
+        first_failure
     }
 
     fn forget_ended(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
         let alive: HashSet<TaskId> =
             processes.iter().flat_map(|process| &process.threads).map(|thread| thread.id).collect();
-        let ended: Vec<i32> =
-            self.tasks.values().filter(|task| !alive.contains(&task.id)).map(|task| task.id.tid).collect();
+        // What is not in the list may have started after it was made.
+        let has_ended =
+            |task: &&Managed| !alive.contains(&task.id) && !processes::is_alive(task.id, &self.roots);
+        let ended: Vec<i32> = self.tasks.values().filter(has_ended).map(|task| task.id.tid).collect();
         for tid in ended {
             self.forget(tid)?;
         }
@@ -172,9 +192,13 @@ impl DeadlineMechanism {
         if has == grant {
             return Ok(());
         }
-        match self.give(tid, process.id.tid, grant) {
-            // It ended between the listing and now; the next scan does not find it any more.
-            Err(MechanismError::NoSuchTask { .. }) | Err(MechanismError::Full { .. }) => Ok(()),
+        self.give_unless_gone(tid, tid, grant)
+    }
+
+    /// As [`Self::give`]; that the task has ended since it was seen, or that the table is full, is no failure.
+    fn give_unless_gone(&mut self, tid: i32, pid: i32, grant: Option<Grant>) -> Result<(), MechanismError> {
+        match self.give(tid, pid, grant) {
+            Err(MechanismError::NoSuchTask { .. } | MechanismError::Full { .. }) => Ok(()),
             other => other.map(|_| ()),
         }
     }
@@ -189,10 +213,7 @@ impl DeadlineMechanism {
             if has_one || self.exempt.contains(&thread.id) {
                 continue;
             }
-            match self.give(thread.id.tid, process.id.tid, Some(grant)) {
-                Err(MechanismError::NoSuchTask { .. }) | Err(MechanismError::Full { .. }) => {}
-                other => drop(other?),
-            }
+            self.give_unless_gone(thread.id.tid, process.id.tid, Some(grant))?;
         }
         Ok(())
     }
@@ -314,68 +335,6 @@ impl DeadlineMechanism {
         change.map_or(Ok(()), |number| self.journal.close(number)).map_err(journal_failed)
     }
 
-    /// Takes back the task that waits longest and fits now: one per scan, and only when the load was low in the whole
-    /// window, so that a burst of them does not overload the machine at once (Yang 2009, section 8.1.2).
-    fn reactivate_one(&mut self) -> Result<(), MechanismError> {
-        if self.load.window.iter().any(|load| *load >= self.thresholds.reactivate_below) {
-            return Ok(());
-        }
-        let room = self.thresholds.admit_below - self.reserved_per_cpu();
-        let cpus = f64::from(self.cpu_count);
-        let fits = |task: &&Managed| {
-            task.standing != Standing::Admitted
-                && task.change.is_none()
-                && task.grant.reservation.bandwidth() / cpus < room
-        };
-        let Some(tid) = self
-            .tasks
-            .values()
-            .filter(fits)
-            .min_by_key(|task| task.account.last_tried_ns)
-            .map(|task| task.id.tid)
-        else {
-            return Ok(());
-        };
-        let Some(mut task) = self.tasks.remove(&tid) else { return Ok(()) };
-        task.account.last_tried_ns = account::now_ns();
-        match self.admit(&mut task, EventKind::Reactivated) {
-            Ok(kind) => {
-                if kind == EventKind::Reactivated {
-                    self.tell(kind, &task);
-                }
-                self.tasks.insert(tid, task);
-                Ok(())
-            }
-            Err(MechanismError::NoSuchTask { .. }) => Ok(()),
-            Err(error) => {
-                self.tasks.insert(tid, task);
-                Err(error)
-            }
-        }
-    }
-
-    /// Measures what each admitted task used since the last scan, and holds those to their reservation that used
-    /// more while others waited.
-    fn measure(&mut self) {
-        let now_ns = account::now_ns();
-        let busy = account::runnable_tasks(&self.roots).is_some_and(|runnable| runnable > self.cpu_count);
-        let mut used_ns = 0;
-        for task in self.tasks.values_mut().filter(|task| task.standing == Standing::Admitted) {
-            let Some(usage) = task.account.measure(task.id.tid, now_ns, &self.roots) else { continue };
-            used_ns += usage.run_ns;
-            let reclaim = !(busy && usage.fraction() > task.grant.reservation.bandwidth());
-            if reclaim != task.account.reclaims {
-                let reservation = task.grant.reservation;
-                let wanted = Scheduling::deadline(reservation.budget_ns, reservation.period_ns, reclaim);
-                // The undo record stays right: it tells our reservation by budget and period.
-                if scheduling::write(task.id.tid, &wanted).is_ok() {
-                    task.account.reclaims = reclaim;
-                }
-            }
-        }
-        self.load.sample(used_ns, now_ns, self.cpu_count);
-    }
-
     /// `Sload`, averaged over all CPUs: what is promised, as a fraction of one CPU.
     fn reserved_per_cpu(&self) -> f64 {
         self.tasks.values().map(Managed::bandwidth_taken).sum::<f64>() / f64::from(self.cpu_count)
@@ -435,6 +394,8 @@ impl Mechanism for DeadlineMechanism {
 
     fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError> {
         self.thresholds = thresholds;
+        // What was refused may fit now.
+        self.follower.measure_at_ns = 0;
         Ok(())
     }
 
@@ -448,13 +409,16 @@ impl Mechanism for DeadlineMechanism {
         Ok(Snapshot { at_ns, tasks, cpus })
     }
 
+    /// Acts first on what became of processes meanwhile.
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
+        let followed = self.follow();
+        self.follower.note_failure(followed);
         self.events.drain(..).for_each(sink);
         std::mem::take(&mut self.events_lost)
     }
 
     fn event_descriptor(&self) -> Option<RawFd> {
-        None
+        self.follower.descriptor()
     }
 
     fn exit_reason(&self) -> Option<String> {

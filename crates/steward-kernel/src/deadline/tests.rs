@@ -62,8 +62,12 @@ impl Place {
 
     /// A program that no other process runs, so that a table entry for it concerns only this test.
     fn own_program(&self) -> (PathBuf, FileIdentity) {
-        let path = self.directory.path().join("waiter");
-        std::fs::copy("/bin/cat", &path).expect("a copy of cat");
+        self.copy_of("/bin/cat", "waiter")
+    }
+
+    fn copy_of(&self, program: &str, name: &str) -> (PathBuf, FileIdentity) {
+        let path = self.directory.path().join(name);
+        std::fs::copy(program, &path).expect("a copy of a program");
         match executable::identify(&path, &Roots::default()).expect("it is there") {
             TargetFacts::Executable { identity } => (path, identity),
             other => panic!("not a program: {other:?}"),
@@ -230,6 +234,45 @@ fn a_scan_gives_a_program_its_specification_and_forgets_it_when_it_ends() {
     assert_eq!(place.events(tid), vec![EventKind::Released]);
     assert!(place.mechanism.snapshot().expect("in force").tasks.is_empty());
     assert!(place.mechanism.journal.outstanding().is_empty());
+}
+
+#[test]
+fn a_program_of_an_interactive_shell_is_given_its_specification_as_soon_as_it_starts() {
+    let Some(mut place) = Place::new() else { return };
+    if place.mechanism.scan_interval() < Duration::from_secs(1) {
+        println!("skipped: the kernel does not tell of processes here");
+        return;
+    }
+    let (shell, shell_identity) = place.copy_of("/bin/sh", "shell");
+    let (waiter, waiter_identity) = place.own_program();
+    place
+        .mechanism
+        .set_exec_table(&[(shell_identity, grant(1, 100)), (waiter_identity, grant(5, 30))])
+        .expect("there is room");
+    let mut shell =
+        Waiting(Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell"));
+    place.scan();
+    assert_eq!(place.events(shell.tid()), vec![EventKind::Admitted]);
+    let commands = format!("{}; exit\n", waiter.display());
+    std::io::Write::write_all(shell.0.stdin.as_mut().expect("a pipe"), commands.as_bytes())
+        .expect("it reads");
+
+    // SAFETY: the mechanism keeps its descriptor open for as long as it lives.
+    let descriptor = place.mechanism.event_descriptor().expect("there is one");
+    let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+    let mut admitted = None;
+    while admitted.is_none() {
+        let mut waiting = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut waiting, None).expect("it becomes readable");
+        place.mechanism.take_events(&mut |event| {
+            if event.kind == EventKind::Admitted && event.bandwidth > 0.1 {
+                admitted = Some(event.tid);
+            }
+        });
+    }
+    let child = admitted.expect("it was admitted");
+    assert_ne!(child, shell.tid());
+    assert_eq!(scheduling::read(child).expect("it waits for input").period_ns, 30_000_000);
 }
 
 #[test]

@@ -180,8 +180,9 @@ fn at_exec(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("specifications are matched in the kernel"),
         MechanismKind::Deadline => Verdict(
-            Holds::No,
-            "the daemon looks for new programs twice a second, so a program waits up to half a second for it"
+            Holds::Partly,
+            "the daemon gives it as soon as the kernel tells of the program, a few milliseconds after the start (up \
+             to half a second on a kernel built without CONFIG_PROC_EVENTS)"
                 .into(),
             String::new(),
         ),
@@ -193,8 +194,7 @@ fn bomb_refused(_: &Facts, mechanism: MechanismKind) -> Verdict {
         MechanismKind::SchedExt => Verdict::yes("admission is decided in the kernel, as each program starts"),
         MechanismKind::Deadline => Verdict(
             Holds::Partly,
-            "admission is by what is promised, not by what is used; and a program whose parent ended within half a \
-             second counts as started by whoever took it up"
+            "admission is by what is promised to others, not by what they use, and nothing is revoked under overload"
                 .into(),
             String::new(),
         ),

@@ -61,7 +61,7 @@ fn a_current_kernel_keeps_every_promise() {
 fn debian_6_12_without_sched_ext_falls_back_to_deadlines() {
     let diagnosis = diagnose(without_sched_ext("6.12.57+deb13-amd64"));
     assert_eq!(diagnosis.mechanism, Some(MechanismKind::Deadline));
-    assert_eq!(named(&diagnosis, Holds::No), ["at-exec", "accounted"]);
+    assert_eq!(named(&diagnosis, Holds::No), ["accounted"]);
     insta::assert_snapshot!("debian_kernel_6_12", diagnosis);
 }
 
