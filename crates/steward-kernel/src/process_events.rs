@@ -163,7 +163,7 @@ fn parse(event: &[u8]) -> Option<ProcessEvent> {
     const EXEC: u32 = 0x2;
     const EXIT: u32 = 0x8000_0000;
     let field = |index: usize| word(event, EVENT_HEADER_BYTES + 4 * index);
-    match word(event, 0)?.cast_unsigned() {
+    match word(event, 0)? as u32 {
         FORK => {
             let (parent, child_tid, child) = (field(1)?, field(2)?, field(3)?);
             Some(if child_tid == child {

@@ -72,9 +72,9 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn open(tid: i32, roots: &Roots) -> Self {
+    pub(super) fn open(tid: i32, reclaims: bool, roots: &Roots) -> Self {
         Account {
-            reclaims: true,
+            reclaims,
             last_tried_ns: 0,
             seen_at_ns: now_ns(),
             seen_run_ns: run_time_ns(tid, roots).unwrap_or(0),
@@ -114,6 +114,32 @@ impl Account {
             Standing::Admitted => (self.reserved_ns + since_ns, self.best_effort_ns),
             Standing::Refused | Standing::Revoked => (self.reserved_ns, self.best_effort_ns + since_ns),
         }
+    }
+}
+
+/// Whether tasks wait for a CPU, by the last two samples: one alone says little.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Crowd {
+    now: bool,
+    before: bool,
+}
+
+impl Crowd {
+    /// Takes how many tasks run or want to run, the caller included.
+    pub(super) fn sample(&mut self, runnable: u32, cpu_count: u32) {
+        self.before = self.now;
+        self.now = runnable.saturating_sub(1) > cpu_count;
+    }
+
+    pub(super) fn is_here(self) -> bool {
+        self.now && self.before
+    }
+
+    /// Whether a task may go on past its budget, given whether it may now and whether it used more than promised.
+    ///
+    /// A task that is held uses no more than promised, so that alone does not let it go: it would at once take all.
+    pub(super) fn may_reclaim(self, may_now: bool, used_more: bool) -> bool {
+        if may_now { !(self.is_here() && used_more) } else { !self.now && !self.before }
     }
 }
 
@@ -198,6 +224,21 @@ mod tests {
         assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse_cpu_list("0"), Some(vec![0]));
         assert_eq!(parse_cpu_list("none"), None);
+    }
+
+    #[test]
+    fn a_task_is_held_while_others_wait_and_let_go_when_none_does() {
+        let mut crowd = Crowd::default();
+        let mut may = true;
+        let mut history = Vec::new();
+        for (runnable, used_more) in
+            [(2, true), (4, true), (4, false), (5, true), (5, false), (2, false), (3, false)]
+        {
+            crowd.sample(runnable, 2);
+            may = crowd.may_reclaim(may, used_more);
+            history.push(may);
+        }
+        assert_eq!(history, [true, true, true, false, false, false, true]);
     }
 
     #[test]

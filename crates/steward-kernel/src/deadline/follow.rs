@@ -178,12 +178,13 @@ impl DeadlineMechanism {
     /// Measures what each admitted task used since the last time, and holds those to their reservation that used
     /// more while others waited.
     fn measure(&mut self, now_ns: u64) {
-        let busy = account::runnable_tasks(&self.roots).is_some_and(|runnable| runnable > self.cpu_count);
+        self.crowd.sample(account::runnable_tasks(&self.roots).unwrap_or(0), self.cpu_count);
         let mut used_ns = 0;
         for task in self.tasks.values_mut().filter(|task| task.standing == Standing::Admitted) {
             let Some(usage) = task.account.measure(task.id.tid, now_ns, &self.roots) else { continue };
             used_ns += usage.run_ns;
-            let reclaim = !(busy && usage.fraction() > task.grant.reservation.bandwidth());
+            let used_more = usage.fraction() > task.grant.reservation.bandwidth();
+            let reclaim = self.crowd.may_reclaim(task.account.reclaims, used_more);
             if reclaim != task.account.reclaims {
                 let reservation = task.grant.reservation;
                 let wanted = Scheduling::deadline(reservation.budget_ns, reservation.period_ns, reclaim);

@@ -11,7 +11,8 @@
 //!   stops it or lets it go on ahead of best-effort work with bandwidth that nobody reserved (`SCHED_FLAG_RECLAIM`).
 //!   Being stopped on an idle machine would make a program slower than without Steward, and going on without an
 //!   end would starve the rest. So a task may reclaim as long as it does not use more than it was promised while
-//!   others wait for the CPU; then it is held to its reservation until the machine is quieter.
+//!   others wait for the CPU; then it is held to its reservation until nobody waits any more. One that starts while
+//!   others wait is held from the start.
 //! - Reservations are placed by the kernel on any CPU, so loads are averages over all CPUs.
 //! - The kernel takes no task into SCHED_DEADLINE that is confined to some of the CPUs. Such a task gets a better
 //!   nice value in place of a promise.
@@ -39,7 +40,7 @@ use crate::mounts::MountTable;
 use crate::processes::{self, Process, TaskId};
 use crate::roots::Roots;
 use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
-use account::{Account, LoadWindow};
+use account::{Account, Crowd, LoadWindow};
 use follow::Follower;
 use lineage::Lineage;
 
@@ -93,6 +94,7 @@ pub struct DeadlineMechanism {
     lineage: Lineage,
     follower: Follower,
     load: LoadWindow,
+    crowd: Crowd,
     events: VecDeque<Event>,
     events_lost: u64,
 }
@@ -116,6 +118,7 @@ impl DeadlineMechanism {
             lineage: Lineage::default(),
             follower: Follower::new(),
             load: LoadWindow::default(),
+            crowd: Crowd::default(),
             events: VecDeque::new(),
             events_lost: 0,
         })
@@ -242,7 +245,7 @@ impl DeadlineMechanism {
             grant,
             standing: Standing::Refused,
             change: None,
-            account: Account::open(tid, &self.roots),
+            account: Account::open(tid, !self.crowd.is_here(), &self.roots),
         };
         let kind = self.admit(&mut task, EventKind::Admitted)?;
         self.tell(kind, &task);
@@ -284,7 +287,8 @@ impl DeadlineMechanism {
             return Ok(Answer::Refused);
         }
         let reservation = task.grant.reservation;
-        let wanted = Scheduling::deadline(reservation.budget_ns, reservation.period_ns, true);
+        let wanted =
+            Scheduling::deadline(reservation.budget_ns, reservation.period_ns, task.account.reclaims);
         match self.change(task.id, old, wanted)? {
             Ok(number) => Ok(Answer::Admitted(number)),
             Err(error) => match error.errno() {
@@ -337,7 +341,8 @@ impl DeadlineMechanism {
 
     /// `Sload`, averaged over all CPUs: what is promised, as a fraction of one CPU.
     fn reserved_per_cpu(&self) -> f64 {
-        self.tasks.values().map(Managed::bandwidth_taken).sum::<f64>() / f64::from(self.cpu_count)
+        self.tasks.values().map(Managed::bandwidth_taken).fold(0.0, |sum, bandwidth| sum + bandwidth)
+            / f64::from(self.cpu_count)
     }
 
     fn tell(&mut self, kind: EventKind, task: &Managed) {
