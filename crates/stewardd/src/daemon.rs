@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use steward_core::config::MechanismChoice;
 use steward_core::explain::explain_event;
-use steward_core::mechanism::{Event, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing};
+use steward_core::mechanism::{
+    Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
+};
 use steward_core::problem::Problem;
 use steward_kernel::Roots;
 use steward_kernel::processes::{self, Process};
@@ -21,7 +23,7 @@ use crate::state::StateFile;
 use crate::troubles::{Topic, Troubles};
 
 /// How many decisions are remembered for `explain` and for those who start to monitor.
-const HISTORY_MAX: usize = 1024;
+const HISTORY_MAX: usize = 4096;
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
 
@@ -470,16 +472,26 @@ fn log_step(step: &Step, standing: Option<Standing>) {
     }
 }
 
+/// One line per decision. What every start and end of a program brings is at level debug: a shell script makes
+/// hundreds a second.
 fn log_event(event: &Event) {
-    tracing::info!(
-        decision = crate::report::event_kind_name(event.kind),
-        tid = event.tid,
-        pid = event.pid,
-        cpu = event.cpu,
-        load = event.load,
-        bandwidth = event.bandwidth,
-        threshold = event.threshold,
-        "{}",
-        explain_event(event)
-    );
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                decision = crate::report::event_kind_name(event.kind),
+                tid = event.tid,
+                pid = event.pid,
+                cpu = event.cpu,
+                load = event.load,
+                bandwidth = event.bandwidth,
+                threshold = event.threshold,
+                "{}",
+                explain_event(event)
+            )
+        };
+    }
+    match event.kind {
+        EventKind::Admitted | EventKind::Released => line!(debug),
+        _ => line!(info),
+    }
 }

@@ -43,7 +43,8 @@ pub fn now_ns() -> u64 {
 /// # Errors
 /// When waiting itself fails. Everything is undone then too.
 pub fn run(mut daemon: Daemon, server: Server, watch: Watch, controls: Controls) -> anyhow::Result<()> {
-    let mut turns = Loop { server, watch, controls, reload_at_ns: None, status: String::new() };
+    let mut turns =
+        Loop { server, watch, controls, reload_at_ns: None, gather_until_ns: 0, status: String::new() };
     turns.watch_files(&mut daemon);
     turns.notify_status(&daemon, &[NotifyState::Ready]);
     let outcome = loop {
@@ -65,6 +66,8 @@ struct Loop {
     controls: Controls,
     /// When to read the files again that have changed.
     reload_at_ns: Option<u64>,
+    /// Until when the mechanism's events wait to be taken together.
+    gather_until_ns: u64,
     /// What systemd was told last.
     status: String,
 }
@@ -95,13 +98,18 @@ impl Loop {
             self.watch_files(daemon);
         }
         self.server.take_turn(&ready.clients, &mut |caller, call| daemon.answer(caller, call));
-        self.broadcast(&daemon.tick(now));
+        let events = daemon.tick(now);
+        if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| !events.is_empty()) {
+            self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
+        }
+        self.broadcast(&events);
         self.notify_status(daemon, &[]);
         Ok(true)
     }
 
     fn wait(&self, daemon: &Daemon) -> anyhow::Result<Ready> {
-        let mechanism = daemon.mechanism.as_ref().and_then(|mechanism| mechanism.event_descriptor());
+        let mechanism = daemon.mechanism.as_ref().filter(|_| self.gather_until_ns <= now_ns());
+        let mechanism = mechanism.and_then(|mechanism| mechanism.event_descriptor());
         // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched before
         // this function ends.
         let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
@@ -125,7 +133,8 @@ impl Loop {
 
     fn timeout(&self, daemon: &Daemon) -> Timespec {
         let now = now_ns();
-        let moments = [self.reload_at_ns, daemon.wake_at_ns()];
+        let gathered = Some(self.gather_until_ns).filter(|until| *until > now);
+        let moments = [self.reload_at_ns, gathered, daemon.wake_at_ns()];
         let soonest = moments.into_iter().flatten().map(|at| at.saturating_sub(now)).min();
         let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);
         if self.server.has_calls() {

@@ -16,6 +16,11 @@ pub trait Enforcer: Mechanism {
         None
     }
 
+    /// How long its events may gather before they are taken: long where nothing waits for them but the log.
+    fn gather_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Shows it all processes.
     ///
     /// # Errors
@@ -51,7 +56,12 @@ pub fn undo_leftovers(state_directory: &Path) -> Vec<String> {
 }
 
 #[cfg(feature = "sched_ext")]
-impl Enforcer for steward_sched::SchedExt {}
+impl Enforcer for steward_sched::SchedExt {
+    /// The scheduler has acted already when it tells of it, up to thousands of times a second.
+    fn gather_for(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+}
 
 #[cfg(feature = "sched_ext")]
 fn load_sched_ext(thresholds: Thresholds) -> Result<Box<dyn Enforcer>, String> {
