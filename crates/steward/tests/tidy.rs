@@ -268,7 +268,10 @@ fn says_its_units(source: &Source) -> Vec<Finding> {
         };
         for name in named.into_iter().filter(|name| lacks_unit(name)) {
             findings.push(
-                source.find(number, format!("say the unit of {name} in its name ({name}_ns, {name}_bytes)")),
+                source.find(
+                    number,
+                    format!("say of what {name} is a number in its name (_ns, _bytes, _count)"),
+                ),
             );
         }
     }

@@ -126,13 +126,9 @@ impl DeadlineMechanism {
 
     /// How often to call [`DeadlineMechanism::scan`]. Seldom where the kernel tells of each process as it starts:
     /// then a scan only makes up for what may have been missed. Elsewhere it is a compromise between the wait of a
-    /// new program and the cost of listing 1,000 tasks (about 10 ms of CPU).
+    /// new program and the cost of listing 1,000 tasks (about 20 ms of CPU).
     pub fn scan_interval(&self) -> Duration {
-        if self.follower.is_told_of_processes() {
-            Duration::from_secs(30)
-        } else {
-            Duration::from_millis(500)
-        }
+        if self.follower.is_told_of_processes() { Duration::from_secs(30) } else { Duration::from_secs(1) }
     }
 
     /// Applies the table to what started, executed a program or ended since the last call, given all processes

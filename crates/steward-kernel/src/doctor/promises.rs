@@ -182,7 +182,7 @@ fn at_exec(_: &Facts, mechanism: MechanismKind) -> Verdict {
         MechanismKind::Deadline => Verdict(
             Holds::Partly,
             "the daemon gives it as soon as the kernel tells of the program, a few milliseconds after the start (up \
-             to half a second on a kernel built without CONFIG_PROC_EVENTS)"
+             to a second on a kernel built without CONFIG_PROC_EVENTS)"
                 .into(),
             String::new(),
         ),
