@@ -22,7 +22,7 @@ packages=(
     ca-certificates curl git
 )
 [ "$(id -u)" = 0 ] || packages+=(fakeroot) # so that the guest's files belong to root
-rust_needed=1.85
+rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
@@ -47,8 +47,8 @@ install_packages() { # install_packages PACKAGE...: those that are missing
         fail "this machine has no apt-get. Install the counterparts of these Debian packages yourself: ${missing[*]}"
     say "installing ${missing[*]}"
     as_root apt-get -q update || fail "apt-get update failed (see above); is there a network?"
-    as_root apt-get -q -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "${missing[@]}" ||
-        fail "apt-get could not install ${missing[*]} (see above)"
+    as_root apt-get -q -o Dpkg::Use-Pty=0 install --yes --no-remove --no-install-recommends "${missing[@]}" ||
+        fail "apt-get could not install ${missing[*]} without removing other packages (see above)"
 }
 
 # rust_version: the version of the cargo in PATH, or nothing. rustup's stand-in for cargo may be there with no toolchain behind it.
