@@ -27,7 +27,7 @@ lint: ## formatting and clippy
 	@if cargo clippy --version >/dev/null 2>&1; then \
 		echo cargo clippy; cargo clippy --workspace --all-targets --locked --quiet -- -D warnings; \
 	else \
-		echo "make lint: this Rust has no clippy (Debian 12's has none): skipped" >&2; \
+		echo "make lint: this Rust has no clippy: skipped" >&2; \
 	fi
 
 test-unit: ## the tests that need no kernel of their own

@@ -70,7 +70,7 @@ install_rust() {
     if new_enough "$(candidate rustc)"; then
         install_packages rustc cargo rustfmt rust-clippy
     elif new_enough "$(candidate rustc-web)"; then
-        install_packages rustc-web cargo-web rustfmt-web
+        install_packages rustc-web cargo-web rustfmt-web rust-web-clippy
     else
         fail "Debian's Rust here is older than $rust_needed; install a newer one (rustup is the usual way) and run this again"
     fi
@@ -86,5 +86,5 @@ kernel=$(bash lab/machine/kernel.sh) || fail "the lab's kernel could not be had 
 say "the lab's kernel: ${kernel##*/}"
 say "the crates in Cargo.lock"
 cargo fetch --locked --quiet --offline 2>/dev/null || cargo fetch --locked ||
-    fail "cargo could not fetch the crates; is there a network?"
+    fail "cargo could not fetch the crates that Cargo.lock names (see above)"
 say "done"
