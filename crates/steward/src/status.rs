@@ -51,8 +51,8 @@ fn headline(status: &api::StatusReply) -> String {
     }
     if status.mechanism.restarts > 0 {
         text.push_str(&format!(
-            "It was loaded again {} times since the daemon started.\n",
-            status.mechanism.restarts
+            "It was loaded again {} since the daemon started.\n",
+            count(status.mechanism.restarts, "time")
         ));
     }
     let thresholds = &status.thresholds;

@@ -10,7 +10,7 @@ use steward_core::explain::explain_event;
 use steward_core::mechanism::{
     Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
 };
-use steward_core::problem::Problem;
+use steward_core::problem::{Origin, Problem};
 use steward_kernel::Roots;
 use steward_kernel::processes::{self, Process};
 
@@ -205,7 +205,18 @@ impl Daemon {
     /// wrong in one file changes nothing for the others.
     pub(crate) fn reload(&mut self) -> Applied {
         let thresholds = self.settings.config.thresholds;
+        let choice = self.choice();
         self.settings = settings::load(&self.options.config);
+        if self.choice() != choice {
+            let origin = Origin::at(&self.options.config, 0);
+            let advice = "run systemctl restart stewardd to have the other one loaded";
+            self.settings.problems.push(Problem::error(
+                origin,
+                "mechanism was changed while stewardd runs",
+                advice,
+            ));
+            self.settings.config.mechanism = choice;
+        }
         let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
         let old = std::mem::replace(&mut self.loaded, new);
         self.log_problems();

@@ -21,9 +21,12 @@ use tracing_subscriber::registry::LookupSpan;
 /// How many lines may wait to be written.
 const LINES_MAX: usize = 4096;
 
-/// Starts logging, at level `info` unless `STEWARD_LOG` says otherwise (in tracing's filter language).
-pub fn start() {
-    let filter = EnvFilter::try_from_env("STEWARD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// Starts logging what `filter` lets through, in tracing's filter language: `info`, `debug`, `info,bpf=debug`.
+///
+/// # Errors
+/// What is wrong with the filter.
+pub fn start(filter: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let format =
         Prefixed { journald, inner: Format::default().with_target(false).with_ansi(false).without_time() };
@@ -31,8 +34,9 @@ pub fn start() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .event_format(format)
-        .with_writer(Queue::start())
+        .with_writer(Queue::start(journald))
         .try_init();
+    Ok(())
 }
 
 /// Waits until what was logged is written, a second at most. Call it before the process ends.
@@ -94,7 +98,7 @@ struct Queue {
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 impl Queue {
-    fn start() -> Self {
+    fn start(journald: bool) -> Self {
         QUEUE
             .get_or_init(|| {
                 let (lines, received) = sync_channel::<Message>(LINES_MAX);

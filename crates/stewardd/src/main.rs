@@ -35,6 +35,9 @@ struct Arguments {
     /// Where what must survive a restart is kept.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/steward")]
     state_directory: PathBuf,
+    /// What to log: error, warn, info, debug, or a list as in info,bpf=debug.
+    #[arg(long, value_name = "FILTER", env = "STEWARD_LOG", hide_env_values = true, default_value = "info")]
+    log: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -54,7 +57,10 @@ fn main() -> ExitCode {
         eprintln!("stewardd: --spec-directory can be given at most {} times", specs::DIRECTORIES.len());
         return ExitCode::from(2);
     }
-    log::start();
+    if let Err(error) = log::start(&arguments.log) {
+        eprintln!("stewardd: --log {}: {error}", arguments.log);
+        return ExitCode::from(2);
+    }
     let outcome = run(arguments);
     log::finish();
     match outcome {
