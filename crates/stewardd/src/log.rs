@@ -116,9 +116,10 @@ impl Queue {
                         let missing = counted.swap(0, Ordering::Relaxed);
                         let mut output = std::io::stderr();
                         if missing > 0 {
+                            let level = if journald { "<4>" } else { "" };
                             let _ = writeln!(
                                 output,
-                                "<4>{missing} lines of this log were dropped: they came too fast"
+                                "{level}{missing} lines of this log were dropped: they came too fast"
                             );
                         }
                         // Nobody can be told that the log cannot be written.
