@@ -15,7 +15,7 @@ const CLIENT: &str = "/usr/bin/steward";
 const SCHEDULER_STATE: &str = "/sys/kernel/sched_ext/state";
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
-const STATUS_PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that said it is ready.
 pub struct Daemon {
@@ -62,8 +62,7 @@ impl Daemon {
 
     /// What it has logged so far (the last 20 kB).
     pub fn log(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        String::from_utf8_lossy(&text[text.len().saturating_sub(20_000)..]).into_owned()
+        tail(&fs::read(&self.log).unwrap_or_default(), 20_000)
     }
 
     /// Stops the daemon and checks that the kernel is back on its default scheduler.
@@ -119,21 +118,38 @@ pub fn is_loaded() -> Result<()> {
 /// # Errors
 /// When the client cannot be started, fails, or is too slow.
 pub fn status(directory: &Path) -> Result<Value> {
-    let path = directory.join("status.json");
+    let text = ask(directory, &["status", "--json"])?;
+    serde_json::from_str(&text).with_context(|| format!("`{CLIENT} status --json` printed: {text}"))
+}
+
+/// What `steward events` says: who was admitted, refused, revoked, and why (the last 40 kB).
+///
+/// # Errors
+/// As [`status`].
+pub fn decisions(directory: &Path) -> Result<String> {
+    ask(directory, &["events"]).map(|text| tail(text.as_bytes(), 40_000))
+}
+
+fn ask(directory: &Path, arguments: &[&str]) -> Result<String> {
+    let path = directory.join("answer");
     let mut client = Command::new(CLIENT)
-        .args(["status", "--json"])
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(fs::File::create(&path)?)
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot start {CLIENT}"))?;
-    if !wait(&mut client, STATUS_PATIENCE) {
+    if !wait(&mut client, ANSWER_PATIENCE) {
         let _ = client.kill();
         let _ = client.wait();
-        bail!("`{CLIENT} status --json` did not answer within {STATUS_PATIENCE:?}");
+        bail!("`{CLIENT} {}` did not answer within {ANSWER_PATIENCE:?}", arguments.join(" "));
     }
-    let text = fs::read_to_string(&path)?;
-    serde_json::from_str(&text).with_context(|| format!("`{CLIENT} status --json` printed: {text}"))
+    Ok(String::from_utf8_lossy(&fs::read(&path)?).into_owned())
+}
+
+/// The last `most` bytes of a text.
+fn tail(text: &[u8], most: usize) -> String {
+    String::from_utf8_lossy(&text[text.len().saturating_sub(most)..]).into_owned()
 }
 
 fn scheduler_state() -> String {

@@ -119,6 +119,8 @@ pub enum Record {
         error: Option<String>,
         /// What Steward said about itself just before the end (`steward status --json`).
         status: Option<Value>,
+        /// What it decided during the run (`steward events`).
+        decisions: Option<String>,
         /// The daemon's log, when there is one.
         log: Option<String>,
     },

@@ -66,62 +66,68 @@ fn now_ms() -> f64 {
     output::ms(clock::now_ns())
 }
 
+/// What is known about a run besides its programs.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<String>,
+    status: Option<serde_json::Value>,
+    decisions: Option<String>,
+    log: Option<String>,
+}
+
+impl Findings {
+    fn add<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.errors.push(format!("{error:#}"))).ok()
+    }
+
+    /// Asks the daemon about itself, while what it manages still runs.
+    fn ask_daemon(&mut self, directory: &Path) {
+        self.add(daemon::is_loaded().context("during the run"));
+        self.status = self.add(daemon::status(directory));
+        self.decisions = self.add(daemon::decisions(directory));
+    }
+
+    fn record(self, run: usize, start_ms: f64, end_ms: f64) -> Record {
+        let Findings { errors, status, decisions, log } = self;
+        let error = if errors.is_empty() { None } else { Some(errors.join("; ")) };
+        Record::Finished { run, start_ms, end_ms, error, status, decisions, log }
+    }
+}
+
 /// One run from start to clean machine. What goes wrong inside it is recorded, and the next run goes on.
 fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     let directory = PathBuf::from(WORK_DIRECTORY).join(format!("run-{index}"));
     fs::create_dir_all(directory.join("output"))?;
-    let mut errors = Vec::new();
-    let mut log = None;
-    let mut status = None;
-    let daemon = match &run.steward {
-        None => None,
-        Some(setup) => match Daemon::start(setup, &directory) {
-            Ok(daemon) => Some(daemon),
-            Err(error) => {
-                let (start_ms, error) = (now_ms(), Some(format!("{error:#}")));
-                return records.write(&Record::Finished {
-                    run: index,
-                    start_ms,
-                    end_ms: start_ms,
-                    error,
-                    status,
-                    log,
-                });
-            }
-        },
-    };
-
+    let mut findings = Findings::default();
+    let daemon = run.steward.as_ref().and_then(|setup| findings.add(Daemon::start(setup, &directory)));
     let start_ms = now_ms();
+    if run.steward.is_some() && daemon.is_none() {
+        return records.write(&findings.record(index, start_ms, start_ms));
+    }
+
     let mut programs = Vec::new();
-    if let Err(error) = watch(index, run, &directory, &mut programs, records) {
-        errors.push(format!("{error:#}"));
-    }
+    findings.add(watch(index, run, &directory, &mut programs, records));
     let end_ms = now_ms();
-    let cpu_ms: Vec<f64> = programs.iter().map(|running| running.group.cpu_ms()).collect();
+    programs.iter_mut().for_each(Running::count_cpu);
     if daemon.is_some() {
-        errors.extend(daemon::is_loaded().err().map(|error| format!("during the run: {error:#}")));
-        match daemon::status(&directory) {
-            Ok(value) => status = Some(value),
-            Err(error) => errors.push(format!("{error:#}")),
-        }
+        findings.ask_daemon(&directory);
     }
-    for (running, cpu_ms) in programs.iter_mut().zip(cpu_ms) {
-        errors.extend(running.stop().err().map(|error| format!("{error:#}")));
-        report(index, running, cpu_ms, records)?;
+    for running in &mut programs {
+        findings.add(running.stop());
+        report(index, running, records)?;
     }
     programs.into_iter().for_each(|running| running.group.remove());
     if let Some(daemon) = daemon {
-        log = Some(daemon.log());
-        errors.extend(daemon.stop().err().map(|error| format!("{error:#}")));
+        findings.log = Some(daemon.log());
+        findings.add(daemon.stop());
     }
-    let error = if errors.is_empty() { None } else { Some(errors.join("; ")) };
-    records.write(&Record::Finished { run: index, start_ms, end_ms, error, status, log })?;
+    records.write(&findings.record(index, start_ms, end_ms))?;
     let _ = fs::remove_dir_all(&directory);
     Ok(())
 }
 
 /// Tells what a stopped program printed and used.
-fn report(index: usize, running: &mut Running, cpu_ms: f64, records: &mut Records) -> Result<()> {
+fn report(index: usize, running: &mut Running, records: &mut Records) -> Result<()> {
     let name = running.program.name.clone();
     for piece in pieces(&running.take_output()) {
         records.write(&Record::Output { run: index, program: name.clone(), text: piece.to_owned() })?;
@@ -131,7 +137,7 @@ fn report(index: usize, running: &mut Running, cpu_ms: f64, records: &mut Record
         run: index,
         program: name,
         ended,
-        cpu_ms,
+        cpu_ms: running.cpu_ms,
         notes: std::mem::take(&mut running.notes),
     })
 }

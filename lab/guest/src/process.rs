@@ -25,8 +25,11 @@ pub struct Running {
     pub group: Group,
     /// What could not be given to it.
     pub notes: Vec<String>,
-    /// How it ended, once it has.
+    /// How it ended, once it has by itself.
     pub ended: Option<ExitStatus>,
+    /// CPU time that it and its children have used until it was stopped, in milliseconds.
+    pub cpu_ms: f64,
+    stopping: bool,
     child: Child,
     output: Output,
 }
@@ -56,7 +59,7 @@ impl Running {
             }
             (attempt, _) => attempt?,
         };
-        Ok(Running { program, group, notes, ended: None, child, output })
+        Ok(Running { program, group, notes, ended: None, cpu_ms: 0.0, stopping: false, child, output })
     }
 
     /// The descriptor to poll for lines, if the agent stamps them.
@@ -82,8 +85,15 @@ impl Running {
 
     /// Looks whether the program has ended; does not wait.
     pub fn look(&mut self) {
-        if self.ended.is_none() {
+        if self.ended.is_none() && !self.stopping {
             self.ended = self.child.try_wait().ok().flatten();
+        }
+    }
+
+    /// Takes note of the CPU time used, unless it is being stopped: dying is no part of the experiment.
+    pub fn count_cpu(&mut self) {
+        if !self.stopping {
+            self.cpu_ms = self.group.cpu_ms();
         }
     }
 
@@ -107,6 +117,9 @@ impl Running {
     /// # Errors
     /// When the kernel refuses.
     pub fn begin_stop(&mut self) -> Result<()> {
+        self.look();
+        self.count_cpu();
+        self.stopping = true;
         self.group.begin_kill()
     }
 

@@ -79,7 +79,10 @@ pub struct RunOutcome {
     /// What Steward said about itself at the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
-    /// The end of the daemon's log, of a run that does not count.
+    /// What Steward decided during the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<String>,
+    /// The end of the daemon's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// The films, for figures. Left out of what is printed.
@@ -202,6 +205,8 @@ impl Outcome {
         for run in &mut slim.runs {
             run.films.clear();
             run.status = None;
+            run.decisions = None;
+            run.log = None;
         }
         serde_json::to_value(slim).expect("an outcome has string keys only")
     }
@@ -312,6 +317,7 @@ pub(crate) mod tests {
             error: None,
             notes: Vec::new(),
             status: None,
+            decisions: None,
             log: None,
             films: Vec::new(),
         }

@@ -145,7 +145,8 @@ fn remarks(page: &mut String, outcome: &Outcome) {
         let who = format!("{}, run {}", run.contender, run.repeat);
         lines.extend(run.error.iter().map(|error| format!("{who} does not count: {error}")));
         lines.extend(run.notes.iter().map(|note| format!("{who}: {note}")));
-        lines.extend(run.log.iter().map(|log| format!("{who}, the daemon's log:\n{log}")));
+        let log = run.error.as_ref().and(run.log.as_ref());
+        lines.extend(log.map(|log| format!("{who}, the daemon's log:\n{log}")));
     }
     if !lines.is_empty() {
         page.push_str("<h2>Remarks</h2>");
@@ -153,15 +154,16 @@ fn remarks(page: &mut String, outcome: &Outcome) {
             let _ = write!(page, "<pre>{}</pre>", escape(&line));
         }
     }
-    let status = outcome.runs.iter().rev().find_map(|run| run.status.as_ref());
-    if let Some(text) = status.and_then(|status| serde_json::to_string_pretty(status).ok()) {
+    let Some(run) = outcome.runs.iter().rev().find(|run| run.status.is_some() || run.decisions.is_some())
+    else {
+        return;
+    };
+    let _ = write!(page, "<h2>What Steward said about run {} of {}</h2>", run.repeat, run.contender);
+    let status = run.status.as_ref().and_then(|status| serde_json::to_string_pretty(status).ok());
+    for (command, text) in [("steward status --json", status), ("steward events", run.decisions.clone())] {
+        let Some(text) = text else { continue };
         let shown: String = text.chars().take(20_000).collect();
-        let _ = write!(
-            page,
-            "<h2>What Steward said at the end of its last run</h2><details><summary>steward status --json</summary>\
-             <pre>{}</pre></details>",
-            escape(&shown)
-        );
+        let _ = write!(page, "<details><summary>{command}</summary><pre>{}</pre></details>", escape(&shown));
     }
 }
 

@@ -201,9 +201,10 @@ impl<'a> Listener<'a> {
                 let output = self.output(program);
                 (output.ended, output.cpu_ms, output.notes) = (ended, cpu_ms, notes);
             }
-            Record::Finished { run, start_ms, end_ms, error, status, log } => {
-                let lasted_ms = (start_ms, end_ms);
-                self.finish(run, lasted_ms, error, status, log);
+            Record::Finished { run, start_ms, end_ms, error, status, decisions, log } => {
+                if let Some(outcome) = self.finish(run, start_ms, end_ms, error) {
+                    self.outcomes.push(RunOutcome { status, decisions, log, ..outcome });
+                }
             }
             Record::Done => {}
         }
@@ -224,15 +225,15 @@ impl<'a> Listener<'a> {
         Some(format!("{}: {}, {} of {all}", self.scenario.id, planned.contender, planned.repeat))
     }
 
+    /// Measures a run; `None` for one that only prepared the machine.
     fn finish(
         &mut self,
         run: usize,
-        (start_ms, end_ms): (f64, f64),
+        start_ms: f64,
+        end_ms: f64,
         error: Option<String>,
-        status: Option<serde_json::Value>,
-        log: Option<String>,
-    ) {
-        let (Some(planned), Some(text)) = (self.plan.runs.get(run), self.describe(run)) else { return };
+    ) -> Option<RunOutcome> {
+        let (planned, text) = (self.plan.runs.get(run)?, self.describe(run)?);
         self.finished = self.finished.max(run + 1);
         if planned.contender == PREPARATION {
             let said =
@@ -240,7 +241,7 @@ impl<'a> Listener<'a> {
             if let Some(said) = said {
                 self.progress.lasting(&format!("{text}: {:?}: {}", said.ended, last_lines(&said.text)));
             }
-            return;
+            return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
         let measured = metrics::measure(self.scenario, start_ms, end_ms, &self.outputs);
@@ -249,16 +250,17 @@ impl<'a> Listener<'a> {
             None => self.progress.lasting(&format!("{text}: {}", headline(&measured.metrics))),
         }
         let notes = self.outputs.iter().flat_map(|output| notes(self.scenario, output)).collect();
-        self.outcomes.push(RunOutcome {
+        Some(RunOutcome {
             contender,
             repeat: planned.repeat,
             metrics: measured.metrics,
-            log: error.as_ref().and(log),
             error,
             notes,
-            status,
+            status: None,
+            decisions: None,
+            log: None,
             films: measured.films,
-        });
+        })
     }
 
     /// The machine stopped early: what was not finished has failed.
@@ -278,6 +280,7 @@ impl<'a> Listener<'a> {
                 error: Some(format!("the machine stopped early: {reason}")),
                 notes: Vec::new(),
                 status: None,
+                decisions: None,
                 log: None,
                 films: Vec::new(),
             });
