@@ -231,10 +231,21 @@ static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 	return may;
 }
 
+/*
+ * Whether the task disabled migration. Entering a BPF program may itself disable migration of the task that is
+ * current, so a count of one says nothing of that one.
+ */
+static __always_inline bool migration_disabled(struct task_struct *p)
+{
+	u32 count = p->migration_disabled;
+
+	return count > 1 || (count == 1 && p != bpf_get_current_task_btf());
+}
+
 /* Bound to the CPU that it is on: by affinity, or for the moment because it disabled migration. */
 static __always_inline bool is_bound(struct task_struct *p)
 {
-	return p->nr_cpus_allowed == 1 || p->migration_disabled;
+	return p->nr_cpus_allowed == 1 || migration_disabled(p);
 }
 
 #endif

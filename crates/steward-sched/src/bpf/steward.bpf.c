@@ -117,7 +117,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		now_ns = clock_now();
 		if (served_by_deadline(slot, now_ns) && may_run_on(p, slot->cpu) &&
-		    (!p->migration_disabled || cpu == slot->cpu)) {
+		    (!migration_disabled(p) || cpu == slot->cpu)) {
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
@@ -191,10 +191,10 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	bound_first = clock_before(run->bound_vtime, run->floating_vtime);
 	if (run->bound_shares) {
 		/* Neither class saves up while it has nothing to run. */
-		if (clock_before(run->bound_vtime, run->floating_vtime - SLICE_NS))
-			run->bound_vtime = run->floating_vtime - SLICE_NS;
-		if (clock_before(run->floating_vtime, run->bound_vtime - SLICE_NS))
-			run->floating_vtime = run->bound_vtime - SLICE_NS;
+		if (clock_before(run->bound_vtime, run->floating_vtime - CLASS_LAG_MAX_NS))
+			run->bound_vtime = run->floating_vtime - CLASS_LAG_MAX_NS;
+		if (clock_before(run->floating_vtime, run->bound_vtime - CLASS_LAG_MAX_NS))
+			run->floating_vtime = run->bound_vtime - CLASS_LAG_MAX_NS;
 	}
 	if (bound_waits && bound_first) {
 		if (t && t->mode == MODE_BOUND) {

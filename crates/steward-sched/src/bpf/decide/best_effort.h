@@ -36,6 +36,8 @@
 /* Nobody may lie further behind the clock than this: it bounds how long anything waits. */
 #define TASK_LAG_MAX_NS (40 * NSEC_PER_MSEC)
 #define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
+/* Of the two classes of best-effort work before a CPU, neither saves up more than this. */
+#define CLASS_LAG_MAX_NS (100 * NSEC_PER_MSEC)
 /* The clock of a domain's tasks runs at least at a 500th of real time, however many tasks there are. */
 #define TASK_CLOCK_SHIFT 9
 
@@ -72,7 +74,7 @@ struct domain {
 
 struct domain_table {
 	u64 clock; /* virtual time of the domain served last */
-	u32 heap_size;
+	u32 heap_count;
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota */
 	u32 cursor; /* where heap_rise() and heap_sink() are */
@@ -128,7 +130,7 @@ DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, size = *(volatile u32 *)&t->heap_size, child = 2 * here + 1;
+		u32 here = *position, size = *(volatile u32 *)&t->heap_count, child = 2 * here + 1;
 		u64 child_key;
 
 		if (child >= size)
@@ -151,13 +153,13 @@ DECIDE void domain_enqueue(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
 
-	if (d->queued || t->heap_size >= MAX_DOMAINS)
+	if (d->queued || t->heap_count >= MAX_DOMAINS)
 		return;
 	if (clock_before(d->vtime, t->clock - SLICE_NS))
 		d->vtime = t->clock - SLICE_NS;
 	d->queued = 1;
-	t->heap_size++;
-	heap_rise(t, t->heap_size - 1, index);
+	t->heap_count++;
+	heap_rise(t, t->heap_count - 1, index);
 }
 
 DECIDE void domain_dequeue(struct domain_table *t, u16 index)
@@ -166,14 +168,14 @@ DECIDE void domain_dequeue(struct domain_table *t, u16 index)
 	u32 position = t->position[index & (MAX_DOMAINS - 1)];
 	u16 last;
 
-	if (!d->queued || !t->heap_size || position >= t->heap_size)
+	if (!d->queued || !t->heap_count || position >= t->heap_count)
 		return;
 	d->queued = 0;
-	t->heap_size--;
+	t->heap_count--;
 	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
-	if (position == t->heap_size)
+	if (position == t->heap_count)
 		return;
-	last = t->heap[t->heap_size & (MAX_DOMAINS - 1)];
+	last = t->heap[t->heap_count & (MAX_DOMAINS - 1)];
 	if (position > 0 && clock_before(domain_at(t, last)->vtime, heap_key(t, (position - 1) / 2)))
 		heap_rise(t, position, last);
 	else
@@ -183,7 +185,7 @@ DECIDE void domain_dequeue(struct domain_table *t, u16 index)
 /* The domain to serve next, 0 when none waits. */
 DECIDE u16 domain_first(struct domain_table *t)
 {
-	return t->heap_size ? t->heap[0] : 0;
+	return t->heap_count ? t->heap[0] : 0;
 }
 
 /* The domain's virtual time has grown: put it where it now belongs. */
@@ -191,7 +193,7 @@ DECIDE void domain_reposition(struct domain_table *t, u16 index)
 {
 	u32 position = t->position[index & (MAX_DOMAINS - 1)];
 
-	if (domain_at(t, index)->queued && position < t->heap_size)
+	if (domain_at(t, index)->queued && position < t->heap_count)
 		heap_sink(t, position, index);
 }
 

@@ -1,0 +1,190 @@
+//! The interactive class: reservations, how they come about, and what overload does.
+
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use steward_core::mechanism::{EventKind, FileIdentity, Grant, Mechanism, Reservation, Standing, Thresholds};
+use steward_sched::SchedExt;
+
+use crate::programs::{Program, children, events, load, measure, own_path, record, snapshot, wait_until};
+use crate::{Outcome, check};
+
+fn grant(budget_us: u64, period_us: u64) -> Grant {
+    Grant {
+        reservation: Reservation { budget_ns: budget_us * 1000, period_ns: period_us * 1000 },
+        inherit: false,
+        revocable: true,
+        keep_over_exec: false,
+        spec_id: 7,
+    }
+}
+
+fn assign(scheduler: &mut SchedExt, pid: i32, grant: Grant) -> Result<Standing, String> {
+    scheduler
+        .assign(pid, Some(grant))
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "no standing".to_owned())
+}
+
+/// A copy of this program under another name, so that it is an executable of its own.
+fn copy_of_self(name: &str) -> Result<(PathBuf, FileIdentity), String> {
+    use std::os::unix::fs::MetadataExt;
+    let path = PathBuf::from("/tmp").join(name);
+    std::fs::copy(own_path(), &path).map_err(|error| format!("copying to {}: {error}", path.display()))?;
+    let facts = std::fs::metadata(&path).map_err(|error| error.to_string())?;
+    let device = u64::from(libc::major(facts.dev())) << 20 | u64::from(libc::minor(facts.dev()));
+    Ok((path, FileIdentity { device, inode: facts.ino() }))
+}
+
+/// A quarter of a CPU against 30 loops at nice -20, where a fair share would be a fifteenth, and no deadline missed.
+pub fn reservation_holds() -> Outcome {
+    let mut scheduler = load()?;
+    let loops: Vec<Program> = (0..30).map(|_| Program::start(&["spin"]).nice(-20)).collect();
+    let player = Program::start(&["spin"]);
+    let standing = assign(&mut scheduler, player.pid(), grant(5_000, 20_000))?;
+    check!(standing == Standing::Admitted, "it was {standing}");
+    sleep(Duration::from_secs(1));
+    let before = record(&mut scheduler, player.pid()).ok_or("no record")?;
+    let share = measure(&[&player], 5.0)[0] / 5000.0;
+    let after = record(&mut scheduler, player.pid()).ok_or("no record")?;
+    drop((player, loops));
+    drop(scheduler);
+    let (periods, missed) = (after.periods - before.periods, after.deadlines_missed - before.deadlines_missed);
+    check!(share > 0.245, "it got {share:.4} of a CPU, promised 0.25");
+    check!(missed == 0, "{missed} of {periods} deadlines missed");
+    check!(periods > 240, "only {periods} periods in 5 s of 20 ms");
+    Ok(format!("share {share:.4}, {periods} periods, {missed} missed, overrun at most {} us", after.overrun_max_ns / 1000))
+}
+
+/// A greedy task with 0.3 ms in every millisecond: what it takes out of its reservation never exceeds it.
+pub fn fine_budgets() -> Outcome {
+    let mut scheduler = load()?;
+    let loops: Vec<Program> = (0..8).map(|_| Program::start(&["spin"])).collect();
+    let greedy = Program::start(&["spin"]);
+    assign(&mut scheduler, greedy.pid(), grant(300, 1_000))?;
+    sleep(Duration::from_secs(1));
+    let (at, before) = {
+        let snapshot = snapshot(&mut scheduler)?;
+        (snapshot.at_ns, record(&mut scheduler, greedy.pid()).ok_or("no record")?)
+    };
+    sleep(Duration::from_secs(4));
+    let snapshot = snapshot(&mut scheduler)?;
+    let after = record(&mut scheduler, greedy.pid()).ok_or("no record")?;
+    drop((greedy, loops));
+    drop(scheduler);
+    let share = (after.reserved_time_ns - before.reserved_time_ns) as f64 / (snapshot.at_ns - at) as f64;
+    let overrun_us = after.overrun_max_ns / 1000;
+    check!(share > 0.28 && share < 0.303, "reserved time is {share:.4} of the CPU, promised 0.3");
+    check!(overrun_us < 1000, "a budget of 300 us was overrun by {overrun_us} us, the tick is 4,000 us");
+    Ok(format!("share {share:.4} of 0.3, overrun at most {overrun_us} us, {} missed", after.deadlines_missed - before.deadlines_missed))
+}
+
+/// A program with a specification, started by a best-effort task, stays best-effort.
+pub fn no_way_up() -> Outcome {
+    let mut scheduler = load()?;
+    let (path, file) = copy_of_self("film-a")?;
+    scheduler.set_exec_table(&[(file, grant(5_000, 30_000))]).map_err(|error| error.to_string())?;
+    let program = Program::start_file(&path, &["spin"]);
+    sleep(Duration::from_millis(500));
+    let found = record(&mut scheduler, program.pid());
+    drop(program);
+    drop(scheduler);
+    check!(found.is_none(), "it has a specification: {found:?}");
+    Ok("no specification was taken up".to_owned())
+}
+
+/// The same program started by an interactive parent is interactive from its first instruction on.
+pub fn specification_at_exec() -> Outcome {
+    let mut scheduler = load()?;
+    let (path, file) = copy_of_self("film-b")?;
+    scheduler.set_exec_table(&[(file, grant(5_000, 30_000))]).map_err(|error| error.to_string())?;
+    // This program is the interactive parent.
+    // SAFETY: plain system call.
+    let me = unsafe { libc::getpid() };
+    assign(&mut scheduler, me, grant(5_000, 100_000))?;
+    let program = Program::start_file(&path, &["spin"]);
+    let plain = Program::start(&["spin"]);
+    sleep(Duration::from_millis(500));
+    let found = record(&mut scheduler, program.pid());
+    let other = record(&mut scheduler, plain.pid());
+    let _ = scheduler.assign(me, None);
+    drop((program, plain));
+    drop(scheduler);
+    let found = found.ok_or("it took up no specification")?;
+    check!(found.standing == Standing::Admitted && found.name == "film-b", "{found:?}");
+    check!(other.is_none(), "a program without a specification has one: {other:?}");
+    Ok(format!("{} is {} with specification {}", found.name, found.standing, found.grant.spec_id))
+}
+
+/// Twenty children inherit 10 ms in 100 ms: as many are admitted as fit below the threshold on two CPUs, the rest refused.
+pub fn inheritance() -> Outcome {
+    let mut scheduler = load()?;
+    // SAFETY: plain system call.
+    let me = unsafe { libc::getpid() };
+    assign(&mut scheduler, me, Grant { inherit: true, ..grant(10_000, 100_000) })?;
+    let bomb = Program::start(&["fork-spin", "20"]);
+    wait_until(5.0, || children(bomb.pid()).len() == 20);
+    let tasks = snapshot(&mut scheduler)?.tasks;
+    let _ = scheduler.assign(me, None);
+    let pids = children(bomb.pid());
+    let count = |standing| tasks.iter().filter(|task| pids.contains(&task.tid) && task.standing == standing).count();
+    let (admitted, refused) = (count(Standing::Admitted), count(Standing::Refused));
+    let cpus = snapshot(&mut scheduler)?.cpus;
+    drop(bomb);
+    let gone = wait_until(3.0, || snapshot(&mut scheduler).is_ok_and(|snapshot| snapshot.tasks.is_empty()));
+    drop(scheduler);
+    check!(admitted + refused == 20, "{admitted} admitted and {refused} refused of 20");
+    // Two CPUs, each below 0.8: at most 7 of a tenth, less the two parents on one of them.
+    check!((10..=14).contains(&admitted), "{admitted} were admitted");
+    check!(cpus.iter().all(|cpu| cpu.reserved < 0.8001), "reserved {:?}", cpus.iter().map(|cpu| cpu.reserved).collect::<Vec<_>>());
+    check!(gone, "ended tasks keep their slots");
+    Ok(format!("{admitted} admitted, {refused} refused"))
+}
+
+/// Tasks that sleep while they are admitted and then all work: overload is seen, the greedy are put out, and come back.
+pub fn overload() -> Outcome {
+    let mut scheduler = load()?;
+    let thresholds = Thresholds { reactivate_below: 0.3, admit_below: 0.5, revoke_above: 0.6 };
+    scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;
+    let mut sleepers = Vec::new();
+    // Each announces 0.3 of CPU 0. An announcement nobody lives up to fades, and then the next one fits.
+    for _ in 0..4 {
+        let program = Program::start(&["later", "14000"]).bind(0);
+        let admitted = wait_until(8.0, || {
+            assign(&mut scheduler, program.pid(), grant(6_000, 20_000)) == Ok(Standing::Admitted)
+        });
+        check!(admitted, "sleeper {} was not admitted: {:?}", sleepers.len(), snapshot(&mut scheduler)?.cpus[0]);
+        sleepers.push(program);
+    }
+    events(&mut scheduler);
+    let mut seen = Vec::new();
+    let is_revocation = |kind| matches!(kind, EventKind::RevokedExhausted | EventKind::RevokedHungriest);
+    let revoked = wait_until(30.0, || {
+        seen.extend(events(&mut scheduler));
+        seen.iter().any(|event| is_revocation(event.kind))
+    });
+    check!(revoked, "nobody was revoked: {:?}", snapshot(&mut scheduler)?.cpus[0]);
+    let first = seen.iter().find(|event| is_revocation(event.kind)).map(|event| event.kind);
+    check!(first == Some(EventKind::RevokedExhausted), "the first victim was {first:?}");
+    std::thread::sleep(Duration::from_secs(3));
+    seen.extend(events(&mut scheduler));
+    let revocations = seen.iter().filter(|event| is_revocation(event.kind)).count();
+    // Those that stayed end; one of those that were put out comes back when the window shows room.
+    let stayed: Vec<i32> = snapshot(&mut scheduler)?
+        .tasks
+        .iter()
+        .filter(|task| task.standing == Standing::Admitted)
+        .map(|task| task.tid)
+        .collect();
+    sleepers.retain(|program| !stayed.contains(&program.pid()));
+    let mut back = Vec::new();
+    let reactivated = wait_until(30.0, || {
+        back.extend(events(&mut scheduler));
+        back.iter().any(|event| event.kind == EventKind::Reactivated)
+    });
+    drop(sleepers);
+    drop(scheduler);
+    check!(reactivated, "nobody was reactivated: {back:?}");
+    Ok(format!("{revocations} of 4 revoked, {} stayed, one reactivated", stayed.len()))
+}

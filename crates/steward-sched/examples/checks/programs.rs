@@ -1,0 +1,220 @@
+//! The programs that the checks run, and what measures them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+use steward_core::mechanism::{Event, Mechanism, Snapshot, TaskRecord};
+use steward_sched::{LoadOptions, SchedExt};
+
+/// Runs one of the programs when the arguments name one.
+pub fn run(arguments: &[String]) -> Option<ExitCode> {
+    match arguments.first()?.as_str() {
+        "spin" => loop {
+            std::hint::spin_loop();
+        },
+        // Works BUSY_MS, sleeps SLEEP_MS, for ever: pulse BUSY_MS SLEEP_MS.
+        "pulse" => {
+            let busy = Duration::from_millis(arguments[1].parse().ok()?);
+            let idle = Duration::from_millis(arguments[2].parse().ok()?);
+            loop {
+                let start = thread_time();
+                while thread_time() - start < busy {
+                    std::hint::spin_loop();
+                }
+                sleep(idle);
+            }
+        }
+        // Forks COUNT children that spin, and waits: fork-spin COUNT.
+        "fork-spin" => {
+            for _ in 0..arguments[1].parse().ok()? {
+                // SAFETY: the child only spins.
+                if unsafe { libc::fork() } == 0 {
+                    loop {
+                        std::hint::spin_loop();
+                    }
+                }
+            }
+            loop {
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        // Sleeps, then spins: later MS.
+        "later" => {
+            sleep(Duration::from_millis(arguments[1].parse().ok()?));
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+        "hold" => {
+            let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
+            loop {
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        _ => None,
+    }
+}
+
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A running copy of this program that ends with the value.
+pub struct Program(Child);
+
+impl Program {
+    /// Starts this program with the arguments.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::start_file(&own_path(), arguments)
+    }
+
+    /// Starts any program.
+    pub fn start_file(path: &std::path::Path, arguments: &[&str]) -> Self {
+        Program(Command::new(path).args(arguments).spawn().expect("the program starts"))
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    pub fn nice(self, nice: i32) -> Self {
+        // SAFETY: plain system call.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, self.0.id(), nice) };
+        self
+    }
+
+    pub fn bind(self, cpu: usize) -> Self {
+        bind(self.pid(), &[cpu]);
+        self
+    }
+
+    pub fn within(self, group: &Group) -> Self {
+        fs::write(group.0.join("cgroup.procs"), self.pid().to_string()).expect("the process moves");
+        self
+    }
+
+    /// CPU time so far, in milliseconds, as the kernel accounts it.
+    pub fn time_ms(&self) -> f64 {
+        time_ms(self.pid())
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        for child in children(self.pid()) {
+            // SAFETY: plain system call on our own grandchild.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+        self.kill();
+    }
+}
+
+/// Restricts a task to the CPUs.
+pub fn bind(pid: i32, cpus: &[usize]) {
+    // SAFETY: the set is initialized before it is used.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(pid, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+pub fn own_path() -> PathBuf {
+    std::env::current_exe().expect("this program has a path")
+}
+
+pub fn children(pid: i32) -> Vec<i32> {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+pub fn time_ms(pid: i32) -> f64 {
+    fs::read_to_string(format!("/proc/{pid}/schedstat"))
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok())
+        .unwrap_or(0.0)
+        / 1e6
+}
+
+/// CPU time that each program uses in the coming seconds, in milliseconds.
+pub fn measure(programs: &[&Program], seconds: f64) -> Vec<f64> {
+    let before: Vec<f64> = programs.iter().map(|program| program.time_ms()).collect();
+    sleep(Duration::from_secs_f64(seconds));
+    programs.iter().zip(before).map(|(program, before)| program.time_ms() - before).collect()
+}
+
+/// A cgroup that goes away with the value.
+pub struct Group(pub PathBuf);
+
+impl Group {
+    pub fn new(path: &str) -> Self {
+        let directory = PathBuf::from("/sys/fs/cgroup").join(path);
+        if let Some(parent) = directory.parent() {
+            let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+        }
+        fs::create_dir(&directory).expect("the cgroup is made");
+        Group(directory)
+    }
+
+    pub fn set(self, file: &str, value: &str) -> Self {
+        fs::write(self.0.join(file), value).unwrap_or_else(|error| panic!("{}/{file}: {error}", self.0.display()));
+        self
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..200 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+pub fn load() -> Result<SchedExt, String> {
+    SchedExt::load(&LoadOptions::default()).map_err(|error| error.to_string())
+}
+
+pub fn snapshot(scheduler: &mut SchedExt) -> Result<Snapshot, String> {
+    scheduler.snapshot().map_err(|error| error.to_string())
+}
+
+pub fn record(scheduler: &mut SchedExt, tid: i32) -> Option<TaskRecord> {
+    scheduler.snapshot().ok()?.tasks.into_iter().find(|task| task.tid == tid)
+}
+
+pub fn events(scheduler: &mut SchedExt) -> Vec<Event> {
+    let mut events = Vec::new();
+    scheduler.take_events(&mut |event| events.push(event));
+    events
+}
+
+/// Waits for something that the guest's clock will bring, at most the given time of that clock.
+pub fn wait_until(seconds: f64, mut condition: impl FnMut() -> bool) -> bool {
+    for _ in 0..(seconds * 20.0) as u32 {
+        if condition() {
+            return true;
+        }
+        sleep(Duration::from_millis(50));
+    }
+    condition()
+}

@@ -1,0 +1,138 @@
+//! Best-effort work: what the default scheduler honours is honoured.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use steward_core::mechanism::Mechanism;
+
+use crate::programs::{Group, Program, load, measure};
+use crate::{Outcome, check};
+
+const SECONDS: f64 = 6.0;
+
+fn near(value: f64, wanted: f64, tolerance: f64) -> bool {
+    (value / wanted - 1.0).abs() <= tolerance
+}
+
+fn rounded(values: &[f64]) -> Vec<i64> {
+    values.iter().map(|value| value.round() as i64).collect()
+}
+
+/// Nice 0, 5 and 10 have the weights 1,024, 335 and 110 in the kernel's table.
+pub fn nice_values_set_shares() -> Outcome {
+    let scheduler = load()?;
+    let programs: Vec<Program> =
+        [0, 5, 10, 0, 5, 10].iter().map(|&nice| Program::start(&["spin"]).nice(nice)).collect();
+    sleep(Duration::from_secs(1));
+    let times = measure(&programs.iter().collect::<Vec<_>>(), SECONDS);
+    drop(scheduler);
+    let (first, fifth, tenth) = (times[0] + times[3], times[1] + times[4], times[2] + times[5]);
+    check!(near(first / fifth, 1024.0 / 335.0, 0.15), "nice 0 : 5 is {:.2}, times {:?}", first / fifth, rounded(&times));
+    check!(near(fifth / tenth, 335.0 / 110.0, 0.2), "nice 5 : 10 is {:.2}, times {:?}", fifth / tenth, rounded(&times));
+    Ok(format!("nice 0 : 5 = {:.2}, 5 : 10 = {:.2}", first / fifth, fifth / tenth))
+}
+
+/// a (300) with children a1 (100) and a2 (200) beside b (100): 25 %, 50 %, 25 %, however many tasks each has.
+pub fn cgroup_weights() -> Outcome {
+    let scheduler = load()?;
+    let a = Group::new("a").set("cpu.weight", "300");
+    let a1 = Group::new("a/a1").set("cpu.weight", "100");
+    let a2 = Group::new("a/a2").set("cpu.weight", "200");
+    let b = Group::new("b").set("cpu.weight", "100");
+    let start = |group: &Group, count: usize| -> Vec<Program> {
+        (0..count).map(|_| Program::start(&["spin"]).within(group)).collect()
+    };
+    let (in_a1, in_a2, in_b) = (start(&a1, 2), start(&a2, 3), start(&b, 8));
+    sleep(Duration::from_secs(1));
+    let all: Vec<&Program> = in_a1.iter().chain(&in_a2).chain(&in_b).collect();
+    let times = measure(&all, SECONDS);
+    let total: f64 = times.iter().sum();
+    let shares = [&times[..2], &times[2..5], &times[5..]].map(|part| part.iter().sum::<f64>() / total);
+    drop((in_a1, in_a2, in_b));
+    drop((a1, a2, b));
+    drop(a);
+    drop(scheduler);
+    check!(
+        near(shares[0], 0.25, 0.1) && near(shares[1], 0.5, 0.1) && near(shares[2], 0.25, 0.1),
+        "shares {shares:.3?}, wanted 0.25, 0.5, 0.25"
+    );
+    Ok(format!("shares {shares:.3?}"))
+}
+
+/// A cgroup with cpu.idle = 1 gets about 3 of 1,027 beside a normal one.
+pub fn idle_cgroup() -> Outcome {
+    let scheduler = load()?;
+    let idle = Group::new("idle").set("cpu.idle", "1");
+    let normal = Group::new("normal");
+    let lazy: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&idle)).collect();
+    let busy: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&normal)).collect();
+    sleep(Duration::from_secs(1));
+    let times = measure(&lazy.iter().chain(&busy).collect::<Vec<_>>(), SECONDS);
+    let share = (times[0] + times[1]) / times.iter().sum::<f64>();
+    drop(busy);
+    let alone = measure(&lazy.iter().collect::<Vec<_>>(), 1.0).iter().sum::<f64>();
+    drop(lazy);
+    drop((idle, normal));
+    drop(scheduler);
+    check!(share < 0.02, "the idle cgroup got {share:.4} beside a busy one");
+    check!(alone > 1000.0, "alone the idle cgroup got {alone:.0} ms in a second of two CPUs");
+    Ok(format!("share {share:.4} beside a busy cgroup, {alone:.0} ms a second alone"))
+}
+
+/// Half of a CPU for the parent, a fifth for one child: both hold, and the rest of the parent goes to the other child.
+pub fn cpu_max() -> Outcome {
+    let scheduler = load()?;
+    let parent = Group::new("max").set("cpu.max", "50000 100000");
+    let tight = Group::new("max/tight").set("cpu.max", "20000 100000");
+    let loose = Group::new("max/loose");
+    let in_tight: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&tight)).collect();
+    let in_loose: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&loose)).collect();
+    sleep(Duration::from_secs(1));
+    let times = measure(&in_tight.iter().chain(&in_loose).collect::<Vec<_>>(), SECONDS);
+    let (tight_share, total_share) =
+        ((times[0] + times[1]) / (SECONDS * 1e3), times.iter().sum::<f64>() / (SECONDS * 1e3));
+    drop((in_tight, in_loose));
+    drop((tight, loose));
+    drop(parent);
+    drop(scheduler);
+    check!(near(tight_share, 0.2, 0.15), "the child got {tight_share:.3} of a CPU, limit 0.2");
+    check!(near(total_share, 0.5, 0.1), "the parent got {total_share:.3} of a CPU, limit 0.5");
+    Ok(format!("child {tight_share:.3} of 0.2, parent {total_share:.3} of 0.5"))
+}
+
+/// Tasks bound to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
+pub fn bound_tasks() -> Outcome {
+    let scheduler = load()?;
+    let bound: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).bind(0)).collect();
+    let free: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();
+    sleep(Duration::from_secs(1));
+    let times = measure(&bound.iter().chain(&free).collect::<Vec<_>>(), SECONDS);
+    drop((bound, free));
+    drop(scheduler);
+    let fair = SECONDS * 1e3 * 2.0 / 6.0;
+    for &time in &times {
+        check!(near(time, fair, 0.25), "times {:?} ms, fair is {fair:.0}", rounded(&times));
+    }
+    Ok(format!("times {:?} ms, fair is {fair:.0}", rounded(&times)))
+}
+
+/// Many cgroups, made and removed while tasks run in them.
+pub fn cgroups_come_and_go() -> Outcome {
+    let scheduler = load()?;
+    for round in 0..60 {
+        let group = Group::new(&format!("brief-{round}"));
+        let program = Program::start(&["spin"]).within(&group);
+        sleep(Duration::from_millis(20));
+        drop(group);
+        drop(program);
+    }
+    let reason = scheduler.exit_reason();
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    drop(scheduler);
+    let left = fs::read_dir("/sys/fs/cgroup")
+        .map(|entries| entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("brief")).count())
+        .unwrap_or(0);
+    check!(left == 0, "{left} cgroups are left");
+    Ok("60 cgroups".to_owned())
+}

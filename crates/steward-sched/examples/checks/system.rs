@@ -1,0 +1,96 @@
+//! The machine around the scheduler: CPUs that leave, loaders that die, affinity that changes.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use steward_core::mechanism::{Grant, Mechanism, Reservation, Standing};
+
+use crate::programs::{Program, bind, load, measure, record, wait_until};
+use crate::{Outcome, check};
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+
+fn state() -> String {
+    fs::read_to_string(STATE).unwrap_or_default().trim().to_owned()
+}
+
+fn grant() -> Grant {
+    Grant {
+        reservation: Reservation { budget_ns: 5_000_000, period_ns: 20_000_000 },
+        inherit: false,
+        revocable: true,
+        keep_over_exec: false,
+        spec_id: 0,
+    }
+}
+
+/// CPU 1 goes and comes back while tasks with reservations and without run on it.
+pub fn hotplug() -> Outcome {
+    let mut scheduler = load()?;
+    let players: Vec<Program> = (0..2).map(|_| Program::start(&["spin"])).collect();
+    for player in &players {
+        scheduler.assign(player.pid(), Some(grant())).map_err(|error| error.to_string())?;
+    }
+    let loops: Vec<Program> = (0..6).map(|_| Program::start(&["spin"])).collect();
+    sleep(Duration::from_secs(1));
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+    let times = measure(&players.iter().chain(&loops).collect::<Vec<_>>(), 3.0);
+    let reason = scheduler.exit_reason();
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    let cpus: Vec<u32> =
+        players.iter().filter_map(|player| record(&mut scheduler, player.pid())).map(|task| task.cpu).collect();
+    fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+    let after = measure(&players.iter().chain(&loops).collect::<Vec<_>>(), 2.0);
+    drop((players, loops));
+    let reason = scheduler.exit_reason();
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(cpus == [0, 0], "reservations are on CPUs {cpus:?}");
+    check!(times[0] > 735.0 && times[1] > 735.0, "on one CPU the two got {:.0} and {:.0} ms of 750", times[0], times[1]);
+    check!(times[2..].iter().all(|&time| time > 50.0), "best-effort work starved: {times:.0?}");
+    check!(after.iter().sum::<f64>() > 3500.0, "with both CPUs back, {:.0} of 4,000 ms were used", after.iter().sum::<f64>());
+    Ok(format!("{:.0} and {:.0} ms of 750 on the CPU that was left", times[0], times[1]))
+}
+
+pub fn second_load() -> Outcome {
+    let scheduler = load()?;
+    let second = load().err().unwrap_or_default();
+    drop(scheduler);
+    check!(second.contains("another scheduler is loaded already: \"steward"), "it said: {second}");
+    check!(state() == "disabled", "state is {}", state());
+    Ok(second)
+}
+
+/// kill -9 of the process that holds the scheduler: back on the default scheduler, programs unharmed, and again.
+pub fn killed_loader() -> Outcome {
+    for _ in 0..2 {
+        let program = Program::start(&["spin"]);
+        let mut holder = Program::start(&["hold"]);
+        check!(wait_until(20.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
+        holder.kill();
+        check!(wait_until(2.0, || state() == "disabled"), "after kill -9 the state is {}", state());
+        let time = measure(&[&program], 0.5)[0];
+        check!(time > 250.0, "the program got {time:.0} ms in half a second afterwards");
+    }
+    Ok("twice".to_owned())
+}
+
+/// A task whose affinity no longer allows its CPU is admitted on another.
+pub fn affinity() -> Outcome {
+    let mut scheduler = load()?;
+    let player = Program::start(&["spin"]);
+    scheduler.assign(player.pid(), Some(grant())).map_err(|error| error.to_string())?;
+    let before = record(&mut scheduler, player.pid()).ok_or("no record")?.cpu;
+    let loops: Vec<Program> = (0..6).map(|_| Program::start(&["spin"])).collect();
+    bind(player.pid(), &[1 - before as usize]);
+    sleep(Duration::from_millis(500));
+    let time = measure(&[&player], 2.0)[0];
+    let after = record(&mut scheduler, player.pid()).ok_or("no record")?;
+    drop((player, loops));
+    drop(scheduler);
+    check!(after.cpu == 1 - before && after.standing == Standing::Admitted, "{after:?}");
+    check!(time > 490.0, "it got {time:.0} ms of the 500 promised");
+    Ok(format!("from CPU {before} to {}, {time:.0} ms of 500", after.cpu))
+}
