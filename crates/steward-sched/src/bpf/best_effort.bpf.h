@@ -105,34 +105,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 	domain_make_queued(all, t->domain);
 }
 
-/* Puts a task that may run here only into the CPU's queue of bound work. */
-static __always_inline void enqueue_bound(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
-{
-	struct cpu_run *run = cpu_run_of(cpu);
-
-	if (run)
-		t->vtime = task_join(t->vtime, run->bound_vtime);
-	t->queue = QUEUE_BOUND(cpu);
-	queue_insert_ordered(p, QUEUE_BOUND(cpu), SLICE_NS, t->vtime, enq_flags);
-}
-
-/* Counts a runnable bound task among what its CPU owes to bound work, and takes it out again. */
-static __always_inline void bound_arrives(struct task_struct *p, struct task_state *t)
-{
-	struct locked_domains *all = domains();
-	u32 cpu = scx_bpf_task_cpu(p);
-	struct cpu_run *run = cpu_run_of(cpu);
-	struct domain *d;
-
-	if (!all || !run || t->was_bound)
-		return;
-	d = domain_at(&all->table, t->domain);
-	t->bound_share = domain_share(&all->table, t->domain) * t->weight / max_u64(d->runnable_weight, t->weight);
-	t->bound_cpu = cpu;
-	t->was_bound = 1;
-	__sync_fetch_and_add(&run->bound_shares, t->bound_share);
-}
-
+/* A bound task no longer counts among what its CPU owes to bound work. */
 static __always_inline void bound_leaves(struct task_state *t)
 {
 	struct cpu_run *run = cpu_run_of(t->bound_cpu);
@@ -142,6 +115,30 @@ static __always_inline void bound_leaves(struct task_state *t)
 	t->was_bound = 0;
 	if (run)
 		__sync_fetch_and_sub(&run->bound_shares, t->bound_share);
+}
+
+/*
+ * Puts a task that may run on this CPU only into the CPU's queue of bound work, and counts its share among what the
+ * CPU owes to such work until it sleeps. Done at each enqueue, because shares and CPUs change.
+ */
+static __always_inline void enqueue_bound(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+{
+	struct locked_domains *all = domains();
+	struct cpu_run *run = cpu_run_of(cpu);
+	struct domain *d;
+
+	if (!all || !run)
+		return;
+	bound_leaves(t);
+	d = domain_at(&all->table, t->domain);
+	t->bound_share = domain_share(&all->table, t->domain) * t->weight * WEIGHT_SCALE /
+			 max_u64(d->runnable_weight, t->weight * WEIGHT_SCALE);
+	t->bound_cpu = cpu;
+	t->was_bound = 1;
+	__sync_fetch_and_add(&run->bound_shares, t->bound_share);
+	t->vtime = task_join(t->vtime, run->task_clock);
+	t->queue = QUEUE_BOUND(cpu);
+	queue_insert_ordered(p, QUEUE_BOUND(cpu), SLICE_NS, t->vtime, enq_flags);
 }
 
 /* Advances the clock of the class that used this CPU. */

@@ -126,8 +126,7 @@ struct cpu_run {
 	u64 bound_vtime; /* clocks of the two classes before this CPU */
 	u64 floating_vtime;
 	u64 bound_shares; /* of the runnable bound tasks */
-	u32 bound_runnable;
-	u32 unused;
+	u64 task_clock; /* virtual time of the bound tasks */
 	u64 padding[2];
 };
 

@@ -263,8 +263,6 @@ void STRUCT_OPS(steward_runnable, struct task_struct *p, u64 enq_flags)
 		edf_wake(&slot->edf, clock_now());
 	if (!t->runnable_weight)
 		domain_counts(t, t->weight);
-	if (is_bound(p) && !(p->flags & PF_KTHREAD))
-		bound_arrives(p, t);
 }
 
 void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
@@ -304,6 +302,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		}
 	}
 	if (is_bound(p) && !(p->flags & PF_KTHREAD)) {
+		if (clock_before(run->task_clock, t->vtime))
+			run->task_clock = t->vtime;
 		run_best_effort(t, run, MODE_BOUND);
 		return;
 	}
