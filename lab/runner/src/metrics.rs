@@ -153,6 +153,11 @@ fn film(row: &ProgramRow, output: &ProgramOutput, run_start_ms: f64) -> Film {
         film.period_ms = 1e3 / fps;
         film.frames = (length.as_secs_f64() * fps).round() as usize;
         film.shown_ms = status_lines(&output.text).map(|at_ms| at_ms - run_start_ms).collect();
+        // Its first frames come in a burst, before its own clock runs; they are no measure for the others.
+        let is_paced = |pair: &[f64]| pair[1] - pair[0] >= film.period_ms / 2.0;
+        let burst = film.shown_ms.windows(2).position(is_paced).unwrap_or(0);
+        film.shown_ms.drain(..burst);
+        film.frames = film.frames.saturating_sub(burst);
         film.start_ms = film.shown_ms.first().copied().unwrap_or(row.start.as_secs_f64() * 1e3);
         return film;
     }
@@ -364,6 +369,17 @@ mod tests {
         let text =
             "t 10.0 MPlayer\nt 11.0 V:   0.0   1/  1\nt 11.5 V:   0.0   1/  1\nt 51.0 V:   0.0   2/  2\n";
         assert_eq!(status_lines(text).collect::<Vec<_>>(), [11.0, 51.0]);
+    }
+
+    #[test]
+    fn the_burst_at_a_real_players_start_is_no_measure_for_the_rest_of_the_film() {
+        let text = "title='t'\nduration='4s'\n[[program]]\nname='p'\ncommand='p'\nmetrics='player'\nfps=25\nfilm='1s'\n";
+        let row = Scenario::parse(text, Path::new("t.toml")).unwrap().programs.remove(0);
+        let moments = (0..25).map(|frame: i32| if frame < 5 { 100 + frame } else { 104 + (frame - 4) * 40 });
+        let text = moments.enumerate().map(|(frame, at)| format!("t {at} V: {frame}/ {frame}\n")).collect();
+        let film = film(&row, &ProgramOutput { text, ..ProgramOutput::default() }, 0.0);
+        assert_eq!((film.start_ms, film.frames, film.shown_ms.len()), (104.0, 21, 21));
+        assert_eq!(film_metrics(&film, 4000.0)["frames_late"], 0.0);
     }
 
     fn scenario() -> Scenario {

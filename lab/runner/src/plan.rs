@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
 
-use crate::scenario::{Contender, ProgramRow, Scenario};
+use crate::scenario::{Contender, ProgramRow, Reservation, Scenario};
 
 /// What root gives by hand to what is to be smooth.
 const FOREGROUND_NICE: i32 = -20;
@@ -112,9 +112,10 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
     })
 }
 
-/// Specifications for the executables of bombs that try to be interactive, in the form of DESIGN's section 5.
+/// The scenario's own specifications, and one for the executable of each bomb that tries to be interactive.
 fn specifications(scenario: &Scenario) -> Result<String> {
-    let mut text = String::new();
+    let own = scenario.specifications.iter().map(|row| specification(&row.path, row.cpu, row.inherit));
+    let mut sections: Vec<String> = own.collect();
     for row in &scenario.programs {
         let Some(interactive) = row.interactive else { continue };
         let words = shell_words::split(&row.command)?;
@@ -122,14 +123,14 @@ fn specifications(scenario: &Scenario) -> Result<String> {
             true => words[0].clone(),
             false => format!("{PROGRAM_DIRECTORY}/{}", words[0]),
         };
-        let section = format!(
-            "[[spec]]\npath = \"{path}\"\ncpu = \"{interactive}\"\ninherit = true\nrevocable = true\n"
-        );
-        if !text.contains(&section) {
-            text.push_str(&section);
-        }
+        sections.push(specification(&path, interactive, true));
     }
-    Ok(text)
+    sections.dedup();
+    Ok(sections.concat())
+}
+
+fn specification(path: &str, cpu: Reservation, inherit: bool) -> String {
+    format!("[[spec]]\npath = \"{path}\"\ncpu = \"{cpu}\"\ninherit = {inherit}\nrevocable = true\n\n")
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -126,6 +126,9 @@ pub struct Scenario {
     /// Commands that run in the machine once, before all runs.
     #[serde(default, rename = "prepare")]
     pub preparations: Vec<Preparation>,
+    /// Specifications that Steward is given besides those of bombs.
+    #[serde(default, rename = "spec")]
+    pub specifications: Vec<SpecificationRow>,
     /// The programs.
     #[serde(rename = "program")]
     pub programs: Vec<ProgramRow>,
@@ -177,6 +180,19 @@ pub struct Preparation {
     /// How long it may take.
     #[serde(deserialize_with = "duration", default = "ten_minutes")]
     pub within: Duration,
+}
+
+/// A specification, as in Steward's own files.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecificationRow {
+    /// The executable in the machine.
+    pub path: String,
+    /// Its reservation.
+    pub cpu: Reservation,
+    /// Whether children without one of their own get it too.
+    #[serde(default)]
+    pub inherit: bool,
 }
 
 /// A program of a scenario.

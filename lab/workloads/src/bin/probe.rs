@@ -1,7 +1,12 @@
 //! Does the shell still answer? Starts a command every second and prints how long it took until it had ended.
 //!
-//! `probe --seconds 30 [--interval 1] [--command /bin/true]`
+//! `probe --seconds 30 [--interval 1] [--command "/bin/sh -c :"]`
+//!
+//! The command is split at spaces.
 
+use std::process::Command;
+
+use anyhow::Context;
 use steward_lab_workloads::{clock, number, output};
 
 fn parse() -> Result<(f64, f64, String), lexopt::Error> {
@@ -21,6 +26,8 @@ fn parse() -> Result<(f64, f64, String), lexopt::Error> {
 
 fn main() -> anyhow::Result<()> {
     let (seconds, interval, command) = parse()?;
+    let words: Vec<&str> = command.split_ascii_whitespace().collect();
+    let (name, arguments) = words.split_first().context("--command is empty")?;
     let interval_ns = (interval * 1e9) as u64;
     let start_ns = clock::now_ns();
     let end_ns = start_ns + (seconds * 1e9) as u64;
@@ -29,7 +36,7 @@ fn main() -> anyhow::Result<()> {
         clock::sleep_until(due_ns);
         // Counted from when it was due: a probe that could not even wake up is a shell that does not answer.
         output::line(format_args!("s {:.3}", output::ms(due_ns)));
-        std::process::Command::new(&command).status()?;
+        Command::new(name).args(arguments).status()?;
         let answered_ns = clock::now_ns();
         output::line(format_args!("r {:.3}", output::ms(answered_ns - due_ns)));
         due_ns += interval_ns;
