@@ -85,7 +85,23 @@ impl Enforcer for DeadlineMechanism {
     }
 }
 
+/// `CAP_SYS_NICE` of include/uapi/linux/capability.h.
+const CAP_SYS_NICE: u32 = 23;
+
+/// Whether we may give tasks SCHED_DEADLINE. Where that cannot be known, trying will tell.
+fn may_schedule() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    effective.is_none_or(|capabilities| capabilities & (1 << CAP_SYS_NICE) != 0)
+}
+
 fn load_deadline(thresholds: Thresholds, journal: &Path) -> Result<Box<dyn Enforcer>, String> {
+    if !may_schedule() {
+        return Err(
+            "no permission to give reservations: run stewardd as root, or with CAP_SYS_NICE".to_owned()
+        );
+    }
     if let Some(directory) = journal.parent() {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;

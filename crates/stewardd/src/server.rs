@@ -70,8 +70,9 @@ impl Server {
     /// When another daemon listens there, or the socket cannot be made.
     pub fn bind(path: &Path, identify: Identify) -> anyhow::Result<Self> {
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot create {}, the socket's directory", directory.display()))?;
+            std::fs::create_dir_all(directory).with_context(|| {
+                format!("cannot create {}, the socket's directory (is this root?)", directory.display())
+            })?;
         }
         if UnixStream::connect(path).is_ok() {
             bail!("another stewardd listens at {}: stop it first (systemctl stop stewardd)", path.display());
