@@ -23,14 +23,12 @@ const FONT_FAMILY: &str = "Ubuntu";
 /// Colours of a light page.
 pub const LIGHT: &str = ".ground{fill:#ffffff}.ink{fill:#1f2328}.faint{fill:#656d76}.grid{stroke:#d8dee4;stroke-width:1}\
 .load{fill:#f3d9b1;fill-opacity:.45}.line{fill:none;stroke-width:2;stroke-linejoin:round}\
-.line0{stroke:#0b66c3}.line1{stroke:#1a7f37}.line2{stroke:#c0392b}.line3{stroke:#8250df}\
-.bar0{fill:#0b66c3}.bar1{fill:#1a7f37}.bar2{fill:#c0392b}.bar3{fill:#8250df}";
+.line0{stroke:#0b66c3}.line1{stroke:#1a7f37;stroke-dasharray:7 5}.line2{stroke:#c0392b}.line3{stroke:#8250df}.bar{fill:#0b66c3}";
 
 /// Colours of a dark page.
 pub const DARK: &str = ".ground{fill:#0d1117}.ink{fill:#e6edf3}.faint{fill:#9198a1}.grid{stroke:#30363d;stroke-width:1}\
 .load{fill:#7a5418;fill-opacity:.40}.line{fill:none;stroke-width:2;stroke-linejoin:round}\
-.line0{stroke:#58a6ff}.line1{stroke:#56d364}.line2{stroke:#ff7b72}.line3{stroke:#bc8cff}\
-.bar0{fill:#58a6ff}.bar1{fill:#56d364}.bar2{fill:#ff7b72}.bar3{fill:#bc8cff}";
+.line0{stroke:#58a6ff}.line1{stroke:#56d364;stroke-dasharray:7 5}.line2{stroke:#ff7b72}.line3{stroke:#bc8cff}.bar{fill:#58a6ff}";
 
 /// Frames per second over time, a panel for each contender (Yang 2009, fig 11.2). Of several runs the one with the
 /// worst second is drawn. `None` when no contender has a film.
@@ -63,18 +61,14 @@ pub fn frame_rates(outcome: &Outcome) -> Option<String> {
 
 /// The longest time without a new frame, a bar for each contender and player, on a logarithmic scale.
 pub fn gaps(outcome: &Outcome) -> Option<String> {
-    let rows: Vec<(String, f64, usize)> = outcome
-        .worst
-        .iter()
-        .enumerate()
-        .filter_map(|(index, (contender, metrics))| {
-            Some((contender.name().to_owned(), *metrics.get("gap_ms_max")?, index))
-        })
+    let rows = outcome.worst.iter();
+    let rows: Vec<(&str, f64)> = rows
+        .filter_map(|(contender, metrics)| Some((contender.name(), *metrics.get("gap_ms_max")?)))
         .collect();
     if rows.is_empty() {
         return None;
     }
-    let longest = rows.iter().map(|(_, gap_ms, _)| *gap_ms).fold(1000.0, f64::max);
+    let longest = rows.iter().map(|(_, gap_ms)| *gap_ms).fold(1000.0, f64::max);
     let (least, most) = (10f64, 10f64.powf(longest.log10().ceil()));
     let left = 110.0;
     let x = |ms: f64| left + (ms.max(least) / least).log10() / (most / least).log10() * (WIDTH - left - 90.0);
@@ -88,15 +82,12 @@ pub fn gaps(outcome: &Outcome) -> Option<String> {
         text(&mut svg, x(mark), bottom + 16.0, "faint", "middle", &milliseconds(mark));
         mark *= 10.0;
     }
-    for (index, (name, gap_ms, colour)) in rows.iter().enumerate() {
+    for (index, (name, gap_ms)) in rows.iter().enumerate() {
         let y = TOP + 30.0 * index as f64 + 5.0;
         text(&mut svg, left - 8.0, y + 14.0, "ink", "end", name);
         let width = (x(*gap_ms) - left).max(1.0);
-        let _ = write!(
-            svg,
-            "<rect class=\"bar{}\" x=\"{left}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"20\"/>",
-            colour % 4
-        );
+        let _ =
+            write!(svg, "<rect class=\"bar\" x=\"{left}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"20\"/>");
         text(&mut svg, x(*gap_ms) + 6.0, y + 14.0, "ink", "start", &milliseconds(*gap_ms));
     }
     svg.push_str("</svg>");

@@ -4,25 +4,12 @@
 use std::io::{Error, Result};
 use std::time::Duration;
 
-const SCHED_DEADLINE: u32 = 6;
-const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
-
-/// `struct sched_attr`, first version (48 bytes).
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    sched_policy: u32,
-    sched_flags: u64,
-    sched_nice: i32,
-    sched_priority: u32,
-    sched_runtime: u64,
-    sched_deadline: u64,
-    sched_period: u64,
-}
-
-fn set_attributes(mut attributes: SchedAttr) -> Result<()> {
-    attributes.size = size_of::<SchedAttr>() as u32;
+/// Applies scheduling attributes to the calling thread; `change` fills in what is not zero.
+fn set_attributes(change: impl FnOnce(&mut libc::sched_attr)) -> Result<()> {
+    // SAFETY: a structure of plain numbers, for which zero is a value.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attributes.size = size_of::<libc::sched_attr>() as u32;
+    change(&mut attributes);
     // SAFETY: the structure says its own size, and 0 means the calling thread.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
         0 => Ok(()),
@@ -36,13 +23,12 @@ fn set_attributes(mut attributes: SchedAttr) -> Result<()> {
 /// # Errors
 /// `EBUSY` when the kernel's admission refuses, `EPERM` without `CAP_SYS_NICE` or with a restricted affinity.
 pub fn become_deadline(budget: Duration, period: Duration) -> Result<()> {
-    set_attributes(SchedAttr {
-        sched_policy: SCHED_DEADLINE,
-        sched_flags: SCHED_FLAG_RESET_ON_FORK,
-        sched_runtime: budget.as_nanos() as u64,
-        sched_deadline: period.as_nanos() as u64,
-        sched_period: period.as_nanos() as u64,
-        ..SchedAttr::default()
+    set_attributes(|attributes| {
+        attributes.sched_policy = libc::SCHED_DEADLINE as u32;
+        attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        attributes.sched_runtime = budget.as_nanos() as u64;
+        attributes.sched_deadline = period.as_nanos() as u64;
+        attributes.sched_period = period.as_nanos() as u64;
     })
 }
 
@@ -51,11 +37,10 @@ pub fn become_deadline(budget: Duration, period: Duration) -> Result<()> {
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE`.
 pub fn become_fifo(priority: u32) -> Result<()> {
-    set_attributes(SchedAttr {
-        sched_policy: libc::SCHED_FIFO as u32,
-        sched_flags: SCHED_FLAG_RESET_ON_FORK,
-        sched_priority: priority,
-        ..SchedAttr::default()
+    set_attributes(|attributes| {
+        attributes.sched_policy = libc::SCHED_FIFO as u32;
+        attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        attributes.sched_priority = priority;
     })
 }
 

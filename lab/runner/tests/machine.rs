@@ -1,0 +1,65 @@
+//! The lab from one end to the other: a scenario file goes in, numbers from a booted machine come out.
+
+use std::path::{Path, PathBuf};
+
+use steward_lab::{Contender, RunOptions, run_scenario};
+
+const SCENARIO: &str = r#"
+title = "A film and a bomb"
+duration = "4s"
+repeat = 1
+contenders = ["stock", "deadline"]
+[machine]
+cpus = 1
+memory = "256M"
+icount_shift = 4
+[[program]]
+name = "film"
+command = "frame-player --fps 25 --cpu-ms 4.5 --seconds 3"
+cpu = "10ms/40ms"
+metrics = "player"
+[[program]]
+name = "bomb"
+command = "busy-loops --count 20"
+start = "1s"
+stop = "3s"
+[[program]]
+name = "missing"
+command = "no-such-program"
+start = "3.5s"
+"#;
+
+/// Release builds: the same that `make test-kernel` makes before it runs this.
+fn binaries() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release")
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_film_that_stutters_under_stock_is_smooth_with_a_reservation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.toml");
+    std::fs::write(&path, SCENARIO.split("[[program]]\nname = \"missing\"").next().unwrap()).unwrap();
+    // SAFETY: the machine's tests run one at a time, and no other thread is there yet.
+    unsafe { std::env::set_var("STEWARD_LAB_BINARIES", binaries()) };
+    let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
+    assert!(outcome.is_complete(), "{:?}", outcome.failures);
+    let late = |contender| outcome.contenders[&contender]["frames_late"];
+    assert!(late(Contender::Stock) > 20.0, "{}", outcome.table());
+    assert_eq!(late(Contender::Deadline), 0.0, "{}", outcome.table());
+    assert_eq!(outcome.contenders[&Contender::Deadline]["frames_total"], 75.0);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_program_that_cannot_be_started_fails_its_run_and_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.toml");
+    std::fs::write(&path, SCENARIO).unwrap();
+    // SAFETY: as above.
+    unsafe { std::env::set_var("STEWARD_LAB_BINARIES", binaries()) };
+    let options = RunOptions { contenders: vec![Contender::Stock], quiet: true, ..RunOptions::default() };
+    let outcome = run_scenario(&path, &options).unwrap();
+    assert!(!outcome.is_complete());
+    assert!(outcome.failures[&Contender::Stock][0].contains("no-such-program"), "{:?}", outcome.failures);
+}
