@@ -4,6 +4,7 @@
 //! [`SchedExt`] implements [`Mechanism`](steward_core::mechanism::Mechanism). The scheduler lives as long as the value:
 //! dropping it, or the process's death, makes the kernel put every task back on the default scheduler.
 
+pub mod decide;
 mod error;
 mod load;
 mod scheduler;

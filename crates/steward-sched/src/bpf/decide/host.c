@@ -1,3 +1,266 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* The decision headers as functions of the host, for tests and for the simulator. */
+/*
+ * The decision headers as functions of the host, for the tests and for the simulator.
+ *
+ * src/decide/ declares every function here with its Rust name, and mirrors the structures; the tables at the end
+ * let a test compare the two layouts and the constants.
+ */
+#include <stddef.h>
+
+#include "best_effort.h"
 #include "edf.h"
+#include "load.h"
+
+u32 decide_edf_bandwidth(u64 budget_ns, u64 period_ns)
+{
+	return edf_bandwidth(budget_ns, period_ns);
+}
+
+void decide_edf_begin(struct edf_task *t, u64 budget_ns, u64 period_ns, u64 now_ns)
+{
+	edf_begin(t, budget_ns, period_ns, now_ns);
+}
+
+bool decide_edf_eligible(const struct edf_task *t, u64 now_ns)
+{
+	return edf_eligible(t, now_ns);
+}
+
+void decide_edf_next_period(struct edf_task *t, u64 start_ns)
+{
+	edf_next_period(t, start_ns);
+}
+
+u32 decide_edf_update(struct edf_task *t, u64 now_ns)
+{
+	return edf_update(t, now_ns);
+}
+
+u32 decide_edf_wake(struct edf_task *t, u64 now_ns)
+{
+	return edf_wake(t, now_ns);
+}
+
+void decide_edf_sleep(struct edf_task *t, bool voluntary)
+{
+	edf_sleep(t, voluntary);
+}
+
+bool decide_edf_charge(struct edf_task *t, u64 used_ns)
+{
+	return edf_charge(t, used_ns);
+}
+
+u32 decide_load_decay(u32 load, u32 measured)
+{
+	return load_decay(load, measured);
+}
+
+void decide_load_sample(struct load *l, u64 used_ns, u64 interval_ns)
+{
+	load_sample(l, used_ns, interval_ns);
+}
+
+u32 decide_load_expected(const struct load *l)
+{
+	return load_expected(l);
+}
+
+bool decide_load_admits(const struct load *l, u32 bandwidth, u32 admit_below)
+{
+	return load_admits(l, bandwidth, admit_below);
+}
+
+void decide_load_announce(struct load *l, u32 bandwidth)
+{
+	load_announce(l, bandwidth);
+}
+
+void decide_load_withdraw(struct load *l, u32 bandwidth, u32 samples_ago)
+{
+	load_withdraw(l, bandwidth, samples_ago);
+}
+
+bool decide_load_overloaded(const struct load *l, u32 revoke_above)
+{
+	return load_overloaded(l, revoke_above);
+}
+
+bool decide_load_underloaded(const struct load *l, u32 reactivate_below)
+{
+	return load_underloaded(l, reactivate_below);
+}
+
+u32 decide_load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
+{
+	return load_victim_rank(revocable, exhausted_in_window, used);
+}
+
+u64 decide_load_scaled_weight(u64 weight, u32 measured)
+{
+	return load_scaled_weight(weight, measured);
+}
+
+void decide_domain_enqueue(struct domain_table *t, u16 index)
+{
+	domain_enqueue(t, index);
+}
+
+void decide_domain_dequeue(struct domain_table *t, u16 index)
+{
+	domain_dequeue(t, index);
+}
+
+u16 decide_domain_first(struct domain_table *t)
+{
+	return domain_first(t);
+}
+
+void decide_domain_reposition(struct domain_table *t, u16 index)
+{
+	domain_reposition(t, index);
+}
+
+u32 decide_domain_weight(u32 cgroup_weight, bool idle)
+{
+	return domain_weight(cgroup_weight, idle);
+}
+
+u64 decide_domain_share(struct domain_table *t, u16 index)
+{
+	return domain_share(t, index);
+}
+
+u64 decide_domain_cost(u64 used_ns, u64 share)
+{
+	return domain_cost(used_ns, share);
+}
+
+u64 decide_domain_advance(u64 vtime, u64 clock, u64 cost)
+{
+	return domain_advance(vtime, clock, cost);
+}
+
+void decide_domain_settle(struct domain_table *t, u16 index)
+{
+	domain_settle(t, index);
+}
+
+void decide_domain_set_weight(struct domain_table *t, u16 index, u32 weight)
+{
+	domain_set_weight(t, index, weight);
+}
+
+bool decide_domain_held(struct domain_table *t, u16 index)
+{
+	return domain_held(t, index);
+}
+
+void decide_domain_set_quota(struct domain_table *t, u16 index, u64 period_ns, u64 quota_ns, u64 burst_ns, u64 now_ns)
+{
+	domain_set_quota(t, index, period_ns, quota_ns, burst_ns, now_ns);
+}
+
+void decide_quota_charge(struct domain *d, u64 used_ns)
+{
+	quota_charge(d, used_ns);
+}
+
+bool decide_quota_refill(struct domain *d, u64 now_ns)
+{
+	return quota_refill(d, now_ns);
+}
+
+u64 decide_task_cost(u64 used_ns, u32 weight)
+{
+	return task_cost(used_ns, weight);
+}
+
+void decide_task_clock_lift(struct domain *d, u64 now_ns)
+{
+	task_clock_lift(d, now_ns);
+}
+
+u64 decide_task_join(u64 vtime, u64 clock)
+{
+	return task_join(vtime, clock);
+}
+
+u64 decide_bound_fraction(u64 bound_shares, u32 cpus)
+{
+	return bound_fraction(bound_shares, cpus);
+}
+
+/* Size of each structure and the offset of each member, in the order in which src/decide.rs lists them. */
+const u64 decide_layout[] = {
+	sizeof(struct edf_task),
+	offsetof(struct edf_task, budget_ns),
+	offsetof(struct edf_task, period_ns),
+	offsetof(struct edf_task, start_ns),
+	offsetof(struct edf_task, deadline_ns),
+	offsetof(struct edf_task, left_ns),
+	offsetof(struct edf_task, periods),
+	offsetof(struct edf_task, missed),
+	offsetof(struct edf_task, exhausted),
+	offsetof(struct edf_task, overrun_max_ns),
+	offsetof(struct edf_task, slept),
+	offsetof(struct edf_task, blocked),
+	offsetof(struct edf_task, late),
+	sizeof(struct load),
+	offsetof(struct load, measured),
+	offsetof(struct load, projected),
+	offsetof(struct load, window),
+	offsetof(struct load, samples),
+	offsetof(struct load, last_activation),
+	sizeof(struct load_thresholds),
+	offsetof(struct load_thresholds, reactivate_below),
+	offsetof(struct load_thresholds, admit_below),
+	offsetof(struct load_thresholds, revoke_above),
+	sizeof(struct domain),
+	offsetof(struct domain, cgroup_id),
+	offsetof(struct domain, vtime),
+	offsetof(struct domain, task_clock),
+	offsetof(struct domain, task_clock_floor_ns),
+	offsetof(struct domain, quota_ns),
+	offsetof(struct domain, quota_period_ns),
+	offsetof(struct domain, burst_ns),
+	offsetof(struct domain, refill_at_ns),
+	offsetof(struct domain, quota_left_ns),
+	offsetof(struct domain, used_ns),
+	offsetof(struct domain, weight),
+	offsetof(struct domain, child_weight),
+	offsetof(struct domain, runnable_weight),
+	offsetof(struct domain, runnable),
+	offsetof(struct domain, active_children),
+	offsetof(struct domain, waiting),
+	offsetof(struct domain, tasks),
+	offsetof(struct domain, parent),
+	offsetof(struct domain, depth),
+	offsetof(struct domain, in_use),
+	offsetof(struct domain, active),
+	offsetof(struct domain, queued),
+	offsetof(struct domain, throttled),
+	offsetof(struct domain, parked),
+	offsetof(struct domain, dying),
+	sizeof(struct domain_table),
+	offsetof(struct domain_table, clock),
+	offsetof(struct domain_table, heap_count),
+	offsetof(struct domain_table, high_water),
+	offsetof(struct domain_table, quotas),
+	offsetof(struct domain_table, cursor),
+	offsetof(struct domain_table, heap),
+	offsetof(struct domain_table, position),
+	offsetof(struct domain_table, domains),
+};
+const u64 decide_layout_count = sizeof(decide_layout) / sizeof(decide_layout[0]);
+
+/* The constants that src/decide/ repeats, in the order in which src/decide.rs lists them. */
+const u64 decide_constants[] = {
+	EDF_CONTINUES,	    EDF_NEW_PERIOD,	 EDF_MISSED,	   LOAD_ONE,
+	LOAD_WINDOW,	    LOAD_SAMPLE_NS,	 LOAD_DECAY_MIN,   LOAD_DECAY_MAX,
+	MAX_DOMAINS,	    MAX_DEPTH,		 ROOT_DOMAIN,	   NO_POSITION,
+	SHARE_ONE,	    WEIGHT_DEFAULT,	 WEIGHT_SCALE,	   WEIGHT_IDLE,
+	SLICE_NS,	    TASK_LAG_MAX_NS,	 DOMAIN_LAG_MAX_NS, TASK_CLOCK_SHIFT,
+	QUOTA_NONE,
+};
+const u64 decide_constants_count = sizeof(decide_constants) / sizeof(decide_constants[0]);

@@ -1,0 +1,101 @@
+//! The scheduler's decision rules, callable on the host.
+//!
+//! The rules are the C headers in `src/bpf/decide`, the very text that is compiled into the BPF program; nothing is
+//! written twice. Here are only the layouts of their structures and safe functions around them, for the tests and for
+//! the simulator. docs/scheduler.md explains the rules.
+//!
+//! Times are nanoseconds on a clock of the caller's choice; the rules read no clock themselves.
+
+mod best_effort;
+mod edf;
+mod load;
+
+pub use best_effort::*;
+pub use edf::*;
+pub use load::*;
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use super::*;
+
+    unsafe extern "C" {
+        static decide_layout: [u64; 0];
+        static decide_layout_count: u64;
+        static decide_constants: [u64; 0];
+        static decide_constants_count: u64;
+    }
+
+    /// The table of `count` numbers that starts at `first` in host.c.
+    fn table(first: *const [u64; 0], count: u64) -> Vec<u64> {
+        // SAFETY: host.c defines each table with as many elements as the count beside it says, and neither changes.
+        unsafe { std::slice::from_raw_parts(first.cast(), count as usize) }.to_vec()
+    }
+
+    macro_rules! layout {
+        ($($structure:ident { $($member:ident),* $(,)? })*) => {
+            vec![$(
+                (stringify!($structure).to_owned(), size_of::<$structure>() as u64),
+                $((
+                    concat!(stringify!($structure), ".", stringify!($member)).to_owned(),
+                    offset_of!($structure, $member) as u64,
+                ),)*
+            )*]
+        };
+    }
+
+    #[test]
+    fn the_rust_structures_are_laid_out_as_the_c_structures() {
+        let rust = layout! {
+            EdfTask {
+                budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
+                slept, blocked, late,
+            }
+            Load { measured, projected, window, samples, last_activation }
+            LoadThresholds { reactivate_below, admit_below, revoke_above }
+            Domain {
+                cgroup_id, vtime, task_clock, task_clock_floor_ns, quota_ns, quota_period_ns, burst_ns, refill_at_ns,
+                quota_left_ns, used_ns, weight, child_weight, runnable_weight, runnable, active_children, waiting,
+                tasks, parent, depth, in_use, active, queued, throttled, parked, dying,
+            }
+            DomainTable { clock, heap_count, high_water, quotas, cursor, heap, position, domains }
+        };
+        // SAFETY: constants of host.c.
+        let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
+        assert_eq!(rust.len(), c.len(), "a member was added on one side only");
+        for ((name, rust), c) in rust.iter().zip(c) {
+            assert_eq!(*rust, c, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_rust_constants_are_those_of_the_headers() {
+        let rust = [
+            EdfOutcome::Continues as u64,
+            EdfOutcome::NewPeriod as u64,
+            EdfOutcome::Missed as u64,
+            LOAD_ONE.into(),
+            LOAD_WINDOW as u64,
+            LOAD_SAMPLE_NS,
+            LOAD_DECAY_MIN.into(),
+            LOAD_DECAY_MAX.into(),
+            DOMAINS_MAX as u64,
+            DEPTH_MAX as u64,
+            ROOT_DOMAIN.into(),
+            NO_POSITION.into(),
+            SHARE_ONE,
+            WEIGHT_DEFAULT.into(),
+            WEIGHT_SCALE.into(),
+            WEIGHT_IDLE.into(),
+            SLICE_NS,
+            TASK_LAG_MAX_NS,
+            DOMAIN_LAG_MAX_NS,
+            TASK_CLOCK_SHIFT.into(),
+            QUOTA_NONE,
+        ];
+        // SAFETY: constants of host.c.
+        let c = unsafe { table(&raw const decide_constants, decide_constants_count) };
+        assert_eq!(rust.to_vec(), c);
+    }
+}
