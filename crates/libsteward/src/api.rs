@@ -183,8 +183,9 @@ pub struct Problem {
 pub struct Spec {
     /// The executable's path, or `[comm]` for a kernel thread.
     pub name: String,
-    /// What it gives.
-    pub grant: Grant,
+    /// What it gives; `None` when it says best-effort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
     /// The file in which it was written.
     pub file: String,
     /// The line in that file, from 1.

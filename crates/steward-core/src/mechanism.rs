@@ -258,10 +258,12 @@ pub trait Mechanism: Send {
     fn kind(&self) -> MechanismKind;
 
     /// Makes `entries` the whole table of what an executable gets at `exec`. Running tasks keep what they have.
+    /// `None` says best-effort: the program drops what it would inherit (unless it was given for good, see
+    /// [`Grant::keep_over_exec`]).
     ///
     /// # Errors
     /// [`MechanismError::Full`], and then the table is as it was before.
-    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError>;
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Option<Grant>)]) -> Result<(), MechanismError>;
 
     /// Gives the task `grant` in place of whatever it has (admission decides whether it comes into force at once),
     /// or with `None` makes it best-effort.

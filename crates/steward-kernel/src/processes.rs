@@ -229,8 +229,9 @@ impl Pidfd {
     /// [`KernelError::Task`] or [`KernelError::Read`]; [`KernelError::is_absent`] when it has ended.
     pub fn open(pid: i32, roots: &Roots) -> Result<Self, KernelError> {
         let failed = |source| KernelError::Task { tid: pid, action: "pidfd_open", source };
-        let known =
-            Pid::from_raw(pid).ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ESRCH)))?;
+        // Pid::from_raw takes negative numbers for a caller's error and panics.
+        let known = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let known = known.ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ESRCH)))?;
         let descriptor = pidfd_open(known, PidfdFlags::NONBLOCK).map_err(|errno| failed(errno.into()))?;
         // The start time is read after the descriptor is held: from here on the pid can not change hands unseen.
         let id = stat(pid, roots)?.id;
@@ -333,6 +334,13 @@ mod tests {
         let all = list(&roots).expect("the directory is there");
         assert_eq!(all.iter().map(|process| process.id.tid).collect::<Vec<_>>(), vec![42]);
         assert_eq!(all[0].executable, None);
+    }
+
+    #[test]
+    fn a_number_that_can_be_no_pid_is_an_error_and_not_a_panic() {
+        for pid in [0, -1, i32::MIN] {
+            assert!(Pidfd::open(pid, &Roots::default()).expect_err("no process").is_absent());
+        }
     }
 
     #[test]

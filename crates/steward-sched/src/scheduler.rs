@@ -169,7 +169,7 @@ impl Mechanism for SchedExt {
         MechanismKind::SchedExt
     }
 
-    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError> {
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Option<Grant>)]) -> Result<(), MechanismError> {
         if entries.len() > EXECUTABLES_MAX {
             return Err(MechanismError::Full { what: "the table of executables", capacity: EXECUTABLES_MAX });
         }
@@ -186,7 +186,9 @@ impl Mechanism for SchedExt {
             table.delete(&key).map_err(failed)?;
         }
         for (file, grant) in entries {
-            table.update(&executable_key(file), as_bytes(&encode_grant(grant)), MapFlags::ANY).map_err(failed)?;
+            // A budget of 0 tells the program: best-effort.
+            let grant = grant.as_ref().map(encode_grant).unwrap_or_default();
+            table.update(&executable_key(file), as_bytes(&grant), MapFlags::ANY).map_err(failed)?;
         }
         Ok(())
     }

@@ -222,7 +222,7 @@ pub fn list_specs(socket: &Path, json: bool) -> anyhow::Result<()> {
         let line = spec.line.map(|line| format!(":{line}")).unwrap_or_default();
         rows.push(vec![
             spec.name.clone(),
-            reservation_text(&spec.grant),
+            spec.grant.as_ref().map_or_else(|| "best-effort".to_owned(), reservation_text),
             if spec.resolved { "yes" } else { "no" }.to_owned(),
             format!("{}{line}", spec.file),
         ]);

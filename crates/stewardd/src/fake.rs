@@ -16,7 +16,7 @@ use crate::mechanisms::{Enforcer, Loader};
 #[derive(Debug, Default)]
 pub struct Machine {
     /// The table as it was set last.
-    pub exec_table: Vec<(FileIdentity, Grant)>,
+    pub exec_table: Vec<(FileIdentity, Option<Grant>)>,
     /// What tasks hold.
     pub tasks: BTreeMap<i32, (Grant, Standing)>,
     /// Tasks that may start an interactive program.
@@ -120,7 +120,7 @@ impl Mechanism for FakeMechanism {
         self.kind
     }
 
-    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError> {
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Option<Grant>)]) -> Result<(), MechanismError> {
         self.in_force()?.exec_table = entries.to_vec();
         Ok(())
     }

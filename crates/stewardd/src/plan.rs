@@ -31,8 +31,13 @@ pub struct Entry {
     pub name: String,
     /// What it is for.
     pub subject: Subject,
-    /// What it gives; its `spec_id` is the same for the same name in every table.
-    pub grant: Grant,
+    /// The same for the same name in every table.
+    pub spec_id: u32,
+    /// What it gives, with that `spec_id`; `None` for best-effort.
+    pub grant: Option<Grant>,
+    /// Its place, from 1, among those that get room when there is not enough for all: the order of the files' names
+    /// and of the rows in them.
+    pub order: usize,
 }
 
 /// All specifications, the ones that take precedence first.
@@ -45,11 +50,11 @@ pub struct Table {
 impl Table {
     /// The entry with that id.
     pub fn by_id(&self, spec_id: u32) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.grant.spec_id == spec_id)
+        self.entries.iter().find(|entry| entry.spec_id == spec_id)
     }
 
     /// What the mechanism is told: each executable once, with the first entry that names it.
-    pub fn executables(&self) -> Vec<(FileIdentity, Grant)> {
+    pub fn executables(&self) -> Vec<(FileIdentity, Option<Grant>)> {
         let mut seen = BTreeSet::new();
         let mut executables = Vec::new();
         for entry in &self.entries {
@@ -96,8 +101,9 @@ impl Table {
 }
 
 /// Whether two grants promise the same, whichever specification they come from.
-fn same_promise(one: &Grant, other: &Grant) -> bool {
-    Grant { spec_id: 0, ..*one } == Grant { spec_id: 0, ..*other }
+fn same_promise(one: &Option<Grant>, other: &Option<Grant>) -> bool {
+    let without_source = |grant: &Option<Grant>| grant.map(|grant| Grant { spec_id: 0, ..grant });
+    without_source(one) == without_source(other)
 }
 
 /// What a person gave to a process (`None`: took from it) with `run`, `set` or `release`.
@@ -160,18 +166,51 @@ pub struct Step {
     pub why: Why,
 }
 
+/// What a process has by itself, whatever its ancestors have.
+enum Own {
+    /// This grant.
+    Gets(Given),
+    /// Nothing, as its specification says.
+    BestEffort,
+    /// What it has already. It passes nothing on that is not passed on already.
+    Settled,
+}
+
+/// A grant on its way to the tasks that get it.
+#[derive(Clone)]
+struct Given {
+    grant: Grant,
+    why: Why,
+    /// As [`Entry::order`]; 0 for what was given by hand.
+    order: usize,
+}
+
+type Roots = BTreeMap<i32, Own>;
+
 /// What each running task gets when nothing is held yet: at the start of the daemon or of a scheduler.
+///
+/// A whole desktop is promised more than a small machine has, so the order of the steps decides who is admitted:
+/// what may never be revoked first, then what was given by hand, then in the order of the files, a program before
+/// those that inherit from it.
 pub fn at_start(table: &Table, running: &[Process], by_hand: &[ByHand]) -> Vec<Step> {
-    let mut roots = BTreeMap::new();
+    let mut roots = Roots::new();
     for process in running {
+        let pid = process.id.tid;
         if let Some(hand) = by_hand.iter().find(|hand| hand.process == process.id) {
-            roots.insert(process.id.tid, hand.grant.map(|grant| (grant, Why::Restored)));
+            let given = |grant| Own::Gets(Given { grant, why: Why::Restored, order: 0 });
+            roots.insert(pid, hand.grant.map_or(Own::Settled, given));
         } else if let Some(entry) = table.entry_for(process) {
-            let why = Why::AlreadyRunning(entry.name.clone());
-            roots.insert(process.id.tid, Some((entry.grant, why)));
+            roots.insert(pid, own(entry, Why::AlreadyRunning(entry.name.clone())));
         }
     }
     spread(&roots, running)
+}
+
+fn own(entry: &Entry, why: Why) -> Own {
+    match entry.grant {
+        Some(grant) => Own::Gets(Given { grant, why, order: entry.order }),
+        None => Own::BestEffort,
+    }
 }
 
 /// What changes for running tasks when `old` is replaced by `new`, given what they hold.
@@ -185,28 +224,37 @@ pub fn at_reload(
     held: &[Held],
     by_hand: &[ByHand],
 ) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut roots = BTreeMap::new();
+    let mut roots = Roots::new();
+    let mut dropped = Vec::new();
     for process in running {
-        let kept_by_hand = by_hand.iter().any(|hand| hand.process == process.id);
-        let Some(entry) = new.entry_for(process).filter(|_| !kept_by_hand) else {
-            if kept_by_hand {
-                roots.insert(process.id.tid, None);
-            }
+        let pid = process.id.tid;
+        if by_hand.iter().any(|hand| hand.process == process.id) {
+            roots.insert(pid, Own::Settled);
             continue;
-        };
-        let why = match old.by_id(entry.grant.spec_id) {
-            None => Why::AlreadyRunning(entry.name.clone()),
-            Some(before) if before.grant != entry.grant && holds(held, process, entry) => {
+        }
+        let Some(entry) = new.entry_for(process) else { continue };
+        let before = old.by_id(entry.spec_id);
+        let why = match before.map(|before| before.grant) {
+            None | Some(None) => Why::AlreadyRunning(entry.name.clone()),
+            Some(grant) if grant != entry.grant && holds(held, process, entry) => {
                 Why::Changed(entry.name.clone())
             }
             Some(_) => {
-                roots.insert(process.id.tid, None);
+                roots.insert(pid, Own::Settled);
                 continue;
             }
         };
-        roots.insert(process.id.tid, Some((entry.grant, why)));
+        if entry.grant.is_none() {
+            dropped.extend(held.iter().filter(|held| held.pid == pid).map(|held| Step {
+                tid: held.tid,
+                pid,
+                grant: None,
+                why: why.clone(),
+            }));
+        }
+        roots.insert(pid, own(entry, why));
     }
+    let mut steps = dropped;
     steps.extend(spread(&roots, running));
     let decided: BTreeSet<i32> = steps.iter().map(|step| step.tid).collect();
     steps.extend(
@@ -215,6 +263,8 @@ pub fn at_reload(
             .filter_map(|held| follow(held, old, new, running)),
     );
     steps.retain(|step| !held_by_hand(held, step) && !already_so(held, step));
+    // What is given back makes room for what is given.
+    steps.sort_by_key(|step| step.grant.is_some());
     steps
 }
 
@@ -227,13 +277,15 @@ fn follow(held: &Held, old: &Table, new: &Table, running: &[Process]) -> Option<
         None => step(None, Why::Removed(before.name.clone())),
         Some(after) if after.grant == before.grant => None,
         // No longer inherited: only the main threads of the program itself keep it.
-        Some(after)
-            if before.grant.inherit && !after.grant.inherit && !is_main_thread_of(held, before, running) =>
-        {
+        Some(after) if inherits(before) && !inherits(after) && !is_main_thread_of(held, before, running) => {
             step(None, Why::Changed(after.name.clone()))
         }
-        Some(after) => step(Some(after.grant), Why::Changed(after.name.clone())),
+        Some(after) => step(after.grant, Why::Changed(after.name.clone())),
     }
+}
+
+fn inherits(entry: &Entry) -> bool {
+    entry.grant.is_some_and(|grant| grant.inherit)
 }
 
 fn is_main_thread_of(held: &Held, entry: &Entry, running: &[Process]) -> bool {
@@ -244,7 +296,7 @@ fn is_main_thread_of(held: &Held, entry: &Entry, running: &[Process]) -> bool {
 }
 
 fn holds(held: &[Held], process: &Process, entry: &Entry) -> bool {
-    held.iter().any(|held| held.pid == process.id.tid && held.grant.spec_id == entry.grant.spec_id)
+    held.iter().any(|held| held.pid == process.id.tid && held.grant.spec_id == entry.spec_id)
 }
 
 fn held_by_hand(held: &[Held], step: &Step) -> bool {
@@ -255,29 +307,29 @@ fn already_so(held: &[Held], step: &Step) -> bool {
     held.iter().any(|held| held.tid == step.tid && Some(held.grant) == step.grant)
 }
 
-type Roots = BTreeMap<i32, Option<(Grant, Why)>>;
-
-/// Steps for the processes in `roots` (`None`: it takes no step and passes nothing on), for their threads, and
-/// for the descendants that inherit.
+/// Steps for the processes in `roots`, for their threads, and for the descendants that inherit, the most important
+/// first.
 fn spread(roots: &Roots, running: &[Process]) -> Vec<Step> {
     let by_pid: BTreeMap<i32, &Process> = running.iter().map(|process| (process.id.tid, process)).collect();
     let mut steps = Vec::new();
     for process in running {
-        let Some((grant, why)) = effective(process, roots, &by_pid) else { continue };
+        let Some(Given { grant, why, order }) = effective(process, roots, &by_pid) else { continue };
+        let pid = process.id.tid;
         for thread in &process.threads {
-            let main = thread.id.tid == process.id.tid;
-            if main || grant.inherit {
-                let step =
-                    Step { tid: thread.id.tid, pid: process.id.tid, grant: Some(grant), why: why.clone() };
-                steps.push(step);
+            let tid = thread.id.tid;
+            let inherited = tid != pid || matches!(why, Why::Inherited(_));
+            if tid == pid || grant.inherit {
+                let step = Step { tid, pid, grant: Some(grant), why: why.clone() };
+                steps.push(((grant.revocable, order, inherited), step));
             }
         }
     }
-    steps
+    steps.sort_by_key(|(rank, _)| *rank);
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 /// The grant of a process: its own, or that of the nearest ancestor which has one, if that one is inherited.
-fn effective(process: &Process, roots: &Roots, by_pid: &BTreeMap<i32, &Process>) -> Option<(Grant, Why)> {
+fn effective(process: &Process, roots: &Roots, by_pid: &BTreeMap<i32, &Process>) -> Option<Given> {
     let own = roots.get(&process.id.tid);
     let mut ancestor = process;
     // The list was read while processes came and went, so that a chain of parents need not end: bound it.
@@ -285,17 +337,22 @@ fn effective(process: &Process, roots: &Roots, by_pid: &BTreeMap<i32, &Process>)
         let Some(parent) = by_pid.get(&ancestor.parent) else { break };
         ancestor = parent;
         let Some(given) = roots.get(&ancestor.id.tid) else { continue };
-        let Some((grant, _)) = given else { break };
-        if grant.inherit && (own.is_none() || grant.keep_over_exec) {
-            return match own {
-                // By hand goes before what an ancestor was given by hand.
-                Some(None) | Some(Some((_, Why::Restored))) => break,
-                _ => Some((*grant, Why::Inherited(ancestor.id.tid))),
-            };
+        let Own::Gets(given) = given else { break };
+        // By hand goes before what an ancestor was given by hand.
+        let by_hand = match own {
+            Some(Own::Settled) => true,
+            Some(Own::Gets(own)) => own.why == Why::Restored,
+            Some(Own::BestEffort) | None => false,
+        };
+        if !by_hand && given.grant.inherit && (own.is_none() || given.grant.keep_over_exec) {
+            return Some(Given { why: Why::Inherited(ancestor.id.tid), ..given.clone() });
         }
         break;
     }
-    own.cloned().flatten()
+    match own {
+        Some(Own::Gets(given)) => Some(given.clone()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

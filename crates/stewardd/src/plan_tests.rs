@@ -24,11 +24,18 @@ fn inherited(spec_id: u32, budget_ms: u64) -> Grant {
 }
 
 fn entry(name: &str, identity: FileIdentity, grant: Grant) -> Entry {
-    Entry { name: name.into(), subject: Subject::Executable(Some(identity)), grant }
+    let subject = Subject::Executable(Some(identity));
+    Entry { name: name.into(), subject, spec_id: grant.spec_id, grant: Some(grant), order: 0 }
 }
 
+fn best_effort(name: &str, identity: FileIdentity, spec_id: u32) -> Entry {
+    Entry { grant: None, ..entry(name, identity, grant(spec_id, 1)) }
+}
+
+/// The entries, in this order of precedence and of importance.
 fn table(entries: &[Entry]) -> Table {
-    Table { entries: entries.to_vec() }
+    let numbered = entries.iter().zip(1..).map(|(entry, order)| Entry { order, ..entry.clone() });
+    Table { entries: numbered.collect() }
 }
 
 fn id(tid: i32) -> TaskId {
@@ -90,7 +97,7 @@ fn a_fork_that_executed_nothing_has_no_specification_of_its_own() {
 #[test]
 fn kernel_threads_are_matched_by_name_and_programs_of_that_name_are_not() {
     let subject = Subject::KernelThread(SpecPath::KernelThread("p".into()));
-    let table = table(&[Entry { name: "[p]".into(), subject, grant: grant(1, 5) }]);
+    let table = table(&[Entry { subject, ..entry("[p]", OTHER, grant(1, 5)) }]);
     let program = process(10, 1, OTHER, 0);
     let thread = Process {
         kernel_thread: true,
@@ -170,7 +177,7 @@ fn a_specification_that_is_no_longer_inherited_stays_with_the_program_itself() {
     let holding = [10, 11].map(|tid| held(tid, 10, inherited(1, 5)));
     let child = held(20, 20, inherited(1, 5));
     let steps = at_reload(&old, &new, &running, &[holding[0], holding[1], child], &[]);
-    assert_eq!(summary(&steps), [(10, Some(1)), (11, None), (20, None)]);
+    assert_eq!(summary(&steps), [(11, None), (20, None), (10, Some(1))]);
 }
 
 #[test]
@@ -184,12 +191,66 @@ fn a_program_whose_file_was_replaced_while_it_ran_keeps_its_specification() {
 #[test]
 fn one_file_with_two_names_is_told_to_the_mechanism_once() {
     let both = table(&[entry("/vi", EDITOR, grant(1, 5)), entry("/vim", EDITOR, grant(2, 9))]);
-    assert_eq!(both.executables(), [(EDITOR, grant(1, 5))]);
+    assert_eq!(both.executables(), [(EDITOR, Some(grant(1, 5)))]);
     let conflicts = both.conflicts();
     assert_eq!(conflicts.len(), 1);
     assert_eq!((conflicts[0].0.name.as_str(), conflicts[0].1.name.as_str()), ("/vim", "/vi"));
     let alike = table(&[entry("/vi", EDITOR, grant(1, 5)), entry("/vim", EDITOR, grant(2, 5))]);
     assert!(alike.conflicts().is_empty());
+}
+
+#[test]
+fn a_best_effort_specification_is_told_to_the_mechanism_and_conflicts_with_a_promise() {
+    let both = table(&[best_effort("/indexer", EDITOR, 1), entry("/vim", EDITOR, grant(2, 9))]);
+    assert_eq!(both.executables(), [(EDITOR, None)]);
+    assert_eq!(both.conflicts().len(), 1);
+}
+
+#[test]
+fn at_start_a_best_effort_program_inherits_nothing_and_passes_nothing_on() {
+    let table = table(&[entry("/player", PLAYER, inherited(1, 5)), best_effort("/indexer", EDITOR, 2)]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 10, EDITOR, 1), process(30, 20, OTHER, 0)];
+    assert_eq!(summary(&at_start(&table, &running, &[])), [(10, Some(1))]);
+}
+
+#[test]
+fn a_program_that_becomes_best_effort_is_released_and_one_that_no_longer_is_gets_its_specification() {
+    let without = table(&[entry("/player", PLAYER, inherited(1, 5))]);
+    let with = table(&[entry("/player", PLAYER, inherited(1, 5)), best_effort("/indexer", EDITOR, 2)]);
+    let promised =
+        table(&[entry("/player", PLAYER, inherited(1, 5)), entry("/indexer", EDITOR, grant(2, 3))]);
+    let running = [process(10, 1, PLAYER, 0), process(20, 10, EDITOR, 1)];
+    let player = held(10, 10, inherited(1, 5));
+    let children = [20, 21].map(|tid| held(tid, 20, inherited(1, 5)));
+    let holding = [player, children[0], children[1]];
+    assert_eq!(summary(&at_reload(&without, &with, &running, &holding, &[])), [(20, None), (21, None)]);
+    assert_eq!(summary(&at_reload(&with, &promised, &running, &[player], &[])), [(20, Some(2))]);
+    let holding = [player, held(20, 20, grant(2, 3))];
+    assert_eq!(summary(&at_reload(&promised, &with, &running, &holding, &[])), [(20, None)]);
+}
+
+#[test]
+fn at_start_room_goes_to_the_irrevocable_then_by_hand_then_in_the_order_of_the_files() {
+    let irrevocable = Grant { revocable: false, ..grant(3, 5) };
+    let entries = [
+        entry("/player", PLAYER, inherited(1, 5)),
+        entry("/editor", EDITOR, grant(2, 5)),
+        entry("/init", OTHER, irrevocable),
+    ];
+    let third = FileIdentity { device: 1, inode: 40 };
+    let running = [
+        process(10, 1, third, 0),
+        process(20, 1, EDITOR, 0),
+        process(30, 1, PLAYER, 1),
+        process(35, 30, third, 0),
+        process(40, 1, PLAYER, 0),
+        process(50, 1, OTHER, 0),
+    ];
+    let by_hand = [ByHand { process: id(10), grant: Some(grant(0, 7)) }];
+    let order: Vec<i32> =
+        at_start(&table(&entries), &running, &by_hand).iter().map(|step| step.tid).collect();
+    // A thread after those programs of the same specification that do not inherit it.
+    assert_eq!(order, [50, 10, 30, 40, 31, 35, 20]);
 }
 
 #[test]

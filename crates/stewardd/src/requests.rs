@@ -261,7 +261,7 @@ impl Daemon {
             let spec = self.loaded.by_name(&entry.name)?;
             Some(api::Spec {
                 name: entry.name.clone(),
-                grant: report::grant(&entry.grant, &self.ids),
+                grant: entry.grant.map(|grant| report::grant(&grant, &self.ids)),
                 file: spec.origin.file.display().to_string(),
                 line: (spec.origin.line > 0).then_some(u64::from(spec.origin.line)),
                 resolved: !matches!(entry.subject, crate::plan::Subject::Executable(None)),
@@ -305,11 +305,15 @@ impl Daemon {
         let entry = process.as_ref().and_then(|process| self.loaded.table.entry_for(process));
         let why = match entry {
             _ if by_hand => "Its reservation was taken from it by hand (`steward set --release`).".to_owned(),
-            Some(entry) => format!(
-                "There is a specification for it ({}), but a best-effort program started it, and such a program \
-                 starts no interactive ones: start it with `steward run`, or give it {} with `steward set`.",
-                entry.name, entry.grant.reservation
-            ),
+            Some(entry) => match entry.grant {
+                Some(grant) => format!(
+                    "There is a specification for it ({}), but a best-effort program started it, and such a \
+                     program starts no interactive ones: start it with `steward run`, or give it {} with \
+                     `steward set`.",
+                    entry.name, grant.reservation
+                ),
+                None => format!("Its specification ({}) says so.", entry.name),
+            },
             None => {
                 "No specification names its program, and it inherited none. Write one (`steward spec check` \
                      helps), or give it a reservation with `steward set`."

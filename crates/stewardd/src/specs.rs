@@ -2,11 +2,11 @@
 //!
 //! What a file means and which one counts is decided in `steward_core::spec`; this reads and looks.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use steward_core::mechanism::Grant;
 use steward_core::problem::{Origin, Problem, Severity};
 use steward_core::spec::{
     self, DirectoryRank, EffectiveFile, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts,
@@ -47,7 +47,7 @@ impl Ids {
 pub struct Loaded {
     /// Every specification that stands, ordered by path.
     pub specs: Vec<Spec>,
-    /// Those with a reservation, with the identity of their executable.
+    /// What they give, with the identity of their executable.
     pub table: Table,
     /// What was left out. A program that is not installed is none.
     pub problems: Vec<Problem>,
@@ -122,10 +122,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
 }
 
 /// Looks at every path. Where two paths name one file, the entry from the file of highest precedence comes first.
+/// When there is not room for all, files come in the order of their names, in whichever directory they are.
 fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roots) {
-    let mut ranked: Vec<(usize, Entry)> = Vec::new();
+    let mut ranked = Vec::new();
     for spec in &loaded.specs {
-        let Some(reservation) = spec.reservation else { continue };
         let subject = match &spec.path {
             SpecPath::KernelThread(_) => Subject::KernelThread(spec.path.clone()),
             SpecPath::Executable(path) => match look_at(spec, path, roots) {
@@ -138,13 +138,17 @@ fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roo
         };
         let name = spec.path.to_string();
         let spec_id = ids.of(&name);
-        let (inherit, revocable) = (spec.inherit, spec.revocable);
-        let grant = Grant { reservation, inherit, revocable, keep_over_exec: false, spec_id };
         let rank = files.iter().position(|file| *file == spec.origin.file).unwrap_or_default();
-        ranked.push((rank, Entry { name, subject, grant }));
+        let place = (spec.origin.file.file_name(), Reverse(rank), spec.origin.line);
+        let entry = Entry { name, subject, spec_id, grant: spec.grant(spec_id), order: 0 };
+        ranked.push((place, rank, entry));
     }
-    ranked.sort_by(|(left, _), (right, _)| right.cmp(left));
-    loaded.table.entries = ranked.into_iter().map(|(_, entry)| entry).collect();
+    ranked.sort_by(|(left, ..), (right, ..)| left.cmp(right));
+    for ((_, _, entry), order) in ranked.iter_mut().zip(1..) {
+        entry.order = order;
+    }
+    ranked.sort_by_key(|(_, rank, _)| Reverse(*rank));
+    loaded.table.entries = ranked.into_iter().map(|(_, _, entry)| entry).collect();
     let conflicts: Vec<Problem> =
         loaded.table.conflicts().iter().map(|pair| conflict(pair, loaded)).collect();
     loaded.problems.extend(conflicts);

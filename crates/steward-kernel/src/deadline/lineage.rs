@@ -6,6 +6,7 @@
 //! - a program with a specification gets it if an interactive task started it (directly, or through a fork that did
 //!   not inherit), and never if a best-effort task did;
 //! - a fork, and a program without a specification of its own, has its parent's if that one is inheritable;
+//! - a program whose specification says best-effort has nothing, whoever started it;
 //! - a task that was given a grant for good (`steward run --cpu`) keeps it, whatever it executes.
 //!
 //! Where the kernel tells of each fork, parents are known exactly. Otherwise a parent that came and went between two
@@ -37,12 +38,13 @@ impl Rights {
         }
     }
 
-    fn after_exec(self, own: Option<Grant>) -> Self {
+    /// `own` is the program's specification, if it has one; `Some(None)` is one that says best-effort.
+    fn after_exec(self, own: Option<Option<Grant>>) -> Self {
         let kept = self.grant.filter(|grant| grant.keep_over_exec);
         let may_be_interactive = self.may_start_interactive || self.grant.is_some();
         let grant = match own {
             _ if kept.is_some() => kept,
-            Some(_) if may_be_interactive => own,
+            Some(own) if may_be_interactive => own,
             Some(_) => None,
             None => self.grant.filter(|grant| grant.inherit),
         };
@@ -98,7 +100,7 @@ impl Lineage {
     pub(super) fn look(
         &mut self,
         processes: &[Process],
-        table: &HashMap<FileIdentity, Grant>,
+        table: &HashMap<FileIdentity, Option<Grant>>,
     ) -> Vec<(TaskId, Option<Grant>)> {
         // Parents start before their children, so their rights are known when the child's are worked out.
         let mut by_age: Vec<&Process> = processes.iter().filter(|process| !process.kernel_thread).collect();
@@ -120,7 +122,7 @@ impl Lineage {
     pub(super) fn look_at_one(
         &mut self,
         process: &Process,
-        table: &HashMap<FileIdentity, Grant>,
+        table: &HashMap<FileIdentity, Option<Grant>>,
     ) -> Option<Option<Grant>> {
         let before = self.by_pid.remove(&process.id.tid);
         self.look_at(process, before, table)
@@ -164,7 +166,7 @@ impl Lineage {
         &mut self,
         process: &Process,
         before: Option<Known>,
-        table: &HashMap<FileIdentity, Grant>,
+        table: &HashMap<FileIdentity, Option<Grant>>,
     ) -> Option<Option<Grant>> {
         let before = before.filter(|known| known.id == process.id);
         let unchanged = before.filter(|known| known.is_unchanged(process));
@@ -180,7 +182,7 @@ impl Lineage {
         &mut self,
         process: &Process,
         before: Option<Known>,
-        table: &HashMap<FileIdentity, Grant>,
+        table: &HashMap<FileIdentity, Option<Grant>>,
     ) -> Rights {
         let mut rights = match before {
             Some(known) => known.rights,
@@ -218,14 +220,17 @@ mod tests {
     const EDITOR: FileIdentity = FileIdentity { device: 1, inode: 2 };
     const COMPILER: FileIdentity = FileIdentity { device: 1, inode: 3 };
     const SERVER: FileIdentity = FileIdentity { device: 1, inode: 4 };
+    const INDEXER: FileIdentity = FileIdentity { device: 1, inode: 5 };
 
     fn grant(spec_id: u32, inherit: bool) -> Grant {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
         Grant { reservation, inherit, revocable: true, keep_over_exec: false, spec_id }
     }
 
-    fn table() -> HashMap<FileIdentity, Grant> {
-        HashMap::from([(SHELL, grant(1, false)), (EDITOR, grant(2, false)), (SERVER, grant(4, true))])
+    fn table() -> HashMap<FileIdentity, Option<Grant>> {
+        let best_effort = (INDEXER, None);
+        let interactive = [(SHELL, grant(1, false)), (EDITOR, grant(2, false)), (SERVER, grant(4, true))];
+        interactive.map(|(file, grant)| (file, Some(grant))).into_iter().chain([best_effort]).collect()
     }
 
     fn process(pid: i32, parent: i32, executable: FileIdentity) -> Process {
@@ -306,6 +311,15 @@ mod tests {
         look(&mut lineage, std::slice::from_ref(&server));
         let children = [server, forked(11, 10, SERVER), process(12, 10, COMPILER), process(13, 10, EDITOR)];
         assert_eq!(look(&mut lineage, &children), vec![(11, Some(4)), (12, Some(4)), (13, Some(2))]);
+    }
+
+    #[test]
+    fn a_program_that_is_best_effort_by_specification_drops_what_it_would_inherit() {
+        let mut lineage = Lineage::default();
+        let server = process(10, 1, SERVER);
+        look(&mut lineage, std::slice::from_ref(&server));
+        let children = [server, process(11, 10, INDEXER), process(12, 11, COMPILER), process(13, 11, EDITOR)];
+        assert_eq!(look(&mut lineage, &children), vec![(11, None), (12, None), (13, None)]);
     }
 
     #[test]

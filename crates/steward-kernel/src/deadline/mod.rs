@@ -85,7 +85,7 @@ enum Answer {
 pub struct DeadlineMechanism {
     roots: Roots,
     journal: Journal,
-    table: HashMap<FileIdentity, Grant>,
+    table: HashMap<FileIdentity, Option<Grant>>,
     thresholds: Thresholds,
     cpu_count: u32,
     tasks: BTreeMap<i32, Managed>,
@@ -366,7 +366,7 @@ impl Mechanism for DeadlineMechanism {
     }
 
     /// In force from the next [`DeadlineMechanism::scan`] on.
-    fn set_exec_table(&mut self, entries: &[(FileIdentity, Grant)]) -> Result<(), MechanismError> {
+    fn set_exec_table(&mut self, entries: &[(FileIdentity, Option<Grant>)]) -> Result<(), MechanismError> {
         self.table = entries.iter().copied().collect();
         Ok(())
     }

@@ -225,7 +225,7 @@ fn a_scan_gives_a_program_its_specification_and_forgets_it_when_it_ends() {
     let (program, identity) = place.own_program();
     let child = Waiting::start(&program);
     let tid = child.tid();
-    place.mechanism.set_exec_table(&[(identity, grant(5, 30))]).expect("there is room");
+    place.mechanism.set_exec_table(&[(identity, Some(grant(5, 30)))]).expect("there is room");
     place.scan();
     assert_eq!(child.scheduling().policy, POLICY_DEADLINE);
     place.scan();
@@ -248,7 +248,7 @@ fn a_program_of_an_interactive_shell_is_given_its_specification_as_soon_as_it_st
     let (waiter, waiter_identity) = place.own_program();
     place
         .mechanism
-        .set_exec_table(&[(shell_identity, grant(1, 100)), (waiter_identity, grant(5, 30))])
+        .set_exec_table(&[(shell_identity, Some(grant(1, 100))), (waiter_identity, Some(grant(5, 30)))])
         .expect("there is room");
     let mut shell =
         Waiting(Command::new(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell"));
@@ -281,7 +281,7 @@ fn a_program_that_a_best_effort_task_starts_must_be_allowed() {
     let Some(mut place) = Place::new() else { return };
     let (program, identity) = place.own_program();
     place.scan();
-    place.mechanism.set_exec_table(&[(identity, grant(5, 30))]).expect("there is room");
+    place.mechanism.set_exec_table(&[(identity, Some(grant(5, 30)))]).expect("there is room");
     let child = Waiting::start(&program);
     place.scan();
     assert_eq!(child.scheduling().policy, scheduling::POLICY_NORMAL);

@@ -84,7 +84,7 @@ pub fn fine_budgets() -> Outcome {
 pub fn no_way_up() -> Outcome {
     let mut scheduler = load()?;
     let (path, file) = copy_of_self("film-a")?;
-    scheduler.set_exec_table(&[(file, grant(5_000, 30_000))]).map_err(|error| error.to_string())?;
+    scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
     let program = Program::start_file(&path, &["spin"]);
     sleep(Duration::from_millis(500));
     let found = record(&mut scheduler, program.pid());
@@ -98,7 +98,7 @@ pub fn no_way_up() -> Outcome {
 pub fn specification_at_exec() -> Outcome {
     let mut scheduler = load()?;
     let (path, file) = copy_of_self("film-b")?;
-    scheduler.set_exec_table(&[(file, grant(5_000, 30_000))]).map_err(|error| error.to_string())?;
+    scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
     // This program is the interactive parent.
     // SAFETY: plain system call.
     let me = unsafe { libc::getpid() };
