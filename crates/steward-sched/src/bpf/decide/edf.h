@@ -37,7 +37,7 @@ struct edf_task {
 	u64 start_ns; /* when the current period begins */
 	u64 deadline_ns; /* when it ends */
 	s64 left_ns; /* budget left; negative after an overrun */
-	u64 periods; /* periods begun */
+	u64 periods; /* periods begun, with those that went whole for an overrun: each is worth C */
 	u64 missed; /* periods that ended with budget owed */
 	u64 exhausted; /* periods whose budget was used up */
 	u64 overrun_max_ns; /* largest overrun of one period */
@@ -90,6 +90,7 @@ DECIDE void edf_next_period(struct edf_task *t, u64 start_ns)
 
 		start_ns += skipped * t->period_ns;
 		left += (s64)(skipped * t->budget_ns);
+		t->periods += skipped;
 	}
 	if (left > (s64)t->budget_ns)
 		left = (s64)t->budget_ns;
@@ -121,14 +122,17 @@ DECIDE enum edf_outcome edf_update(struct edf_task *t, u64 now_ns)
 	return EDF_NEW_PERIOD;
 }
 
-/* The task wakes at now; voluntary tells an interruptible sleep from a wait for a disk or a lock. */
+/* The task wakes at now, from the sleep or wait that edf_sleep() noted. */
 DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 {
 	if (t->slept && edf_eligible(t, now_ns) && now_ns < t->deadline_ns) {
 		u64 rest_ns = t->deadline_ns - now_ns;
 
-		/* left / rest > C / T without division; in units of 32 ns both sides stay below 2^64 for T up to 10 s. */
-		if (((u64)t->left_ns >> 5) * (t->period_ns >> 5) > (rest_ns >> 5) * (t->budget_ns >> 5)) {
+		/*
+		 * left / rest > C / T without division. In units of 32 ns both sides stay below 2^64 for T up to
+		 * 10 s; the left one is rounded up, so that in doubt a new period starts, which harms nobody.
+		 */
+		if ((((u64)t->left_ns + 31) >> 5) * ((t->period_ns + 31) >> 5) > (rest_ns >> 5) * (t->budget_ns >> 5)) {
 			t->left_ns = 0;
 			edf_next_period(t, now_ns);
 			return EDF_NEW_PERIOD;
@@ -138,6 +142,7 @@ DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 	return edf_update(t, now_ns);
 }
 
+/* The task gives the CPU up; voluntary tells an interruptible sleep from a wait for a disk, a page or a lock. */
 DECIDE void edf_sleep(struct edf_task *t, bool voluntary)
 {
 	if (voluntary)

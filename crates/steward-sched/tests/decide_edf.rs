@@ -1,0 +1,279 @@
+//! Properties of the EDF rules (`src/bpf/decide/edf.h`; Yang 2009, section 8.2.1).
+
+mod one_cpu;
+
+use one_cpu::{Behaviour, ModelTask, OneCpu, Rules, TaskSpec, Turn};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use steward_sched::decide::{EdfOutcome, EdfTask, LOAD_ONE, edf_bandwidth};
+
+const MS: u64 = 1_000_000;
+/// All times of the generated task sets are multiples of this, so that sums of bandwidths can be exact.
+const UNIT_NS: u64 = 16_000;
+/// Bandwidths are drawn in this many parts of a CPU.
+const PARTS: u64 = 64;
+
+/// Periods of 1 to 65 ms; C is `parts` of [`PARTS`] of it, exactly.
+fn period() -> impl Strategy<Value = u64> {
+    (1u64..=64).prop_map(|k| k * PARTS * UNIT_NS)
+}
+
+fn turn(voluntary: bool) -> impl Strategy<Value = Turn> {
+    (1u64..=2000, 1u64..=4000, any::<bool>()).prop_map(move |(run, sleep, coin)| Turn {
+        run_ns: run * UNIT_NS,
+        sleep_ns: sleep * UNIT_NS,
+        voluntary: voluntary || coin,
+    })
+}
+
+fn behaviour(voluntary: bool) -> impl Strategy<Value = Behaviour> {
+    prop_oneof![
+        Just(Behaviour::Greedy),
+        vec(turn(voluntary), 1..6).prop_map(|turns| Behaviour::Sleeper { turns }),
+    ]
+}
+
+/// Up to six tasks whose bandwidths sum to between 0.8 and exactly 1.
+fn task_set(voluntary: bool) -> impl Strategy<Value = Vec<TaskSpec>> {
+    let task = (1u64..=20, period(), 0u64..=2000, behaviour(voluntary));
+    (vec(task, 1..=6), prop_oneof![Just(PARTS), 52u64..=PARTS]).prop_map(|(tasks, total)| {
+        let mut left = total;
+        let count = tasks.len();
+        let mut specs = vec![];
+        for (index, (wish, period_ns, phase, behaviour)) in tasks.into_iter().enumerate() {
+            let others = (count - index - 1) as u64;
+            let parts = if others == 0 { left } else { wish.min(left - others) };
+            left -= parts;
+            specs.push(TaskSpec {
+                budget_ns: parts * (period_ns / PARTS),
+                period_ns,
+                phase_ns: phase * UNIT_NS,
+                behaviour,
+            });
+        }
+        specs
+    })
+}
+
+fn is_greedy(task: &ModelTask) -> bool {
+    matches!(task.spec.behaviour, Behaviour::Greedy)
+}
+
+/// Periods of a greedy task that were over by `end_ns` without its having got C in them.
+fn short_periods(task: &ModelTask, end_ns: u64) -> usize {
+    let over = task.periods.iter().filter(|(_, deadline_ns)| *deadline_ns <= end_ns);
+    over.filter(|(start_ns, deadline_ns)| task.service_between(*start_ns, *deadline_ns) < task.spec.budget_ns)
+        .count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn whoever_always_asks_gets_its_budget_in_each_period_whatever_the_sleepers_do(specs in task_set(true)) {
+        let mut cpu = OneCpu::new(specs, Rules::Steward, vec![0]);
+        cpu.run_until(500 * MS, |_| {});
+        for task in cpu.tasks.iter().filter(|task| is_greedy(task)) {
+            prop_assert!(task.periods.len() >= 7, "{} periods in half a second", task.periods.len());
+            prop_assert_eq!(short_periods(task, cpu.now_ns), 0);
+            prop_assert_eq!(task.edf.missed, 0);
+        }
+    }
+
+    #[test]
+    fn reserved_service_never_exceeds_the_promise_by_more_than_one_overrun(
+        specs in task_set(false),
+        lateness_ns in vec(0u64..=2 * MS, 1..8),
+    ) {
+        let grain_ns = *lateness_ns.iter().max().unwrap();
+        let mut cpu = OneCpu::new(specs, Rules::Steward, lateness_ns);
+        let mut carried_over = false;
+        let mut above = false;
+        cpu.run_until(500 * MS, |task| {
+            carried_over |= task.edf.left_ns > task.edf.budget_ns as i64;
+            above |= task.served_ns > task.edf.periods * task.edf.budget_ns + grain_ns;
+        });
+        prop_assert!(!carried_over, "a budget above C");
+        prop_assert!(!above, "k periods gave more than kC and one overrun");
+        for task in &cpu.tasks {
+            let (c, t) = (task.spec.budget_ns as u128, task.spec.period_ns as u128);
+            prop_assert!(task.edf.overrun_max_ns <= grain_ns);
+            for (start_ns, _) in &task.periods {
+                for (_, end_ns, _) in task.served.iter().filter(|(_, end_ns, _)| end_ns > start_ns) {
+                    let served_ns = task.service_between(*start_ns, *end_ns) as u128;
+                    // served <= C + C/T * length + grain
+                    let length = (end_ns - start_ns) as u128;
+                    prop_assert!(served_ns * t <= c * t + c * length + grain_ns as u128 * t);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_greedy_task_gets_at_most_k_budgets_and_one_overrun_in_k_periods(
+        specs in task_set(true),
+        lateness_ns in vec(0u64..=MS / 2, 1..8),
+    ) {
+        let grain_ns = *lateness_ns.iter().max().unwrap();
+        let mut cpu = OneCpu::new(specs, Rules::Steward, lateness_ns);
+        cpu.run_until(300 * MS, |_| {});
+        for task in cpu.tasks.iter().filter(|task| is_greedy(task)) {
+            for (start_ns, _) in &task.periods {
+                let mut end_ns = start_ns + task.spec.period_ns;
+                let mut allowed_ns = task.spec.budget_ns + grain_ns;
+                while end_ns <= cpu.now_ns {
+                    prop_assert!(task.service_between(*start_ns, end_ns) <= allowed_ns);
+                    end_ns += task.spec.period_ns;
+                    allowed_ns += task.spec.budget_ns;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_overrun_is_paid_back_and_nothing_is_carried_over(
+        budget_ns in 1..100 * MS,
+        idle_ns in 0..1000 * MS,
+        left_ns in -(1000 * MS as i64)..=100 * MS as i64,
+    ) {
+        let period_ns = budget_ns * 2;
+        let mut task = EdfTask::begin(budget_ns, period_ns, 0);
+        task.left_ns = left_ns.min(budget_ns as i64);
+        let deadline_ns = task.deadline_ns;
+        task.next_period(deadline_ns + idle_ns);
+        prop_assert!(task.left_ns > 0 && task.left_ns <= budget_ns as i64);
+        if left_ns <= 0 {
+            // Each period waited for pays C of what is owed.
+            let waited = (task.start_ns - deadline_ns - idle_ns) / period_ns;
+            let paid = (waited + 1) as i64 * budget_ns as i64;
+            prop_assert_eq!(task.left_ns, left_ns + paid);
+            prop_assert!(waited == 0 || left_ns + waited as i64 * budget_ns as i64 <= 0, "one period too many");
+        }
+    }
+
+    #[test]
+    fn bandwidth_is_never_understated(budget_ns in 1..10_000 * MS, period_ns in 1..10_000 * MS) {
+        let bandwidth = edf_bandwidth(budget_ns, period_ns);
+        if budget_ns <= period_ns {
+            prop_assert!(bandwidth as u128 * period_ns as u128 >= budget_ns as u128 * LOAD_ONE as u128);
+            prop_assert!((bandwidth as u128 - 1) * (period_ns as u128) < budget_ns as u128 * LOAD_ONE as u128);
+        } else {
+            prop_assert_eq!(bandwidth, LOAD_ONE);
+        }
+    }
+
+    /// The rule of Abeni and Buttazzo (1998): a period is kept only if left / rest <= C / T.
+    #[test]
+    fn a_task_that_wakes_keeps_its_period_only_if_the_rest_fits_at_the_promised_rate(
+        budget_ns in 1..10_000 * MS,
+        slack_ns in 0..10_000 * MS,
+        left in 0.0..=1.0f64,
+        rest in 0.0..1.0f64,
+    ) {
+        let period_ns = (budget_ns + slack_ns).min(10_000 * MS);
+        let budget_ns = budget_ns.min(period_ns);
+        let mut task = EdfTask::begin(budget_ns, period_ns, 0);
+        let left_ns = ((budget_ns as f64 * left) as u64).max(1);
+        task.charge(budget_ns - left_ns);
+        task.sleep(true);
+        let now_ns = ((period_ns as f64 * rest) as u64).min(period_ns - 1);
+        let outcome = task.wake(now_ns);
+        let (demand, promised) =
+            (left_ns as u128 * period_ns as u128, (period_ns - now_ns) as u128 * budget_ns as u128);
+        if demand > promised {
+            prop_assert_eq!(outcome, EdfOutcome::NewPeriod);
+        }
+        if outcome == EdfOutcome::NewPeriod {
+            prop_assert_eq!((task.start_ns, task.deadline_ns), (now_ns, now_ns + period_ns));
+            prop_assert_eq!(task.left_ns, budget_ns as i64);
+        }
+    }
+}
+
+/// A needs half of each 5 ms. B, with 5 in 10 ms, sleeps through the first half of its period, takes all of its budget
+/// in the second half, and all of the next one right after.
+fn late_sleeper() -> Vec<TaskSpec> {
+    let turns = vec![
+        Turn { run_ns: UNIT_NS, sleep_ns: 5 * MS - UNIT_NS, voluntary: true },
+        Turn { run_ns: 100 * MS, sleep_ns: MS, voluntary: true },
+    ];
+    vec![
+        TaskSpec { budget_ns: 2_500_000, period_ns: 5 * MS, phase_ns: 512_000, behaviour: Behaviour::Greedy },
+        TaskSpec {
+            budget_ns: 5 * MS,
+            period_ns: 10 * MS,
+            phase_ns: 0,
+            behaviour: Behaviour::Sleeper { turns },
+        },
+    ]
+}
+
+#[test]
+fn without_the_wake_up_rule_a_sleeper_makes_an_honest_task_miss_its_deadline() {
+    let mut paper = OneCpu::new(late_sleeper(), Rules::PaperWake, vec![0]);
+    paper.run_until(50 * MS, |_| {});
+    assert!(short_periods(&paper.tasks[0], paper.now_ns) > 0);
+
+    let mut steward = OneCpu::new(late_sleeper(), Rules::Steward, vec![0]);
+    steward.run_until(50 * MS, |_| {});
+    assert_eq!(short_periods(&steward.tasks[0], steward.now_ns), 0);
+    assert_eq!(steward.tasks[0].edf.missed, 0);
+}
+
+/// Line 16 of listing 2 as printed: max(budget + C, C).
+#[test]
+fn the_printed_refill_would_let_unused_budgets_pile_up_and_forgive_every_overrun() {
+    let printed = |left_ns: i64, budget_ns: i64| (left_ns + budget_ns).max(budget_ns);
+    assert_eq!(printed(printed(5, 5), 5), 15, "two unused periods give a third budget of three");
+    assert_eq!(printed(-4, 5), 5, "an overrun of 4 is forgotten");
+
+    let mut task = EdfTask::begin(5, 10, 0);
+    task.next_period(10);
+    task.next_period(20);
+    assert_eq!(task.left_ns, 5);
+    task.charge(9);
+    task.update(29);
+    assert_eq!((task.start_ns, task.left_ns), (30, 1));
+}
+
+#[test]
+fn an_overrun_larger_than_the_budget_skips_periods() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    assert!(task.charge(17 * MS));
+    assert_eq!(task.update(17 * MS), EdfOutcome::NewPeriod);
+    // 12 ms too many: the next two periods go for it whole, and 2 ms of the third.
+    assert_eq!((task.start_ns, task.left_ns), (60 * MS, 3 * MS as i64));
+    assert!(!task.eligible(59 * MS) && task.eligible(60 * MS));
+}
+
+#[test]
+fn a_period_that_ends_with_budget_owed_is_counted_once_and_goes_on() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(MS);
+    assert_eq!(task.update(19 * MS), EdfOutcome::Continues);
+    assert_eq!(task.update(20 * MS), EdfOutcome::Missed);
+    assert_eq!(task.update(25 * MS), EdfOutcome::Continues);
+    assert_eq!((task.missed, task.left_ns), (1, 4 * MS as i64));
+    task.charge(4 * MS);
+    assert_eq!(task.update(30 * MS), EdfOutcome::NewPeriod);
+    assert_eq!((task.start_ns, task.deadline_ns), (30 * MS, 50 * MS));
+}
+
+#[test]
+fn a_period_in_which_the_task_slept_of_its_own_will_is_served_not_missed() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(MS);
+    task.sleep(true);
+    assert_eq!(task.wake(33 * MS), EdfOutcome::NewPeriod);
+    assert_eq!((task.start_ns, task.left_ns, task.missed), (33 * MS, 5 * MS as i64, 0));
+}
+
+#[test]
+fn what_waited_for_a_disk_is_pushed_through_with_its_old_deadline_and_is_not_a_miss() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(MS);
+    task.sleep(false);
+    assert_eq!(task.wake(33 * MS), EdfOutcome::Continues);
+    assert_eq!((task.deadline_ns, task.left_ns, task.missed), (20 * MS, 4 * MS as i64, 0));
+    assert!(task.eligible(33 * MS));
+}
