@@ -21,11 +21,11 @@ pub const WEIGHT_IDLE: u32 = 3;
 /// A slice of best-effort work. The kernel ends it at the tick after it.
 pub const SLICE_NS: u64 = 3_000_000;
 /// No task joins a queue further behind its clock than this, in virtual time.
-pub const TASK_LAG_MAX_NS: u64 = 40_000_000;
+pub const TASK_LAG_MAX_NS: u64 = 120_000_000;
 /// No domain lies further behind the clock than this, in virtual time.
 pub const DOMAIN_LAG_MAX_NS: u64 = 8_000_000_000;
 /// The clock of a domain's tasks runs at least at 2^-`TASK_CLOCK_SHIFT` of real time while the domain is served.
-pub const TASK_CLOCK_SHIFT: u32 = 9;
+pub const TASK_CLOCK_SHIFT: u32 = 7;
 /// The quota of a domain without `cpu.max`.
 pub const QUOTA_NONE: u64 = u64::MAX;
 

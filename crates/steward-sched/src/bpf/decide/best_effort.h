@@ -34,12 +34,12 @@
 /* A slice of best-effort work. Slices end at the tick after it. */
 #define SLICE_NS (3 * NSEC_PER_MSEC)
 /* Nobody may lie further behind the clock than this: it bounds how long anything waits. */
-#define TASK_LAG_MAX_NS (40 * NSEC_PER_MSEC)
+#define TASK_LAG_MAX_NS (120 * NSEC_PER_MSEC)
 #define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
 /* Of the two classes of best-effort work before a CPU, neither saves up more than this. */
 #define CLASS_LAG_MAX_NS (100 * NSEC_PER_MSEC)
-/* The clock of a domain's tasks runs at least at a 500th of real time, however many tasks there are. */
-#define TASK_CLOCK_SHIFT 9
+/* The clock of a domain's tasks runs at least at a 128th of real time, however many tasks there are. */
+#define TASK_CLOCK_SHIFT 7
 
 #define QUOTA_NONE (~0ULL)
 

@@ -1,0 +1,459 @@
+//! Properties of the order of best-effort work (`src/bpf/decide/best_effort.h`).
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use steward_sched::decide::*;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// A random tree of up to `count` domains: each has a parent among those before it, and a scaled weight.
+fn tree(count: usize) -> impl Strategy<Value = Vec<(u16, u32)>> {
+    let weight = prop_oneof![
+        Just(domain_weight(100, false)),
+        (1u32..=10_000).prop_map(|weight| domain_weight(weight, false)),
+        Just(domain_weight(100, true)),
+    ];
+    vec((any::<prop::sample::Index>(), weight), 1..count).prop_map(|domains| {
+        let parents = domains.iter().enumerate();
+        parents
+            .map(|(place, (above, weight))| (ROOT_DOMAIN + above.index(place + 1) as u16, *weight))
+            .collect()
+    })
+}
+
+/// The table of a tree, with the root at [`ROOT_DOMAIN`] and the others after it. Too deep ones hang on the root.
+fn table(tree: &[(u16, u32)]) -> Box<DomainTable> {
+    let mut table = DomainTable::new();
+    let root = table.at_mut(ROOT_DOMAIN);
+    root.weight = domain_weight(100, false);
+    root.quota_ns = QUOTA_NONE;
+    for (place, (parent, weight)) in tree.iter().enumerate() {
+        let deep = table.at(*parent).depth as usize + 1 >= DEPTH_MAX;
+        let parent = if deep { ROOT_DOMAIN } else { *parent };
+        let depth = table.at(parent).depth + 1;
+        let domain = table.at_mut(ROOT_DOMAIN + 1 + place as u16);
+        (domain.parent, domain.depth, domain.weight, domain.quota_ns) = (parent, depth, *weight, QUOTA_NONE);
+    }
+    table
+}
+
+fn indices(tree: &[(u16, u32)]) -> std::ops::Range<u16> {
+    ROOT_DOMAIN..ROOT_DOMAIN + 1 + tree.len() as u16
+}
+
+/// Gives a domain runnable tasks of this scaled weight in all (0: none), as steward.bpf.c's domain_counts() does.
+fn set_runnable(table: &mut DomainTable, index: u16, weight: u32) {
+    let domain = table.at_mut(index);
+    domain.runnable_weight = weight;
+    domain.runnable = (weight > 0).into();
+    table.settle(index);
+}
+
+/// The recursive definition: what a domain gets of the whole, and what its own tasks get of that.
+fn ideal_share(table: &DomainTable, all: &[u16], index: u16) -> f64 {
+    let domain = table.at(index);
+    let beside = (domain.runnable_weight + active_children(table, all, index).0) as f64;
+    whole_share(table, all, index) * domain.runnable_weight as f64 / beside
+}
+
+fn whole_share(table: &DomainTable, all: &[u16], index: u16) -> f64 {
+    let domain = table.at(index);
+    if domain.parent == 0 {
+        return 1.0;
+    }
+    let parent = table.at(domain.parent);
+    let beside = (parent.runnable_weight + active_children(table, all, domain.parent).0) as f64;
+    whole_share(table, all, domain.parent) * domain.weight as f64 / beside
+}
+
+/// Weight and number of the children in or below which something is runnable.
+fn active_children(table: &DomainTable, all: &[u16], index: u16) -> (u32, u32) {
+    let children = all.iter().filter(|child| table.at(**child).parent == index);
+    let active = children.filter(|child| is_active(table, all, **child));
+    active.fold((0, 0), |(weight, count), child| (weight + table.at(*child).weight, count + 1))
+}
+
+fn is_active(table: &DomainTable, all: &[u16], index: u16) -> bool {
+    table.at(index).runnable > 0 || active_children(table, all, index).1 > 0
+}
+
+/// A step of the test of the heap.
+#[derive(Debug, Clone)]
+enum Step {
+    Enqueue(u16),
+    Dequeue(u16),
+    /// The domain pays this much.
+    Advance(u16, u64),
+    /// The first domain is served: the clock follows it.
+    Serve(u64),
+}
+
+fn step(domains: u16) -> impl Strategy<Value = Step> {
+    let index = move || 1..=domains;
+    let cost = prop_oneof![0..10 * MS, 0..20 * SECOND];
+    prop_oneof![
+        3 => index().prop_map(Step::Enqueue),
+        2 => index().prop_map(Step::Dequeue),
+        2 => (index(), cost.clone()).prop_map(|(index, cost)| Step::Advance(index, cost)),
+        2 => cost.prop_map(Step::Serve),
+    ]
+}
+
+/// How many entries of the heap changed, beyond the one that came or went.
+fn moves(before: &[u16], after: &[u16]) -> usize {
+    before.iter().zip(after).filter(|(a, b)| a != b).count()
+}
+
+fn check_heap(table: &DomainTable, expected: &BTreeMap<u16, u64>) -> Result<(), TestCaseError> {
+    let heap = &table.heap[..table.heap_count as usize];
+    prop_assert_eq!(heap.len(), expected.len());
+    for (position, index) in heap.iter().enumerate() {
+        prop_assert_eq!(table.position[*index as usize] as usize, position);
+        prop_assert_eq!(expected.get(index), Some(&table.at(*index).vtime));
+        prop_assert!(table.at(*index).queued == 1);
+    }
+    // Virtual times wrap around: only their distances from the clock can be compared.
+    let distance = |vtime: u64| vtime.wrapping_sub(table.clock) as i64;
+    let minimum = expected.values().map(|vtime| distance(*vtime)).min();
+    prop_assert_eq!(table.first().map(|first| distance(table.at(first).vtime)), minimum);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn the_first_domain_is_always_one_with_the_least_virtual_time_and_a_change_moves_few(
+        steps in vec(step(200), 1..400),
+        start in prop_oneof![Just(SECOND), Just(u64::MAX - 10 * SECOND)],
+    ) {
+        let mut table = DomainTable::new();
+        table.clock = start;
+        (1..=200).for_each(|index| table.at_mut(index).vtime = start);
+        let mut reference = BTreeMap::new();
+        for step in steps {
+            let before = table.heap[..table.heap_count as usize].to_vec();
+            match step {
+                Step::Enqueue(index) => {
+                    table.enqueue(index);
+                    let vtime = table.at(index).vtime;
+                    reference.insert(index, vtime);
+                    prop_assert!(vtime.wrapping_sub(table.clock.wrapping_sub(SLICE_NS)) as i64 >= 0);
+                }
+                Step::Dequeue(index) => {
+                    table.dequeue(index);
+                    reference.remove(&index);
+                }
+                Step::Advance(index, cost) => advance(&mut table, &mut reference, index, cost),
+                Step::Serve(cost) => {
+                    if let Some(first) = table.first() {
+                        let vtime = table.at(first).vtime;
+                        if vtime.wrapping_sub(table.clock) as i64 > 0 {
+                            table.clock = vtime;
+                        }
+                        advance(&mut table, &mut reference, first, cost);
+                    }
+                }
+            }
+            check_heap(&table, &reference)?;
+            // 200 domains stand in 8 levels.
+            prop_assert!(moves(&before, &table.heap[..table.heap_count as usize]) <= 8);
+        }
+    }
+
+    #[test]
+    fn the_shares_of_runnable_domains_sum_to_one_and_follow_the_recursive_definition(
+        tree in tree(60),
+        runnable in vec(prop_oneof![Just(0u32), 1u32..=100_000], 61),
+    ) {
+        let mut table = table(&tree);
+        let all: Vec<u16> = indices(&tree).collect();
+        for (index, weight) in all.iter().zip(&runnable) {
+            set_runnable(&mut table, *index, *weight);
+        }
+        let mut sum = 0.0;
+        for index in all.iter().filter(|index| table.at(**index).runnable > 0) {
+            let share = table.share(*index) as f64;
+            let ideal = ideal_share(&table, &all, *index) * SHARE_ONE as f64;
+            // Rounded down at each level, but never to nothing.
+            prop_assert!(share <= ideal.max(1.0) + 0.001 && share >= ideal - DEPTH_MAX as f64 - 1.0);
+            sum += share;
+        }
+        let count = all.iter().filter(|index| table.at(**index).runnable > 0).count() as f64;
+        if count > 0.0 {
+            prop_assert!(sum <= SHARE_ONE as f64 + count);
+            prop_assert!(sum >= SHARE_ONE as f64 - count * (DEPTH_MAX as f64 + 1.0));
+        }
+    }
+
+    #[test]
+    fn the_sums_of_active_children_equal_a_recomputation_after_any_changes(
+        tree in tree(40),
+        changes in vec((any::<prop::sample::Index>(), 0u32..=100_000, any::<bool>()), 1..200),
+    ) {
+        let mut table = table(&tree);
+        let all: Vec<u16> = indices(&tree).collect();
+        for (place, weight, settle) in changes {
+            let index = all[place.index(all.len())];
+            if settle {
+                set_runnable(&mut table, index, weight % 3 * weight);
+            } else {
+                table.set_weight(index, weight);
+            }
+            for index in &all {
+                let domain = table.at(*index);
+                prop_assert_eq!((domain.child_weight, domain.active_children), active_children(&table, &all, *index));
+                prop_assert_eq!(domain.active == 1, is_active(&table, &all, *index));
+            }
+        }
+    }
+
+    #[test]
+    fn what_domains_use_follows_their_shares(
+        tree in tree(8),
+        runnable in vec(prop_oneof![Just(0u32), 100u32..=10_000], 9),
+        cpus in 1usize..=4,
+        slice_ns in MS..=4 * MS,
+    ) {
+        let mut table = table(&tree);
+        for (index, weight) in indices(&tree).zip(&runnable) {
+            set_runnable(&mut table, index, *weight);
+        }
+        let active: Vec<u16> = indices(&tree).filter(|index| table.at(*index).runnable > 0).collect();
+        // Below a 500th the bound on waiting takes over, which the next test looks at.
+        prop_assume!(!active.is_empty() && active.iter().all(|index| table.share(*index) >= SHARE_ONE / 500));
+        active.iter().for_each(|index| table.enqueue(*index));
+        serve(&mut table, cpus, slice_ns, 20 * SECOND);
+        let total: u64 = active.iter().map(|index| table.at(*index).used_ns).sum();
+        for index in &active {
+            // The bound of start-time fair queueing, once per CPU: a slice, and its share of one of each other.
+            let share = table.share(*index) as f64 / SHARE_ONE as f64;
+            let bound = cpus as f64 * slice_ns as f64 * (1.0 + share * active.len() as f64);
+            let error = (table.at(*index).used_ns as f64 - share * total as f64).abs();
+            prop_assert!(error <= bound + total as f64 * 1e-4, "{error} above {bound} for a share of {share}");
+        }
+    }
+
+    #[test]
+    fn a_task_joins_within_a_slice_before_and_the_lag_behind_the_clock(vtime: u64, clock: u64) {
+        let joined = task_join(vtime, clock);
+        let distance = joined.wrapping_sub(clock) as i64;
+        prop_assert!(distance >= -(SLICE_NS as i64) && distance <= TASK_LAG_MAX_NS as i64);
+        let wished = vtime.wrapping_sub(clock) as i64;
+        if wished >= -(SLICE_NS as i64) && wished <= TASK_LAG_MAX_NS as i64 {
+            prop_assert_eq!(joined, vtime);
+        }
+    }
+
+    #[test]
+    fn a_domain_never_falls_further_behind_the_clock_than_the_bound(
+        lead in 0..=DOMAIN_LAG_MAX_NS,
+        clock: u64,
+        cost in 0..1u64 << 60,
+    ) {
+        let vtime = clock.wrapping_add(lead);
+        let next = domain_advance(vtime, clock, cost);
+        prop_assert_eq!(next.wrapping_sub(clock), (lead + cost).min(DOMAIN_LAG_MAX_NS));
+    }
+
+    #[test]
+    fn a_quota_gives_at_most_its_sum_a_burst_and_one_charge_in_any_whole_periods(
+        quota_ns in MS..=100 * MS,
+        period_ns in MS..=100 * MS,
+        burst in 0.0..=1.0f64,
+        charges in vec((1..=4 * MS, 0..=20 * MS), 1..400),
+    ) {
+        let burst_ns = (quota_ns as f64 * burst) as u64;
+        let mut table = table(&[]);
+        table.set_quota(ROOT_DOMAIN, period_ns, quota_ns, burst_ns, 0);
+        let domain = table.at_mut(ROOT_DOMAIN);
+        // CPU time used in each period, which the refill's clock counts from 0.
+        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut now_ns = 0;
+        for (run_ns, pause_ns) in charges {
+            domain.quota_refill(now_ns);
+            if domain.throttled == 0 {
+                // Charged at once, so that all of it falls into one period.
+                domain.quota_charge(run_ns);
+                *used.entry(now_ns / period_ns).or_default() += run_ns;
+            }
+            now_ns += pause_ns;
+            prop_assert!(domain.quota_left_ns <= (quota_ns + burst_ns) as i64);
+            prop_assert_eq!(domain.throttled == 1, domain.quota_left_ns <= 0);
+        }
+        let used: Vec<(u64, u64)> = used.into_iter().collect();
+        for (place, (first, _)) in used.iter().enumerate() {
+            let mut sum = 0;
+            for (last, used_ns) in &used[place..] {
+                sum += used_ns;
+                prop_assert!(sum <= (last - first + 1) * quota_ns + burst_ns + 4 * MS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_domain_is_held_when_it_or_any_above_it_is_throttled(
+        tree in tree(40),
+        throttled in vec(prop::bool::weighted(0.1), 41),
+    ) {
+        let mut table = table(&tree);
+        let all: Vec<u16> = indices(&tree).collect();
+        for (index, throttled) in all.iter().zip(&throttled) {
+            table.at_mut(*index).throttled = (*throttled).into();
+        }
+        for index in &all {
+            let mut above = Some(*index);
+            let mut expected = false;
+            while let Some(domain) = above.map(|index| table.at(index)) {
+                expected |= domain.throttled == 1;
+                above = Some(domain.parent).filter(|parent| *parent != 0);
+            }
+            prop_assert_eq!(table.held(*index), expected);
+        }
+    }
+
+    #[test]
+    fn bound_work_and_the_rest_each_keep_a_part_of_a_cpu(shares in 0..=2 * SHARE_ONE, cpus in 1u32..=512) {
+        let fraction = bound_fraction(shares, cpus);
+        prop_assert!(fraction >= SHARE_ONE / 64 && fraction <= SHARE_ONE - SHARE_ONE / 64);
+        prop_assert_eq!(fraction, (shares * cpus as u64).clamp(SHARE_ONE / 64, SHARE_ONE - SHARE_ONE / 64));
+    }
+}
+
+fn advance(table: &mut DomainTable, reference: &mut BTreeMap<u16, u64>, index: u16, cost: u64) {
+    let (vtime, clock) = (table.at(index).vtime, table.clock);
+    // The caller's duty: a domain that stands outside of the heap may have fallen behind by any time.
+    if (vtime.wrapping_sub(clock) as i64) < -(SLICE_NS as i64) {
+        return;
+    }
+    table.at_mut(index).vtime = domain_advance(vtime, clock, cost);
+    table.reposition(index);
+    reference.entry(index).and_modify(|vtime| *vtime = table.at(index).vtime);
+}
+
+/// Serves domains that always have a waiting task, as serve_domains() and charge_best_effort() do, for `until_ns`.
+fn serve(table: &mut DomainTable, cpus: usize, slice_ns: u64, until_ns: u64) {
+    // When each CPU is free, and what it runs till then. They begin a part of a slice apart.
+    let mut free: Vec<(u64, Option<u16>)> = (0..cpus as u64).map(|cpu| (cpu * slice_ns / 4, None)).collect();
+    loop {
+        let (at, ran) = free.iter_mut().min_by_key(|(at, _)| *at).unwrap();
+        if let Some(index) = *ran {
+            let cost = domain_cost(slice_ns, table.share(index));
+            let clock = table.clock;
+            let domain = table.at_mut(index);
+            domain.used_ns += slice_ns;
+            domain.vtime = domain_advance(domain.vtime, clock, cost);
+            table.reposition(index);
+        }
+        if *at >= until_ns {
+            return;
+        }
+        let first = table.first().unwrap();
+        table.clock = table.clock.max(table.at(first).vtime);
+        *ran = Some(first);
+        *at += slice_ns;
+    }
+}
+
+/// The queue of one domain whose tasks never sleep, served by several CPUs as steward.bpf.c does for 100 s. Returns the
+/// longest that the `watched` task waited; it has just had a slice when the others come.
+fn longest_wait(weights: &[u32], watched: usize, cpus: u64, slice_ns: u64) -> u64 {
+    let mut table = table(&[]);
+    let domain = table.at_mut(ROOT_DOMAIN);
+    let mut queue: std::collections::BTreeSet<(u64, usize)> =
+        (0..weights.len()).map(|task| (0, task)).collect();
+    queue.remove(&(0, watched));
+    queue.insert((task_join(task_cost(slice_ns, weights[watched]), domain.task_clock), watched));
+    let mut free: Vec<(u64, Option<(u64, usize)>)> =
+        (0..cpus).map(|cpu| (cpu * slice_ns / cpus, None)).collect();
+    let (mut since_ns, mut longest_ns) = (0, 0);
+    loop {
+        let (now_ns, ran) = free.iter_mut().min_by_key(|(at, _)| *at).unwrap();
+        if let Some((vtime, task)) = ran.take() {
+            let vtime = vtime + task_cost(slice_ns, weights[task]);
+            domain.task_clock_lift(*now_ns);
+            queue.insert((task_join(vtime, domain.task_clock), task));
+            if task == watched {
+                since_ns = *now_ns;
+            }
+        }
+        let (vtime, task) = queue.pop_first().unwrap();
+        domain.task_clock = domain.task_clock.max(vtime);
+        if task == watched {
+            longest_ns = longest_ns.max(*now_ns - since_ns);
+        }
+        if *now_ns > 100 * SECOND {
+            return longest_ns;
+        }
+        *ran = Some((vtime, task));
+        *now_ns += slice_ns;
+    }
+}
+
+/// The kernel's watchdog ejects a scheduler that lets a runnable task wait for 30 s.
+#[test]
+fn no_task_among_2000_on_two_cpus_waits_nearly_as_long_as_the_watchdog_whatever_its_nice() {
+    // Weights of nice 19, 0 and -20.
+    for others in [1, 100, 8876] {
+        for own in [1, 100, 8876] {
+            let mut weights = vec![others; 2000];
+            weights.push(own);
+            let wait_ns = longest_wait(&weights, 2000, 2, 4 * MS);
+            assert!(wait_ns < 25 * SECOND, "{own} beside {others}: {} ms", wait_ns / MS);
+        }
+    }
+}
+
+#[test]
+fn two_tasks_share_a_cpu_by_their_weights_within_what_the_bound_on_waiting_allows() {
+    let mut table = table(&[]);
+    let domain = table.at_mut(ROOT_DOMAIN);
+    // nice 0 beside nice 5, each in slices of a tick.
+    let weights = [100, 33];
+    let (mut vtimes, mut used_ns) = ([0; 2], [0; 2]);
+    for turn in 0..10_000 {
+        let task = usize::from(vtimes[1] < vtimes[0]);
+        domain.task_clock = domain.task_clock.max(vtimes[task]);
+        domain.task_clock_lift(turn * 4 * MS);
+        used_ns[task] += 4 * MS;
+        vtimes[task] = task_join(vtimes[task] + task_cost(4 * MS, weights[task]), domain.task_clock);
+    }
+    let ratio = used_ns[0] as f64 / used_ns[1] as f64;
+    assert!((ratio - 100.0 / 33.0).abs() < 0.05, "{ratio}");
+}
+
+#[test]
+fn an_idle_domain_is_worth_a_three_hundredth_of_a_usual_one() {
+    assert_eq!(domain_weight(100, false), 1000);
+    assert_eq!(domain_weight(0, false), 1000);
+    assert_eq!(domain_weight(10_000, true), 3);
+}
+
+#[test]
+fn a_quota_after_a_long_idle_time_is_one_quota_and_a_burst() {
+    let mut table = table(&[]);
+    table.set_quota(ROOT_DOMAIN, 100 * MS, 20 * MS, 5 * MS, 0);
+    let domain = table.at_mut(ROOT_DOMAIN);
+    domain.quota_charge(30 * MS);
+    assert_eq!((domain.throttled, domain.quota_left_ns), (1, -10 * MS as i64));
+    assert!(!domain.quota_refill(99 * MS));
+    assert!(domain.quota_refill(100 * MS));
+    assert_eq!(domain.quota_left_ns, 10 * MS as i64);
+    domain.quota_refill(3600 * SECOND + 1);
+    assert_eq!(domain.quota_left_ns, 25 * MS as i64);
+    assert_eq!(domain.refill_at_ns, 3600 * SECOND + 100 * MS);
+}
+
+#[test]
+fn a_deep_debt_of_quota_is_paid_before_the_domain_goes_on() {
+    let mut table = table(&[]);
+    table.set_quota(ROOT_DOMAIN, 100 * MS, 10 * MS, 0, 0);
+    let domain = table.at_mut(ROOT_DOMAIN);
+    domain.quota_charge(35 * MS);
+    assert!(!domain.quota_refill(100 * MS) && !domain.quota_refill(200 * MS));
+    assert!(domain.quota_refill(300 * MS));
+    assert_eq!(domain.quota_left_ns, 5 * MS as i64);
+}
