@@ -32,6 +32,14 @@ const SCRIPT_LINE_BYTES_MAX: u64 = 256;
 /// [`KernelError::Read`] when the path cannot be looked at, for example for lack of permission, or when mountinfo
 /// cannot be read.
 pub fn identify(path: &Path, roots: &Roots) -> Result<TargetFacts, KernelError> {
+    identify_on(path, &MountTable::of_caller(roots)?)
+}
+
+/// As [`identify`], with mounts that were read before: for many paths at once.
+///
+/// # Errors
+/// [`KernelError::Read`] when the path cannot be looked at, for example for lack of permission.
+pub fn identify_on(path: &Path, mounts: &MountTable) -> Result<TargetFacts, KernelError> {
     if !path.is_absolute() {
         return Ok(TargetFacts::NotAbsolute);
     }
@@ -49,7 +57,6 @@ pub fn identify(path: &Path, roots: &Roots) -> Result<TargetFacts, KernelError> 
     if let Some(interpreter) = interpreter(path) {
         return Ok(TargetFacts::Script { interpreter });
     }
-    let mounts = MountTable::of_caller(roots)?;
     let device = mounts.device(facts.stx_mnt_id).unwrap_or_else(|| own_device(&facts));
     Ok(TargetFacts::Executable { identity: FileIdentity { device, inode: facts.stx_ino } })
 }

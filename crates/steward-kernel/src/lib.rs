@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod error;
 pub mod executable;
 pub mod journal;
+pub mod memory;
 pub mod mounts;
 pub mod process_events;
 pub mod processes;

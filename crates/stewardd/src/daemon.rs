@@ -12,6 +12,7 @@ use steward_core::mechanism::{
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::Roots;
+use steward_kernel::memory;
 use steward_kernel::processes::{self, Process};
 
 use crate::mechanisms::{Enforcer, Loader};
@@ -21,6 +22,7 @@ use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
 use crate::state::StateFile;
 use crate::troubles::{Topic, Troubles};
+use crate::waiting::{Memory, Waiting};
 
 /// How many decisions are remembered for `explain` and for those who start to monitor.
 const HISTORY_MAX: usize = 4096;
@@ -82,6 +84,7 @@ pub struct Daemon {
     pub(crate) troubles: Troubles,
     pub(crate) history: VecDeque<Event>,
     pub(crate) events_lost: u64,
+    waiting: Waiting,
     prune_at_ns: u64,
     scan_at_ns: u64,
 }
@@ -113,6 +116,7 @@ impl Daemon {
             troubles: Troubles::default(),
             history: VecDeque::new(),
             events_lost: 0,
+            waiting: Waiting::default(),
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
@@ -316,6 +320,7 @@ impl Daemon {
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Event> {
         self.scan_if_due(now_ns);
         let events = self.take_events();
+        self.publish_memory(now_ns);
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
         }
@@ -354,16 +359,36 @@ impl Daemon {
     fn take_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         if let Some(mechanism) = self.mechanism.as_mut() {
-            self.events_lost += mechanism.take_events(&mut |event| events.push(event));
+            let lost = mechanism.take_events(&mut |event| events.push(event));
+            self.events_lost += lost;
+            if lost > 0
+                && let Ok(snapshot) = mechanism.snapshot()
+            {
+                self.waiting.recount(&snapshot);
+            }
         }
         for event in &events {
             log_event(event);
+            self.waiting.note(event);
             if self.history.len() == HISTORY_MAX {
                 self.history.pop_front();
             }
             self.history.push_back(event.clone());
         }
         events
+    }
+
+    /// While a task waits to be taken back, the mechanism knows how much memory is free.
+    fn publish_memory(&mut self, now_ns: u64) {
+        let Some(mechanism) = self.mechanism.as_mut() else { return };
+        match self.waiting.ask(now_ns) {
+            // Where it cannot be read, memory keeps nobody out.
+            Memory::Publish => {
+                mechanism.set_memory_free(memory::available_bytes(&self.options.roots).ok());
+            }
+            Memory::Withdraw => mechanism.set_memory_free(None),
+            Memory::Leave => {}
+        }
     }
 
     fn lose_mechanism(&mut self, reason: String, now_ns: u64) {
@@ -376,6 +401,7 @@ impl Daemon {
         );
         // Dropped before the next is loaded: only one can be attached.
         self.mechanism = None;
+        self.waiting = Waiting::default();
         self.health.exit_reason = Some(reason);
         self.health.load_failed = false;
         self.health.retry_at_ns = Some(now_ns);

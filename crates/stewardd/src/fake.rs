@@ -31,6 +31,8 @@ pub struct Machine {
     pub exit_reason: Option<String>,
     /// Kinds that cannot be loaded, with the reason.
     pub broken: Vec<(MechanismKind, String)>,
+    /// Free memory as set last, in bytes.
+    pub memory_free: Option<u64>,
     /// Thresholds as set last.
     pub thresholds: Thresholds,
 }
@@ -80,7 +82,11 @@ struct FakeMechanism {
     fake: Fake,
 }
 
-impl Enforcer for FakeMechanism {}
+impl Enforcer for FakeMechanism {
+    fn set_memory_free(&mut self, bytes: Option<u64>) {
+        self.fake.machine().memory_free = bytes;
+    }
+}
 
 impl Drop for FakeMechanism {
     fn drop(&mut self) {
@@ -128,15 +134,32 @@ impl Mechanism for FakeMechanism {
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
         exists(tid)?;
         let mut machine = self.in_force()?;
-        machine.tasks.remove(&tid);
-        let Some(grant) = grant else { return Ok(None) };
+        let before = machine.tasks.remove(&tid);
+        let name = "fake".to_owned();
+        let Some(grant) = grant else {
+            if let Some((grant, _)) = before {
+                let (load, bandwidth, threshold) = (0.0, grant.reservation.bandwidth(), 0.0);
+                let kind = EventKind::Released;
+                machine.events.push(Event {
+                    at_ns: 1,
+                    tid,
+                    pid: tid,
+                    name,
+                    cpu: 0,
+                    kind,
+                    load,
+                    bandwidth,
+                    threshold,
+                });
+            }
+            return Ok(None);
+        };
         let (load, bandwidth) = (reserved(&machine), grant.reservation.bandwidth());
         let threshold = machine.thresholds.admit_below;
         let fits = load + bandwidth < threshold;
         let standing = if fits { Standing::Admitted } else { Standing::Refused };
         let kind = if fits { EventKind::Admitted } else { EventKind::Refused };
         machine.tasks.insert(tid, (grant, standing));
-        let name = "fake".to_owned();
         machine.events.push(Event {
             at_ns: 1,
             tid,

@@ -5,6 +5,7 @@
 //! - [`server`]: the socket. Knows bytes and users, no meaning.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
+//! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
 //! - [`specs`], [`settings`], [`state`], [`watch`]: files.
 //! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place.
 
@@ -23,4 +24,5 @@ pub mod settings;
 pub mod specs;
 pub mod state;
 pub mod troubles;
+pub mod waiting;
 pub mod watch;

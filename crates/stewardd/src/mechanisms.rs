@@ -21,6 +21,9 @@ pub trait Enforcer: Mechanism {
         Duration::ZERO
     }
 
+    /// Tells it how much memory a task that comes back may bring in, in bytes; `None` when that is not known.
+    fn set_memory_free(&mut self, _bytes: Option<u64>) {}
+
     /// Shows it all processes.
     ///
     /// # Errors
@@ -60,6 +63,10 @@ impl Enforcer for steward_sched::SchedExt {
     /// The scheduler has acted already when it tells of it, up to thousands of times a second.
     fn gather_for(&self) -> Duration {
         Duration::from_millis(50)
+    }
+
+    fn set_memory_free(&mut self, bytes: Option<u64>) {
+        steward_sched::SchedExt::set_memory_free(self, bytes);
     }
 }
 

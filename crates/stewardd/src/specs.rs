@@ -13,11 +13,15 @@ use steward_core::spec::{
 };
 use steward_kernel::Roots;
 use steward_kernel::executable;
+use steward_kernel::mounts::MountTable;
 
 use crate::plan::{Entry, Subject, Table};
 
 /// Where specifications are, lowest precedence first.
 pub const DIRECTORIES: [&str; 3] = ["/usr/lib/steward/specs", "/run/steward/specs", "/etc/steward/specs"];
+
+/// How many names of one file a problem lists.
+const NAMES_SHOWN_MAX: usize = 3;
 
 /// The ranks that the directories have, in their order. There cannot be more directories than ranks.
 const RANKS: [DirectoryRank; 3] =
@@ -121,14 +125,20 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     )
 }
 
-/// Looks at every path. Where two paths name one file, the entry from the file of highest precedence comes first.
-/// When there is not room for all, files come in the order of their names, in whichever directory they are.
+/// Looks at every path. Where two paths name one file, the entry from the file of highest precedence comes first,
+/// and in it the one whose path is not a link: many programs may be links to one. When there is not room for all,
+/// files come in the order of their names, in whichever directory they are.
 fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roots) {
+    let mounts = MountTable::of_caller(roots).unwrap_or_else(|error| {
+        let advice = "programs on file systems such as btrfs may not be recognised";
+        loaded.problems.push(Problem::error(Origin::command_line(), error.to_string(), advice));
+        MountTable::default()
+    });
     let mut ranked = Vec::new();
     for spec in &loaded.specs {
         let subject = match &spec.path {
             SpecPath::KernelThread(_) => Subject::KernelThread(spec.path.clone()),
-            SpecPath::Executable(path) => match look_at(spec, path, roots) {
+            SpecPath::Executable(path) => match look_at(spec, path, &mounts) {
                 Ok(subject) => subject,
                 Err(problem) => {
                     loaded.problems.push(problem);
@@ -141,23 +151,29 @@ fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roo
         let rank = files.iter().position(|file| *file == spec.origin.file).unwrap_or_default();
         let place = (spec.origin.file.file_name(), Reverse(rank), spec.origin.line);
         let entry = Entry { name, subject, spec_id, grant: spec.grant(spec_id), order: 0 };
-        ranked.push((place, rank, entry));
+        ranked.push((place, (Reverse(rank), is_link(&spec.path, &entry.subject)), entry));
     }
     ranked.sort_by(|(left, ..), (right, ..)| left.cmp(right));
     for ((_, _, entry), order) in ranked.iter_mut().zip(1..) {
         entry.order = order;
     }
-    ranked.sort_by_key(|(_, rank, _)| Reverse(*rank));
+    ranked.sort_by_key(|(_, precedence, _)| *precedence);
     loaded.table.entries = ranked.into_iter().map(|(_, _, entry)| entry).collect();
-    let conflicts: Vec<Problem> =
-        loaded.table.conflicts().iter().map(|pair| conflict(pair, loaded)).collect();
+    let conflicts = conflicts(loaded);
     loaded.problems.extend(conflicts);
+}
+
+fn is_link(path: &SpecPath, subject: &Subject) -> bool {
+    match (path, subject) {
+        (SpecPath::Executable(path), Subject::Executable(Some(_))) => path.is_symlink(),
+        _ => false,
+    }
 }
 
 /// What is at the path of a specification. A program that is not installed is no problem for the daemon: shipped
 /// specifications are for every machine.
-fn look_at(spec: &Spec, path: &Path, roots: &Roots) -> Result<Subject, Problem> {
-    let facts = executable::identify(path, roots)
+fn look_at(spec: &Spec, path: &Path, mounts: &MountTable) -> Result<Subject, Problem> {
+    let facts = executable::identify_on(path, mounts)
         .map_err(|error| Problem::error(spec.origin.clone(), error.to_string(), "correct the path"))?;
     match spec::check_target(spec, &facts, false) {
         Some(problem) if problem.severity == Severity::Error => Err(problem),
@@ -168,11 +184,25 @@ fn look_at(spec: &Spec, path: &Path, roots: &Roots) -> Result<Subject, Problem> 
     }
 }
 
-fn conflict((unused, used): &(&Entry, &Entry), loaded: &Loaded) -> Problem {
-    let origin = loaded.by_name(&unused.name).map_or_else(Origin::command_line, |spec| spec.origin.clone());
-    Problem::error(
-        origin,
-        format!("{} and {} are one file, and their specifications differ", unused.name, used.name),
-        format!("the one of {} is in force; make them alike, or remove one", used.name),
-    )
+/// One problem for each file that has several names with specifications that differ, where the first of those is
+/// written that are not used.
+fn conflicts(loaded: &Loaded) -> Vec<Problem> {
+    let mut by_used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (unused, used) in loaded.table.conflicts() {
+        by_used.entry(&used.name).or_default().push(&unused.name);
+    }
+    let conflict = |(used, unused): (&str, Vec<&str>)| {
+        let origin = loaded.by_name(unused[0]).map_or_else(Origin::command_line, |spec| spec.origin.clone());
+        let others = unused.len().saturating_sub(NAMES_SHOWN_MAX);
+        let mut names = unused[..unused.len() - others].join(", ");
+        if others > 0 {
+            names.push_str(&format!(" (and {others} more)"));
+        }
+        Problem::error(
+            origin,
+            format!("{names} and {used} are one file, and their specifications differ"),
+            format!("the one of {used} is in force; make them alike, or remove all but one"),
+        )
+    };
+    by_used.into_iter().map(conflict).collect()
 }

@@ -57,6 +57,40 @@ fn a_bad_row_costs_itself_and_nothing_else() {
 }
 
 #[test]
+fn a_program_of_many_names_is_one_problem_and_the_name_that_is_no_link_counts() {
+    let machine = Machine::new();
+    let program = machine.program("box");
+    let mut text = String::new();
+    for (name, cpu) in
+        [("a", "1ms/30ms"), ("b", "2ms/30ms"), ("c", "3ms/30ms"), ("d", "4ms/30ms"), ("e", "5ms/30ms")]
+    {
+        std::os::unix::fs::symlink(&program, machine.path(name)).expect("linked");
+        text += &row(&machine.path(name), cpu);
+    }
+    machine.write_specs("a.toml", &(text + &row(&program, "7ms/30ms")));
+    let daemon = machine.start();
+    let problems = daemon.status().problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].message.contains("(and 2 more)"), "{problems:?}");
+    let given = machine.fake.machine().exec_table[0].1.map(|grant| grant.reservation.budget_ns);
+    assert_eq!(given, Some(7_000_000));
+}
+
+#[test]
+fn a_best_effort_row_is_told_to_the_mechanism_and_listed() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let best_effort = format!("[[spec]]\npath = \"{}\"\nclass = \"best-effort\"\n", program.display());
+    machine.write_specs("a.toml", &best_effort);
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&program);
+    assert_eq!(machine.fake.machine().exec_table[0].1, None);
+    assert_eq!(daemon.client().call(&api::ListSpecs {}).expect("everyone may read").specs[0].grant, None);
+    let text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
+    assert!(text.contains("says so"), "{text}");
+}
+
+#[test]
 fn a_change_reaches_running_programs_and_a_removal_releases_them() {
     let machine = Machine::new();
     let program = machine.program("program");
@@ -213,6 +247,18 @@ fn a_second_daemon_is_refused_and_a_dead_ones_socket_is_replaced() {
     drop(std::os::unix::net::UnixListener::bind(machine.path("socket")).expect("bound"));
     assert!(machine.path("socket").exists());
     machine.start().status();
+}
+
+#[test]
+fn free_memory_is_told_to_the_mechanism_while_a_task_waits_to_be_taken_back() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "29ms/30ms"));
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    until(&daemon, |_| machine.fake.machine().memory_free.is_some_and(|bytes| bytes > 0));
+    daemon.client().call(&api::Release { pid: sleeper.pid() }).expect("root may");
+    until(&daemon, |_| machine.fake.machine().memory_free.is_none());
 }
 
 #[test]
