@@ -16,8 +16,15 @@ fn main() {
     SkeletonBuilder::new()
         .source(PROGRAM)
         .clang(&clang)
-        .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-sign-compare", "-Wno-missing-declarations"])
-        .build_and_generate(&out.join("steward.skel.rs"))
+        .clang_args([
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-Wno-sign-compare",
+            "-Wno-missing-declarations",
+        ])
+        .build_and_generate(out.join("steward.skel.rs"))
         .unwrap_or_else(|error| panic!("cannot build {PROGRAM} with {}: {error:#}", clang.display()));
 
     cc::Build::new()
@@ -26,6 +33,8 @@ fn main() {
         .warnings(true)
         .extra_warnings(false)
         .opt_level(2)
+        // Signed overflow wraps in BPF; so it does here.
+        .flag("-fwrapv")
         .compile("steward_decide");
 }
 

@@ -67,7 +67,7 @@ fn short_periods(task: &ModelTask, end_ns: u64) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn whoever_always_asks_gets_its_budget_in_each_period_whatever_the_sleepers_do(specs in task_set(true)) {
