@@ -269,6 +269,17 @@ fn a_period_in_which_the_task_slept_of_its_own_will_is_served_not_missed() {
 }
 
 #[test]
+fn a_sleep_that_ends_before_the_period_begins_does_not_excuse_a_miss_in_it() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(5 * MS);
+    task.update(5 * MS);
+    task.sleep(true);
+    assert_eq!(task.wake(10 * MS), EdfOutcome::Continues);
+    assert_eq!((task.start_ns, task.deadline_ns, task.left_ns), (20 * MS, 40 * MS, 5 * MS as i64));
+    assert_eq!(task.update(40 * MS), EdfOutcome::Missed);
+}
+
+#[test]
 fn what_waited_for_a_disk_is_pushed_through_with_its_old_deadline_and_is_not_a_miss() {
     let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
     task.charge(MS);

@@ -125,6 +125,12 @@ DECIDE enum edf_outcome edf_update(struct edf_task *t, u64 now_ns)
 /* The task wakes at now, from the sleep or wait that edf_sleep() noted. */
 DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 {
+	if (now_ns < t->start_ns) {
+		/* What it slept through lies before the period: should it miss the deadline, that is a miss. */
+		t->slept = 0;
+		t->blocked = 0;
+		return EDF_CONTINUES;
+	}
 	if (t->slept && edf_eligible(t, now_ns) && now_ns < t->deadline_ns) {
 		u64 rest_ns = t->deadline_ns - now_ns;
 
