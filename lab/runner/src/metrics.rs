@@ -54,7 +54,7 @@ pub struct Measured {
 /// Measures one run that lasted from `start_ms` to `end_ms` of the guest's clock.
 pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[ProgramOutput]) -> Measured {
     let mut measured = Measured::default();
-    let mut of_kind: BTreeMap<MetricKindKey, Vec<(String, Metrics)>> = BTreeMap::new();
+    let mut of_kind: BTreeMap<MetricKind, Vec<(String, Metrics)>> = BTreeMap::new();
     for output in outputs {
         let Some(row) = row_of(scenario, &output.name) else { continue };
         let end_ms = row.stop.map_or(end_ms, |stop| end_ms.min(start_ms + stop.as_secs_f64() * 1e3));
@@ -75,18 +75,12 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
             MetricKind::Share => continue,
         };
-        of_kind.entry(key(row.metrics)).or_default().push((output.name.clone(), metrics));
+        of_kind.entry(row.metrics).or_default().push((output.name.clone(), metrics));
     }
     for programs in of_kind.into_values() {
         combine(&mut measured.metrics, programs, &scenario.measure.of);
     }
     measured
-}
-
-type MetricKindKey = u8;
-
-fn key(kind: MetricKind) -> MetricKindKey {
-    kind as u8
 }
 
 /// The row that a program comes from: `loop-3` is of the row `loop` with a count.

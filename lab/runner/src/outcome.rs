@@ -212,9 +212,11 @@ impl Outcome {
     }
 
     /// A table for the terminal: metrics down, contenders across, median with the worst behind it where they differ.
+    /// What a single program among several did is in the report, except for its worst second and its overhead.
     pub fn table(&self) -> String {
         let contenders: Vec<Contender> = self.contenders.keys().copied().collect();
         let mut metrics: Vec<&String> = self.contenders.values().flat_map(BTreeMap::keys).collect();
+        metrics.retain(|metric| !is_detail(metric));
         metrics.sort();
         metrics.dedup();
         let width = metrics.iter().map(|metric| metric.len()).max().unwrap_or(0).max(6);
@@ -270,10 +272,25 @@ impl TargetOutcome {
     }
 }
 
+/// Whether a metric is a single program's, of a kind that the terminal has no room for.
+fn is_detail(metric: &str) -> bool {
+    const KINDS: [&str; 8] = [
+        "frames_total_",
+        "frames_late_",
+        "gap_ms_max_",
+        "latency_ms_p50_",
+        "latency_ms_p99_",
+        "latency_ms_max_",
+        "work_per_second_",
+        "frames_late_ratio_",
+    ];
+    metric != "frames_late_ratio" && KINDS.iter().any(|kind| metric.starts_with(kind))
+}
+
 /// A number with about four significant digits.
 pub fn readable(value: f64) -> String {
     match value.abs() {
-        size if size == 0.0 || size >= 1000.0 => format!("{value:.0}"),
+        size if size.fract() == 0.0 || size >= 1000.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),
         size if size >= 10.0 => format!("{value:.1}").trim_end_matches(".0").to_owned(),
         _ => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -390,7 +407,7 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_are_readable() {
-        let texts: Vec<_> = [0.0, 0.00123, 1.5, 25.0, 41.26, 123.456, 98765.4].map(readable).to_vec();
-        assert_eq!(texts, ["0", "0.0012", "1.5", "25", "41.3", "123.5", "98765"]);
+        let texts: Vec<_> = [0.0, 0.00123, 1.5, 325.0, 41.26, 123.456, 98765.4].map(readable).to_vec();
+        assert_eq!(texts, ["0", "0.0012", "1.5", "325", "41.3", "123.5", "98765"]);
     }
 }

@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Reservation {
 }
 
 /// What is read from what a program prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricKind {
     /// A film: `frames_total`, `frames_late`, `frames_late_ratio`, `frames_per_second_min`, `gap_ms_max`.
