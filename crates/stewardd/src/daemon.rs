@@ -15,7 +15,7 @@ use steward_kernel::Roots;
 use steward_kernel::memory;
 use steward_kernel::processes::{self, Process};
 
-use crate::mechanisms::{Enforcer, Loader};
+use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
@@ -139,8 +139,8 @@ impl Daemon {
         } else {
             MechanismKind::SchedExt
         };
-        let Err(reason) = self.load_mechanism(first) else { return Ok(()) };
-        if choice != MechanismChoice::Auto {
+        let Err(LoadFailure { reason, kernel_lacks_it }) = self.load_mechanism(first) else { return Ok(()) };
+        if choice != MechanismChoice::Auto || !kernel_lacks_it {
             anyhow::bail!("{first}: {reason}");
         }
         tracing::warn!(decision = "fall-back", reason, "sched_ext cannot be used: trying SCHED_DEADLINE");
@@ -149,11 +149,11 @@ impl Daemon {
                 self.health.note = Some(format!("sched_ext cannot be used: {reason}"));
                 Ok(())
             }
-            Err(second) => anyhow::bail!("sched_ext: {reason}\nSCHED_DEADLINE: {second}"),
+            Err(second) => anyhow::bail!("sched_ext: {reason}\nSCHED_DEADLINE: {}", second.reason),
         }
     }
 
-    fn load_mechanism(&mut self, kind: MechanismKind) -> Result<(), String> {
+    fn load_mechanism(&mut self, kind: MechanismKind) -> Result<(), LoadFailure> {
         let mechanism = (self.loader)(kind, self.settings.config.thresholds)?;
         tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
         self.mechanism = Some(mechanism);
@@ -422,7 +422,7 @@ impl Daemon {
                     self.health.note = None;
                     self.put_in_force();
                 }
-                Err(reason) => {
+                Err(LoadFailure { reason, .. }) => {
                     tracing::error!(
                         decision = "mechanism-failed",
                         reason,
@@ -448,7 +448,7 @@ impl Daemon {
                     self.health.restarts += 1;
                     self.put_in_force();
                 }
-                Err(reason) => note = format!("sched_ext was {note}; SCHED_DEADLINE: {reason}"),
+                Err(second) => note = format!("sched_ext was {note}; SCHED_DEADLINE: {}", second.reason),
             }
         }
         tracing::error!(decision = "gave-up", "{note}; systemctl restart stewardd tries again");

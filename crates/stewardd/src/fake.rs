@@ -10,7 +10,7 @@ use steward_core::mechanism::{
     Standing, TaskRecord, Thresholds,
 };
 
-use crate::mechanisms::{Enforcer, Loader};
+use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 
 /// What the fake machine knows; shared between the test and every mechanism loaded on it.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub struct Machine {
     /// Why the loaded one has ended, once a test ejects it.
     pub exit_reason: Option<String>,
     /// Kinds that cannot be loaded, with the reason.
-    pub broken: Vec<(MechanismKind, String)>,
+    pub broken: Vec<(MechanismKind, LoadFailure)>,
     /// Free memory as set last, in bytes.
     pub memory_free: Option<u64>,
     /// Thresholds as set last.
@@ -65,8 +65,8 @@ impl Fake {
         let fake = self.clone();
         Box::new(move |kind, thresholds| {
             let mut machine = fake.machine();
-            if let Some((_, reason)) = machine.broken.iter().find(|(broken, _)| *broken == kind) {
-                return Err(reason.clone());
+            if let Some((_, failure)) = machine.broken.iter().find(|(broken, _)| *broken == kind) {
+                return Err(failure.clone());
             }
             machine.loaded = Some(kind);
             machine.loads += 1;

@@ -33,15 +33,26 @@ pub trait Enforcer: Mechanism {
     }
 }
 
-/// Puts a mechanism in force, or says in a sentence or two why that cannot be and what to do.
-pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Enforcer>, String> + Send>;
+/// Why a mechanism could not be put in force.
+#[derive(Clone, Debug)]
+pub struct LoadFailure {
+    /// Why, and what to do, in a sentence or two.
+    pub reason: String,
+    /// Whether this kernel does not have it, so that another mechanism is the best there is. Otherwise something
+    /// stands in the way that a person has to decide about, such as another scheduler.
+    pub kernel_lacks_it: bool,
+}
+
+/// Puts a mechanism in force.
+pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> + Send>;
 
 /// Loads the real mechanisms. What SCHED_DEADLINE changes is recorded in the state directory.
 pub fn loader(state_directory: &Path) -> Loader {
     let journal = state_directory.join(libsteward::UNDO_JOURNAL);
     Box::new(move |kind, thresholds| match kind {
         MechanismKind::SchedExt => load_sched_ext(thresholds),
-        MechanismKind::Deadline => load_deadline(thresholds, &journal),
+        MechanismKind::Deadline => load_deadline(thresholds, &journal)
+            .map_err(|reason| LoadFailure { reason, kernel_lacks_it: false }),
     })
 }
 
@@ -71,15 +82,28 @@ impl Enforcer for steward_sched::SchedExt {
 }
 
 #[cfg(feature = "sched_ext")]
-fn load_sched_ext(thresholds: Thresholds) -> Result<Box<dyn Enforcer>, String> {
-    use steward_sched::{LoadOptions, SchedExt};
-    let scheduler = SchedExt::load(&LoadOptions { thresholds }).map_err(|error| error.to_string())?;
-    Ok(Box::new(scheduler))
+fn load_sched_ext(thresholds: Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> {
+    use steward_sched::{LoadError, LoadOptions, SchedExt};
+    match SchedExt::load(&LoadOptions { thresholds }) {
+        Ok(scheduler) => Ok(Box::new(scheduler)),
+        Err(error) => Err(LoadFailure {
+            // A real-time kernel (PREEMPT_RT) takes the program and then does not attach it.
+            kernel_lacks_it: matches!(
+                error,
+                LoadError::NoSchedExt { .. }
+                    | LoadError::NoTypeInformation { .. }
+                    | LoadError::NotAttached { .. }
+                    | LoadError::TooManyCpus { .. }
+            ),
+            reason: error.to_string(),
+        }),
+    }
 }
 
 #[cfg(not(feature = "sched_ext"))]
-fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Enforcer>, String> {
-    Err("this stewardd was built without sched_ext; use --mechanism deadline".to_owned())
+fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> {
+    let reason = "this stewardd was built without sched_ext; use --mechanism deadline".to_owned();
+    Err(LoadFailure { reason, kernel_lacks_it: true })
 }
 
 impl Enforcer for DeadlineMechanism {

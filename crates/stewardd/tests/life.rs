@@ -5,6 +5,7 @@ mod common;
 use common::{Machine, Running, Sleeper, reservation, row, set};
 use libsteward::api;
 use steward_core::mechanism::{MechanismKind, Standing};
+use stewardd::mechanisms::LoadFailure;
 
 /// Asks for the status until it is as wanted. Each question is a turn of the daemon's loop, so nothing is waited
 /// for that does not happen.
@@ -16,6 +17,10 @@ fn until(daemon: &Running, wanted: impl Fn(&api::StatusReply) -> bool) -> api::S
         }
     }
     panic!("never: {:?}", daemon.status());
+}
+
+fn broken(kind: MechanismKind, reason: &str, kernel_lacks_it: bool) -> (MechanismKind, LoadFailure) {
+    (kind, LoadFailure { reason: reason.to_owned(), kernel_lacks_it })
 }
 
 fn budget_ns(machine: &Machine, pid: i32) -> Option<u64> {
@@ -218,18 +223,27 @@ fn with_nothing_left_the_daemon_answers_that_nothing_is_in_force() {
 #[test]
 fn without_sched_ext_the_daemon_starts_on_the_other_mechanism_and_says_why() {
     let machine = Machine::new();
-    machine.fake.machine().broken.push((MechanismKind::SchedExt, "this kernel has no sched_ext".into()));
+    machine.fake.machine().broken.push(broken(MechanismKind::SchedExt, "this kernel has no sched_ext", true));
     let status = machine.start().status();
     assert_eq!(status.mechanism.kind, Some(api::MechanismKind::Deadline));
     assert!(status.mechanism.note.is_some_and(|note| note.contains("no sched_ext")));
 }
 
 #[test]
+fn where_another_scheduler_is_loaded_the_daemon_does_not_start_beside_it() {
+    let machine = Machine::new();
+    machine.fake.machine().broken = vec![broken(MechanismKind::SchedExt, "another scheduler", false)];
+    let error = machine.try_start().err().expect("somebody has to decide").to_string();
+    assert_eq!(error, "sched_ext: another scheduler");
+    assert_eq!(machine.fake.machine().loads, 0);
+}
+
+#[test]
 fn without_any_mechanism_the_daemon_does_not_start_and_says_why_for_each() {
     let machine = Machine::new();
     machine.fake.machine().broken = vec![
-        (MechanismKind::SchedExt, "no sched_ext".into()),
-        (MechanismKind::Deadline, "no CAP_SYS_NICE".into()),
+        broken(MechanismKind::SchedExt, "no sched_ext", true),
+        broken(MechanismKind::Deadline, "no CAP_SYS_NICE", false),
     ];
     let error = machine.try_start().err().expect("nothing can be in force").to_string();
     assert!(error.contains("no sched_ext") && error.contains("no CAP_SYS_NICE"), "{error}");
