@@ -2,11 +2,20 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup build demo test lint test-unit test-kernel lab clean distclean
+.PHONY: help setup build demo test lint test-unit test-kernel lab install uninstall clean distclean
 
 # Arguments for the lab, such as LAB='--kernel host' or LAB='--contender stock'.
 LAB ?=
 steward := target/release/steward
+
+# Where `make install` puts things; docs/how-to/install.md says what goes where. DESTDIR goes before every path.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# These two have one place each, wherever the programs are.
+specs_directory := /usr/lib/steward/specs
+tmpfiles_directory := /usr/lib/tmpfiles.d
+completions := share/bash-completion/completions/steward share/zsh/site-functions/_steward \
+	share/fish/vendor_completions.d/steward.fish
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,11 +44,35 @@ test-unit: ## the tests that need no kernel of their own
 
 # A test that needs the virtual machine is marked #[ignore = "boots the lab's machine: make test-kernel"], in whichever crate.
 test-kernel: ## the tests that run inside the virtual machine, one after the other
-	cargo build --release --workspace --locked
+	cargo build --release --workspace --bins --examples --locked
 	cargo test --workspace --tests --locked -- --ignored --test-threads 1
 
 lab: build ## run every scenario of lab/scenarios and report on each
 	@for scenario in lab/scenarios/*.toml; do $(steward) lab run "$$scenario" $(LAB); done
+
+install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
+	@test -x $(steward) -a -x target/release/stewardd || { echo "make install: run \`make build\` first" >&2; exit 1; }
+	install -D -m 755 $(steward) $(DESTDIR)$(PREFIX)/bin/steward
+	install -D -m 755 target/release/stewardd $(DESTDIR)$(PREFIX)/sbin/stewardd
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/man/man1
+	sed 's|/usr/sbin/stewardd|$(PREFIX)/sbin/stewardd|' crates/stewardd/systemd/stewardd.service \
+		>$(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service
+	install -D -m 644 crates/stewardd/systemd/steward.tmpfiles.conf $(DESTDIR)$(tmpfiles_directory)/steward.conf
+	install -d $(DESTDIR)$(specs_directory)
+	install -m 644 specs/*.toml $(DESTDIR)$(specs_directory)
+	$(steward) man $(DESTDIR)$(PREFIX)/share/man/man1
+	for file in $(completions); do install -d "$(DESTDIR)$(PREFIX)/$${file%/*}"; done
+	shells=(bash zsh fish); for file in $(completions); do \
+		$(steward) completions "$${shells[0]}" >"$(DESTDIR)$(PREFIX)/$$file"; shells=("$${shells[@]:1}"); done
+	@test -n "$(DESTDIR)" || echo "Now: systemd-tmpfiles --create steward.conf; systemctl daemon-reload; systemctl enable --now stewardd"
+
+uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /etc/steward and /var/lib/steward stay
+	rm -f $(DESTDIR)$(PREFIX)/bin/steward $(DESTDIR)$(PREFIX)/sbin/stewardd
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service $(DESTDIR)$(tmpfiles_directory)/steward.conf
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))
+	rm -f $(patsubst specs/%,$(DESTDIR)$(specs_directory)/%,$(wildcard specs/*.toml))
+	@rmdir --ignore-fail-on-non-empty $(DESTDIR)$(specs_directory) $(DESTDIR)$(dir $(specs_directory)) 2>/dev/null || true
 
 clean: ## remove what was built (the cache of fetched packages stays)
 	cargo clean

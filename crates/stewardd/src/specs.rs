@@ -153,7 +153,7 @@ fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roo
         let entry = Entry { name, subject, spec_id, grant: spec.grant(spec_id), order: 0 };
         ranked.push((place, (Reverse(rank), is_link(&spec.path, &entry.subject)), entry));
     }
-    ranked.sort_by(|(left, ..), (right, ..)| left.cmp(right));
+    ranked.sort_by_key(|(place, ..)| *place);
     for ((_, _, entry), order) in ranked.iter_mut().zip(1..) {
         entry.order = order;
     }

@@ -1,0 +1,134 @@
+//! The daemon and its client in a machine of their own, on a real kernel: what a person would do by hand.
+//!
+//! Each test boots once and does many things, because booting and loading cost seconds under emulation. The scripts
+//! are in `tests/kernel/`; what they print under a heading is looked at here. The programs are those of
+//! `target/release`, which `make test-kernel` builds first.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use libsteward::api;
+use steward_machine::{GuestFile, MachineConfig, run};
+
+/// What a script printed, by heading.
+struct Transcript(HashMap<String, Vec<String>>);
+
+impl Transcript {
+    fn of(script: &str) -> Self {
+        let config = MachineConfig {
+            // The guest's clock then does not depend on how busy the host is.
+            icount_shift: Some(2),
+            timeout_host: Duration::from_secs(240),
+            ..MachineConfig::default()
+        };
+        let files = [
+            ("stewardd", "/usr/sbin/stewardd"),
+            ("steward", "/usr/bin/steward"),
+            ("examples/hold", "/usr/bin/hold"),
+        ]
+        .map(|(built, guest)| {
+            GuestFile::from_host(release().join(built), guest).expect("make test-kernel built it")
+        });
+        let script = format!("{}\n{script}", include_str!("kernel/prelude.sh"));
+        let mut sections: HashMap<String, Vec<String>> = HashMap::new();
+        let mut current = String::new();
+        let command = ["/bin/sh".into(), "-c".into(), script];
+        run(&config, &files, &command, &mut |line| match line.strip_prefix("== ") {
+            Some(name) => current = name.to_owned(),
+            None => sections.entry(current.clone()).or_default().push(line.to_owned()),
+        })
+        .expect("the guest runs");
+        Transcript(sections)
+    }
+
+    fn text(&self, section: &str) -> String {
+        self.0.get(section).unwrap_or_else(|| panic!("no section {section}: {:#?}", self.0)).join("\n")
+    }
+
+    /// Has all these in it; a long page is compared without its line breaks.
+    fn says(&self, section: &str, phrases: &[&str]) {
+        let text = self.text(section);
+        let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for phrase in phrases {
+            assert!(flowing.contains(phrase), "{section} does not say {phrase:?}:\n{text}");
+        }
+    }
+
+    fn status(&self, section: &str) -> api::StatusReply {
+        let text = self.text(section);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"))
+    }
+}
+
+/// Where the release build is, beside that of this test.
+fn release() -> PathBuf {
+    let own = std::env::current_exe().expect("a running test");
+    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
+}
+
+/// The budget in nanoseconds that a process has, if it is admitted.
+fn budget_ns(status: &api::StatusReply, pid: i32) -> Option<u64> {
+    let task = status.tasks.iter().find(|task| task.tid == pid)?;
+    assert_eq!(task.standing, api::Standing::Admitted, "{task:?}");
+    Some(task.grant.reservation.budget_ns)
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn promises_are_made_refused_changed_and_outlive_the_daemon() {
+    let told = Transcript::of(include_str!("kernel/promises.sh"));
+    let pids: Vec<i32> = told.text("pids").split(' ').map(|pid| pid.parse().expect("a pid")).collect();
+    let (by_hand, by_spec) = (pids[0], pids[1]);
+
+    told.says("best-effort", &["is best-effort", "a best-effort program started it"]);
+    let status = told.status("specification");
+    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::SchedExt));
+    assert_eq!((budget_ns(&status, by_spec), budget_ns(&status, by_hand)), (Some(5_000_000), None));
+    assert!(budget_ns(&status, status.pid).is_some(), "stewardd reserves for itself");
+
+    told.says("too-much", &["there is no room for 29ms/30ms", "exit code 125"]);
+    told.says("not-the-owner", &["user 1000 may not reserve", "exit code 125", "exit code 1"]);
+    told.says("by-hand", &["has 2ms/100ms: admitted"]);
+    told.says("run-with-cpu", &["3ms", "exit code 7"]);
+
+    let status = told.status("changed");
+    assert_eq!(
+        (budget_ns(&status, by_spec), budget_ns(&status, by_hand)),
+        (Some(8_000_000), Some(2_000_000))
+    );
+    assert_eq!((status.specs, status.problems.len()), (2, 1), "{:?}", status.problems);
+    let problem = &status.problems[0];
+    assert_eq!((problem.file.as_str(), problem.line), ("/etc/steward/specs/50-one.toml", Some(8)));
+    told.says("doctor", &["through its own scheduler (sched_ext)", "exit code 0"]);
+
+    told.says("killed", &["disabled", "alive", "exit code 1"]);
+    for section in ["restarted", "ejected"] {
+        let status = told.status(section);
+        let budgets = (budget_ns(&status, by_spec), budget_ns(&status, by_hand));
+        assert_eq!(budgets, (Some(8_000_000), Some(2_000_000)), "{section}");
+    }
+    let mechanism = told.status("ejected").mechanism;
+    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::SchedExt), 1));
+    assert!(mechanism.exit_reason.is_some_and(|reason| reason.contains("sysrq")), "it says why");
+    told.says("log", &["the kernel took the scheduler back", "mechanism-lost"]);
+    told.says("stopped", &["exit code 0", "disabled", "alive"]);
+    assert!(!told.text("stopped").contains("io.steward"), "{}", told.text("stopped"));
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
+    let told = Transcript::of(include_str!("kernel/others.sh"));
+    told.says("another-scheduler", &["another scheduler is loaded already: \"steward", "exit code 1"]);
+    assert!(!told.text("another-scheduler").contains("io.steward"), "{}", told.text("another-scheduler"));
+    told.says("second-daemon", &["another stewardd listens", "exit code 1"]);
+    told.says("not-root", &["root", "exit code 1"]);
+
+    let mechanism = told.status("given-up").mechanism;
+    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Deadline), 4));
+    let note = mechanism.note.expect("it says why");
+    assert!(note.contains("3 attempts") && note.contains("sysrq"), "{note}");
+    told.says("stopped", &["exit code 0", "disabled", "alive"]);
+    assert!(!told.text("stopped").contains("io.steward"), "{}", told.text("stopped"));
+}

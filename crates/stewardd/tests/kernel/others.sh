@@ -1,0 +1,42 @@
+# What stands in the way: another scheduler, a second daemon, and a kernel that takes the scheduler out again and again.
+program one
+row one 5ms/30ms >$specs/50-one.toml
+
+hold 1000 >/tmp/hold 2>&1 &
+other=$!
+wait_for 'grep -q enabled $state'
+section another-scheduler
+stewardd
+echo "exit code $?"
+ls /run/steward 2>&1
+kill -9 $other
+wait $other 2>/dev/null
+wait_for 'grep -q disabled $state'
+
+start_daemon
+steward run -- /opt/one/sleep 100000 &
+program=$!
+wait_for "steward status --json | grep -q '\"pid\": $program'"
+section second-daemon
+stewardd
+echo "exit code $?"
+section not-root
+mkdir -m 777 /tmp/user
+su user -c 'stewardd --socket /tmp/user/socket --state-directory /tmp/user/state'
+echo "exit code $?"
+
+# Three times it is loaded again; then something else is in force.
+for restarts in 1 2 3 4; do
+    eject
+    wait_for "steward status --json | grep -q '\"restarts\": $restarts'"
+done
+section given-up
+wait_for "steward status --json | grep -q '\"pid\": $program'"
+steward status --json
+section stopped
+kill $daemon
+wait $daemon
+echo "exit code $?"
+cat $state
+ls /run/steward
+kill -0 $program && echo alive

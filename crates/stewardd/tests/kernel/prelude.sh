@@ -1,0 +1,33 @@
+# What the scripts of tests/kernel.rs share. It runs in the lab's machine, before each of them; what they print
+# under a heading `== NAME` is what the test looks at.
+exec >/run/lab/results 2>&1
+state=/sys/kernel/sched_ext/state
+specs=/etc/steward/specs
+export STEWARD_LOG=info
+mkdir -p $specs /opt/one /opt/other
+
+section() { echo "== $1"; }
+
+# Waits until a command succeeds, half a minute of the guest's time at most.
+wait_for() {
+    tries=0
+    until eval "$1" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || { echo "never: $1"; tail -n 5 /tmp/log; return 1; }
+        sleep 0.1
+    done
+}
+
+start_daemon() {
+    stewardd "$@" >>/tmp/log 2>&1 &
+    daemon=$!
+    wait_for 'steward status'
+}
+
+# A program of its own, which nothing else in the machine runs.
+program() { cp /bin/busybox "/opt/$1/sleep"; }
+
+row() { printf '[[spec]]\npath = "/opt/%s/sleep"\ncpu = "%s"\n' "$1" "$2"; }
+
+# Makes the kernel take a sched_ext scheduler out.
+eject() { echo S >/proc/sysrq-trigger; }

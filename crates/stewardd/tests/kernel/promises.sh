@@ -1,0 +1,70 @@
+# One daemon after another on one machine: promises are made, refused, changed, and outlive the daemon.
+program one
+program other
+row one 5ms/30ms >$specs/50-one.toml
+start_daemon
+
+# A shell that is best-effort starts the program without and with leave.
+/opt/one/sleep 100000 &
+by_hand=$!
+steward run -- /opt/one/sleep 100000 &
+by_spec=$!
+wait_for '[ "$(cat /proc/$by_spec/comm)" = sleep ]'
+section pids
+echo $by_hand $by_spec
+section best-effort
+steward explain $by_hand
+section specification
+steward status --json
+section too-much
+steward run --cpu 29ms/30ms -- true
+echo "exit code $?"
+section not-the-owner
+su user -c 'steward run --cpu 5ms/30ms -- true'
+echo "exit code $?"
+su user -c "steward set $by_hand --cpu 5ms/30ms"
+echo "exit code $?"
+section by-hand
+steward set $by_hand --cpu 2ms/100ms
+section run-with-cpu
+steward run --cpu 3ms/50ms -- sh -c 'steward explain $$; exit 7'
+echo "exit code $?"
+
+# The files change; nobody tells the daemon.
+{ row one 8ms/30ms; row other 1ms/30ms; printf '[[spec]]\npath = "relative"\ncpu = "1ms/30ms"\n'; } >$specs/50-one.toml
+wait_for 'steward status | grep -q "50-one.toml:8"'
+section changed
+steward status --json
+section doctor
+steward doctor
+echo "exit code $?"
+
+section killed
+kill -9 $daemon
+wait $daemon 2>/dev/null
+wait_for 'grep -q disabled $state'
+cat $state
+echo "polls $tries"
+kill -0 $by_hand && kill -0 $by_spec && echo alive
+steward status
+echo "exit code $?"
+start_daemon
+section restarted
+steward status --json
+
+section ejected
+eject
+wait_for 'steward status --json | grep -q "\"restarts\": 1"'
+wait_for "steward status --json | grep -q '\"pid\": $by_spec'"
+steward status --json
+kill -0 $by_hand && kill -0 $by_spec && echo alive >/tmp/alive
+section log
+cat /tmp/log
+
+section stopped
+kill $daemon
+wait $daemon
+echo "exit code $?"
+cat $state
+ls /run/steward
+kill -0 $by_hand && kill -0 $by_spec && cat /tmp/alive
