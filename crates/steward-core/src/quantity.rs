@@ -81,7 +81,7 @@ pub fn parse_duration(text: &str) -> Result<u64, QuantityError> {
 /// divides them, or a fraction of a longer decimal unit where that is shorter (`1.5s`, not `1500ms`).
 pub fn format_duration(nanoseconds: u64) -> String {
     let whole = |(unit, factor): &(&str, u64)| {
-        (nanoseconds % factor == 0).then(|| format!("{}{unit}", nanoseconds / factor))
+        nanoseconds.is_multiple_of(*factor).then(|| format!("{}{unit}", nanoseconds / factor))
     };
     if nanoseconds == 0 {
         return "0ms".to_owned();
@@ -135,7 +135,7 @@ pub fn format_size(bytes: u64) -> String {
     SIZE_UNITS
         .iter()
         .rev()
-        .find(|(_, factor)| bytes >= *factor && bytes % factor == 0)
+        .find(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor))
         .map_or_else(|| bytes.to_string(), |(unit, factor)| format!("{}{unit}", bytes / factor))
 }
 

@@ -292,14 +292,14 @@ impl Draft {
     }
 
     fn check_memory(&self, faults: &mut Vec<Fault>) {
-        if let (Some(min), Some(max)) = (self.memory_min, self.memory_max) {
-            if min > max {
-                faults.push(Fault::new(
-                    "memory_min",
-                    "memory_min is more than memory_max",
-                    "promise at most what the program may use",
-                ));
-            }
+        if let (Some(min), Some(max)) = (self.memory_min, self.memory_max)
+            && min > max
+        {
+            faults.push(Fault::new(
+                "memory_min",
+                "memory_min is more than memory_max",
+                "promise at most what the program may use",
+            ));
         }
         if self.memory_max == Some(0) {
             faults.push(Fault::new(
