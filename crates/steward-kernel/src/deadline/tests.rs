@@ -67,7 +67,9 @@ impl Place {
 
     fn copy_of(&self, program: &str, name: &str) -> (PathBuf, FileIdentity) {
         let path = self.directory.path().join(name);
-        std::fs::copy(program, &path).expect("a copy of a program");
+        // By another process: a file that a fork of this one has open for writing cannot be executed (ETXTBSY).
+        let copied = Command::new("cp").arg(program).arg(&path).status().expect("every machine has cp");
+        assert!(copied.success());
         match executable::identify(&path, &Roots::default()).expect("it is there") {
             TargetFacts::Executable { identity } => (path, identity),
             other => panic!("not a program: {other:?}"),
@@ -198,7 +200,8 @@ fn what_the_kernel_refuses_stays_an_ordinary_task() {
         return;
     };
     assert_eq!(children[refused].scheduling().policy, scheduling::POLICY_NORMAL);
-    assert_eq!(place.events(children[refused].tid()), vec![EventKind::Refused]);
+    // The kernel has one pot for all: another test may have made room meanwhile, and then it is taken back.
+    assert_eq!(place.events(children[refused].tid()).first(), Some(&EventKind::Refused));
 }
 
 #[test]

@@ -57,7 +57,10 @@ impl Machine {
     /// A program of its own: a copy of sleep, that nobody else on the machine runs.
     pub fn program(&self, name: &str) -> PathBuf {
         let path = self.path(name);
-        std::fs::copy("/bin/sleep", &path).expect("copied");
+        // By another process: a file that is open for writing here, in a fork of another test's thread, cannot be
+        // executed (ETXTBSY).
+        let copied = Command::new("cp").arg("/bin/sleep").arg(&path).status().expect("every machine has cp");
+        assert!(copied.success());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made executable");
         path
     }

@@ -1,4 +1,5 @@
-# What stands in the way: another scheduler, a second daemon, and a kernel that takes the scheduler out again and again.
+# What stands in the way: another scheduler, a second daemon, and a kernel that takes the scheduler out again and
+# again. It runs in the lab's machine, after prelude.sh.
 program one
 row one 5ms/30ms >$specs/50-one.toml
 

@@ -1,4 +1,5 @@
 # One daemon after another on one machine: promises are made, refused, changed, and outlive the daemon.
+# It runs in the lab's machine, after prelude.sh.
 program one
 program other
 row one 5ms/30ms >$specs/50-one.toml
