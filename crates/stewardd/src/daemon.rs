@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use steward_core::config::MechanismChoice;
 use steward_core::explain::explain_event;
@@ -96,6 +97,7 @@ impl Daemon {
     /// # Errors
     /// When no mechanism can be loaded. Nothing is in force then.
     pub fn start(options: Options, loader: Loader) -> anyhow::Result<Self> {
+        let begun = Instant::now();
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
         let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
         let state = StateFile::new(&options.state_directory, &boot_id);
@@ -122,8 +124,17 @@ impl Daemon {
         };
         daemon.troubles.set(Topic::State, message.into_iter().collect());
         daemon.log_problems();
+        let files_read = begun.elapsed();
         daemon.load_first_mechanism()?;
+        let loaded = begun.elapsed();
         daemon.put_in_force();
+        tracing::debug!(
+            decision = "started",
+            files_ms = files_read.as_millis(),
+            mechanism_ms = (loaded - files_read).as_millis(),
+            programs_ms = (begun.elapsed() - loaded).as_millis(),
+            "what starting took: reading files, loading the mechanism, looking at running programs"
+        );
         Ok(daemon)
     }
 
