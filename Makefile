@@ -54,13 +54,14 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(steward) -a -x target/release/stewardd || { echo "make install: run \`make build\` first" >&2; exit 1; }
 	install -D -m 755 $(steward) $(DESTDIR)$(PREFIX)/bin/steward
 	install -D -m 755 target/release/stewardd $(DESTDIR)$(PREFIX)/sbin/stewardd
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man8)
 	sed 's|/usr/sbin/stewardd|$(PREFIX)/sbin/stewardd|' crates/stewardd/systemd/stewardd.service \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service
 	install -D -m 644 crates/stewardd/systemd/steward.tmpfiles.conf $(DESTDIR)$(tmpfiles_directory)/steward.conf
 	install -d $(DESTDIR)$(specs_directory)
 	install -m 644 specs/*.toml $(DESTDIR)$(specs_directory)
 	$(steward) man $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/stewardd --man >$(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	for file in $(completions); do install -d "$(DESTDIR)$(PREFIX)/$${file%/*}"; done
 	shells=(bash zsh fish); for file in $(completions); do \
 		$(steward) completions "$${shells[0]}" >"$(DESTDIR)$(PREFIX)/$$file"; shells=("$${shells[@]:1}"); done
@@ -69,6 +70,7 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /etc/steward and /var/lib/steward stay
 	rm -f $(DESTDIR)$(PREFIX)/bin/steward $(DESTDIR)$(PREFIX)/sbin/stewardd
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service $(DESTDIR)$(tmpfiles_directory)/steward.conf
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))
 	rm -f $(patsubst specs/%,$(DESTDIR)$(specs_directory)/%,$(wildcard specs/*.toml))

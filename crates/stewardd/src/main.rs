@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use steward_core::config::MechanismChoice;
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
@@ -38,6 +38,9 @@ struct Arguments {
     /// What to log: error, warn, info, debug, or a list as in info,bpf=debug.
     #[arg(long, value_name = "FILTER", env = "STEWARD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
+    /// Print the man page, for packagers.
+    #[arg(long, hide = true)]
+    man: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -53,6 +56,14 @@ enum MechanismName {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.man {
+        let page = clap_mangen::Man::new(Arguments::command()).section("8");
+        return if page.render(&mut std::io::stdout()).is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
     if arguments.spec_directories.len() > specs::DIRECTORIES.len() {
         eprintln!("stewardd: --spec-directory can be given at most {} times", specs::DIRECTORIES.len());
         return ExitCode::from(2);
