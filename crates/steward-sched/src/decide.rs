@@ -55,7 +55,7 @@ mod tests {
             Load { measured, projected, window, samples, last_activation }
             LoadThresholds { reactivate_below, admit_below, revoke_above }
             Domain {
-                cgroup_id, vtime, task_clock, task_clock_floor_ns, quota_ns, quota_period_ns, burst_ns, refill_at_ns,
+                cgroup_id, vtime, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns,
                 quota_left_ns, used_ns, weight, child_weight, runnable_weight, runnable, active_children, waiting,
                 tasks, parent, depth, in_use, active, queued, throttled, parked, dying,
             }
@@ -91,7 +91,9 @@ mod tests {
             SLICE_NS,
             TASK_LAG_MAX_NS,
             DOMAIN_LAG_MAX_NS,
-            TASK_CLOCK_SHIFT.into(),
+            RESCUE_AFTER_NS,
+            RESCUE_SLICE_NS,
+            RESCUE_INTERVAL_NS,
             QUOTA_NONE,
         ];
         // SAFETY: constants of host.c.

@@ -34,7 +34,9 @@ pub enum LoadError {
         path: String,
     },
     /// The caller may not load BPF programs.
-    #[error("no permission to load a scheduler ({source}): run stewardd as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")]
+    #[error(
+        "no permission to load a scheduler ({source}): run stewardd as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"
+    )]
     NoPermission {
         /// What the kernel said.
         source: io::Error,
@@ -49,7 +51,9 @@ pub enum LoadError {
         summary: String,
     },
     /// The kernel accepted the program and then refused to put it in force.
-    #[error("the kernel did not put the scheduler in force: {source}{reason}; `dmesg | grep sched_ext` says more")]
+    #[error(
+        "the kernel did not put the scheduler in force: {source}{reason}; `dmesg | grep sched_ext` says more"
+    )]
     NotAttached {
         /// What the kernel said.
         source: io::Error,
@@ -110,7 +114,10 @@ mod tests {
                    0: (79) r6 = *(u64 *)(r1 +0)\nR6 invalid mem access 'scalar'\nprocessed 12 insns (limit 1000000)\n\
                    -- END PROG LOAD LOG --\nlibbpf: failed to load object 'steward_bpf'";
         let summary = summarize_rejection(log);
-        assert!(summary.ends_with("R6 invalid mem access 'scalar' | libbpf: prog 'x': -- END") || summary.contains("invalid mem access"));
+        assert!(
+            summary.ends_with("R6 invalid mem access 'scalar' | libbpf: prog 'x': -- END")
+                || summary.contains("invalid mem access")
+        );
         assert!(!summary.contains("processed"));
     }
 

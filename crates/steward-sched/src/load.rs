@@ -60,7 +60,10 @@ fn read_cpu_list(path: &str) -> Result<Vec<usize>, LoadError> {
         .map_err(|source| LoadError::Bpf { action: format!("reading {path}"), source })?;
     parse_cpu_list(&text).ok_or_else(|| LoadError::Bpf {
         action: format!("reading {path}"),
-        source: io::Error::new(io::ErrorKind::InvalidData, format!("\"{}\" is not a list of CPUs", text.trim())),
+        source: io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("\"{}\" is not a list of CPUs", text.trim()),
+        ),
     })
 }
 
@@ -85,21 +88,32 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     if let Ok(mut log) = LOG.lock() {
         log.clear();
     }
-    libbpf_rs::set_print(Some((PrintLevel::Info, remember)));
+    let statistics = tracing::enabled!(target: "bpf", tracing::Level::TRACE);
+    libbpf_rs::set_print(Some((if statistics { PrintLevel::Debug } else { PrintLevel::Info }, remember)));
 
     // The skeleton borrows its object for as long as it lives; a loader that retries is bounded, so leaking one
     // small allocation per load is the simplest owner.
     let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = StewardSkelBuilder::default().open(object).map_err(|error| classify(&error, "opening the program"))?;
+    let mut open = StewardSkelBuilder::default()
+        .open(object)
+        .map_err(|error| classify(&error, "opening the program"))?;
     if let Some(data) = open.maps.data_data.as_deref_mut() {
         data.settings.cpus = cpus as u32;
     }
-    let sequence = fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let sequence =
+        fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     open.struct_ops.steward_ops_mut().hotplug_seq = sequence;
+    if statistics {
+        // What each callback cost the verifier.
+        for mut program in open.open_object_mut().progs_mut() {
+            program.set_log_level(4);
+        }
+    }
     let mut skeleton = open.load().map_err(|error| classify(&error, "loading the program"))?;
     fill_tables(&skeleton, &online)?;
 
-    let exec = skeleton.progs.steward_exec.attach_trace().map_err(|error| classify(&error, "watching exec"))?;
+    let exec =
+        skeleton.progs.steward_exec.attach_trace().map_err(|error| classify(&error, "watching exec"))?;
     let operations = skeleton.maps.steward_ops.attach_struct_ops().map_err(|error| {
         let reason = exit_reason(&skeleton).map(|reason| format!(" ({reason})")).unwrap_or_default();
         LoadError::NotAttached { source: to_io(&error), reason }

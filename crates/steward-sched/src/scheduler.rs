@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 use steward_core::mechanism::{
-    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot,
-    Standing, TaskRecord, Thresholds,
+    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation,
+    Snapshot, Standing, TaskRecord, Thresholds,
 };
 
 use crate::error::{LoadError, to_io};
@@ -96,8 +96,11 @@ impl SchedExt {
 
     /// Runs one of the program's requests; returns its answer.
     fn request(&self, assign: bool, request: &mut types::assign_request) -> Result<(), MechanismError> {
-        let program =
-            if assign { &self.loaded.skeleton.progs.steward_assign } else { &self.loaded.skeleton.progs.steward_allow };
+        let program = if assign {
+            &self.loaded.skeleton.progs.steward_assign
+        } else {
+            &self.loaded.skeleton.progs.steward_allow
+        };
         let tid = request.tid;
         let mut bytes = as_bytes(request).to_vec();
         for _ in 0..ATTEMPTS {
@@ -115,7 +118,10 @@ impl SchedExt {
                 }
                 libc::ESRCH => return Err(MechanismError::NoSuchTask { tid }),
                 libc::ENOSPC => {
-                    return Err(MechanismError::Full { what: "the table of tasks with a specification", capacity: TASKS_MAX });
+                    return Err(MechanismError::Full {
+                        what: "the table of tasks with a specification",
+                        capacity: TASKS_MAX,
+                    });
                 }
                 libc::EAGAIN => std::thread::yield_now(),
                 code => {
@@ -135,7 +141,13 @@ impl SchedExt {
     }
 
     fn read_cpu(&self, cpu: usize) -> Option<CpuRecord> {
-        let bytes = self.loaded.skeleton.maps.cpu_states.lookup(&(cpu as u32).to_ne_bytes(), MapFlags::ANY).ok()??;
+        let bytes = self
+            .loaded
+            .skeleton
+            .maps
+            .cpu_states
+            .lookup(&(cpu as u32).to_ne_bytes(), MapFlags::ANY)
+            .ok()??;
         if bytes.len() < size_of::<types::cpu_state>() {
             return None;
         }
@@ -284,7 +296,9 @@ fn encode_grant(grant: &Grant) -> types::grant {
     types::grant {
         budget_ns: grant.reservation.budget_ns,
         period_ns: grant.reservation.period_ns,
-        flags: flag(grant.inherit, INHERIT) | flag(grant.revocable, REVOCABLE) | flag(grant.keep_over_exec, KEEP_OVER_EXEC),
+        flags: flag(grant.inherit, INHERIT)
+            | flag(grant.revocable, REVOCABLE)
+            | flag(grant.keep_over_exec, KEEP_OVER_EXEC),
         spec_id: grant.spec_id,
     }
 }

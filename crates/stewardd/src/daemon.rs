@@ -31,7 +31,7 @@ const HISTORY_MAX: usize = 4096;
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
 
 /// What the daemon reserves for itself, so that it answers while everything else is starved.
-pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 2_000_000, period_ns: 50_000_000 };
+pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
 
 /// Where things are and what was asked for on the command line.
 #[derive(Clone, Debug)]

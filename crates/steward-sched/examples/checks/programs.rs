@@ -12,9 +12,7 @@ use steward_sched::{LoadOptions, SchedExt};
 /// Runs one of the programs when the arguments name one.
 pub fn run(arguments: &[String]) -> Option<ExitCode> {
     match arguments.first()?.as_str() {
-        "spin" => loop {
-            std::hint::spin_loop();
-        },
+        "spin" => spin(),
         // Works BUSY_MS, sleeps SLEEP_MS, for ever: pulse BUSY_MS SLEEP_MS.
         "pulse" => {
             let busy = Duration::from_millis(arguments[1].parse().ok()?);
@@ -22,7 +20,7 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             loop {
                 let start = thread_time();
                 while thread_time() - start < busy {
-                    std::hint::spin_loop();
+                    std::hint::black_box(());
                 }
                 sleep(idle);
             }
@@ -32,9 +30,7 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             for _ in 0..arguments[1].parse().ok()? {
                 // SAFETY: the child only spins.
                 if unsafe { libc::fork() } == 0 {
-                    loop {
-                        std::hint::spin_loop();
-                    }
+                    spin();
                 }
             }
             loop {
@@ -44,9 +40,7 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
-            loop {
-                std::hint::spin_loop();
-            }
+            spin()
         }
         "hold" => {
             let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
@@ -55,6 +49,14 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             }
         }
         _ => None,
+    }
+}
+
+/// Uses the CPU for ever. Not `spin_loop()`: its PAUSE makes an emulated processor hand over to the next one, which is
+/// slow for the host.
+fn spin() -> ! {
+    loop {
+        std::hint::black_box(());
     }
 }
 
@@ -76,7 +78,10 @@ impl Program {
 
     /// Starts any program.
     pub fn start_file(path: &std::path::Path, arguments: &[&str]) -> Self {
-        Program(Command::new(path).args(arguments).spawn().expect("the program starts"))
+        let child = Command::new(path).args(arguments).spawn().expect("the program starts");
+        // The caller goes on while the kernel still finishes the exec; a reservation given now would go with it.
+        sleep(Duration::from_millis(50));
+        Program(child)
     }
 
     pub fn pid(&self) -> i32 {
@@ -173,7 +178,8 @@ impl Group {
     }
 
     pub fn set(self, file: &str, value: &str) -> Self {
-        fs::write(self.0.join(file), value).unwrap_or_else(|error| panic!("{}/{file}: {error}", self.0.display()));
+        fs::write(self.0.join(file), value)
+            .unwrap_or_else(|error| panic!("{}/{file}: {error}", self.0.display()));
         self
     }
 }

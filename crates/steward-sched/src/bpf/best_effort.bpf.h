@@ -16,19 +16,9 @@
 #include "interactive.bpf.h"
 
 #define SERVE_ATTEMPTS 64
+/* How many tasks of a queue are looked at for having waited too long. */
+#define OVERDUE_SCAN_MAX 4096
 #define REFILL_INTERVAL_NS (5 * NSEC_PER_MSEC)
-
-static __always_inline void domain_make_queued(struct locked_domains *all, u16 index)
-{
-	struct domain *d = domain_at(&all->table, index);
-
-	if (*(volatile u8 *)&d->queued || *(volatile u8 *)&d->parked)
-		return;
-	bpf_spin_lock(&all->lock);
-	if (!d->queued && !d->parked)
-		domain_enqueue(&all->table, index);
-	bpf_spin_unlock(&all->lock);
-}
 
 /*
  * The domain's queue was found empty, or it is held: take it out of the heap, unless a task is on its way into the
@@ -48,7 +38,7 @@ static __always_inline void domain_make_unqueued(struct locked_domains *all, u16
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
-static __always_inline void charge_best_effort(struct task_state *t, u64 used_ns, u64 now_ns)
+static __always_inline void charge_best_effort(struct task_state *t, u64 used_ns)
 {
 	struct locked_domains *all = domains();
 	struct domain *d;
@@ -59,7 +49,6 @@ static __always_inline void charge_best_effort(struct task_state *t, u64 used_ns
 		return;
 	d = domain_at(&all->table, t->domain);
 	d->used_ns += used_ns;
-	task_clock_lift(d, now_ns);
 	cost = domain_cost(used_ns, domain_share(&all->table, t->domain));
 	if (d->queued) {
 		bpf_spin_lock(&all->lock);
@@ -98,6 +87,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 		return;
 	d = domain_at(&all->table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
+	t->waiting_since_ns = clock_now();
 	t->queue = QUEUE_DOMAIN(t->domain);
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
 		__sync_fetch_and_add(&d->waiting, 1);
@@ -137,6 +127,7 @@ static __always_inline void enqueue_bound(struct task_struct *p, struct task_sta
 	t->was_bound = 1;
 	__sync_fetch_and_add(&run->bound_shares, t->bound_share);
 	t->vtime = task_join(t->vtime, run->task_clock);
+	t->waiting_since_ns = clock_now();
 	t->queue = QUEUE_BOUND(cpu);
 	queue_insert_ordered(p, QUEUE_BOUND(cpu), SLICE_NS, t->vtime, enq_flags);
 }
@@ -191,7 +182,7 @@ struct choice {
 };
 
 /* Serves the first domain whose queue yields a task for this CPU. */
-static __always_inline bool serve_domains(void)
+static __noinline bool serve_domains(void)
 {
 	struct locked_domains *all = domains();
 	int attempt;
@@ -255,6 +246,45 @@ static __always_inline bool before_domains(struct task_state *t)
 	return clock_before(own->vtime, first->vtime);
 }
 
+/* Brings the tasks of one queue that have waited too long to the queue of those to be rescued. */
+static __noinline int find_overdue(u64 queue, u64 now_ns)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	int i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, OVERDUE_SCAN_MAX) {
+			struct task_state *t;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_state_of(p);
+			if (!t || !rescue_due(t->waiting_since_ns, now_ns))
+				continue;
+			t->rescued = 1;
+			if (iterated_move(&it, p, QUEUE_RESCUE))
+				leave_queue(t);
+			else
+				t->rescued = 0;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
+/* Serves one overdue task that may run here, if it is time to. */
+static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns)
+{
+	if (!rescue_allowed(run->rescued_ns, now_ns) || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) <= 0)
+		return false;
+	if (!queue_to_local(QUEUE_RESCUE))
+		return false;
+	run->rescued_ns = now_ns;
+	return true;
+}
+
 /* Refills quotas and lets parked domains go on. */
 static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 {
@@ -285,7 +315,8 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 		bpf_spin_unlock(&all->lock);
 		released = true;
 	}
-	if (released) {
+	/* An idle CPU looks for work only when it is told to. */
+	if (released || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0) {
 		u32 cpus = settings.cpus;
 
 		bpf_for(i, 0, cpus) {

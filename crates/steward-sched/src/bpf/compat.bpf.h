@@ -23,6 +23,9 @@ extern void scx_bpf_dsq_move_set_slice(struct bpf_iter_scx_dsq *it, u64 slice) _
 extern void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
 extern bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym
 	__weak;
+extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym
+	__weak;
 extern void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it, u64 slice) __ksym __weak;
 extern void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
 extern bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
@@ -87,6 +90,14 @@ static inline bool queue_move_ordered(struct task_struct *p, u64 from, u64 to, u
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return moved;
+}
+
+/* Moves the task at which the iteration stands to the end of a queue without order. */
+static inline bool iterated_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 to)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move))
+		return scx_bpf_dsq_move(it, p, to, 0);
+	return scx_bpf_dispatch_from_dsq(it, p, to, 0);
 }
 
 /* The key of the first task in an ordered queue; false when it is empty. */

@@ -94,7 +94,7 @@ static __always_inline s32 least_loaded_cpu(struct task_struct *p)
 
 		if (!state)
 			break;
-		if (!state->online || !may_run_on(p, cpu))
+		if (!state->online || !affinity_allows(p, cpu))
 			continue;
 		load = load_expected(&state->load);
 		if (load < best_load) {
@@ -291,6 +291,8 @@ static __always_inline void preempt_for(struct task_slot *slot)
 		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 }
 
+
+
 /* Takes the task out of its domain's count of waiting tasks. */
 static __always_inline void leave_queue(struct task_state *t)
 {
@@ -303,18 +305,59 @@ static __always_inline void leave_queue(struct task_state *t)
 	}
 }
 
+/* Moves a waiting task from one ordered queue to another, with the counts that go with it. */
+static __always_inline bool change_queue(struct task_struct *p, struct task_state *t, u64 to, u64 slice_ns, u64 key)
+{
+	u64 from = t->queue;
+
+	if (from == QUEUE_NONE || from == to || !queue_move_ordered(p, from, to, slice_ns, key))
+		return false;
+	leave_queue(t);
+	t->queue = to;
+	return true;
+}
+
+static __always_inline void domain_make_queued(struct locked_domains *all, u16 index)
+{
+	struct domain *d = domain_at(&all->table, index);
+
+	if (*(volatile u8 *)&d->queued || *(volatile u8 *)&d->parked)
+		return;
+	bpf_spin_lock(&all->lock);
+	if (!d->queued && !d->parked)
+		domain_enqueue(&all->table, index);
+	bpf_spin_unlock(&all->lock);
+}
+
+/* Brings a task that waits in an interactive queue back to its domain's. */
+static __always_inline void return_to_domain(struct task_struct *p, struct task_state *t)
+{
+	struct locked_domains *all = domains();
+	struct domain *d;
+
+	if (!all)
+		return;
+	d = domain_at(&all->table, t->domain);
+	t->vtime = task_join(t->vtime, d->task_clock);
+	if (!change_queue(p, t, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime))
+		return;
+	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
+		__sync_fetch_and_add(&d->waiting, 1);
+	domain_make_queued(all, t->domain);
+}
+
 /*
- * A period begins for a task that had used its budget up, or it was just admitted: bring it from the queue of
- * best-effort work to its CPU's interactive queue, or make the CPU on which it runs choose again.
+ * The slot's timer: a period begins for a task that had used its budget up, or its standing or CPU changed. Brings a
+ * task that waits to the queue where it now belongs, or makes the CPU on which it runs choose again.
  */
 static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 {
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, index);
 	struct task_struct *p;
 	struct task_state *t;
-	u64 from;
+	u64 now_ns = clock_now();
 
-	if (!slot || slot->standing != STANDING_ADMITTED)
+	if (!slot || slot->standing == STANDING_NONE)
 		return 0;
 	p = bpf_task_from_pid(slot->tid);
 	if (!p)
@@ -326,17 +369,20 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		goto out;
 	}
-	from = t->queue;
-	if (from == QUEUE_NONE || from == QUEUE_INTERACTIVE(slot->cpu))
+	if (slot->standing != STANDING_ADMITTED) {
+		/* It may be left in the interactive queue of a CPU that went offline; nobody would serve it there. */
+		if (QUEUE_IS_INTERACTIVE(t->queue))
+			return_to_domain(p, t);
 		goto out;
-	if (!may_run_on(p, slot->cpu) || is_bound(p))
-		goto out;
-	if (queue_move_ordered(p, from, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1),
-			       slot->edf.deadline_ns)) {
-		leave_queue(t);
-		t->queue = QUEUE_INTERACTIVE(slot->cpu);
-		preempt_for(slot);
 	}
+	if (slot->edf.start_ns > now_ns) {
+		/* The timer's clock and the scheduler's drift apart a little, or a later period was assigned. */
+		watch_period(*index, slot->edf.start_ns - now_ns);
+		goto out;
+	}
+	if (may_run_on(p, slot->cpu) && (!migration_disabled(p) || scx_bpf_task_cpu(p) == slot->cpu) &&
+	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns))
+		preempt_for(slot);
 out:
 	bpf_task_release(p);
 	return 0;

@@ -101,6 +101,7 @@ struct task_struct {
 	unsigned int flags;
 	struct sched_ext_entity scx;
 	const struct cpumask *cpus_ptr;
+	struct cpumask cpus_mask;
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
 	struct mm_struct *mm;

@@ -39,7 +39,7 @@ enum event_kind {
 	EVENT_RELEASED = 8,
 };
 
-/* What a specification gives. */
+/* What a specification gives. In the table of executables a budget of 0 says best-effort. */
 struct grant {
 	u64 budget_ns;
 	u64 period_ns;

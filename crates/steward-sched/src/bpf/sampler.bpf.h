@@ -150,7 +150,7 @@ static __noinline int reactivate(u32 cpu)
 	p = bpf_task_from_pid(slot->tid);
 	if (!p)
 		return 0;
-	if (may_run_on(p, cpu) && reserve_on(slot, cpu, &load)) {
+	if (affinity_allows(p, cpu) && reserve_on(slot, cpu, &load)) {
 		state->load.last_activation = state->load.samples;
 		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
 		slot->standing = STANDING_ADMITTED;
@@ -159,6 +159,26 @@ static __noinline int reactivate(u32 cpu)
 	}
 	bpf_task_release(p);
 	return 0;
+}
+
+/* Looks through the queues of best-effort work for tasks that have waited too long. */
+static __always_inline void find_all_overdue(u64 now_ns)
+{
+	struct locked_domains *all = domains();
+	u32 cpus = settings.cpus, high_water;
+	int i;
+
+	if (!all)
+		return;
+	high_water = all->table.high_water;
+	bpf_for(i, 1, high_water) {
+		if (domain_at(&all->table, i)->waiting)
+			find_overdue(QUEUE_DOMAIN(i), now_ns);
+	}
+	bpf_for(i, 0, cpus) {
+		if (scx_bpf_dsq_nr_queued(QUEUE_BOUND(i)) > 0)
+			find_overdue(QUEUE_BOUND(i), now_ns);
+	}
 }
 
 static int take_sample(void *map, u32 *key, struct timer_entry *entry)
@@ -183,6 +203,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 			widest = settings.thresholds.admit_below - load_expected(&state->load);
 	}
 	room = widest;
+	find_all_overdue(now_ns);
 	sample_slots(interval_ns, sample, ~0U);
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_state *state = cpu_state_of(cpu);

@@ -14,23 +14,33 @@
 #define QUEUE_NONE 0ULL
 #define QUEUE_INTERACTIVE(cpu) (1ULL << 32 | (u32)(cpu))
 #define QUEUE_BOUND(cpu) (2ULL << 32 | (u32)(cpu))
+#define QUEUE_IS_INTERACTIVE(queue) ((queue) >> 32 == 1)
 #define QUEUE_DOMAIN(index) (3ULL << 32 | (u32)(index))
+/* Best-effort tasks that have waited too long, first come first served. */
+#define QUEUE_RESCUE (4ULL << 32)
 
 #define NEVER (~0ULL)
+
+#define STRUCT_OPS(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
+#define STRUCT_OPS_SLEEPABLE(name, args...) SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
 
 enum task_mode {
 	MODE_OFF = 0, /* not on a CPU */
 	MODE_BEST_EFFORT = 1,
 	MODE_INTERACTIVE = 2,
 	MODE_BOUND = 3, /* best-effort, taken from the CPU's own queue */
+	MODE_STARTING = 4, /* in the window that it has to execute a program */
 };
 
 /* What the scheduler knows of every task. */
 struct task_state {
 	u64 charged_ns; /* up to when its CPU time has been accounted */
 	u64 vtime;
+	u64 waiting_since_ns; /* since when it has waited in a queue of best-effort work */
 	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
 	u64 bound_share; /* what it added to its CPU's bound_shares */
+	u64 window_ns; /* what is left of the CPU time that it has to execute a program */
+	u32 window_cpu; /* the CPU that serves it meanwhile */
 	u32 slot; /* index + 1 of its slot; 0: no specification */
 	u32 weight;
 	u32 runnable_weight; /* what it added to its domain's sum */
@@ -41,7 +51,8 @@ struct task_state {
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 was_bound; /* counts in bound_shares of bound_cpu */
-	u8 unused[3];
+	u8 rescued; /* was taken out of its queue because it had waited too long */
+	u8 unused[2];
 };
 
 struct {
@@ -127,7 +138,8 @@ struct cpu_run {
 	u64 floating_vtime;
 	u64 bound_shares; /* of the runnable bound tasks */
 	u64 task_clock; /* virtual time of the bound tasks */
-	u64 padding[2];
+	u64 rescued_ns; /* when a task was last rescued here */
+	u64 padding[1];
 };
 
 struct {
@@ -219,6 +231,13 @@ static __always_inline struct locked_domains *domains(void)
 	return bpf_map_lookup_elem(&domain_tables, &zero);
 }
 
+/* Whether the task's affinity allows the CPU, whatever it has disabled for the moment. */
+static __always_inline bool affinity_allows(struct task_struct *p, u32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, &p->cpus_mask);
+}
+
+/* Whether the task may run on the CPU at this moment. */
 static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
 	bool may;
@@ -241,10 +260,12 @@ static __always_inline bool migration_disabled(struct task_struct *p)
 	return count > 1 || (count == 1 && p != bpf_get_current_task_btf());
 }
 
-/* Bound to the CPU that it is on: by affinity, or for the moment because it disabled migration. */
+/*
+ * Bound to the CPU that it is on while others exist: by affinity, or for the moment because it disabled migration.
+ */
 static __always_inline bool is_bound(struct task_struct *p)
 {
-	return p->nr_cpus_allowed == 1 || migration_disabled(p);
+	return (p->nr_cpus_allowed == 1 && settings.cpus > 1) || migration_disabled(p);
 }
 
 #endif

@@ -14,12 +14,10 @@
  *
  * Per-CPU kernel threads go to their CPU's local queue directly: the kernel's own progress depends on them.
  */
+#include "domains.bpf.h"
 #include "sampler.bpf.h"
 
 char _license[] SEC("license") = "GPL";
-
-#define STRUCT_OPS(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
-#define STRUCT_OPS_SLEEPABLE(name, args...) SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
 
 /* Accounts the CPU time used since the last call, and lets a spent budget end the period. */
 static __noinline int charge(struct task_struct *p, struct task_state *t, u64 now_ns)
@@ -52,12 +50,19 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 		}
 		return 0;
 	}
+	if (t->mode == MODE_STARTING) {
+		t->window_ns = t->window_ns > used_ns ? t->window_ns - used_ns : 0;
+		state = cpu_state_of(cpu);
+		if (state)
+			state->reserved_time_ns += used_ns;
+		return 0;
+	}
 	if (slot)
 		slot->best_effort_time_ns += used_ns;
 	run = cpu_run_of(cpu);
 	if (run)
 		charge_classes(run, t->mode == MODE_BOUND, used_ns);
-	charge_best_effort(t, used_ns, now_ns);
+	charge_best_effort(t, used_ns);
 	return 0;
 }
 
@@ -90,7 +95,7 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	if (!t)
 		return prev_cpu;
 	slot = slot_of(t);
-	if (slot && slot->standing == STANDING_ADMITTED && !is_bound(p) && may_run_on(p, slot->cpu))
+	if (slot && slot->standing == STANDING_ADMITTED && !migration_disabled(p) && may_run_on(p, slot->cpu))
 		return slot->cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle && !held_by_quota(t)) {
@@ -98,6 +103,20 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	}
 	return cpu;
+}
+
+/* Puts a task that is about to execute a program before all best-effort work. */
+static __always_inline void enqueue_starting(struct task_struct *p, struct task_state *t, u64 enq_flags)
+{
+	struct cpu_run *run = cpu_run_of(t->window_cpu);
+	u64 deadline_ns = clock_now() + START_DEADLINE_NS;
+
+	t->queue = QUEUE_INTERACTIVE(t->window_cpu);
+	queue_insert_ordered(p, QUEUE_INTERACTIVE(t->window_cpu), t->window_ns, deadline_ns, enq_flags);
+	if (scx_bpf_test_and_clear_cpu_idle(t->window_cpu))
+		scx_bpf_kick_cpu(t->window_cpu, SCX_KICK_IDLE);
+	else if (run && run->deadline_ns == NEVER)
+		scx_bpf_kick_cpu(t->window_cpu, SCX_KICK_PREEMPT);
 }
 
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
@@ -113,6 +132,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	leave_queue(t);
+	t->rescued = 0;
 	slot = slot_of(t);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		now_ns = clock_now();
@@ -127,7 +147,11 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		if (slot->edf.start_ns > now_ns)
 			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
 	}
-	if (is_bound(p)) {
+	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu)) {
+		enqueue_starting(p, t, enq_flags);
+		return;
+	}
+	if (is_bound(p) || (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)) {
 		if (p->flags & PF_KTHREAD) {
 			struct cpu_run *run = cpu_run_of(cpu);
 
@@ -182,6 +206,9 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (t && keep_interactive(prev, t, run, cpu, now_ns, others, deadline_ns))
 		return;
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
+		return;
+
+	if (serve_overdue(run, now_ns))
 		return;
 
 	/* Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two. */
@@ -280,6 +307,17 @@ void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
 }
 
+/* A rescued task runs for a moment only. */
+static __always_inline bool begin_rescue(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
+{
+	if (!t->rescued)
+		return false;
+	t->rescued = 0;
+	task_set_slice(p, RESCUE_SLICE_NS);
+	watch_budget(run, cpu, RESCUE_SLICE_NS);
+	return true;
+}
+
 void STRUCT_OPS(steward_running, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
@@ -301,13 +339,23 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 			return;
 		}
 	}
+	if (!slot && t->window_ns) {
+		t->mode = MODE_STARTING;
+		task_set_slice(p, t->window_ns);
+		run->deadline_ns = now_ns + START_DEADLINE_NS;
+		watch_budget(run, cpu, t->window_ns);
+		return;
+	}
 	if (is_bound(p) && !(p->flags & PF_KTHREAD)) {
 		if (clock_before(run->task_clock, t->vtime))
 			run->task_clock = t->vtime;
 		run_best_effort(t, run, MODE_BOUND);
+		begin_rescue(p, t, run, cpu);
 		return;
 	}
 	run_best_effort(t, run, MODE_BEST_EFFORT);
+	if (begin_rescue(p, t, run, cpu))
+		return;
 	all = domains();
 	if (all) {
 		struct domain *d = domain_at(&all->table, t->domain);
@@ -342,8 +390,8 @@ void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
 {
 	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
-	if (admit(p, slot))
-		watch_period(t->slot - 1, 0);
+	admit(p, slot);
+	watch_period(t->slot - 1, 0);
 }
 
 void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
@@ -354,7 +402,8 @@ void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask
 	if (!t)
 		return;
 	slot = slot_of(t);
-	if (slot && slot->standing == STANDING_ADMITTED && !bpf_cpumask_test_cpu(slot->cpu, cpumask))
+	/* cpumask is narrowed for a moment when the task disables migration: only its affinity counts. */
+	if (slot && slot->standing == STANDING_ADMITTED && !affinity_allows(p, slot->cpu))
 		displace(p, t, slot);
 }
 
@@ -384,8 +433,13 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 		return 0;
 	/* A child of an interactive task may take up a specification at its exec; one of a best-effort task not. */
 	t->may_start_interactive = 1;
-	if (!(slot->grant.flags & GRANT_INHERIT))
+	if (!(slot->grant.flags & GRANT_INHERIT)) {
+		if (slot->standing == STANDING_ADMITTED && p->tgid == p->pid) {
+			t->window_ns = START_WINDOW_NS;
+			t->window_cpu = slot->cpu;
+		}
 		return 0;
+	}
 	grant = slot->grant;
 	grant.flags &= ~GRANT_KEEP_OVER_EXEC;
 	adopt(p, t, &grant);
@@ -415,161 +469,6 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	t->vtime = domain_at(&all->table, t->domain)->task_clock;
-}
-
-s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
-{
-	struct locked_domains *all = domains();
-	u64 id = cgrp->kn->id, now_ns = clock_now(), quota_ns = QUOTA_NONE, period_ns = 0, burst_ns = 0;
-	u32 index, weight = args->weight;
-	bool idle = false;
-	struct domain *d;
-	u16 parent = 0;
-	u16 depth = 0;
-	s32 error;
-
-	if (!all)
-		return -ENOMEM;
-	if (cgrp->level == 0) {
-		index = ROOT_DOMAIN;
-	} else {
-		struct cgroup *above;
-
-		if (bpf_map_pop_elem(&free_domains, &index))
-			return -ENOSPC;
-		above = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
-		parent = ROOT_DOMAIN;
-		if (above) {
-			parent = domain_index_of(above);
-			bpf_cgroup_release(above);
-		}
-		depth = domain_at(&all->table, parent)->depth + 1;
-	}
-	error = scx_bpf_create_dsq(QUEUE_DOMAIN(index), -1);
-	/* A queue that an earlier domain with this index left is as good as a new one. */
-	if (error && error != -17)
-		return error;
-	if (bpf_core_field_exists(args->bw_quota_us) && args->bw_quota_us != ~0ULL) {
-		quota_ns = args->bw_quota_us * 1000;
-		period_ns = args->bw_period_us * 1000;
-		burst_ns = args->bw_burst_us * 1000;
-	}
-	if (bpf_core_field_exists(args->sched_idle))
-		idle = args->sched_idle;
-	d = domain_at(&all->table, index);
-	bpf_spin_lock(&all->lock);
-	d->cgroup_id = id;
-	d->vtime = all->table.clock;
-	d->quota_ns = QUOTA_NONE;
-	d->weight = domain_weight(weight, idle);
-	d->parent = parent;
-	d->depth = depth;
-	d->in_use = 1;
-	d->dying = 0;
-	d->throttled = 0;
-	d->parked = 0;
-	domain_set_quota(&all->table, index, period_ns, quota_ns, burst_ns, now_ns);
-	if (index >= all->table.high_water)
-		all->table.high_water = index + 1;
-	bpf_spin_unlock(&all->lock);
-	if (quota_ns != QUOTA_NONE)
-		watch_quotas();
-	bpf_map_update_elem(&domain_of_cgroup, &id, &index, BPF_ANY);
-	return 0;
-}
-
-void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
-{
-	struct locked_domains *all = domains();
-	u64 id = cgrp->kn->id;
-	u32 *found, index;
-	struct domain *d;
-
-	if (!all)
-		return;
-	found = bpf_map_lookup_elem(&domain_of_cgroup, &id);
-	if (!found)
-		return;
-	index = *found;
-	bpf_map_delete_elem(&domain_of_cgroup, &id);
-	d = domain_at(&all->table, index);
-	bpf_spin_lock(&all->lock);
-	domain_set_quota(&all->table, index, 0, QUOTA_NONE, 0, 0);
-	d->dying = 1;
-	d->parked = 0;
-	if (d->waiting)
-		domain_enqueue(&all->table, index);
-	bpf_spin_unlock(&all->lock);
-	/*
-	 * Tasks that outlive their cgroup keep its domain. The index is given out again only when none is left; one
-	 * that still has tasks stays taken, which costs an entry and nothing else.
-	 */
-	if (!d->tasks) {
-		bpf_spin_lock(&all->lock);
-		domain_dequeue(&all->table, index);
-		d->in_use = 0;
-		bpf_spin_unlock(&all->lock);
-		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
-	}
-}
-
-void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
-{
-	struct task_state *t = task_state_of(p);
-	struct locked_domains *all = domains();
-	bool counted;
-	u32 weight;
-
-	if (!t || !all)
-		return;
-	leave_queue(t);
-	weight = t->runnable_weight;
-	counted = weight > 0;
-	if (counted)
-		domain_counts(t, 0);
-	__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->tasks, 1);
-	t->domain = domain_index_of(to);
-	__sync_fetch_and_add(&domain_at(&all->table, t->domain)->tasks, 1);
-	t->vtime = domain_at(&all->table, t->domain)->task_clock;
-	if (counted)
-		domain_counts(t, weight);
-}
-
-static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
-{
-	struct locked_domains *all = domains();
-	u16 index = domain_index_of(cgrp);
-
-	if (!all)
-		return;
-	bpf_spin_lock(&all->lock);
-	domain_set_weight(&all->table, index, weight);
-	bpf_spin_unlock(&all->lock);
-}
-
-void STRUCT_OPS(steward_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
-{
-	set_domain_weight(cgrp, domain_weight(weight, false));
-}
-
-void STRUCT_OPS(steward_cgroup_set_idle, struct cgroup *cgrp, bool idle)
-{
-	/* Leaving cpu.idle makes the kernel report the weight that then holds. */
-	set_domain_weight(cgrp, domain_weight(WEIGHT_DEFAULT, idle));
-}
-
-void STRUCT_OPS(steward_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
-{
-	struct locked_domains *all = domains();
-	u16 index = domain_index_of(cgrp);
-	u64 now_ns = clock_now(), quota_ns = quota_us == ~0ULL ? QUOTA_NONE : quota_us * 1000;
-
-	if (!all)
-		return;
-	bpf_spin_lock(&all->lock);
-	domain_set_quota(&all->table, index, period_us * 1000, quota_ns, burst_us * 1000, now_ns);
-	bpf_spin_unlock(&all->lock);
-	watch_quotas();
 }
 
 void STRUCT_OPS(steward_cpu_online, s32 cpu)
@@ -628,6 +527,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 		if (error)
 			return error;
 	}
+	error = scx_bpf_create_dsq(QUEUE_RESCUE, -1);
+	if (error)
+		return error;
 	error = prepare_periods();
 	if (error)
 		return error;
@@ -696,10 +598,10 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	if (!allowed)
 		return 0;
 	t->may_start_interactive = 0;
+	t->window_ns = 0;
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
 	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {
-		slot->grant.flags &= ~GRANT_KEEP_OVER_EXEC;
 		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
 		goto out;
 	}
@@ -707,7 +609,9 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	executable.device = inode->i_sb->s_dev;
 	executable.inode = inode->i_ino;
 	entry = bpf_map_lookup_elem(&executables, &executable);
-	if (entry) {
+	if (entry && !entry->budget_ns) {
+		release(t); /* Its specification says best-effort. */
+	} else if (entry) {
 		grant = *entry;
 		adopt(p, t, &grant);
 	} else if (slot && !(slot->grant.flags & GRANT_INHERIT)) {

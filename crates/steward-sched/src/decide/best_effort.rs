@@ -21,11 +21,15 @@ pub const WEIGHT_IDLE: u32 = 3;
 /// A slice of best-effort work. The kernel ends it at the tick after it.
 pub const SLICE_NS: u64 = 3_000_000;
 /// No task joins a queue further behind its clock than this, in virtual time.
-pub const TASK_LAG_MAX_NS: u64 = 120_000_000;
+pub const TASK_LAG_MAX_NS: u64 = 2_000_000_000;
 /// No domain lies further behind the clock than this, in virtual time.
 pub const DOMAIN_LAG_MAX_NS: u64 = 8_000_000_000;
-/// The clock of a domain's tasks runs at least at 2^-`TASK_CLOCK_SHIFT` of real time while the domain is served.
-pub const TASK_CLOCK_SHIFT: u32 = 7;
+/// A best-effort task that has waited this long is rescued: served for a moment whatever its weight and quota.
+pub const RESCUE_AFTER_NS: u64 = 8_000_000_000;
+/// How long a rescued task runs.
+pub const RESCUE_SLICE_NS: u64 = 100_000;
+/// A CPU rescues at most one task in this time.
+pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 /// The quota of a domain without `cpu.max`.
 pub const QUOTA_NONE: u64 = u64::MAX;
 
@@ -39,8 +43,6 @@ pub struct Domain {
     pub vtime: u64,
     /// The virtual time of its tasks.
     pub task_clock: u64,
-    /// When `task_clock` was last lifted.
-    pub task_clock_floor_ns: u64,
     /// `cpu.max`; [`QUOTA_NONE`] without a limit.
     pub quota_ns: u64,
     /// The period of `cpu.max`.
@@ -131,7 +133,8 @@ unsafe extern "C" {
     fn decide_quota_charge(domain: *mut Domain, used_ns: u64);
     fn decide_quota_refill(domain: *mut Domain, now_ns: u64) -> bool;
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
-    fn decide_task_clock_lift(domain: *mut Domain, now_ns: u64);
+    fn decide_rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
     fn decide_bound_fraction(bound_shares: u64, cpus: u32) -> u64;
 }
@@ -164,6 +167,18 @@ pub fn task_cost(used_ns: u64, weight: u32) -> u64 {
     unsafe { decide_task_cost(used_ns, weight) }
 }
 
+/// Whether a task that has waited since `waiting_since_ns` is to be rescued.
+pub fn rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_due(waiting_since_ns, now_ns) }
+}
+
+/// Whether a CPU that last rescued a task at `last_ns` may rescue another.
+pub fn rescue_allowed(last_ns: u64, now_ns: u64) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_allowed(last_ns, now_ns) }
+}
+
 /// Where a task joins its queue: at most [`SLICE_NS`] ahead of the clock, at most [`TASK_LAG_MAX_NS`] behind.
 pub fn task_join(vtime: u64, clock: u64) -> u64 {
     // SAFETY: takes and returns numbers.
@@ -187,12 +202,6 @@ impl Domain {
     pub fn quota_refill(&mut self, now_ns: u64) -> bool {
         // SAFETY: as in quota_charge().
         unsafe { decide_quota_refill(self, now_ns) }
-    }
-
-    /// Lifts `task_clock` to its slowest pace.
-    pub fn task_clock_lift(&mut self, now_ns: u64) {
-        // SAFETY: as in quota_charge().
-        unsafe { decide_task_clock_lift(self, now_ns) }
     }
 }
 

@@ -33,21 +33,29 @@
 
 /* A slice of best-effort work. Slices end at the tick after it. */
 #define SLICE_NS (3 * NSEC_PER_MSEC)
-/* Nobody may lie further behind the clock than this: it bounds how long anything waits. */
-#define TASK_LAG_MAX_NS (120 * NSEC_PER_MSEC)
+/* Nobody may lie further behind the clock than this; a nice 19 task pays 400 ms for a slice that ends at its tick. */
+#define TASK_LAG_MAX_NS (2 * NSEC_PER_SEC)
 #define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
 /* Of the two classes of best-effort work before a CPU, neither saves up more than this. */
 #define CLASS_LAG_MAX_NS (100 * NSEC_PER_MSEC)
-/* The clock of a domain's tasks runs at least at a 128th of real time, however many tasks there are. */
-#define TASK_CLOCK_SHIFT 7
+/*
+ * Weights alone may keep a task waiting for minutes, and so may cpu.max and cpu.idle. One that has waited
+ * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, at most
+ * every RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU at most, and the
+ * kernel, which takes a scheduler out when a task has waited 30 s, has no reason to.
+ */
+#define RESCUE_AFTER_NS (8 * NSEC_PER_SEC)
+#define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
+#define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 
 #define QUOTA_NONE (~0ULL)
+/* No quota needs to be larger (13 days); a thousand of them must fit a signed number. */
+#define QUOTA_MAX_NS (1ULL << 50)
 
 struct domain {
 	u64 cgroup_id;
 	u64 vtime; /* position among domains */
 	u64 task_clock; /* virtual time of its tasks */
-	u64 task_clock_floor_ns; /* real time at which task_clock was last lifted */
 	u64 quota_ns; /* cpu.max; QUOTA_NONE: no limit */
 	u64 quota_period_ns;
 	u64 burst_ns;
@@ -224,7 +232,7 @@ DECIDE u64 domain_share(struct domain_table *t, u16 index)
 		if (!d->parent)
 			break;
 		parent = domain_at(t, d->parent);
-		beside = (u64)parent->runnable_weight + parent->child_weight;
+		beside = (u64)parent->runnable_weight + parent->child_weight + (u64)d->weight * (1 ^ d->active);
 		if (beside > d->weight)
 			share = share * d->weight / beside;
 		d = parent;
@@ -314,10 +322,10 @@ DECIDE void domain_set_quota(struct domain_table *t, u16 index, u64 period_ns, u
 		t->quotas++;
 	if (had && !has)
 		t->quotas--;
-	d->quota_ns = has ? quota_ns : QUOTA_NONE;
+	d->quota_ns = has ? min_u64(quota_ns, QUOTA_MAX_NS) : QUOTA_NONE;
 	d->quota_period_ns = period_ns;
-	d->burst_ns = burst_ns;
-	d->quota_left_ns = has ? (s64)quota_ns : 0;
+	d->burst_ns = min_u64(burst_ns, QUOTA_MAX_NS);
+	d->quota_left_ns = has ? (s64)d->quota_ns : 0;
 	d->refill_at_ns = now_ns + period_ns;
 	d->throttled = 0;
 }
@@ -359,15 +367,16 @@ DECIDE u64 task_cost(u64 used_ns, u32 weight)
 	return used_ns * WEIGHT_DEFAULT / (weight ? weight : 1);
 }
 
-/* Lifts the clock of a domain's tasks to its slowest pace. */
-DECIDE void task_clock_lift(struct domain *d, u64 now_ns)
+/* Whether a task that has waited since waiting_since_ns is to be rescued. */
+DECIDE bool rescue_due(u64 waiting_since_ns, u64 now_ns)
 {
-	u64 passed_ns = now_ns - d->task_clock_floor_ns;
+	return clock_before(waiting_since_ns + RESCUE_AFTER_NS, now_ns);
+}
 
-	if (clock_before(now_ns, d->task_clock_floor_ns + NSEC_PER_MSEC))
-		return;
-	d->task_clock_floor_ns = now_ns;
-	d->task_clock += min_u64(passed_ns, NSEC_PER_SEC) >> TASK_CLOCK_SHIFT;
+/* Whether this CPU may rescue another task, having done so last at last_ns. */
+DECIDE bool rescue_allowed(u64 last_ns, u64 now_ns)
+{
+	return clock_before(last_ns + RESCUE_INTERVAL_NS, now_ns);
 }
 
 /* Where a task joins its domain's queue: at most a slice ahead of the clock, at most TASK_LAG_MAX_NS behind. */

@@ -24,6 +24,15 @@
 
 #include "types.h"
 
+/*
+ * A child of an interactive task that has no specification yet is about to execute a program, most likely. For so
+ * much CPU time it is served ahead of best-effort work, so that a shell starts programs under load; the paper gives
+ * 1 ms (Yang 2009, section 7.2.2). Admitted tasks go first unless their deadlines lie further away than
+ * START_DEADLINE_NS.
+ */
+#define START_WINDOW_NS (5 * NSEC_PER_MSEC)
+#define START_DEADLINE_NS (100 * NSEC_PER_MSEC)
+
 /* How a period ended, or that it did not. */
 enum edf_outcome {
 	EDF_CONTINUES = 0, /* the current period goes on */

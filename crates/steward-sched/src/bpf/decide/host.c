@@ -176,9 +176,14 @@ u64 decide_task_cost(u64 used_ns, u32 weight)
 	return task_cost(used_ns, weight);
 }
 
-void decide_task_clock_lift(struct domain *d, u64 now_ns)
+bool decide_rescue_due(u64 waiting_since_ns, u64 now_ns)
 {
-	task_clock_lift(d, now_ns);
+	return rescue_due(waiting_since_ns, now_ns);
+}
+
+bool decide_rescue_allowed(u64 last_ns, u64 now_ns)
+{
+	return rescue_allowed(last_ns, now_ns);
 }
 
 u64 decide_task_join(u64 vtime, u64 clock)
@@ -220,7 +225,6 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, cgroup_id),
 	offsetof(struct domain, vtime),
 	offsetof(struct domain, task_clock),
-	offsetof(struct domain, task_clock_floor_ns),
 	offsetof(struct domain, quota_ns),
 	offsetof(struct domain, quota_period_ns),
 	offsetof(struct domain, burst_ns),
@@ -260,7 +264,7 @@ const u64 decide_constants[] = {
 	LOAD_WINDOW,	    LOAD_SAMPLE_NS,	 LOAD_DECAY_MIN,   LOAD_DECAY_MAX,
 	MAX_DOMAINS,	    MAX_DEPTH,		 ROOT_DOMAIN,	   NO_POSITION,
 	SHARE_ONE,	    WEIGHT_DEFAULT,	 WEIGHT_SCALE,	   WEIGHT_IDLE,
-	SLICE_NS,	    TASK_LAG_MAX_NS,	 DOMAIN_LAG_MAX_NS, TASK_CLOCK_SHIFT,
-	QUOTA_NONE,
+	SLICE_NS,	    TASK_LAG_MAX_NS,	 DOMAIN_LAG_MAX_NS, RESCUE_AFTER_NS,
+	RESCUE_SLICE_NS,    RESCUE_INTERVAL_NS,	 QUOTA_NONE,
 };
 const u64 decide_constants_count = sizeof(decide_constants) / sizeof(decide_constants[0]);
