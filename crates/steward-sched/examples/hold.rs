@@ -19,10 +19,12 @@ fn main() {
     println!("loaded");
     if let [_, budget_ms, period_ms, program, rest @ ..] = arguments.as_slice() {
         let ms = |text: &String| text.parse::<f64>().map_or(0, |ms| (ms * 1e6) as u64);
-        let child = Command::new(program).args(rest).spawn().expect("the program starts");
+        let mut child = Command::new(program).args(rest).spawn().expect("the program starts");
         let reservation = Reservation { budget_ns: ms(budget_ms), period_ns: ms(period_ms) };
         let grant = Grant { reservation, inherit: true, revocable: true, keep_over_exec: true, spec_id: 0 };
         println!("{:?}", scheduler.assign(child.id() as i32, Some(grant)));
+        // Taken off the list of processes when it ends.
+        std::thread::spawn(move || child.wait());
     }
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {

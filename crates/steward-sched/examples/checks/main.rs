@@ -16,7 +16,8 @@ type Outcome = Result<String, String>;
 /// Fails a check with what was seen unless the condition holds.
 macro_rules! check {
     ($condition:expr, $($seen:tt)*) => {
-        if !$condition {
+        let holds: bool = $condition;
+        if !holds {
             return Err(format!($($seen)*));
         }
     };
@@ -24,7 +25,9 @@ macro_rules! check {
 pub(crate) use check;
 
 /// Name, how many CPUs it is for (0: any number), and the check.
-const CHECKS: &[(&str, usize, fn() -> Outcome)] = &[
+type Check = (&'static str, usize, fn() -> Outcome);
+
+const CHECKS: &[Check] = &[
     ("nice-values-set-shares", 1, shares::nice_values_set_shares),
     ("cgroup-weights-set-shares-through-the-hierarchy", 1, shares::cgroup_weights),
     ("idle-cgroups-get-what-is-left", 1, shares::idle_cgroup),
