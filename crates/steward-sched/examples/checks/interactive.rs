@@ -40,8 +40,9 @@ fn copy_of_self(name: &str) -> Result<(PathBuf, FileIdentity), String> {
 /// A quarter of a CPU against 30 loops at nice -20, where a fair share would be a fifteenth, and no deadline missed.
 pub fn reservation_holds() -> Outcome {
     let mut scheduler = load()?;
-    let loops: Vec<Program> = (0..30).map(|_| Program::start(&["spin"]).nice(-20)).collect();
     let player = Program::start(&["spin"]);
+    let loops: Vec<Program> = (0..30).map(|_| Program::start(&["spin"])).collect();
+    let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
     let standing = assign(&mut scheduler, player.pid(), grant(5_000, 20_000))?;
     check!(standing == Standing::Admitted, "it was {standing}");
     sleep(Duration::from_secs(1));

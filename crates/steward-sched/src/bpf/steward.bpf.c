@@ -166,6 +166,13 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
+	if (p->flags & PF_EXITING && held_by_quota(t)) {
+		/* A task that ends frees what it holds; its quota does not keep it from that. */
+		t->rescued = 1;
+		t->queue = QUEUE_RESCUE;
+		queue_insert(p, QUEUE_RESCUE, RESCUE_SLICE_NS, enq_flags);
+		return;
+	}
 	enqueue_domain(p, t, enq_flags);
 	if (enq_flags & SCX_ENQ_LAST)
 		return;
