@@ -204,9 +204,9 @@ static __noinline bool serve_domains(void)
 			domain_make_unqueued(all, index, true);
 			continue;
 		}
-		if (queue_to_local(QUEUE_DOMAIN(index)))
-			return true;
 		d = domain_at(&all->table, index);
+		if (*(volatile u32 *)&d->waiting && queue_to_local(QUEUE_DOMAIN(index)))
+			return true;
 		if (*(volatile u32 *)&d->waiting) {
 			/*
 			 * Its tasks are on their way in or out, or may not run here. Let it pay a slice, so that
@@ -277,9 +277,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 /* Serves one overdue task that may run here, if it is time to. */
 static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns)
 {
-	if (!rescue_allowed(run->rescued_ns, now_ns) || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) <= 0)
-		return false;
-	if (!queue_to_local(QUEUE_RESCUE))
+	if (!overdue || !rescue_allowed(run->rescued_ns, now_ns) || !queue_to_local(QUEUE_RESCUE))
 		return false;
 	run->rescued_ns = now_ns;
 	return true;

@@ -32,6 +32,9 @@ extern bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct 
 					    u64 enq_flags) __ksym __weak;
 /* 6.19 asks for these instead of plain stores. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+/* 6.19 reads the first task of a queue without locks; from 7.1 on, which also has this move, what it returns is sound. */
+extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
+extern bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
 /* 6.14. */
 extern u64 scx_bpf_now(void) __ksym __weak;
 
@@ -107,6 +110,13 @@ static inline bool queue_first_key(u64 queue, u64 *key)
 	struct task_struct *p;
 	bool found = false;
 
+	if (bpf_ksym_exists(scx_bpf_dsq_peek) && bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2)) {
+		p = scx_bpf_dsq_peek(queue);
+		if (!p)
+			return false;
+		*key = p->scx.dsq_vtime;
+		return true;
+	}
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 		p = bpf_iter_scx_dsq_next(&it);
 		if (p) {

@@ -204,6 +204,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	}
 	room = widest;
 	find_all_overdue(now_ns);
+	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	sample_slots(interval_ns, sample, ~0U);
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_state *state = cpu_state_of(cpu);

@@ -196,6 +196,7 @@ volatile struct totals totals;
 volatile struct exit_record exit_record;
 u32 slots_high_water;
 struct event *event_layout; /* never set: it puts the type into the program's BTF */
+volatile u32 overdue; /* tasks may stand in QUEUE_RESCUE */
 volatile u32 attached; /* set by ops.init: before that, exec and fork are not ours to act on */
 
 static __always_inline struct task_state *task_state_of(struct task_struct *p)

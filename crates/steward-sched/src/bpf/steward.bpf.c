@@ -170,6 +170,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		/* A task that ends frees what it holds; its quota does not keep it from that. */
 		t->rescued = 1;
 		t->queue = QUEUE_RESCUE;
+		overdue = 1;
 		queue_insert(p, QUEUE_RESCUE, RESCUE_SLICE_NS, enq_flags);
 		return;
 	}
@@ -219,7 +220,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 
 	/* Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two. */
-	bound_waits = scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
+	bound_waits = run->bound_shares && scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
 	if (t && held_by_quota(t))
 		t = NULL;
 	bound_first = clock_before(run->bound_vtime, run->floating_vtime);
