@@ -224,3 +224,20 @@ fn an_announcement_has_faded_to_a_sixteenth_when_the_window_has_seen_it_whole() 
     (0..LOAD_WINDOW).for_each(|_| sample(&mut load, 0));
     assert_eq!(load.projected, 10_000);
 }
+
+#[test]
+fn a_revocation_ends_the_overload_until_four_more_samples_lie_above() {
+    let mut load = Load::default();
+    for _ in 0..8 {
+        sample(&mut load, LOAD_ONE);
+    }
+    assert!(load.overloaded(900_000));
+    load.relieve(300_000);
+    assert!(load.measured <= 700_000);
+    let mut above = 0;
+    while !load.overloaded(900_000) {
+        sample(&mut load, LOAD_ONE);
+        above += u32::from(load.measured > 900_000);
+    }
+    assert_eq!(above, 4);
+}

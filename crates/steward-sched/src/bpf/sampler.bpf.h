@@ -36,13 +36,23 @@ static __always_inline bool fits_memory(struct task_slot *slot)
 /* The widest reservation that some CPU could take at this sample. */
 static u32 room;
 
+/* Makes an admitted task its CPU's candidate for revocation if none so far suits better. */
+static __always_inline void consider_victim(struct cpu_state *state, u32 index, struct task_slot *slot, u32 sample)
+{
+	bool exhausted = slot->exhausted_sample && sample - slot->exhausted_sample < LOAD_WINDOW;
+	u32 rank = load_victim_rank(slot->grant.flags & GRANT_REVOCABLE, exhausted, slot->used);
+
+	if (rank > state->victim_rank) {
+		state->victim_rank = rank;
+		state->victim = index;
+	}
+}
+
 /* Measures one slot and makes it its CPU's candidate if it is the best so far. */
 static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 interval_ns, u32 sample)
 {
 	u64 used_ns = slot->reserved_time_ns - slot->sampled_reserved_ns;
 	struct cpu_state *state = cpu_state_of(slot->cpu);
-	bool exhausted;
-	u32 rank;
 
 	slot->sampled_reserved_ns = slot->reserved_time_ns;
 	slot->used = used_ns < interval_ns ? (u32)(used_ns * LOAD_ONE / interval_ns) : LOAD_ONE;
@@ -53,12 +63,7 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 	if (!state)
 		return;
 	if (slot->standing == STANDING_ADMITTED) {
-		exhausted = slot->exhausted_sample && sample - slot->exhausted_sample < LOAD_WINDOW;
-		rank = load_victim_rank(slot->grant.flags & GRANT_REVOCABLE, exhausted, slot->used);
-		if (rank > state->victim_rank) {
-			state->victim_rank = rank;
-			state->victim = index;
-		}
+		consider_victim(state, index, slot, sample);
 	} else {
 		__sync_fetch_and_add(&totals.waiting, 1);
 		/* One that fits nowhere must not keep those behind it waiting. */
@@ -69,6 +74,7 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 	}
 }
 
+/* Goes through all slots: measures them, or with only_cpu just looks for that CPU's next victim. */
 static __noinline int sample_slots(u64 interval_ns, u32 sample, u32 only_cpu)
 {
 	u32 high_water = slots_high_water;
@@ -83,21 +89,10 @@ static __noinline int sample_slots(u64 interval_ns, u32 sample, u32 only_cpu)
 		if (slot->standing == STANDING_NONE)
 			continue;
 		if (only_cpu != ~0U) {
-			struct cpu_state *state;
-			bool exhausted;
-			u32 rank;
+			struct cpu_state *state = cpu_state_of(only_cpu);
 
-			if (slot->cpu != only_cpu || slot->standing != STANDING_ADMITTED)
-				continue;
-			state = cpu_state_of(only_cpu);
-			if (!state)
-				break;
-			exhausted = slot->exhausted_sample && sample - slot->exhausted_sample < LOAD_WINDOW;
-			rank = load_victim_rank(slot->grant.flags & GRANT_REVOCABLE, exhausted, slot->used);
-			if (rank > state->victim_rank) {
-				state->victim_rank = rank;
-				state->victim = index;
-			}
+			if (state && slot->cpu == only_cpu && slot->standing == STANDING_ADMITTED)
+				consider_victim(state, index, slot, sample);
 			continue;
 		}
 		sample_slot(index, slot, interval_ns, sample);
@@ -109,7 +104,7 @@ static __noinline int sample_slots(u64 interval_ns, u32 sample, u32 only_cpu)
 static __noinline int relieve(u32 cpu, u32 sample)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
-	u32 expected;
+	u32 expected, used;
 	int i;
 
 	if (!state)
@@ -124,9 +119,13 @@ static __noinline int relieve(u32 cpu, u32 sample)
 		slot = bpf_map_lookup_elem(&slots, &index);
 		if (!slot || slot->standing != STANDING_ADMITTED)
 			break;
+		used = slot->used;
 		revoke(slot, state->victim_rank > 2 * LOAD_ONE ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST,
 		       expected, settings.thresholds.revoke_above);
-		expected = expected > slot->used ? expected - slot->used : 0;
+		bpf_spin_lock(&state->lock);
+		load_relieve(&state->load, used);
+		bpf_spin_unlock(&state->lock);
+		expected = state->load.measured;
 		state->victim_rank = 0;
 		sample_slots(0, sample, cpu);
 	}

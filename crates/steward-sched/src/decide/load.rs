@@ -46,6 +46,7 @@ unsafe extern "C" {
     fn decide_load_admits(load: *const Load, bandwidth: u32, admit_below: u32) -> bool;
     fn decide_load_announce(load: *mut Load, bandwidth: u32);
     fn decide_load_withdraw(load: *mut Load, bandwidth: u32, samples_ago: u32);
+    fn decide_load_relieve(load: *mut Load, used: u32);
     fn decide_load_overloaded(load: *const Load, revoke_above: u32) -> bool;
     fn decide_load_underloaded(load: *const Load, reactivate_below: u32) -> bool;
     fn decide_load_victim_rank(revocable: bool, exhausted_in_window: bool, used: u32) -> u32;
@@ -101,6 +102,12 @@ impl Load {
     pub fn withdraw(&mut self, bandwidth: u32, samples_ago: u32) {
         // SAFETY: as in sample().
         unsafe { decide_load_withdraw(self, bandwidth, samples_ago) }
+    }
+
+    /// A task that used `used` of the CPU was revoked: what it used is gone at once.
+    pub fn relieve(&mut self, used: u32) {
+        // SAFETY: as in sample().
+        unsafe { decide_load_relieve(self, used) }
     }
 
     /// Whether tasks have to be revoked: the whole window lies above (Yang 2009, 8.1.2.2).

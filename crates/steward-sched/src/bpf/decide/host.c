@@ -81,6 +81,11 @@ void decide_load_withdraw(struct load *l, u32 bandwidth, u32 samples_ago)
 	load_withdraw(l, bandwidth, samples_ago);
 }
 
+void decide_load_relieve(struct load *l, u32 used)
+{
+	load_relieve(l, used);
+}
+
 bool decide_load_overloaded(const struct load *l, u32 revoke_above)
 {
 	return load_overloaded(l, revoke_above);

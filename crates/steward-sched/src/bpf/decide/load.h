@@ -94,6 +94,16 @@ DECIDE void load_withdraw(struct load *l, u32 bandwidth, u32 samples_ago)
 	l->projected = l->projected > rest ? l->projected - rest : 0;
 }
 
+/*
+ * A task that used so much of the CPU was revoked. What it used is gone at once; the average, which falls slowly on
+ * purpose, would otherwise call for more and more victims.
+ */
+DECIDE void load_relieve(struct load *l, u32 used)
+{
+	l->measured = l->measured > used ? l->measured - used : 0;
+	l->window[0] = l->measured;
+}
+
 DECIDE bool load_window_full(const struct load *l)
 {
 	return l->samples >= LOAD_WINDOW;
