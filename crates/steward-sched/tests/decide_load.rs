@@ -44,8 +44,9 @@ proptest! {
         }
     }
 
+    // Below three thousandths the two differ by less than the rounding of each.
     #[test]
-    fn the_load_rises_faster_than_it_falls_by_the_same_difference(measured in ratio(), difference in 1000..=LOAD_ONE) {
+    fn the_load_rises_faster_than_it_falls_by_the_same_difference(measured in ratio(), difference in 3000..=LOAD_ONE) {
         let up = measured.checked_add(difference).filter(|load| *load <= LOAD_ONE);
         if let (Some(up), Some(down)) = (up, measured.checked_sub(difference)) {
             prop_assert!(load_decay(up, measured) > load_decay(down, measured));
