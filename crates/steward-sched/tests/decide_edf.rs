@@ -288,3 +288,21 @@ fn what_waited_for_a_disk_is_pushed_through_with_its_old_deadline_and_is_not_a_m
     assert_eq!((task.deadline_ns, task.left_ns, task.missed), (20 * MS, 4 * MS as i64, 0));
     assert!(task.eligible(33 * MS));
 }
+
+#[test]
+fn all_the_children_of_a_period_together_start_on_less_than_the_parents_budget() {
+    let mut parent = EdfTask::begin(10 * MS, 100 * MS, 0);
+    let lent: u64 = (0..2000).map(|_| parent.lend(MS)).sum();
+    assert!(lent >= 9 * MS && lent < 10 * MS, "{lent}");
+    assert_eq!(lent as i64 + parent.left_ns, 10 * MS as i64);
+    assert!(parent.left_ns > 0 && parent.lend(MS) == 0);
+}
+
+#[test]
+fn a_parent_that_waits_for_its_next_period_lends_nothing() {
+    let mut parent = EdfTask::begin(5 * MS, 100 * MS, 0);
+    parent.charge(5 * MS);
+    parent.update(5 * MS);
+    assert_eq!(parent.lend(6 * MS), 0);
+    assert!(parent.lend(100 * MS) > 0);
+}

@@ -12,7 +12,8 @@
  *  4. A program gets its specification when it executes, by its inode, before its first instruction; a child gets
  *     it when it is forked.
  *
- * Per-CPU kernel threads go to their CPU's local queue directly: the kernel's own progress depends on them.
+ * A per-CPU kernel thread that wakes goes before best-effort work for one slice: the kernel's own progress depends on
+ * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
  */
 #include "domains.bpf.h"
 #include "sampler.bpf.h"
@@ -105,18 +106,21 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	return cpu;
 }
 
-/* Puts a task that is about to execute a program before all best-effort work. */
-static __always_inline void enqueue_starting(struct task_struct *p, struct task_state *t, u64 enq_flags)
+/*
+ * Puts a task without a reservation before the CPU's best-effort work for one slice, in the order of deadlines behind the
+ * admitted tasks that have less time.
+ */
+static __always_inline void enqueue_ahead(struct task_struct *p, struct task_state *t, u32 cpu, u64 slice_ns,
+					  u64 relative_deadline_ns, u64 enq_flags)
 {
-	struct cpu_run *run = cpu_run_of(t->window_cpu);
-	u64 deadline_ns = clock_now() + START_DEADLINE_NS;
+	struct cpu_run *run = cpu_run_of(cpu);
 
-	t->queue = QUEUE_INTERACTIVE(t->window_cpu);
-	queue_insert_ordered(p, QUEUE_INTERACTIVE(t->window_cpu), t->window_ns, deadline_ns, enq_flags);
-	if (scx_bpf_test_and_clear_cpu_idle(t->window_cpu))
-		scx_bpf_kick_cpu(t->window_cpu, SCX_KICK_IDLE);
+	t->queue = QUEUE_INTERACTIVE(cpu);
+	queue_insert_ordered(p, QUEUE_INTERACTIVE(cpu), slice_ns, clock_now() + relative_deadline_ns, enq_flags);
+	if (scx_bpf_test_and_clear_cpu_idle(cpu))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (run && run->deadline_ns == NEVER)
-		scx_bpf_kick_cpu(t->window_cpu, SCX_KICK_PREEMPT);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
@@ -148,19 +152,14 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
 	}
 	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu)) {
-		enqueue_starting(p, t, enq_flags);
+		enqueue_ahead(p, t, t->window_cpu, t->window_ns, START_DEADLINE_NS, enq_flags);
 		return;
 	}
-	if (is_bound(p) || (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)) {
-		if (p->flags & PF_KTHREAD) {
-			struct cpu_run *run = cpu_run_of(cpu);
-
-			/* Ahead of best-effort work, behind an interactive task that runs. */
-			if (run && run->deadline_ns == NEVER && (enq_flags & SCX_ENQ_WAKEUP))
-				enq_flags |= SCX_ENQ_PREEMPT;
-			queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
-			return;
-		}
+	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
+		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
+		return;
+	}
+	if (is_bound(p)) {
 		enqueue_bound(p, t, cpu, enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -354,7 +353,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		watch_budget(run, cpu, t->window_ns);
 		return;
 	}
-	if (is_bound(p) && !(p->flags & PF_KTHREAD)) {
+	if (is_bound(p)) {
 		if (clock_before(run->task_clock, t->vtime))
 			run->task_clock = t->vtime;
 		run_best_effort(t, run, MODE_BOUND);
@@ -443,7 +442,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	t->may_start_interactive = 1;
 	if (!(slot->grant.flags & GRANT_INHERIT)) {
 		if (slot->standing == STANDING_ADMITTED && p->tgid == p->pid) {
-			t->window_ns = START_WINDOW_NS;
+			t->window_ns = edf_lend(&slot->edf, clock_now());
 			t->window_cpu = slot->cpu;
 		}
 		return 0;

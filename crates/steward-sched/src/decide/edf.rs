@@ -52,6 +52,7 @@ unsafe extern "C" {
     fn decide_edf_wake(task: *mut EdfTask, now_ns: u64) -> u32;
     fn decide_edf_sleep(task: *mut EdfTask, voluntary: bool);
     fn decide_edf_charge(task: *mut EdfTask, used_ns: u64) -> bool;
+    fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
 }
 
 /// C/T in parts per million of one CPU, rounded up, at most [`LOAD_ONE`](super::LOAD_ONE).
@@ -120,6 +121,12 @@ impl EdfTask {
     pub fn charge(&mut self, used_ns: u64) -> bool {
         // SAFETY: as in begin().
         unsafe { decide_edf_charge(self, used_ns) }
+    }
+
+    /// Takes the CPU time for a child's start out of this parent's budget (Yang 2009, 7.2.2). Returns it, in nanoseconds.
+    pub fn lend(&mut self, now_ns: u64) -> u64 {
+        // SAFETY: as in begin().
+        unsafe { decide_edf_lend(self, now_ns) }
     }
 
     fn assert_begun(&self) {

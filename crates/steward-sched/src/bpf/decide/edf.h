@@ -26,12 +26,15 @@
 
 /*
  * A child of an interactive task that has no specification yet is about to execute a program, most likely. For so
- * much CPU time it is served ahead of best-effort work, so that a shell starts programs under load; the paper gives
- * 1 ms (Yang 2009, section 7.2.2). Admitted tasks go first unless their deadlines lie further away than
- * START_DEADLINE_NS.
+ * much CPU time at most it is served ahead of best-effort work, so that a shell starts programs under load; the paper
+ * gives 1 ms (Yang 2009, section 7.2.2). The parent pays: it lends the time out of its own budget (edf_lend), so that
+ * all the children of a bomb together get no more than the bomb was admitted with. Admitted tasks go first unless
+ * their deadlines lie further away than START_DEADLINE_NS.
  */
 #define START_WINDOW_NS (5 * NSEC_PER_MSEC)
 #define START_DEADLINE_NS (100 * NSEC_PER_MSEC)
+/* The same for a per-CPU kernel thread that wakes: it has a slice to do its work in, and this long to wait for it. */
+#define KERNEL_DEADLINE_NS (20 * NSEC_PER_MSEC)
 
 /* How a period ended, or that it did not. */
 enum edf_outcome {
@@ -179,6 +182,21 @@ DECIDE bool edf_charge(struct edf_task *t, u64 used_ns)
 	if ((u64)(-t->left_ns) > t->overrun_max_ns)
 		t->overrun_max_ns = (u64)(-t->left_ns);
 	return true;
+}
+
+/*
+ * Takes the CPU time for a child's start out of the parent's budget, and leaves the parent at least a quarter of what it
+ * has. Returns the time lent, 0 when the parent is not eligible itself.
+ */
+DECIDE u64 edf_lend(struct edf_task *parent, u64 now_ns)
+{
+	u64 lent_ns;
+
+	if (!edf_eligible(parent, now_ns))
+		return 0;
+	lent_ns = min_u64((u64)parent->left_ns / 4 * 3, START_WINDOW_NS);
+	parent->left_ns -= (s64)lent_ns;
+	return lent_ns;
 }
 
 #endif

@@ -81,6 +81,11 @@ void decide_load_withdraw(struct load *l, u32 bandwidth, u32 samples_ago)
 	load_withdraw(l, bandwidth, samples_ago);
 }
 
+u64 decide_edf_lend(struct edf_task *parent, u64 now_ns)
+{
+	return edf_lend(parent, now_ns);
+}
+
 void decide_load_relieve(struct load *l, u32 used)
 {
 	load_relieve(l, used);
