@@ -175,12 +175,6 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 	return 0;
 }
 
-/* Which queue a CPU turns to, and with what. */
-struct choice {
-	u64 queue;
-	u16 domain;
-};
-
 /* Serves the first domain whose queue yields a task for this CPU. */
 static __noinline bool serve_domains(void)
 {

@@ -213,7 +213,6 @@ struct sched_ext_ops {
 /* Constants of sched_ext. All have had these values since 6.12. */
 enum scx_constants {
 	SCX_DSQ_LOCAL = 0x8000000000000002ULL,
-	SCX_DSQ_LOCAL_ON = 0xc000000000000000ULL,
 	SCX_ENQ_WAKEUP = 1ULL,
 	SCX_ENQ_PREEMPT = 1ULL << 32,
 	SCX_ENQ_LAST = 1ULL << 41,
@@ -234,7 +233,6 @@ extern s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_
 extern bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 extern u32 scx_bpf_nr_cpu_ids(void) __ksym __weak;
 extern void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data_len) __ksym;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
