@@ -233,6 +233,20 @@ pub enum MechanismError {
         /// How many entries it has.
         capacity: usize,
     },
+    /// There is no cgroup with this id, or it is gone.
+    #[error("no domain has the cgroup id {cgroup_id}: it is gone")]
+    NoSuchDomain {
+        /// The id that was asked for.
+        cgroup_id: u64,
+    },
+    /// This mechanism cannot do that.
+    #[error("{by} has no support for {what}")]
+    Unsupported {
+        /// What was asked for, in words.
+        what: &'static str,
+        /// The mechanism.
+        by: MechanismKind,
+    },
     /// The kernel refused.
     #[error("{action}: {source}; {advice}")]
     Kernel {
@@ -249,6 +263,110 @@ pub enum MechanismError {
         /// The kernel's or the scheduler's own words.
         reason: String,
     },
+}
+
+/// In which order domains get what reservations of tasks leave: the best-effort layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BestEffortOrder {
+    /// Move-To-Rear List Scheduling: who used its own share longest ago comes first (Eclipse 1998, section 5).
+    #[default]
+    MtrLs,
+    /// Weighted round-robin by service cycles (Eclipse 1998, section 6.2), for comparison.
+    Wrr,
+    /// Weighted virtual time, close to what the kernel's default scheduler does, for comparison.
+    Vtime,
+}
+
+impl fmt::Display for BestEffortOrder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            BestEffortOrder::MtrLs => "mtr-ls",
+            BestEffortOrder::Wrr => "wrr",
+            BestEffortOrder::Vtime => "vtime",
+        })
+    }
+}
+
+/// How the best-effort layer works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BestEffortSettings {
+    /// The order among domains.
+    pub order: BestEffortOrder,
+    /// `T`: in which time every domain gets its fraction, in nanoseconds, 10 ms to 10 s.
+    pub service_cycle_ns: u64,
+    /// What runs is not preempted by an earlier domain before it has run this long, in nanoseconds, at most 10 ms.
+    pub preemption_interval_ns: u64,
+}
+
+impl Default for BestEffortSettings {
+    /// MTR-LS with the paper's cycle of 500 ms (Eclipse 1998, section 6.2) and preemption at once.
+    fn default() -> Self {
+        BestEffortSettings {
+            order: BestEffortOrder::MtrLs,
+            service_cycle_ns: 500_000_000,
+            preemption_interval_ns: 0,
+        }
+    }
+}
+
+/// The number of priorities that a domain can have: 0 to 7, higher is served first.
+pub const PRIORITIES: u8 = 8;
+/// The priority of a domain that nobody gave one.
+pub const PRIORITY_DEFAULT: u8 = 4;
+
+/// What a domain gets from its parent, and what it keeps for its own tasks beside its children (Walfield, sections
+/// 3.2 and 4.1; Eclipse 1998, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainPolicy {
+    /// Order among siblings, 0 to 7: what a higher one wants, a lower one gets only by its reservation.
+    pub priority: u8,
+    /// Share of the unreserved rest among siblings of one priority, 1 to 10,000; `None`: the cgroup's `cpu.weight`.
+    pub weight: Option<u32>,
+    /// CPU reserved, as a fraction of the parent's, 0 to 1; 0: none.
+    pub reserved: f64,
+    /// Priority of the domain's own tasks beside its children.
+    pub own_priority: u8,
+    /// Weight of the domain's own tasks together, beside its children; `None`: the sum of their own weights (100 for
+    /// a task of nice 0), as the kernel's default scheduler has it.
+    pub own_weight: Option<u32>,
+}
+
+impl Default for DomainPolicy {
+    fn default() -> Self {
+        DomainPolicy {
+            priority: PRIORITY_DEFAULT,
+            weight: None,
+            reserved: 0.0,
+            own_priority: PRIORITY_DEFAULT,
+            own_weight: None,
+        }
+    }
+}
+
+/// A domain as the mechanism sees it now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainRecord {
+    /// The cgroup's id: the inode number of its directory.
+    pub cgroup_id: u64,
+    /// The parent's cgroup id; 0 for the root.
+    pub parent_id: u64,
+    /// The policy in force; `weight` is the one that counts, wherever it comes from.
+    pub policy: DomainPolicy,
+    /// The fraction of all CPU time (0 to 1) that its own tasks are due, given what is runnable now.
+    pub share: f64,
+    /// CPU time that its own tasks (not its children's) got as best-effort, in nanoseconds, for ever.
+    pub best_effort_time_ns: u64,
+    /// CPU time that its own tasks got out of reservations of their own, in nanoseconds, for ever.
+    pub reserved_time_ns: u64,
+    /// Time that it had tasks waiting while none of its own ran, in nanoseconds, for ever.
+    pub waiting_time_ns: u64,
+    /// Its own tasks, asleep or not.
+    pub tasks: u32,
+    /// Its own runnable tasks.
+    pub runnable: u32,
+    /// Whether `cpu.max` holds it back at this moment.
+    pub throttled: bool,
 }
 
 /// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a
@@ -284,6 +402,32 @@ pub trait Mechanism: Send {
     /// # Errors
     /// [`MechanismError::Gone`].
     fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError>;
+
+    /// Gives the domain of this cgroup a policy, or with `None` the default again. Takes effect at once.
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSuchDomain`], [`MechanismError::Unsupported`].
+    fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
+        let _ = (cgroup_id, policy);
+        Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind() })
+    }
+
+    /// Reads all domains, in no particular order.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`], [`MechanismError::Unsupported`].
+    fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
+        Err(MechanismError::Unsupported { what: "reading domains", by: self.kind() })
+    }
+
+    /// Changes the order among domains and its parameters, at once.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`], [`MechanismError::Unsupported`].
+    fn set_best_effort(&mut self, settings: BestEffortSettings) -> Result<(), MechanismError> {
+        let _ = settings;
+        Err(MechanismError::Unsupported { what: "an order among domains", by: self.kind() })
+    }
 
     /// Reads everything.
     ///

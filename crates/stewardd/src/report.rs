@@ -164,8 +164,9 @@ pub fn mechanism_error(error: MechanismError) -> api::ApiError {
     match error {
         MechanismError::NoSuchTask { tid } => api::ApiError::NoSuchTask { pid: tid },
         MechanismError::Gone { reason } => api::ApiError::MechanismGone { reason },
-        error @ (MechanismError::Full { .. } | MechanismError::Kernel { .. }) => {
-            api::ApiError::MechanismFailed { reason: error.to_string() }
-        }
+        error @ (MechanismError::Full { .. }
+        | MechanismError::Kernel { .. }
+        | MechanismError::NoSuchDomain { .. }
+        | MechanismError::Unsupported { .. }) => api::ApiError::MechanismFailed { reason: error.to_string() },
     }
 }
