@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use steward_lab_guest::StewardSetup;
 
+use crate::scheduler::{self, wait};
+
 const DAEMON: &str = "/usr/sbin/stewardd";
 const CLIENT: &str = "/usr/bin/steward";
-const SCHEDULER_STATE: &str = "/sys/kernel/sched_ext/state";
 const START_PATIENCE: Duration = Duration::from_secs(60);
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that said it is ready.
@@ -41,6 +41,7 @@ impl Daemon {
         let child = Command::new(DAEMON)
             .arg("--spec-directory")
             .arg(&specifications)
+            .args(setup.best_effort.iter().flat_map(|order| ["--best-effort", order]))
             .env("NOTIFY_SOCKET", &socket_path)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -48,7 +49,7 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
         let mut daemon = Daemon { child, log };
-        let ready = daemon.wait_until_ready(&socket).and_then(|()| is_loaded());
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| scheduler::is_loaded());
         match ready {
             Ok(()) => Ok(daemon),
             Err(error) => {
@@ -69,20 +70,8 @@ impl Daemon {
     ///
     /// # Errors
     /// When it does not end in time or leaves a scheduler behind.
-    pub fn stop(mut self) -> Result<()> {
-        // SAFETY: our own child, not yet waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let ended = wait(&mut self.child, STOP_PATIENCE);
-        if !ended {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            bail!("stewardd did not stop within {STOP_PATIENCE:?} of SIGTERM");
-        }
-        let state = scheduler_state();
-        if state != "disabled" {
-            bail!("stewardd has stopped, but {SCHEDULER_STATE} reads `{state}` instead of `disabled`");
-        }
-        Ok(())
+    pub fn stop(self) -> Result<()> {
+        scheduler::end(self.child, "stewardd")
     }
 
     fn wait_until_ready(&mut self, socket: &UnixDatagram) -> Result<()> {
@@ -99,17 +88,6 @@ impl Daemon {
             }
         }
         bail!("it was not ready within {START_PATIENCE:?}")
-    }
-}
-
-/// Whether a sched_ext program is in force.
-///
-/// # Errors
-/// Says what the kernel reports instead.
-pub fn is_loaded() -> Result<()> {
-    match scheduler_state().as_str() {
-        "enabled" => Ok(()),
-        state => bail!("no scheduler is loaded: {SCHEDULER_STATE} reads `{state}`"),
     }
 }
 
@@ -150,22 +128,4 @@ fn ask(directory: &Path, arguments: &[&str]) -> Result<String> {
 /// The last `most` bytes of a text.
 fn tail(text: &[u8], most: usize) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(most)..]).into_owned()
-}
-
-fn scheduler_state() -> String {
-    match fs::read_to_string(SCHEDULER_STATE) {
-        Ok(text) => text.trim().to_owned(),
-        Err(error) => error.to_string(),
-    }
-}
-
-fn wait(child: &mut Child, patience: Duration) -> bool {
-    let started = Instant::now();
-    while started.elapsed() < patience {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
 }

@@ -29,12 +29,19 @@ pub struct Run {
     pub contender: String,
     /// Which repetition, from 1.
     pub repeat: u32,
+    /// The value of the scenario's parameter, where it is run for several.
+    pub point: Option<String>,
     /// How long it lasts, in milliseconds.
     pub duration_ms: u64,
     /// One program after another, each until it ends, instead of all at their own moments.
     pub one_after_another: bool,
     /// Present when Steward's daemon is to run meanwhile.
     pub steward: Option<StewardSetup>,
+    /// Another program that loads a scheduler and holds it until it is killed, to run meanwhile.
+    #[serde(default)]
+    pub scheduler: Option<String>,
+    /// Domains, parents before children.
+    pub domains: Vec<Domain>,
     /// What runs.
     pub programs: Vec<Program>,
 }
@@ -44,6 +51,19 @@ pub struct Run {
 pub struct StewardSetup {
     /// The text of the one specification file that it is given.
     pub specifications: String,
+    /// What `--best-effort` says, if anything.
+    pub best_effort: Option<String>,
+}
+
+/// A cgroup with a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Domain {
+    /// Its directory, relative to the root of the cgroups.
+    pub path: String,
+    /// Its `cpu.weight`, where it is not the kernel's own.
+    pub cpu_weight: Option<u32>,
+    /// What `steward domain set` is told about it; nothing is set if empty.
+    pub policy: Vec<String>,
 }
 
 /// A program of a run.
@@ -65,6 +85,8 @@ pub struct Program {
     pub affinity: Vec<u32>,
     /// The user that it runs as; root if absent.
     pub user: Option<u32>,
+    /// The cgroup of the domain that it is in, relative to the root; none if absent.
+    pub domain: Option<String>,
     /// The agent notes when each line arrives (`t AT TEXT`), for programs that do not print times themselves.
     pub stamp_lines: bool,
 }

@@ -4,8 +4,10 @@
 //! timing and stopping programs; it sleeps nearly always, and its children start in the default class.
 
 mod daemon;
+mod domains;
 mod group;
 mod process;
+mod scheduler;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -18,6 +20,7 @@ use steward_lab_workloads::{clock, output, scheduling};
 
 use daemon::Daemon;
 use process::Running;
+use scheduler::Holder;
 
 const AGENT_PRIORITY: u32 = 50;
 /// How often the agent looks whether programs have ended, when nothing else wakes it.
@@ -82,7 +85,7 @@ impl Findings {
 
     /// Asks the daemon about itself, while what it manages still runs.
     fn ask_daemon(&mut self, directory: &Path) {
-        self.add(daemon::is_loaded().context("during the run"));
+        self.add(scheduler::is_loaded().context("during the run"));
         self.status = self.add(daemon::status(directory));
         self.decisions = self.add(daemon::decisions(directory));
     }
@@ -100,26 +103,37 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     fs::create_dir_all(directory.join("output"))?;
     let mut findings = Findings::default();
     let daemon = run.steward.as_ref().and_then(|setup| findings.add(Daemon::start(setup, &directory)));
+    let other = run.scheduler.as_ref().and_then(|path| findings.add(Holder::start(path, &directory)));
     let start_ms = now_ms();
-    if run.steward.is_some() && daemon.is_none() {
+    if (run.steward.is_some() && daemon.is_none()) || (run.scheduler.is_some() && other.is_none()) {
         return records.write(&findings.record(index, start_ms, start_ms));
     }
 
     let mut programs = Vec::new();
-    findings.add(watch(index, run, &directory, &mut programs, records));
+    let made = findings.add(domains::make(&run.domains));
+    if made.is_some() {
+        findings.add(watch(index, run, &directory, &mut programs, records));
+    }
     let end_ms = now_ms();
     programs.iter_mut().for_each(Running::count_cpu);
     if daemon.is_some() {
         findings.ask_daemon(&directory);
+    }
+    if other.is_some() {
+        findings.add(scheduler::is_loaded().context("during the run"));
     }
     for running in &mut programs {
         findings.add(running.stop());
         report(index, running, records)?;
     }
     programs.into_iter().for_each(|running| running.group.remove());
+    domains::remove(&run.domains);
     if let Some(daemon) = daemon {
         findings.log = Some(daemon.log());
         findings.add(daemon.stop());
+    }
+    if let Some(other) = other {
+        findings.add(other.stop());
     }
     records.write(&findings.record(index, start_ms, end_ms))?;
     let _ = fs::remove_dir_all(&directory);

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use steward_lab_guest::{PROGRAM_DIRECTORY, Program};
 use steward_lab_workloads::{clock, output, scheduling};
 
+use crate::domains;
 use crate::group::Group;
 
 /// Where programs are looked for.
@@ -42,12 +43,15 @@ enum Output {
 }
 
 impl Running {
-    /// Starts `program` in a cgroup of its own.
+    /// Starts `program` in a cgroup of its own, below its domain's.
     ///
     /// # Errors
     /// When it cannot be executed.
     pub fn start(program: Program, groups: &Path, outputs: &Path) -> Result<Running> {
-        let group = Group::create(groups, &program.name)?;
+        let group = match &program.domain {
+            Some(domain) => Group::create(&domains::directory(domain), &program.name)?,
+            None => Group::create(groups, &program.name)?,
+        };
         let mut notes = Vec::new();
         let attempt = spawn(&program, &group, outputs, program.deadline_ns);
         let (child, output) = match (attempt, program.deadline_ns) {

@@ -9,7 +9,7 @@ use steward_machine::KernelChoice;
 use crate::outcome::Outcome;
 use crate::run::{RunOptions, run_scenario};
 use crate::scenario::{Contender, Scenario};
-use crate::{report, scenario};
+use crate::{published, report, scenario};
 
 /// The lab: experiments in a virtual machine.
 #[derive(Debug, Args)]
@@ -32,6 +32,12 @@ enum Action {
         #[arg(long, value_name = "DIRECTORY")]
         output: Option<PathBuf>,
     },
+    /// Bring the results that `run` has left into README.md, docs/results.md and docs/figures.
+    Figures {
+        /// Where the results are [default: lab/reports].
+        #[arg(long, value_name = "DIRECTORY")]
+        reports: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -39,7 +45,7 @@ struct RunArguments {
     /// Scenario files, or names of scenarios that ship.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only this contender (stock, stock-nice, deadline, steward); may be repeated.
+    /// Only this contender (stock, stock-nice, deadline, steward, ...); may be repeated.
     #[arg(long, value_name = "NAME")]
     contender: Vec<Contender>,
     /// How often each contender runs [default: what the file says].
@@ -68,6 +74,13 @@ impl LabCommand {
         match &self.action {
             Action::Run(arguments) => run(arguments),
             Action::List => list().map(|()| true),
+            Action::Figures { reports } => {
+                let root = steward_machine::repository();
+                let reports = reports.clone().unwrap_or_else(|| root.join("lab/reports"));
+                let written = published::write(&root, &published::read(&reports)?)?;
+                written.iter().for_each(|path| println!("{}", path.display()));
+                Ok(true)
+            }
             Action::Report { result, output } => {
                 let text = std::fs::read_to_string(result)
                     .with_context(|| format!("cannot read the result {}", result.display()))?;

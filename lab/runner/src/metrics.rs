@@ -112,7 +112,7 @@ fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) 
 
 /// Whether more of a metric is better, by its name.
 pub fn more_is_better(metric: &str) -> bool {
-    ["frames_total", "frames_per_second", "work_per_second", "share_"]
+    ["frames_total", "frames_per_second", "work_per_second", "work_growth", "share_"]
         .iter()
         .any(|start| metric.starts_with(start))
 }
@@ -210,6 +210,7 @@ pub fn film_metrics(film: &Film, end_ms: f64) -> Metrics {
     let (late, due) = late_frames(film, end_ms);
     metrics.insert("frames_late".into(), late as f64);
     metrics.insert("frames_late_ratio".into(), late as f64 / due.max(1) as f64);
+    metrics.insert("underflows_per_second".into(), underflows_per_second(film, end_ms, watched_ms));
     let per_second = frames_per_second(film, watched_ms);
     if let Some(least) = per_second.iter().min() {
         metrics.insert("frames_per_second_min".into(), *least as f64);
@@ -222,6 +223,20 @@ pub fn film_metrics(film: &Film, end_ms: f64) -> Metrics {
     let gap = moments.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
     metrics.insert("gap_ms_max".into(), gap);
     metrics
+}
+
+/// How often the card's buffer was found empty, when it is looked at 200 times a second (Eclipse 1998, fig 9): the frame
+/// that is to be shown is not there a period after its moment. 0 to 200.
+fn underflows_per_second(film: &Film, end_ms: f64, watched_ms: f64) -> f64 {
+    const SAMPLES_PER_SECOND: f64 = 200.0;
+    let empty_ms: f64 = (0..film.frames)
+        .map(|frame| {
+            let wanted_ms = film.start_ms + (frame + 1) as f64 * film.period_ms;
+            let shown_ms = film.shown_ms.get(frame).copied().unwrap_or(end_ms).min(end_ms);
+            (shown_ms - wanted_ms).clamp(0.0, film.period_ms)
+        })
+        .sum();
+    empty_ms / watched_ms * SAMPLES_PER_SECOND
 }
 
 /// How many frames were late, of how many that were due.
@@ -272,9 +287,12 @@ fn reply_metrics(text: &str, end_ms: f64) -> Metrics {
     metrics
 }
 
-/// Units per second between the first and the last report, or lines per second of the run.
+/// Units per second between the first and the last report, in the time that the program says it took, or lines per
+/// second of the run.
 fn work_metrics(row: &ProgramRow, text: &str, start_ms: f64, end_ms: f64) -> Metrics {
-    let rate = if row.count_lines {
+    let rate = if let (Some(words), Some(units)) = (&row.seconds_after, row.units) {
+        own_seconds(text, words).map_or(0.0, |seconds| units / seconds)
+    } else if row.count_lines {
         let lines = text.lines().filter(|line| stamped(line).is_some()).count() as f64;
         lines / ((end_ms - start_ms) / 1e3 - row.start.as_secs_f64())
     } else {
@@ -287,6 +305,12 @@ fn work_metrics(row: &ProgramRow, text: &str, start_ms: f64, end_ms: f64) -> Met
         }
     };
     Metrics::from([("work_per_second".to_owned(), rate)])
+}
+
+/// The number that a benchmark printed after `words`: `Time: 1.234`, or `Total time: 1.234 [sec]`.
+fn own_seconds(text: &str, words: &str) -> Option<f64> {
+    let (_, after) = text.split_once(words)?;
+    after.split_ascii_whitespace().next()?.parse().ok().filter(|seconds: &f64| *seconds > 0.0)
 }
 
 fn work_report(line: &str) -> Option<(f64, f64)> {
@@ -349,6 +373,13 @@ mod tests {
         let metrics = reply_metrics("s 1000\nr 5\ns 2000\nr 7\ns 3000\n", 9000.0);
         assert_eq!(metrics["latency_ms_max"], 6000.0);
         assert_eq!(metrics["latency_ms_p50"], 7.0);
+    }
+
+    #[test]
+    fn a_benchmark_that_times_itself_is_believed() {
+        assert_eq!(own_seconds("# Running:\n\n     Total time: 0.500 [sec]\n", "Total time:"), Some(0.5));
+        assert_eq!(own_seconds("Running in process mode\nTime: 1.25\n", "Time:"), Some(1.25));
+        assert_eq!(own_seconds("it failed", "Time:"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::metrics::{Film, Metrics, median, worse};
 use crate::scenario::{Contender, Scenario, Target};
+use crate::sweep;
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -124,6 +125,7 @@ impl Outcome {
         if scenario.measure.overhead {
             outcome.compare_with_stock();
         }
+        outcome.look_over_sweep(scenario);
         outcome.summarise();
         outcome.targets = scenario.measure.targets.iter().map(|target| outcome.hold(target)).collect();
         outcome
@@ -181,11 +183,30 @@ impl Outcome {
         }
     }
 
+    /// Adds what is read from all points of a contender's turn to the last of its runs.
+    fn look_over_sweep(&mut self, scenario: &Scenario) {
+        let mut turns: BTreeMap<(Contender, u32), (Metrics, usize)> = BTreeMap::new();
+        for (index, run) in self.runs.iter().enumerate().filter(|(_, run)| run.error.is_none()) {
+            let (metrics, last) = turns.entry((run.contender, run.repeat)).or_default();
+            metrics.extend(run.metrics.clone());
+            *last = index;
+        }
+        for (metrics, last) in turns.into_values() {
+            let numbers = sweep::over(&scenario.measure.over_sweep, &scenario.points, &metrics);
+            self.runs[last].metrics.extend(numbers);
+        }
+    }
+
     fn hold(&self, target: &Target) -> TargetOutcome {
         let of = |values: &BTreeMap<Contender, Metrics>| {
             values.get(&target.contender).and_then(|metrics| metrics.get(&target.metric)).copied()
         };
-        let (median, worst) = (of(&self.contenders), of(&self.worst));
+        let (mut median, mut worst) = (of(&self.contenders), of(&self.worst));
+        if let Some(other) = target.relative_to {
+            let base = self.contenders.get(&other).and_then(|metrics| metrics.get(&target.metric));
+            let ratio = |value: Option<f64>| Some(value? / base?);
+            (median, worst) = (ratio(median), ratio(worst));
+        }
         TargetOutcome {
             target: target.clone(),
             median,
@@ -215,10 +236,7 @@ impl Outcome {
     /// What a single program among several did is in the report, except for its worst second and its overhead.
     pub fn table(&self) -> String {
         let contenders: Vec<Contender> = self.contenders.keys().copied().collect();
-        let mut metrics: Vec<&String> = self.contenders.values().flat_map(BTreeMap::keys).collect();
-        metrics.retain(|metric| !is_detail(metric));
-        metrics.sort();
-        metrics.dedup();
+        let metrics = self.metric_names(false);
         let width = metrics.iter().map(|metric| metric.len()).max().unwrap_or(0).max(6);
         let mut text = format!("{}\n{:width$}", self.title, "");
         for contender in &contenders {
@@ -246,6 +264,15 @@ impl Outcome {
         text
     }
 
+    /// The metrics of all contenders by name; `all`: also those of single programs that the terminal has no room for.
+    pub fn metric_names(&self, all: bool) -> Vec<&str> {
+        let names = self.contenders.values().flat_map(BTreeMap::keys).map(String::as_str);
+        let mut names: Vec<&str> = names.filter(|metric| all || !is_detail(metric)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Median and worst of one metric, for people.
     pub fn cell(&self, contender: Contender, metric: &str) -> String {
         let of = |values: &BTreeMap<Contender, Metrics>| {
@@ -260,13 +287,15 @@ impl Outcome {
 }
 
 impl TargetOutcome {
-    /// `steward frames_per_second_min: at least 24: met (worst run 25)`.
+    /// `target: steward frames_per_second_min at least 24: met (median 25, worst run 24)`.
     pub fn sentence(&self) -> String {
         let target = &self.target;
-        let verdict = match (self.met, self.worst) {
-            (_, None) => "NOT MEASURED".into(),
-            (true, Some(worst)) => format!("met (worst run {})", readable(worst)),
-            (false, Some(worst)) => format!("MISSED (worst run {})", readable(worst)),
+        let verdict = match (self.median, self.worst) {
+            (Some(median), Some(worst)) => {
+                let word = if self.met { "met" } else { "MISSED" };
+                format!("{word} (median {}, worst run {})", readable(median), readable(worst))
+            }
+            _ => "NOT MEASURED".into(),
         };
         format!("target: {} {} {}: {verdict}", target.contender, target.metric, target.bound())
     }
@@ -274,7 +303,7 @@ impl TargetOutcome {
 
 /// Whether a metric is a single program's, of a kind that the terminal has no room for.
 fn is_detail(metric: &str) -> bool {
-    const KINDS: [&str; 8] = [
+    const KINDS: [&str; 9] = [
         "frames_total_",
         "frames_late_",
         "gap_ms_max_",
@@ -283,6 +312,7 @@ fn is_detail(metric: &str) -> bool {
         "latency_ms_max_",
         "work_per_second_",
         "frames_late_ratio_",
+        "underflows_per_second_",
     ];
     metric != "frames_late_ratio" && KINDS.iter().any(|kind| metric.starts_with(kind))
 }
@@ -370,7 +400,7 @@ pub(crate) mod tests {
         assert_eq!(json["contenders"]["steward"]["frames_per_second_min"], 24.0);
         assert_eq!(json["worst"]["steward"]["frames_per_second_min"], 20.0);
         assert!(!outcome.targets[0].met);
-        assert!(outcome.table().contains("at least 24: MISSED (worst run 20)"));
+        assert!(outcome.table().contains("at least 24: MISSED (median 24, worst run 20)"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
 
+use crate::domains;
 use crate::scenario::{Contender, ProgramRow, Reservation, Scenario};
 
 /// What root gives by hand to what is to be smooth.
@@ -12,6 +13,9 @@ const FOREGROUND_NICE: i32 = -20;
 
 /// Name of the pseudo-contender that prepares the machine.
 pub const PREPARATION: &str = "prepare";
+
+/// The program that loads the least of schedulers (`lab/floor`).
+pub const FLOOR: &str = "sched-ext-floor";
 
 /// All runs of a scenario: preparations first, then every contender in turn, `repeat` times, so that what changes slowly in
 /// the machine touches all of them alike.
@@ -22,7 +26,13 @@ pub fn plan(scenario: &Scenario, contenders: &[Contender], repeat: u32) -> Resul
     let mut runs = preparations(scenario)?;
     for repeat in 1..=repeat {
         for contender in contenders {
-            runs.push(run(scenario, *contender, repeat)?);
+            if scenario.points.is_empty() {
+                runs.push(run(scenario, *contender, repeat)?);
+            }
+            for point in &scenario.points {
+                let run = run(&point.scenario, *contender, repeat)?;
+                runs.push(Run { point: Some(point.label.clone()), ..run });
+            }
         }
     }
     Ok(Plan { runs })
@@ -34,9 +44,12 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
         Ok(Run {
             contender: PREPARATION.into(),
             repeat: index as u32 + 1,
+            point: None,
             duration_ms: ms(preparation.within),
             one_after_another: true,
             steward: None,
+            scheduler: None,
+            domains: Vec::new(),
             programs: vec![Program {
                 name: PREPARATION.into(),
                 command: shell_words::split(&preparation.command)
@@ -47,6 +60,7 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
                 deadline_ns: None,
                 affinity: Vec::new(),
                 user: None,
+                domain: None,
                 stamp_lines: false,
             }],
         })
@@ -57,21 +71,29 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
 fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
     let mut programs = Vec::new();
     for row in &scenario.programs {
-        for index in 1..=row.count {
-            let name = if row.count == 1 { row.name.clone() } else { format!("{}-{index}", row.name) };
-            programs.push(program(row, name, contender).with_context(|| format!("program `{}`", row.name))?);
+        for name in row.names() {
+            let own = row.own_domain.then_some(name.as_str());
+            let domain = domains::of_program(scenario, row.domain.as_deref(), own);
+            let program = program(row, name, contender).with_context(|| format!("program `{}`", row.name))?;
+            programs.push(Program { domain, ..program });
         }
     }
-    let steward = match contender {
-        Contender::Steward => Some(StewardSetup { specifications: specifications(scenario)? }),
-        _ => None,
+    let steward = match contender.is_steward() {
+        true => Some(StewardSetup {
+            specifications: specifications(scenario)?,
+            best_effort: contender.best_effort().map(str::to_owned),
+        }),
+        false => None,
     };
     Ok(Run {
         contender: contender.name().into(),
         repeat,
+        point: None,
         duration_ms: ms(scenario.duration),
         one_after_another: scenario.one_after_another,
         steward,
+        scheduler: (contender == Contender::SchedExtFloor).then(|| format!("{PROGRAM_DIRECTORY}/{FLOOR}")),
+        domains: domains::planned(scenario, contender),
         programs,
     })
 }
@@ -82,7 +104,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
     let mut deadline_ns = None;
     let reservation = row.cpu.or(row.interactive);
     match contender {
-        Contender::Stock => {}
+        Contender::Stock | Contender::SchedExtFloor => {}
         // A bomb that tries to be interactive has no other means here than the nice value.
         Contender::StockNice if row.foreground || row.interactive.is_some() => nice = Some(FOREGROUND_NICE),
         Contender::StockNice => {}
@@ -92,7 +114,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
                 command.extend(shell_words::split(arguments)?);
             }
         }
-        Contender::Steward => {
+        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime => {
             if let Some(reservation) = reservation {
                 let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
                 command.splice(0..0, launcher.map(str::to_owned));
@@ -108,6 +130,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
         deadline_ns,
         affinity: row.affinity.clone(),
         user: row.user,
+        domain: None,
         stamp_lines: row.fps.is_some() || row.count_lines,
     })
 }

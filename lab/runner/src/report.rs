@@ -117,9 +117,6 @@ fn verdict(target: &TargetOutcome) -> (&'static str, &'static str) {
 
 fn table(page: &mut String, outcome: &Outcome) {
     let contenders: Vec<Contender> = outcome.contenders.keys().copied().collect();
-    let mut metrics: Vec<&String> = outcome.contenders.values().flat_map(|metrics| metrics.keys()).collect();
-    metrics.sort();
-    metrics.dedup();
     page.push_str(
         "<h2>All numbers</h2><p class=\"faint\">Median, and the worst run in brackets where it differs.</p>",
     );
@@ -128,7 +125,7 @@ fn table(page: &mut String, outcome: &Outcome) {
         let _ = write!(page, "<th>{contender}</th>");
     }
     page.push_str("</tr>");
-    for metric in metrics {
+    for metric in outcome.metric_names(true) {
         let _ = write!(page, "<tr><td>{}</td>", escape(metric));
         for contender in &contenders {
             let _ = write!(page, "<td>{}</td>", outcome.cell(*contender, metric));

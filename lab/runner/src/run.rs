@@ -12,6 +12,7 @@ use crate::metrics::{self, ProgramOutput};
 use crate::outcome::{MachineFacts, Outcome, RunOutcome};
 use crate::plan::{self, PREPARATION};
 use crate::scenario::{Contender, FileRow, Scenario};
+use crate::sweep;
 
 const AGENT: &str = "steward-lab-guest";
 /// The host may be this much slower than the guest's clock before a machine counts as stuck.
@@ -107,6 +108,9 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
         files.push(GuestFile::from_host(built(&binaries, "stewardd")?, "/usr/sbin/stewardd")?);
         files.push(GuestFile::from_host(built(&binaries, "steward")?, "/usr/bin/steward")?);
     }
+    if let Some(path) = plan.runs.iter().find_map(|run| run.scheduler.as_ref()) {
+        files.push(GuestFile::from_host(built(&binaries, plan::FLOOR)?, path)?);
+    }
     for row in &scenario.files {
         files.push(GuestFile::from_host(scripted(row, scripts)?, row.path.clone())?);
     }
@@ -115,7 +119,18 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
 
 /// The programs of `lab/workloads`.
 const OWN_PROGRAMS: &[&str] =
-    &["frame-player", "busy-loops", "pipe-ring", "yielders", "message-groups", "probe", "onoff"];
+    &[
+    "frame-player",
+    "busy-loops",
+    "pipe-ring",
+    "yielders",
+    "message-groups",
+    "probe",
+    "onoff",
+    "sleeper",
+    "io-loop",
+    "read-ahead-player",
+];
 
 /// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.
 fn binary_directory() -> Result<PathBuf> {
@@ -222,7 +237,12 @@ impl<'a> Listener<'a> {
     fn describe(&self, run: usize) -> Option<String> {
         let planned = self.plan.runs.get(run)?;
         let all = self.plan.runs.iter().filter(|other| other.contender == planned.contender).count();
-        Some(format!("{}: {}, {} of {all}", self.scenario.id, planned.contender, planned.repeat))
+        let all = all / self.scenario.points.len().max(1);
+        let point = match (&self.scenario.sweep, &planned.point) {
+            (Some(sweep), Some(point)) => format!(", {} {point}", sweep.parameter),
+            _ => String::new(),
+        };
+        Some(format!("{}: {}{point}, {} of {all}", self.scenario.id, planned.contender, planned.repeat))
     }
 
     /// Measures a run; `None` for one that only prepared the machine.
@@ -244,12 +264,18 @@ impl<'a> Listener<'a> {
             return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
-        let measured = metrics::measure(self.scenario, start_ms, end_ms, &self.outputs);
+        let point =
+            self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
+        let scenario = point.map_or(self.scenario, |point| &point.scenario);
+        let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
         match &error {
             Some(error) => self.progress.lasting(&format!("{text}: FAILED: {error}")),
             None => self.progress.lasting(&format!("{text}: {}", headline(&measured.metrics))),
         }
-        let notes = self.outputs.iter().flat_map(|output| notes(self.scenario, output)).collect();
+        let notes = self.outputs.iter().flat_map(|output| notes(scenario, output)).collect();
+        if let Some(point) = point {
+            measured = sweep::only(&measured.metrics, &point.label);
+        }
         Some(RunOutcome {
             contender,
             repeat: planned.repeat,

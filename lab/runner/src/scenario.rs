@@ -10,6 +10,9 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 use steward_lab_workloads::scheduling::{parse_duration, parse_reservation};
 
+use crate::domains::{self, DomainRow};
+use crate::sweep::{self, OverSweep, Point, Sweep};
+
 /// What manages the machine while the programs of a scenario run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -22,12 +25,42 @@ pub enum Contender {
     Deadline,
     /// Steward.
     Steward,
+    /// Steward with weighted round-robin among domains.
+    StewardWrr,
+    /// Steward with weighted virtual time among domains.
+    StewardVtime,
+    /// The least that a sched_ext scheduler can be (`lab/floor`): what the framework itself costs.
+    SchedExtFloor,
 }
 
 impl Contender {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 4] =
+    pub const ALL: [Contender; 7] = [
+        Contender::Stock,
+        Contender::StockNice,
+        Contender::Deadline,
+        Contender::Steward,
+        Contender::StewardWrr,
+        Contender::StewardVtime,
+        Contender::SchedExtFloor,
+    ];
+    /// Those of a scenario that names none.
+    pub const USUAL: [Contender; 4] =
         [Contender::Stock, Contender::StockNice, Contender::Deadline, Contender::Steward];
+
+    /// Whether Steward's daemon runs.
+    pub fn is_steward(self) -> bool {
+        matches!(self, Contender::Steward | Contender::StewardWrr | Contender::StewardVtime)
+    }
+
+    /// Steward's order among domains, where it is not the default.
+    pub fn best_effort(self) -> Option<&'static str> {
+        match self {
+            Contender::StewardWrr => Some("wrr"),
+            Contender::StewardVtime => Some("vtime"),
+            _ => None,
+        }
+    }
 
     /// The name in scenario files, results and on the command line.
     pub fn name(self) -> &'static str {
@@ -36,6 +69,9 @@ impl Contender {
             Contender::StockNice => "stock-nice",
             Contender::Deadline => "deadline",
             Contender::Steward => "steward",
+            Contender::StewardWrr => "steward-wrr",
+            Contender::StewardVtime => "steward-vtime",
+            Contender::SchedExtFloor => "sched-ext-floor",
         }
     }
 }
@@ -51,7 +87,8 @@ impl std::str::FromStr for Contender {
 
     fn from_str(name: &str) -> Result<Self, String> {
         Contender::ALL.into_iter().find(|contender| contender.name() == name).ok_or_else(|| {
-            format!("`{name}` is not a contender: write stock, stock-nice, deadline or steward")
+            let names: Vec<_> = Contender::ALL.iter().map(|contender| contender.name()).collect();
+            format!("`{name}` is not a contender: write one of {}", names.join(", "))
         })
     }
 }
@@ -129,6 +166,14 @@ pub struct Scenario {
     /// Specifications that Steward is given besides those of bombs.
     #[serde(default, rename = "spec")]
     pub specifications: Vec<SpecificationRow>,
+    /// The scenario is run for each value of a parameter.
+    pub sweep: Option<Sweep>,
+    /// The scenario with each of these values; filled in by [`Scenario::parse`].
+    #[serde(skip)]
+    pub points: Vec<Point>,
+    /// Domains: cgroups with a policy.
+    #[serde(default, rename = "domain")]
+    pub domains: Vec<DomainRow>,
     /// The programs.
     #[serde(rename = "program")]
     pub programs: Vec<ProgramRow>,
@@ -229,6 +274,11 @@ pub struct ProgramRow {
     pub affinity: Vec<u32>,
     /// The user id that it runs as.
     pub user: Option<u32>,
+    /// The `[[domain]]` that it is in.
+    pub domain: Option<String>,
+    /// Each of it is in a domain of its own, with its name.
+    #[serde(default)]
+    pub own_domain: bool,
     /// What is read from its output.
     #[serde(default = "share")]
     pub metrics: MetricKind,
@@ -240,6 +290,10 @@ pub struct ProgramRow {
     /// Count the lines that it prints as units of work, by when they arrive.
     #[serde(default)]
     pub count_lines: bool,
+    /// For a benchmark that takes its own time: the words before the number of seconds that it prints.
+    pub seconds_after: Option<String>,
+    /// For such a benchmark: how much work it did in that time.
+    pub units: Option<f64>,
 }
 
 /// What to report.
@@ -250,6 +304,8 @@ pub struct Measure {
     pub of: Vec<String>,
     /// Compare `work_per_second` with `stock`: `overhead_ratio`, and `overhead_ratio_NAME` for each program.
     pub overhead: bool,
+    /// Numbers that are read from the runs with all values of a `[sweep]`.
+    pub over_sweep: Vec<OverSweep>,
     /// What is to be reached.
     pub targets: Vec<Target>,
 }
@@ -263,6 +319,9 @@ pub struct Target {
     /// By whom.
     #[serde(default = "steward")]
     pub contender: Contender,
+    /// The metric is divided by this contender's median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_to: Option<Contender>,
     /// Not less than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
@@ -281,7 +340,21 @@ impl Target {
     pub fn bound(&self) -> String {
         let parts = [("at least", self.at_least), ("at most", self.at_most)];
         let words = parts.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}")));
-        words.collect::<Vec<_>>().join(", ")
+        let bound = words.collect::<Vec<_>>().join(", ");
+        match self.relative_to {
+            Some(contender) => format!("{bound} x {contender}"),
+            None => bound,
+        }
+    }
+}
+
+impl ProgramRow {
+    /// The names of all of it: its own, or NAME-1, NAME-2, ...
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (1..=self.count).map(|index| match self.count {
+            1 => self.name.clone(),
+            _ => format!("{}-{index}", self.name),
+        })
     }
 }
 
@@ -301,6 +374,18 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Scenario> {
+        let mut points = Vec::new();
+        for (label, value, text) in sweep::texts(text, path)? {
+            points.push(Point { label, value, scenario: Scenario::parse_one(&text, path)? });
+        }
+        match points.first() {
+            // What does not depend on the parameter is the same in all of them.
+            Some(first) => Ok(Scenario { points: points.clone(), ..first.scenario.clone() }),
+            None => Scenario::parse_one(text, path),
+        }
+    }
+
+    fn parse_one(text: &str, path: &Path) -> Result<Scenario> {
         let mut scenario: Scenario = toml::from_str(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start).min(text.len());
             let line = text[..offset].matches('\n').count() + 1;
@@ -329,7 +414,7 @@ impl Scenario {
         if let Some(unknown) = self.measure.of.iter().find(|name| !names.contains(name)) {
             bail!("[measure] of: there is no program `{unknown}`");
         }
-        Ok(())
+        domains::check(self)
     }
 }
 
@@ -351,6 +436,9 @@ fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
     if program.fps.is_some() != program.film.is_some() {
         bail!("fps and film belong together: they tell when each frame of a real player's film is due");
     }
+    if program.seconds_after.is_some() != program.units.is_some() {
+        bail!("seconds_after and units belong together: they tell how much work a benchmark did in the time it prints");
+    }
     Ok(())
 }
 
@@ -371,7 +459,7 @@ fn steward() -> Contender {
 }
 
 fn all_contenders() -> Vec<Contender> {
-    Contender::ALL.to_vec()
+    Contender::USUAL.to_vec()
 }
 
 fn ten_minutes() -> Duration {
@@ -438,7 +526,7 @@ cpu = "5ms/30ms"
     fn what_is_left_out_has_a_default() {
         let scenario = parse(SMALL).unwrap();
         assert_eq!((scenario.id.as_str(), scenario.repeat), ("small", 5));
-        assert_eq!(scenario.contenders, Contender::ALL);
+        assert_eq!(scenario.contenders, Contender::USUAL);
         assert_eq!((scenario.machine.memory_mib, scenario.machine.cpus), (512, 2));
     }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The least that a sched_ext scheduler can be: one queue for the machine, first come, first served. No weights, no fairness,
+ * no accounts. What a program costs under this one above the default scheduler is what the framework costs: no scheduler that
+ * is loaded through it, and has a queue of its own, can cost less.
+ */
+#include "compat.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define QUEUE 0
+#define SLICE_NS 4000000ULL
+
+SEC("struct_ops/floor_enqueue")
+void BPF_PROG(floor_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	queue_insert(p, QUEUE, SLICE_NS, enq_flags);
+}
+
+SEC("struct_ops/floor_dispatch")
+void BPF_PROG(floor_dispatch, s32 cpu, struct task_struct *prev)
+{
+	queue_to_local(QUEUE);
+}
+
+SEC("struct_ops.s/floor_init")
+s32 BPF_PROG(floor_init)
+{
+	return scx_bpf_create_dsq(QUEUE, -1);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops floor_ops = {
+	.enqueue = (void *)floor_enqueue,
+	.dispatch = (void *)floor_dispatch,
+	.init = (void *)floor_init,
+	.name = "floor",
+};

@@ -1,0 +1,74 @@
+//! Domains of a run: cgroups with the `cpu` controller, and what Steward is told about them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use steward_lab_guest::Domain;
+
+use crate::scheduler::wait;
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const CLIENT: &str = "/usr/bin/steward";
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The directory of a domain's cgroup.
+pub fn directory(path: &str) -> PathBuf {
+    Path::new(CGROUPS).join(path)
+}
+
+/// Makes the cgroups and sets their weights and policies.
+///
+/// # Errors
+/// Names the cgroup, and what the kernel or Steward said.
+pub fn make(domains: &[Domain]) -> Result<()> {
+    for domain in domains {
+        let path = directory(&domain.path);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
+        if let Some(parent) = path.parent() {
+            write(&parent.join("cgroup.subtree_control"), "+cpu")?;
+        }
+        if let Some(weight) = domain.cpu_weight {
+            write(&path.join("cpu.weight"), &weight.to_string())?;
+        }
+        if !domain.policy.is_empty() {
+            set_policy(domain)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the cgroups, which must be empty.
+pub fn remove(domains: &[Domain]) {
+    for domain in domains.iter().rev() {
+        // One that cannot be removed is only untidy: the machine is thrown away.
+        let _ = fs::remove_dir(directory(&domain.path));
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {text} to {}", path.display()))
+}
+
+fn set_policy(domain: &Domain) -> Result<()> {
+    let arguments = ["domain", "set", &domain.path].into_iter().chain(domain.policy.iter().map(String::as_str));
+    let arguments: Vec<&str> = arguments.collect();
+    let said = "/run/lab/domain-set";
+    let mut client = Command::new(CLIENT)
+        .args(&arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(said)?)
+        .spawn()
+        .with_context(|| format!("cannot start {CLIENT}"))?;
+    let ended = wait(&mut client, ANSWER_PATIENCE);
+    if ended && client.wait()?.success() {
+        return Ok(());
+    }
+    let _ = client.kill();
+    let _ = client.wait();
+    let said = fs::read_to_string(said).unwrap_or_default();
+    bail!("`steward {}` failed: {}", arguments.join(" "), said.trim())
+}

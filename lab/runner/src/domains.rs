@@ -1,0 +1,184 @@
+//! Domains in scenarios: cgroups with a policy, the same cgroups under every contender. Pure.
+//!
+//! Under Steward a policy is set with `steward domain set`. Under `stock-nice` it is the best that root can do by hand:
+//! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives counts.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use steward_lab_guest::Domain;
+
+use crate::scenario::{Contender, Scenario};
+
+/// A domain of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainRow {
+    /// Its name: the cgroup's directory.
+    pub name: String,
+    /// The domain that it is below; the root if absent.
+    pub parent: Option<String>,
+    /// The fraction of its parent's CPU time that is reserved for it, 0 to 1.
+    #[serde(default)]
+    pub cpu: f64,
+    /// Its weight among its siblings, 1 to 10,000.
+    pub weight: Option<u32>,
+}
+
+/// The weight of a cgroup that nobody gave one.
+const WEIGHT_DEFAULT: u32 = 100;
+
+/// All domains of a scenario, parents before children, those that programs have for themselves last.
+fn rows(scenario: &Scenario) -> Vec<DomainRow> {
+    let own = scenario.programs.iter().filter(|row| row.own_domain).flat_map(|row| {
+        row.names().map(|name| DomainRow { name, parent: None, cpu: 0.0, weight: None }).collect::<Vec<_>>()
+    });
+    scenario.domains.iter().cloned().chain(own).collect()
+}
+
+/// What the agent is to make under `contender`.
+pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
+    let rows = rows(scenario);
+    rows.iter()
+        .map(|row| {
+            let mut policy = Vec::new();
+            if contender.is_steward() && row.cpu > 0.0 {
+                policy.extend(["--cpu".to_owned(), format!("{}%", round(row.cpu * 100.0))]);
+            }
+            let cpu_weight = match contender {
+                Contender::StockNice => Some(due_weight(&rows, row)),
+                _ => row.weight,
+            };
+            Domain { path: path(&rows, row), cpu_weight, policy }
+        })
+        .collect()
+}
+
+/// The cgroup of the domain that a program is in, relative to the root.
+pub fn of_program(scenario: &Scenario, domain: Option<&str>, own: Option<&str>) -> Option<String> {
+    let name = own.or(domain)?;
+    let rows = rows(scenario);
+    rows.iter().find(|row| row.name == name).map(|row| path(&rows, row))
+}
+
+/// Names of domains are known, are told from each other, and their reservations fit.
+///
+/// # Errors
+/// Names the domain and what is wrong with it.
+pub fn check(scenario: &Scenario) -> Result<()> {
+    let rows = rows(scenario);
+    for (index, row) in rows.iter().enumerate() {
+        check_row(&rows[..index], row).with_context(|| format!("domain `{}`", row.name))?;
+    }
+    for row in &scenario.domains {
+        let siblings = rows.iter().filter(|other| other.parent == row.parent);
+        if siblings.map(|other| other.cpu).sum::<f64>() > 1.0 + 1e-9 {
+            bail!("the reservations of the domains beside `{}` add up to more than 1", row.name);
+        }
+    }
+    for program in &scenario.programs {
+        let Some(domain) = &program.domain else { continue };
+        if program.own_domain {
+            bail!("program `{}` has both `domain` and `own_domain`", program.name);
+        }
+        if !rows.iter().any(|row| row.name == *domain) {
+            bail!("program `{}`: there is no domain `{domain}`", program.name);
+        }
+        if rows.iter().any(|row| row.parent.as_ref() == Some(domain)) {
+            bail!("program `{}`: `{domain}` has domains below it, and cannot have programs too", program.name);
+        }
+    }
+    Ok(())
+}
+
+fn check_row(before: &[DomainRow], row: &DomainRow) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if row.name.is_empty() || !row.name.chars().all(is_plain) || row.name == "lab" {
+        bail!("a name is made of letters, digits, _ and -, and `lab` is taken");
+    }
+    if before.iter().any(|other| other.name == row.name) {
+        bail!("there are two of this name");
+    }
+    if !(0.0..=1.0).contains(&row.cpu) {
+        bail!("cpu is a fraction of the parent's CPU time, 0 to 1");
+    }
+    if row.weight.is_some_and(|weight| !(1..=10_000).contains(&weight)) {
+        bail!("a weight is 1 to 10000");
+    }
+    match &row.parent {
+        Some(parent) if !before.iter().any(|other| other.name == *parent) => {
+            bail!("its parent `{parent}` must stand before it")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn path(rows: &[DomainRow], row: &DomainRow) -> String {
+    let parent =
+        row.parent.as_ref().and_then(|parent| rows.iter().find(|other| other.name == *parent));
+    parent.map_or_else(|| row.name.clone(), |parent| format!("{}/{}", path(rows, parent), row.name))
+}
+
+/// The weight that gives a domain, when all its siblings are busy, what its reservation and its part of the rest come to.
+fn due_weight(rows: &[DomainRow], row: &DomainRow) -> u32 {
+    let siblings: Vec<_> = rows.iter().filter(|other| other.parent == row.parent).collect();
+    let weight = |row: &DomainRow| f64::from(row.weight.unwrap_or(WEIGHT_DEFAULT));
+    let reserved: f64 = siblings.iter().map(|sibling| sibling.cpu).sum();
+    let weights: f64 = siblings.iter().map(|sibling| weight(sibling)).sum();
+    let due = row.cpu + (1.0 - reserved).max(0.0) * weight(row) / weights;
+    // The mean of all siblings is the usual weight.
+    let scaled = due * siblings.len() as f64 * f64::from(WEIGHT_DEFAULT);
+    scaled.round().clamp(1.0, 10_000.0) as u32
+}
+
+/// Without the noise of binary fractions: 15, not 15.000000000000002.
+fn round(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const TEXT: &str = "title='t'\nduration='9s'\n\
+        [[domain]]\nname='player'\ncpu=0.15\n\
+        [[program]]\nname='film'\ncommand='film'\ndomain='player'\n\
+        [[program]]\nname='onoff'\ncommand='onoff'\ncount=4\nown_domain=true\n";
+
+    fn scenario(text: &str) -> Result<Scenario> {
+        Scenario::parse(text, Path::new("t.toml"))
+    }
+
+    #[test]
+    fn steward_is_told_the_reservation_and_root_by_hand_gives_the_weight_that_comes_to_the_same() {
+        let scenario = scenario(TEXT).unwrap();
+        let steward = planned(&scenario, Contender::StewardWrr);
+        assert_eq!(steward[0].policy, ["--cpu", "15%"]);
+        assert_eq!((steward.len(), steward[4].path.as_str()), (5, "onoff-4"));
+        assert!(steward.iter().all(|domain| domain.cpu_weight.is_none()));
+        let by_hand: Vec<_> =
+            planned(&scenario, Contender::StockNice).iter().map(|domain| domain.cpu_weight).collect();
+        // 0.15 + 0.85 / 5 = 0.32 beside four of 0.17.
+        assert_eq!(by_hand, [Some(160), Some(85), Some(85), Some(85), Some(85)]);
+        assert!(planned(&scenario, Contender::Stock).iter().all(|domain| domain.cpu_weight.is_none()));
+    }
+
+    #[test]
+    fn a_child_is_below_its_parent() {
+        let nested =
+            format!("{TEXT}[[domain]]\nname='a'\n[[domain]]\nname='b'\nparent='a'\nweight=300\n");
+        let scenario = scenario(&nested).unwrap();
+        assert_eq!(planned(&scenario, Contender::Stock)[2].path, "a/b");
+        assert_eq!(planned(&scenario, Contender::Stock)[2].cpu_weight, Some(300));
+    }
+
+    #[test]
+    fn mistakes_name_the_domain() {
+        let complaint = |text: &str| format!("{:#}", scenario(text).expect_err("the text has a mistake"));
+        assert!(complaint(&TEXT.replace("cpu=0.15", "cpu=1.5")).contains("domain `player`: cpu is a fraction"));
+        assert!(complaint(&TEXT.replace("domain='player'", "domain='x'")).contains("no domain `x`"));
+        assert!(complaint(&TEXT.replace("cpu=0.15", "parent='x'")).contains("must stand before it"));
+        assert!(complaint(&format!("{TEXT}[[domain]]\nname='b'\ncpu=0.9\n")).contains("more than 1"));
+    }
+}

@@ -1,0 +1,318 @@
+//! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and the
+//! pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::figure;
+use crate::metrics::Metrics;
+use crate::outcome::{EMULATED, Outcome, readable};
+use crate::scenario::Contender;
+
+const BEGIN: &str = "<!-- figures:begin -->\n";
+const END: &str = "<!-- figures:end -->";
+/// The scenario of `make demo`: its figure is the README's picture.
+const DEMO: &str = "demo";
+const OVERHEAD: &str = "overhead_ratio";
+/// Nobody's film plays in a scenario without this metric.
+const WORST_SECOND: &str = "frames_per_second_min";
+
+/// Reads `NAME/result.json` of every scenario below `reports`, by name.
+///
+/// # Errors
+/// Names the file that cannot be read, or says that there is none.
+pub fn read(reports: &Path) -> Result<Vec<Outcome>> {
+    let entries = std::fs::read_dir(reports).with_context(|| format!("cannot read {}", reports.display()))?;
+    let results = entries.filter_map(Result::ok).map(|entry| entry.path().join("result.json"));
+    let mut results: Vec<PathBuf> = results.filter(|path| path.is_file()).collect();
+    results.sort();
+    if results.is_empty() {
+        bail!("{} holds no results: `make lab` makes them", reports.display());
+    }
+    results.iter().map(|path| parse(path)).collect()
+}
+
+fn parse(path: &Path) -> Result<Outcome> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read the result {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not a result of the lab", path.display()))
+}
+
+/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the files.
+///
+/// # Errors
+/// Names the file that cannot be read or written, and the mark that is missing in the README.
+pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
+    let figures = root.join("docs/figures");
+    std::fs::create_dir_all(&figures).with_context(|| format!("cannot make {}", figures.display()))?;
+    let mut files = Vec::new();
+    for outcome in outcomes {
+        if let Some(svg) = figure::frame_rates(outcome) {
+            files.push((figures.join(picture(outcome)), figure::png(&svg)?));
+        }
+    }
+    files.push((root.join("docs/results.md"), page(outcomes).into_bytes()));
+    let readme = root.join("README.md");
+    let text =
+        std::fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
+    let text = replace_block(&text, &block(outcomes)).with_context(|| format!("{}", readme.display()))?;
+    files.push((readme, text.into_bytes()));
+    for (path, bytes) in &files {
+        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(files.into_iter().map(|(path, _)| path).collect())
+}
+
+fn picture(outcome: &Outcome) -> String {
+    format!("{}-frame-rate.png", outcome.scenario)
+}
+
+/// The text with what stands between the two marks replaced.
+fn replace_block(text: &str, block: &str) -> Result<String> {
+    let (before, rest) =
+        text.split_once(BEGIN).with_context(|| format!("has no line `{}`", BEGIN.trim_end()))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("has no line `{END}`"))?;
+    Ok(format!("{before}{BEGIN}{block}{END}{after}"))
+}
+
+/// What stands in the README.
+fn block(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    if let Some(demo) = outcomes.iter().find(|outcome| outcome.scenario == DEMO) {
+        let _ = writeln!(text, "![{} under each contender](docs/figures/{})\n", demo.title, picture(demo));
+        let _ = writeln!(text, "{}\n", demo_sentence(demo));
+    }
+    let films = outcomes.iter().filter(|outcome| outcome.scenario != DEMO && has_films(outcome));
+    let films: Vec<&Outcome> = films.collect();
+    if !films.is_empty() {
+        text.push_str(
+            "Frames in the worst second / frames late by more than a period / longest wait for a shell started each second: median, \
+             and the worst of the runs in brackets where it differs.\n\n",
+        );
+        films_table(&mut text, &films);
+    }
+    if let Some(sentence) = outcomes.iter().find_map(overhead_sentence) {
+        let _ = writeln!(text, "\n{sentence}");
+    }
+    text.push_str("\n[All results](docs/results.md), with what was to be reached and where it was missed.\n");
+    text
+}
+
+fn has_films(outcome: &Outcome) -> bool {
+    outcome.contenders.values().any(|metrics| metrics.contains_key(WORST_SECOND))
+}
+
+/// How often each contender ran.
+fn runs(outcome: &Outcome) -> u32 {
+    outcome.runs.iter().map(|run| run.repeat).max().unwrap_or(0)
+}
+
+fn runs_in_words(outcome: &Outcome) -> String {
+    match runs(outcome) {
+        1 => "one run".to_owned(),
+        count => format!("{count} runs"),
+    }
+}
+
+fn demo_sentence(demo: &Outcome) -> String {
+    let worst = demo.worst.iter().filter_map(|(contender, metrics)| {
+        let frames = metrics.get(WORST_SECOND)?;
+        Some(format!("{} {}", readable(*frames), in_words(*contender)))
+    });
+    let worst: Vec<String> = worst.collect();
+    format!(
+        "`make demo`, {}: in its worst second the film or the call shows {} of its 25 frames.",
+        runs_in_words(demo),
+        worst.join(", ")
+    )
+}
+
+fn in_words(contender: Contender) -> &'static str {
+    match contender {
+        Contender::Stock => "under the default scheduler",
+        Contender::StockNice => "with nice values set by hand",
+        Contender::Deadline => "under SCHED_DEADLINE",
+        Contender::Steward => "under Steward",
+        other => other.name(),
+    }
+}
+
+fn films_table(text: &mut String, films: &[&Outcome]) {
+    text.push_str(
+        "| scenario | | runs | default scheduler | nice -20 by hand | SCHED_DEADLINE | Steward |\n",
+    );
+    text.push_str("|---|---|---|---|---|---|---|\n");
+    for film in films {
+        let _ = write!(text, "| `{}` | {} | {} |", film.scenario, film.title, runs(film));
+        for contender in Contender::USUAL {
+            let _ = write!(text, " {} |", film_cell(film, contender));
+        }
+        text.push('\n');
+    }
+}
+
+/// `25 / 0.0 % / 18 ms (24 / 0.1 % / 25 ms)`.
+fn film_cell(outcome: &Outcome, contender: Contender) -> String {
+    let counted = outcome.runs.iter().filter(|run| run.contender == contender && run.error.is_none()).count();
+    let failed = outcome.failures.get(&contender).map_or(0, Vec::len);
+    let (Some(median), Some(worst)) = (outcome.contenders.get(&contender), outcome.worst.get(&contender))
+    else {
+        return if failed > 0 { format!("no run of {failed} counts") } else { "-".into() };
+    };
+    let (median, worst) = (film_numbers(median), film_numbers(worst));
+    let mut cell = if median == worst { median } else { format!("{median} ({worst})") };
+    if failed > 0 {
+        let _ = write!(cell, ", {counted} of {} runs", counted + failed);
+    }
+    cell
+}
+
+fn film_numbers(metrics: &Metrics) -> String {
+    let number = |name: &str| metrics.get(name).copied();
+    let parts = [
+        number(WORST_SECOND).map(readable),
+        number("frames_late_ratio").map(|ratio| format!("{:.1} %", ratio * 100.0)),
+        number("latency_ms_max").map(time),
+    ];
+    parts.map(|part| part.unwrap_or_else(|| "-".into())).join(" / ")
+}
+
+fn time(ms: f64) -> String {
+    if ms >= 1000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0} ms") }
+}
+
+/// What scheduling costs in instructions, if this outcome has it.
+fn overhead_sentence(outcome: &Outcome) -> Option<String> {
+    let steward = outcome.contenders.get(&Contender::Steward)?;
+    let overall = steward.get(OVERHEAD)?;
+    let prefix = format!("{OVERHEAD}_");
+    let each = steward.iter().filter_map(|(metric, ratio)| Some((metric.strip_prefix(&prefix)?, *ratio)));
+    let each: Vec<(&str, f64)> = each.collect();
+    let (dearest, most) = each.iter().max_by(|left, right| left.1.total_cmp(&right.1))?;
+    let (cheapest, least) = each.iter().min_by(|left, right| left.1.total_cmp(&right.1))?;
+    let floor = outcome.contenders.get(&Contender::SchedExtFloor);
+    let floor = floor.and_then(|metrics| metrics.get(&format!("{prefix}{dearest}")));
+    let floor = floor.map_or_else(String::new, |ratio| {
+        format!(" (where the least that a sched_ext scheduler can be takes {ratio:.3})")
+    });
+    Some(format!(
+        "What it costs: over the {} benchmarks of `{}` a machine with Steward takes {overall:.3} of the instructions that it takes with the \
+         default scheduler, from {least:.3} in `{cheapest}` to {most:.3} in `{dearest}`{floor}; median of {}.",
+        each.len(),
+        outcome.scenario,
+        runs_in_words(outcome),
+    ))
+}
+
+/// `docs/results.md`.
+fn page(outcomes: &[Outcome]) -> String {
+    let mut text = format!(
+        "# Results\n\nMade by `make figures` from what `make lab` left; nothing here is written by hand. Each number is the median of the \
+         runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
+         mean: [lab.md](lab.md).\n",
+    );
+    for outcome in outcomes {
+        section(&mut text, outcome);
+    }
+    text
+}
+
+fn section(text: &mut String, outcome: &Outcome) {
+    let machine = &outcome.machine;
+    let _ = write!(
+        text,
+        "\n## {}\n\n{}. {} of each contender; Linux {}, {} CPU(s), {} MiB.\n\n",
+        outcome.scenario,
+        outcome.title.trim_end_matches('.'),
+        capitalised(&runs_in_words(outcome)),
+        machine.kernel,
+        machine.cpus,
+        machine.memory_mib,
+    );
+    if has_films(outcome) && outcome.runs.iter().any(|run| !run.films.is_empty()) {
+        let _ = write!(text, "![Frames per second over time](figures/{})\n\n", picture(outcome));
+    }
+    for target in &outcome.targets {
+        let _ = writeln!(text, "- {}", target.sentence());
+    }
+    for (contender, errors) in &outcome.failures {
+        for error in errors {
+            let first = error.lines().next().unwrap_or_default();
+            let _ = writeln!(text, "- a run of {contender} does not count: {first}");
+        }
+    }
+    numbers(text, outcome);
+}
+
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn numbers(text: &mut String, outcome: &Outcome) {
+    let contenders: Vec<Contender> = outcome.contenders.keys().copied().collect();
+    let _ = write!(text, "\n| |");
+    for contender in &contenders {
+        let _ = write!(text, " {contender} |");
+    }
+    let _ = write!(text, "\n|---|{}\n", "---|".repeat(contenders.len()));
+    for metric in outcome.metric_names(true) {
+        let _ = write!(text, "| {metric} |");
+        for contender in &contenders {
+            let _ = write!(text, " {} |", outcome.cell(*contender, metric));
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::tests::with_films;
+
+    fn demo() -> Outcome {
+        Outcome { scenario: DEMO.into(), ..with_films() }
+    }
+
+    #[test]
+    fn only_what_stands_between_the_marks_is_replaced() {
+        let readme = format!("before\n{BEGIN}old\n{END}\nafter\n");
+        assert_eq!(replace_block(&readme, "new\n").unwrap(), format!("before\n{BEGIN}new\n{END}\nafter\n"));
+        assert!(replace_block("no marks", "new").unwrap_err().to_string().contains("figures:begin"));
+    }
+
+    #[test]
+    fn the_readme_says_how_often_it_was_run_and_what_the_worst_second_was() {
+        let block = block(&[demo(), with_films()]);
+        assert!(block.contains("one run: in its worst second"), "{block}");
+        assert!(block.contains("4 under the default scheduler, 25 under Steward"), "{block}");
+        assert!(block.contains("| `t` | t | 1 | 4 / - / - | - | - | 25 / - / - |"), "{block}");
+    }
+
+    #[test]
+    fn the_median_stands_before_the_worst_and_failed_runs_are_told() {
+        let mut outcome = with_films();
+        outcome.worst.get_mut(&Contender::Steward).unwrap().insert(WORST_SECOND.into(), 24.0);
+        outcome.failures.insert(Contender::Steward, vec!["it broke".into()]);
+        assert_eq!(film_cell(&outcome, Contender::Steward), "25 / - / - (24 / - / -), 1 of 2 runs");
+    }
+
+    #[test]
+    fn all_files_are_written_from_the_results_of_a_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let reports = root.path().join("lab/reports");
+        crate::report::write(&demo(), &reports.join(DEMO)).unwrap();
+        std::fs::write(root.path().join("README.md"), format!("{BEGIN}{END}")).unwrap();
+        let written = write(root.path(), &read(&reports).unwrap()).unwrap();
+        assert_eq!(written.len(), 3, "a picture, the page and the README: {written:?}");
+        let page = std::fs::read_to_string(root.path().join("docs/results.md")).unwrap();
+        assert!(page.contains("target: steward frames_per_second_min at least 24: met"), "{page}");
+    }
+
+    #[test]
+    fn without_results_it_says_how_to_get_some() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(read(empty.path()).unwrap_err().to_string().contains("make lab"));
+    }
+}
