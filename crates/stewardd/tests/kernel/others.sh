@@ -7,8 +7,7 @@ hold 1000 >/tmp/hold 2>&1 &
 other=$!
 wait_for 'grep -q enabled $state'
 section another-scheduler
-stewardd
-echo "exit code $?"
+try stewardd
 ls /run/steward 2>&1
 kill -9 $other
 wait $other 2>/dev/null
@@ -17,27 +16,21 @@ wait_for 'grep -q disabled $state'
 start_daemon
 steward run -- /opt/one/sleep 100000 &
 program=$!
-wait_for "steward status --json | grep -q '\"pid\": $program'"
+wait_until_listed $program
 section second-daemon
-stewardd
-echo "exit code $?"
+try stewardd
 section not-root
 mkdir -m 777 /tmp/user
-su user -c 'stewardd --socket /tmp/user/socket --state-directory /tmp/user/state'
-echo "exit code $?"
+try su user -c 'stewardd --socket /tmp/user/socket --state-directory /tmp/user/state'
 
 # Three times it is loaded again; then something else is in force.
 for restarts in 1 2 3 4; do
     eject
-    wait_for "steward status --json | grep -q '\"restarts\": $restarts'"
+    wait_until_reloaded $restarts
 done
 section given-up
-wait_for "steward status --json | grep -q '\"pid\": $program'"
+wait_until_listed $program
 steward status --json
 section stopped
-kill $daemon
-wait $daemon
-echo "exit code $?"
-cat $state
-ls /run/steward
+stop_daemon
 kill -0 $program && echo alive

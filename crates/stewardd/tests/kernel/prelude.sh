@@ -24,6 +24,27 @@ start_daemon() {
     wait_for 'steward status'
 }
 
+# Ends the daemon, and says how it ended and what it left.
+stop_daemon() {
+    kill $daemon
+    wait $daemon
+    echo "exit code $?"
+    cat $state
+    ls /run/steward
+}
+
+# Runs a command and says how it ended.
+try() {
+    "$@"
+    echo "exit code $?"
+}
+
+# Waits until the daemon lists a process.
+wait_until_listed() { wait_for "steward status --json | grep -q '\"pid\": $1'"; }
+
+# Waits until the daemon has loaded its scheduler again so many times.
+wait_until_reloaded() { wait_for "steward status --json | grep -q '\"restarts\": $1'"; }
+
 # A program of its own, which nothing else in the machine runs.
 program() { cp /bin/busybox "/opt/$1/sleep"; }
 

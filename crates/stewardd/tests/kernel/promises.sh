@@ -18,18 +18,14 @@ steward explain $by_hand
 section specification
 steward status --json
 section too-much
-steward run --cpu 29ms/30ms -- true
-echo "exit code $?"
+try steward run --cpu 29ms/30ms -- true
 section not-the-owner
-su user -c 'steward run --cpu 5ms/30ms -- true'
-echo "exit code $?"
-su user -c "steward set $by_hand --cpu 5ms/30ms"
-echo "exit code $?"
+try su user -c 'steward run --cpu 5ms/30ms -- true'
+try su user -c "steward set $by_hand --cpu 5ms/30ms"
 section by-hand
 steward set $by_hand --cpu 2ms/100ms
 section run-with-cpu
-steward run --cpu 3ms/50ms -- sh -c 'steward explain $$; exit 7'
-echo "exit code $?"
+try steward run --cpu 3ms/50ms -- sh -c 'steward explain $$; exit 7'
 
 # The files change; nobody tells the daemon.
 { row one 8ms/30ms; row other 1ms/30ms; printf '[[spec]]\npath = "relative"\ncpu = "1ms/30ms"\n'; } >$specs/50-one.toml
@@ -37,8 +33,7 @@ wait_for 'steward status | grep -q "50-one.toml:8"'
 section changed
 steward status --json
 section doctor
-steward doctor
-echo "exit code $?"
+try steward doctor
 
 section killed
 kill -9 $daemon
@@ -47,25 +42,20 @@ wait_for 'grep -q disabled $state'
 cat $state
 echo "polls $tries"
 kill -0 $by_hand && kill -0 $by_spec && echo alive
-steward status
-echo "exit code $?"
+try steward status
 start_daemon
 section restarted
 steward status --json
 
 section ejected
 eject
-wait_for 'steward status --json | grep -q "\"restarts\": 1"'
-wait_for "steward status --json | grep -q '\"pid\": $by_spec'"
+wait_until_reloaded 1
+wait_until_listed $by_spec
 steward status --json
 kill -0 $by_hand && kill -0 $by_spec && echo alive >/tmp/alive
 section log
 cat /tmp/log
 
 section stopped
-kill $daemon
-wait $daemon
-echo "exit code $?"
-cat $state
-ls /run/steward
+stop_daemon
 kill -0 $by_hand && kill -0 $by_spec && cat /tmp/alive
