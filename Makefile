@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup build demo test lint test-unit test-kernel lab install uninstall clean distclean
+.PHONY: help setup build demo test lint test-unit test-kernel lab figures install uninstall clean distclean
 
 # Arguments for the lab, such as LAB='--kernel host' or LAB='--contender stock'.
 LAB ?=
@@ -49,6 +49,9 @@ test-kernel: ## the tests that run inside the virtual machine, one after the oth
 
 lab: build ## run every scenario of lab/scenarios and report on each
 	@for scenario in lab/scenarios/*.toml; do $(steward) lab run "$$scenario" $(LAB); done
+
+figures: build ## bring what `make lab` measured into README.md, docs/results.md and docs/figures
+	$(steward) lab figures
 
 install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(steward) -a -x target/release/stewardd || { echo "make install: run \`make build\` first" >&2; exit 1; }
