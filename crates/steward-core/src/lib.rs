@@ -4,9 +4,11 @@
 
 pub mod authority;
 pub mod config;
+pub mod domain;
 pub mod explain;
 pub mod mechanism;
 pub mod problem;
 pub mod quantity;
 pub mod spec;
 mod toml_reader;
+pub mod tune;
