@@ -34,6 +34,16 @@ pub enum KernelError {
         /// What was there, cut to what fits a line.
         found: String,
     },
+    /// A directory of the cgroup tree could not be opened, made, removed or watched.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Cgroup {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A system call on a task failed.
     #[error("{action} of task {tid} failed: {source}")]
     Task {
@@ -57,6 +67,7 @@ impl KernelError {
         match self {
             KernelError::Read { source, .. }
             | KernelError::Write { source, .. }
+            | KernelError::Cgroup { source, .. }
             | KernelError::Task { source, .. } => source.raw_os_error(),
             KernelError::Parse { .. } => None,
         }

@@ -2,7 +2,8 @@
 //!
 //! - [`executable`]: which program a path names, and how the kernel knows it.
 //! - [`processes`]: every process and thread, cheaply; [`process_events`]: what changes among them, as it happens.
-//! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given.
+//! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given; [`cgroups_tree`]: the tree
+//!   itself, listed, changed and watched.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
@@ -11,6 +12,7 @@
 //! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
 
 pub mod cgroups;
+pub mod cgroups_tree;
 pub mod deadline;
 pub mod doctor;
 pub mod error;

@@ -1,0 +1,23 @@
+//! Domains: the tree of cgroups as principals that own the CPU and divide it among their children.
+//!
+//! A domain is a cgroup with a policy (Eclipse 1998, section 3; Walfield, sections 3.2 and 3.3): its priority and
+//! weight among its siblings, a reserved fraction of its parent's CPU, what its own tasks get beside its children,
+//! and the user it belongs to. Every cgroup is a domain, whoever made it; one that nobody gave a policy has the
+//! default.
+//!
+//! - [`name`]: what a domain may be called, and which cgroup a name means.
+//! - [`settings`]: what can be asked for a domain, and what is wrong with it.
+//! - [`tree`]: who pays for whom, admission, and what each domain is guaranteed.
+//! - [`plan`]: what the mechanism is told, so that the guarantees hold.
+//!
+//! Domains that Steward makes have their cgroups in a *folder*, a cgroup directly below the root. The folder is
+//! no domain of anybody: what stands in it is paid by the root, beside the slices of the service manager.
+
+pub mod name;
+pub mod plan;
+pub mod settings;
+pub mod tree;
+
+pub use name::{Names, OWN_LEAF};
+pub use settings::{Change, Fault, Setting, Settings};
+pub use tree::{Node, Refusal, Tree};

@@ -1,0 +1,216 @@
+//! What a domain may be called, and which cgroup a name means.
+//!
+//! A domain that Steward made is called by its path in the folder (`batch`, `web/front`), every other one by the
+//! path of its cgroup from the root of the tree (`user.slice/user-1000.slice`). A leading `/` always means the
+//! root of the tree, and `/` alone is the root itself.
+
+/// The cgroup that holds the processes of a domain with children: a cgroup that hands the CPU out to children can
+/// hold no processes itself (Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
+pub const OWN_LEAF: &str = ".own";
+
+/// The longest part of a name, in bytes (`NAME_MAX` of include/uapi/linux/limits.h).
+const PART_BYTES_MAX: usize = 255;
+/// The longest name, in bytes: with the folder before it and a file's name after it, it fits `PATH_MAX`.
+const NAME_BYTES_MAX: usize = 3072;
+/// How deep domains can be nested.
+pub const DEPTH_MAX: usize = 32;
+
+/// Where the domains are that Steward makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    folder: String,
+}
+
+impl Default for Names {
+    /// The folder `steward`.
+    fn default() -> Self {
+        Names { folder: "steward".to_owned() }
+    }
+}
+
+impl Names {
+    /// Names with another folder: one part, directly below the root.
+    ///
+    /// # Errors
+    /// When it is not one part that a domain could be called.
+    pub fn new(folder: &str) -> Result<Self, String> {
+        check_part(folder)?;
+        Ok(Names { folder: folder.to_owned() })
+    }
+
+    /// The folder's path, which is one part.
+    pub fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    /// The path of the domain that would be made under this name.
+    ///
+    /// # Errors
+    /// What is wrong with the name, and what to write.
+    pub fn path_to_make(&self, name: &str) -> Result<String, String> {
+        let name = self.in_folder(name).unwrap_or(name);
+        check(name)?;
+        for part in name.split('/') {
+            if part.starts_with('.') {
+                return Err(format!("\"{part}\" starts with a dot, which is kept for Steward's own use"));
+            }
+        }
+        Ok(format!("{}/{name}", self.folder))
+    }
+
+    /// The paths that a name may mean, the first that exists is meant.
+    ///
+    /// # Errors
+    /// What is wrong with the name.
+    pub fn candidates(&self, name: &str) -> Result<Vec<String>, String> {
+        if name == "/" {
+            return Ok(vec![String::new()]);
+        }
+        if let Some(from_root) = name.strip_prefix('/') {
+            check(from_root)?;
+            return Ok(vec![from_root.to_owned()]);
+        }
+        check(name)?;
+        Ok(vec![format!("{}/{name}", self.folder), name.to_owned()])
+    }
+
+    /// What a domain at this path is called.
+    pub fn name_of(&self, path: &str) -> String {
+        if path.is_empty() {
+            return "/".to_owned();
+        }
+        self.in_folder(path).unwrap_or(path).to_owned()
+    }
+
+    /// The rest of a path that leads into the folder.
+    fn in_folder<'path>(&self, path: &'path str) -> Option<&'path str> {
+        path.strip_prefix(&self.folder)?.strip_prefix('/')
+    }
+
+    /// Whether a path leads into the folder, to a domain that Steward made or could have made.
+    pub fn is_in_folder(&self, path: &str) -> bool {
+        self.in_folder(path).is_some()
+    }
+}
+
+/// The domain that a cgroup belongs to: the cgroup itself, or its parent for the leaf of a domain's own processes.
+pub fn domain_of(path: &str) -> &str {
+    match path.strip_suffix(OWN_LEAF).and_then(|above| above.strip_suffix('/')) {
+        Some(domain) => domain,
+        None => path,
+    }
+}
+
+/// The path of the parent; `None` for the root.
+pub fn parent_of(path: &str) -> Option<&str> {
+    if path.is_empty() {
+        return None;
+    }
+    Some(path.rsplit_once('/').map_or("", |(parent, _)| parent))
+}
+
+/// Whether `path` is `above` or lies somewhere below it.
+pub fn is_at_or_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The user whose slice (`user.slice/user-N.slice`, systemd's layout) a path is in.
+pub fn user_of_slice(path: &str) -> Option<u32> {
+    let part = path.strip_prefix("user.slice/user-")?;
+    part.split('/').next()?.strip_suffix(".slice")?.parse().ok()
+}
+
+/// Holds a name with all its parts against the rules.
+///
+/// # Errors
+/// The first part that is wrong, and why.
+pub fn check(name: &str) -> Result<(), String> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("the name has {} bytes; at most {NAME_BYTES_MAX} are possible", name.len()));
+    }
+    if name.split('/').count() > DEPTH_MAX {
+        return Err(format!("the name has more than {DEPTH_MAX} parts"));
+    }
+    name.split('/').try_for_each(check_part)
+}
+
+/// Holds one part of a name against the rules: what the kernel takes for a directory, and what can be shown on a
+/// terminal without harm.
+fn check_part(part: &str) -> Result<(), String> {
+    let shown = part.escape_debug();
+    if part.is_empty() {
+        return Err(
+            "a part of the name is empty; write parts with single slashes between, as in web/front".into()
+        );
+    }
+    if part == "." || part == ".." {
+        return Err(format!("\"{part}\" is no name: domains are named from the top, as in web/front"));
+    }
+    if part.contains('/') {
+        return Err(format!("\"{shown}\" has a slash in it"));
+    }
+    if part.len() > PART_BYTES_MAX {
+        return Err(format!(
+            "a part of the name has {} bytes; at most {PART_BYTES_MAX} are possible",
+            part.len()
+        ));
+    }
+    if part.chars().any(char::is_control) {
+        return Err(format!("\"{shown}\" has a control character in it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_domain_has_a_plain_name_and_every_other_one_its_path() {
+        let names = Names::default();
+        assert_eq!(names.path_to_make("web/front").expect("a name"), "steward/web/front");
+        assert_eq!(names.path_to_make("steward/web").expect("a name"), "steward/web");
+        assert_eq!(names.name_of("steward/web/front"), "web/front");
+        assert_eq!(names.name_of("user.slice/user-7.slice"), "user.slice/user-7.slice");
+        assert_eq!((names.name_of("").as_str(), names.name_of("stewardship").as_str()), ("/", "stewardship"));
+        assert_eq!(names.candidates("batch").expect("a name"), ["steward/batch", "batch"]);
+        assert_eq!(names.candidates("/batch").expect("a name"), ["batch"]);
+        assert_eq!(names.candidates("/").expect("the root"), [""]);
+    }
+
+    #[test]
+    fn what_could_lead_elsewhere_or_disturb_a_terminal_is_no_name() {
+        let names = Names::default();
+        for name in ["", "..", ".", "a/../b", "a//b", "a/", "\u{1b}[2J", "a\nb", "a\0b", "/.."] {
+            assert!(names.candidates(name).is_err(), "{name:?}");
+            assert!(names.path_to_make(name).is_err(), "{name:?}");
+        }
+        assert!(names.path_to_make(&"x".repeat(256)).is_err());
+        assert!(names.path_to_make(&"x".repeat(255)).is_ok());
+        assert!(names.path_to_make(&["x"; DEPTH_MAX + 1].join("/")).is_err());
+        assert!(names.path_to_make("web/.own").is_err());
+        assert!(names.path_to_make("/web").is_err(), "a path from the root is not made");
+        assert!(Names::new("a/b").is_err());
+    }
+
+    #[test]
+    fn processes_of_a_domain_with_children_are_in_its_leaf() {
+        assert_eq!(domain_of("steward/web/.own"), "steward/web");
+        assert_eq!(domain_of("steward/web"), "steward/web");
+        assert_eq!(domain_of("a.own"), "a.own");
+        assert_eq!((parent_of("a/b"), parent_of("a"), parent_of("")), (Some("a"), Some(""), None));
+    }
+
+    #[test]
+    fn a_path_is_below_another_only_at_the_border_of_a_part() {
+        assert!(is_at_or_below("a/b", "a") && is_at_or_below("a", "a") && is_at_or_below("a", ""));
+        assert!(!is_at_or_below("ab", "a") && !is_at_or_below("a", "a/b"));
+    }
+
+    #[test]
+    fn a_slice_says_whose_it_is() {
+        assert_eq!(user_of_slice("user.slice/user-1000.slice/session-2.scope"), Some(1000));
+        assert_eq!(user_of_slice("user.slice/user-x.slice"), None);
+        assert_eq!(user_of_slice("system.slice/user-1000.slice"), None);
+    }
+}

@@ -1,0 +1,400 @@
+//! The cgroup tree as domains need it: listed, changed, and told of processes that come and go.
+//!
+//! Paths start at the root of the unified hierarchy and have no leading slash; the root itself is the empty path.
+//! Every path is walked by the kernel below that root with neither symbolic links nor `..` (openat2), so that
+//! whoever may write somewhere in the tree cannot lead Steward elsewhere.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+
+use crate::error::KernelError;
+use crate::roots::Roots;
+
+/// The magic number of a unified hierarchy (`CGROUP2_SUPER_MAGIC` of include/uapi/linux/magic.h).
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
+/// How often the processes of a cgroup are moved while new ones may be forked meanwhile.
+const MOVE_ROUNDS_MAX: usize = 100;
+/// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
+const DEPTH_MAX: usize = 40;
+
+/// One cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// From the root of the hierarchy, without a leading slash.
+    pub path: String,
+    /// The inode number of its directory, which no other cgroup of this boot has had or will have.
+    pub id: u64,
+    /// The user that its directory belongs to.
+    pub uid: u32,
+}
+
+/// The unified hierarchy.
+#[derive(Debug)]
+pub struct CgroupTree {
+    root: OwnedFd,
+    path: PathBuf,
+    inotify: OwnedFd,
+    watched: BTreeMap<i32, String>,
+}
+
+impl CgroupTree {
+    /// Opens the hierarchy at `roots.cgroup`.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when there is no directory, or it is no unified hierarchy.
+    pub fn open(roots: &Roots) -> Result<Self, KernelError> {
+        let tree = Self::open_any(roots)?;
+        let kind = fs::fstatfs(&tree.root).map_err(|errno| tree.failed("", "look at", errno))?.f_type as u64;
+        if kind != CGROUP2_MAGIC {
+            return Err(tree.failed(
+                "",
+                "find the unified hierarchy (cgroup v2) at",
+                rustix::io::Errno::NODEV,
+            ));
+        }
+        Ok(tree)
+    }
+
+    /// As [`CgroupTree::open`], for a directory that stands in for the hierarchy.
+    fn open_any(roots: &Roots) -> Result<Self, KernelError> {
+        let path = roots.cgroup.clone();
+        let failed = |errno: rustix::io::Errno| KernelError::Cgroup {
+            path: path.clone(),
+            action: "open",
+            source: errno.into(),
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
+        let root = fs::open(&path, flags, Mode::empty()).map_err(failed)?;
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(failed)?;
+        Ok(CgroupTree { root, path, inotify, watched: BTreeMap::new() })
+    }
+
+    fn failed(&self, path: &str, action: &'static str, errno: rustix::io::Errno) -> KernelError {
+        KernelError::Cgroup { path: self.path.join(path), action, source: errno.into() }
+    }
+
+    /// Opens something below the root, the root itself for the empty path.
+    fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let path = if path.is_empty() { "." } else { path };
+        fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), beneath)
+    }
+
+    fn directory(&self, path: &str) -> Result<OwnedFd, KernelError> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH;
+        self.open_below(path, flags).map_err(|errno| self.failed(path, "open", errno))
+    }
+
+    /// The cgroup at a path.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`]; [`KernelError::is_absent`] when there is none.
+    pub fn find(&self, path: &str) -> Result<Cgroup, KernelError> {
+        let directory = self.directory(path)?;
+        let stat = fs::fstat(&directory).map_err(|errno| self.failed(path, "look at", errno))?;
+        Ok(Cgroup { path: path.to_owned(), id: stat.st_ino, uid: stat.st_uid })
+    }
+
+    /// All cgroups, parents before children. What vanishes meanwhile is left out.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when the root cannot be read.
+    pub fn list(&self) -> Result<Vec<Cgroup>, KernelError> {
+        let root = self.open_below("", OFlags::DIRECTORY).map_err(|errno| self.failed("", "list", errno))?;
+        let mut found = vec![self.find("")?];
+        self.list_below(&root, "", 0, &mut found);
+        Ok(found)
+    }
+
+    /// The cgroups directly below one, in no particular order.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when it cannot be read.
+    pub fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError> {
+        let directory =
+            self.open_below(path, OFlags::DIRECTORY).map_err(|errno| self.failed(path, "list", errno))?;
+        let mut found = Vec::new();
+        // Seen from one level above the deepest, so that nothing below the children is looked at.
+        self.list_below(&directory, path, DEPTH_MAX - 1, &mut found);
+        Ok(found)
+    }
+
+    fn list_below(&self, directory: &OwnedFd, path: &str, depth: usize, found: &mut Vec<Cgroup>) {
+        let Ok(mut entries) = Dir::read_from(directory) else { return };
+        while let Some(Ok(entry)) = entries.read() {
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." || entry.file_type() != FileType::Directory || depth >= DEPTH_MAX {
+                continue;
+            }
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let Ok(child) = fs::openat(directory, name, flags, Mode::empty()) else { continue };
+            let Ok(stat) = fs::fstat(&child) else { continue };
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            found.push(Cgroup { path: path.clone(), id: stat.st_ino, uid: stat.st_uid });
+            self.list_below(&child, &path, depth + 1, found);
+        }
+    }
+
+    /// Makes a cgroup; its parent must be there.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`], for example when it is there already (`EEXIST`).
+    pub fn create(&self, path: &str) -> Result<Cgroup, KernelError> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.directory(above)?;
+        let made = fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755));
+        made.map_err(|errno| self.failed(path, "create", errno))?;
+        self.find(path)
+    }
+
+    /// Removes a cgroup in which nothing is left, neither processes nor cgroups.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`], for example when a process is left (`EBUSY`).
+    pub fn remove(&self, path: &str) -> Result<(), KernelError> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.directory(above)?;
+        let removed = fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
+        removed.map_err(|errno| self.failed(path, "remove", errno))
+    }
+
+    /// The processes in a cgroup itself. One in another pid namespace is 0.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.procs`.
+    pub fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+        let text = self.read(path, "cgroup.procs")?;
+        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
+    /// Whether a process is left in a cgroup or below it.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.events`.
+    pub fn is_populated(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.read(path, "cgroup.events")?.lines().any(|line| line == "populated 1"))
+    }
+
+    /// `cpu.weight` of a cgroup; `None` where its parent does not hand out the CPU.
+    pub fn weight(&self, path: &str) -> Option<u32> {
+        self.read(path, "cpu.weight").ok()?.trim().parse().ok()
+    }
+
+    /// Moves a process with all its threads into a cgroup.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`]; [`KernelError::is_absent`] when the process or the cgroup is gone.
+    pub fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {
+        self.write(path, "cgroup.procs", &pid.to_string())
+    }
+
+    /// Moves all processes from one cgroup to another, and those that they fork meanwhile. Returns how many.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`] when one cannot be moved, [`KernelError::Cgroup`] when it does not come to an end.
+    pub fn move_all(&self, from: &str, to: &str) -> Result<u64, KernelError> {
+        let mut moved = 0;
+        for _ in 0..MOVE_ROUNDS_MAX {
+            let processes = self.processes(from)?;
+            if processes.is_empty() {
+                return Ok(moved);
+            }
+            for pid in processes {
+                match self.move_process(pid, to) {
+                    Ok(()) => moved += 1,
+                    // It has ended.
+                    Err(error) if error.errno() == Some(libc::ESRCH) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(self.failed(
+            from,
+            "empty, as it forks faster than processes can be moved:",
+            rustix::io::Errno::BUSY,
+        ))
+    }
+
+    /// Ends all processes in a cgroup and below it.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`] naming `cgroup.kill` (Linux 5.14).
+    pub fn kill(&self, path: &str) -> Result<(), KernelError> {
+        self.write(path, "cgroup.kill", "1")
+    }
+
+    /// Whether a cgroup hands the CPU out to its children, so that they are groups for a scheduler.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.subtree_control`.
+    pub fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.read(path, "cgroup.subtree_control")?.split_ascii_whitespace().any(|name| name == "cpu"))
+    }
+
+    /// Has a cgroup hand the CPU out to its children, or no longer. Other controllers stay as they are.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`] naming `cgroup.subtree_control`.
+    pub fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
+        self.write(path, "cgroup.subtree_control", if hand_out { "+cpu" } else { "-cpu" })
+    }
+
+    /// From now on [`CgroupTree::take_changes`] names this cgroup when its last process goes, or its first comes.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`], for example when there are too many watches.
+    pub fn watch(&mut self, path: &str) -> Result<(), KernelError> {
+        let name = file_path(path, "cgroup.events");
+        let file =
+            self.open_below(&name, OFlags::PATH).map_err(|errno| self.failed(&name, "watch", errno))?;
+        // The link leads to exactly the file that was opened.
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let watch = inotify::add_watch(&self.inotify, link, WatchFlags::MODIFY | WatchFlags::DELETE_SELF);
+        let watch = watch.map_err(|errno| self.failed(&name, "watch", errno))?;
+        self.watched.insert(watch, path.to_owned());
+        Ok(())
+    }
+
+    /// The watched cgroups whose state may have changed since the last call.
+    pub fn take_changes(&mut self) -> Vec<String> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut changed = Vec::new();
+        while let Ok(event) = reader.next() {
+            if event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) {
+                changed.extend(self.watched.values().cloned());
+            } else if event.events().contains(inotify::ReadFlags::IGNORED) {
+                changed.extend(self.watched.remove(&event.wd()));
+            } else {
+                changed.extend(self.watched.get(&event.wd()).cloned());
+            }
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        changed
+    }
+
+    fn read(&self, path: &str, file: &str) -> Result<String, KernelError> {
+        let name = file_path(path, file);
+        let failed = |source| KernelError::Read { path: self.path.join(&name), source };
+        let opened = self.open_below(&name, OFlags::RDONLY).map_err(|errno| failed(errno.into()))?;
+        let mut text = String::new();
+        File::from(opened).read_to_string(&mut text).map_err(failed)?;
+        Ok(text)
+    }
+
+    fn write(&self, path: &str, file: &str, value: &str) -> Result<(), KernelError> {
+        let name = file_path(path, file);
+        let failed =
+            |source| KernelError::Write { path: self.path.join(&name), value: value.to_owned(), source };
+        let opened = self.open_below(&name, OFlags::WRONLY).map_err(|errno| failed(errno.into()))?;
+        File::from(opened).write_all(value.as_bytes()).map_err(failed)
+    }
+
+    /// Where the hierarchy is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for CgroupTree {
+    /// Readable when [`CgroupTree::take_changes`] has something.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+fn file_path(path: &str, file: &str) -> String {
+    if path.is_empty() { file.to_owned() } else { format!("{path}/{file}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, CgroupTree) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let roots = Roots::under(directory.path());
+        std::fs::create_dir_all(roots.cgroup.join("a/b")).expect("directories");
+        std::fs::write(roots.cgroup.join("a/cgroup.procs"), "7\n8\n").expect("a file");
+        std::fs::write(roots.cgroup.join("a/cgroup.events"), "populated 1\nfrozen 0\n").expect("a file");
+        std::fs::write(roots.cgroup.join("a/cgroup.subtree_control"), "cpuset cpu\n").expect("a file");
+        let tree = CgroupTree::open_any(&roots).expect("it opens");
+        (directory, tree)
+    }
+
+    #[test]
+    fn cgroups_are_listed_parents_first_with_their_ids() {
+        let (_keep, tree) = tree();
+        let listed = tree.list().expect("readable");
+        assert_eq!(listed.iter().map(|cgroup| cgroup.path.as_str()).collect::<Vec<_>>(), ["", "a", "a/b"]);
+        assert_eq!(listed[2], tree.find("a/b").expect("it is there"));
+        assert_ne!(listed[1].id, listed[2].id);
+        assert!(tree.find("c").expect_err("it is not").is_absent());
+        assert_eq!(tree.children("").expect("readable"), listed[1..2]);
+        assert_eq!(tree.children("a").expect("readable"), listed[2..]);
+    }
+
+    #[test]
+    fn what_a_cgroup_says_is_read_from_its_files() {
+        let (_keep, tree) = tree();
+        assert_eq!(tree.processes("a").expect("readable"), [7, 8]);
+        assert!(tree.is_populated("a").expect("readable") && tree.hands_out_cpu("a").expect("readable"));
+        assert!(tree.processes("a/b").expect_err("no such file").is_absent());
+        assert_eq!(tree.weight("a"), None);
+    }
+
+    #[test]
+    fn cgroups_come_and_go() {
+        let (_keep, tree) = tree();
+        let made = tree.create("a/c").expect("there is room");
+        assert_eq!(tree.find("a/c").expect("it is there"), made);
+        assert_eq!(tree.create("a/c").expect_err("it is there").errno(), Some(libc::EEXIST));
+        tree.remove("a/c").expect("it is empty");
+        assert!(tree.remove("a/c").expect_err("it has gone").is_absent());
+        assert!(tree.create("x/y").expect_err("no parent").is_absent());
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_tree_or_through_a_link() {
+        let (keep, tree) = tree();
+        let outside = keep.path().join("outside");
+        std::fs::create_dir_all(outside.join("cgroup")).expect("directories");
+        std::fs::write(outside.join("cgroup.procs"), "").expect("a file");
+        std::os::unix::fs::symlink(&outside, tree.path().join("link")).expect("a link");
+        for path in ["link", "link/cgroup", "..", "a/../../..", "/", "/etc"] {
+            assert!(tree.find(path).is_err(), "{path}");
+            assert!(tree.move_process(1, path).is_err(), "{path}");
+            assert!(tree.remove(&format!("{path}/cgroup")).is_err(), "{path}");
+            assert!(tree.create(&format!("{path}/new")).is_err(), "{path}");
+        }
+        assert_eq!(std::fs::read_to_string(outside.join("cgroup.procs")).expect("readable"), "");
+        assert!(!tree.list().expect("readable").iter().any(|cgroup| cgroup.path.contains("link")));
+    }
+
+    #[test]
+    fn a_change_of_a_watched_cgroup_is_told_once() {
+        let (_keep, mut tree) = tree();
+        tree.watch("a").expect("watched");
+        assert!(tree.take_changes().is_empty());
+        std::fs::write(tree.path().join("a/cgroup.events"), "populated 0\n").expect("a file");
+        assert_eq!(tree.take_changes(), ["a"]);
+        assert!(tree.take_changes().is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_is_no_unified_hierarchy_is_refused() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let roots = Roots::under(directory.path());
+        std::fs::create_dir_all(&roots.cgroup).expect("a directory");
+        let error = CgroupTree::open(&roots).expect_err("no cgroupfs").to_string();
+        assert!(error.contains("cgroup v2") && error.contains("sys/fs/cgroup"), "{error}");
+    }
+}
