@@ -53,7 +53,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn set_policy(domain: &Domain) -> Result<()> {
-    let arguments = ["domain", "set", &domain.path].into_iter().chain(domain.policy.iter().map(String::as_str));
+    let arguments =
+        ["domain", "set", &domain.path].into_iter().chain(domain.policy.iter().map(String::as_str));
     let arguments: Vec<&str> = arguments.collect();
     let said = "/run/lab/domain-set";
     let mut client = Command::new(CLIENT)

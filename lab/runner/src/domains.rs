@@ -84,7 +84,10 @@ pub fn check(scenario: &Scenario) -> Result<()> {
             bail!("program `{}`: there is no domain `{domain}`", program.name);
         }
         if rows.iter().any(|row| row.parent.as_ref() == Some(domain)) {
-            bail!("program `{}`: `{domain}` has domains below it, and cannot have programs too", program.name);
+            bail!(
+                "program `{}`: `{domain}` has domains below it, and cannot have programs too",
+                program.name
+            );
         }
     }
     Ok(())
@@ -113,8 +116,7 @@ fn check_row(before: &[DomainRow], row: &DomainRow) -> Result<()> {
 }
 
 fn path(rows: &[DomainRow], row: &DomainRow) -> String {
-    let parent =
-        row.parent.as_ref().and_then(|parent| rows.iter().find(|other| other.name == *parent));
+    let parent = row.parent.as_ref().and_then(|parent| rows.iter().find(|other| other.name == *parent));
     parent.map_or_else(|| row.name.clone(), |parent| format!("{}/{}", path(rows, parent), row.name))
 }
 
@@ -166,8 +168,7 @@ mod tests {
 
     #[test]
     fn a_child_is_below_its_parent() {
-        let nested =
-            format!("{TEXT}[[domain]]\nname='a'\n[[domain]]\nname='b'\nparent='a'\nweight=300\n");
+        let nested = format!("{TEXT}[[domain]]\nname='a'\n[[domain]]\nname='b'\nparent='a'\nweight=300\n");
         let scenario = scenario(&nested).unwrap();
         assert_eq!(planned(&scenario, Contender::Stock)[2].path, "a/b");
         assert_eq!(planned(&scenario, Contender::Stock)[2].cpu_weight, Some(300));
@@ -176,7 +177,9 @@ mod tests {
     #[test]
     fn mistakes_name_the_domain() {
         let complaint = |text: &str| format!("{:#}", scenario(text).expect_err("the text has a mistake"));
-        assert!(complaint(&TEXT.replace("cpu=0.15", "cpu=1.5")).contains("domain `player`: cpu is a fraction"));
+        assert!(
+            complaint(&TEXT.replace("cpu=0.15", "cpu=1.5")).contains("domain `player`: cpu is a fraction")
+        );
         assert!(complaint(&TEXT.replace("domain='player'", "domain='x'")).contains("no domain `x`"));
         assert!(complaint(&TEXT.replace("cpu=0.15", "parent='x'")).contains("must stand before it"));
         assert!(complaint(&format!("{TEXT}[[domain]]\nname='b'\ncpu=0.9\n")).contains("more than 1"));

@@ -118,8 +118,7 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
 }
 
 /// The programs of `lab/workloads`.
-const OWN_PROGRAMS: &[&str] =
-    &[
+const OWN_PROGRAMS: &[&str] = &[
     "frame-player",
     "busy-loops",
     "pipe-ring",
@@ -264,8 +263,7 @@ impl<'a> Listener<'a> {
             return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
-        let point =
-            self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
+        let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
         match &error {

@@ -437,7 +437,9 @@ fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
         bail!("fps and film belong together: they tell when each frame of a real player's film is due");
     }
     if program.seconds_after.is_some() != program.units.is_some() {
-        bail!("seconds_after and units belong together: they tell how much work a benchmark did in the time it prints");
+        bail!(
+            "seconds_after and units belong together: they tell how much work a benchmark did in the time it prints"
+        );
     }
     Ok(())
 }

@@ -165,7 +165,8 @@ count = "$n"
 
     #[test]
     fn the_smallest_value_counts_only_if_all_larger_ones_keep_the_bound_too() {
-        let values = [(0.1, 0.0), (0.2, 3.0), (0.3, 0.0), (0.4, 0.0)].map(|(value, late)| (value, Some(late)));
+        let values =
+            [(0.1, 0.0), (0.2, 3.0), (0.3, 0.0), (0.4, 0.0)].map(|(value, late)| (value, Some(late)));
         assert_eq!(smallest(&values, 0.0), Some(0.3));
         assert_eq!(smallest(&values[..2], 0.0), None);
         assert_eq!(smallest(&[(0.1, Some(0.0)), (0.2, None)], 0.0), None);
@@ -173,7 +174,10 @@ count = "$n"
 
     #[test]
     fn growth_is_the_worst_over_the_first() {
-        assert_eq!(growth("latency_ms_p99", &[(1.0, Some(2.0)), (2.0, Some(5.0)), (3.0, Some(4.0))]), Some(2.5));
+        assert_eq!(
+            growth("latency_ms_p99", &[(1.0, Some(2.0)), (2.0, Some(5.0)), (3.0, Some(4.0))]),
+            Some(2.5)
+        );
         assert_eq!(growth("work_per_second", &[(1.0, Some(40.0)), (2.0, Some(20.0))]), Some(0.5));
         assert_eq!(growth("latency_ms_p99", &[(1.0, Some(2.0)), (2.0, None)]), None);
     }
