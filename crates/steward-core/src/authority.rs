@@ -285,9 +285,7 @@ fn refusal(policy: &Policy, caller: &Identity, request: &Request, why: &str) -> 
     let ask = if who.is_empty() { String::new() } else { format!("ask {}, or ", who.join(" or ")) };
     Refusal {
         reason: format!("user {} may not {}: {why}", caller.uid, request.words()),
-        advice: format!(
-            "{ask}, or have a rule written in /etc/steward/authority (docs: reference/authority)"
-        ),
+        advice: format!("{ask}have a rule written in /etc/steward/authority"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs::{File, read_dir};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -129,11 +129,56 @@ pub fn stat(tid: i32, roots: &Roots) -> Result<TaskStat, KernelError> {
 /// # Errors
 /// [`KernelError::Read`] (see [`KernelError::is_absent`]: the task has ended) or [`KernelError::Parse`].
 pub fn process_of(tid: i32, roots: &Roots) -> Result<i32, KernelError> {
-    let path = roots.proc.join(format!("{tid}/status"));
-    let text = read(&path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    line.and_then(|value| value.trim().parse().ok())
-        .ok_or_else(|| KernelError::parse(path, "a line Tgid: NUMBER", line.unwrap_or("")))
+    let status = Status::read(tid, roots)?;
+    let number = status.numbers("Tgid:").and_then(|numbers| i32::try_from(*numbers.first()?).ok());
+    number.ok_or_else(|| status.lacks("a line Tgid: NUMBER"))
+}
+
+/// The user that a process belongs to: the one that is its real, effective and saved user. `None` where these differ:
+/// a set-user-ID program runs for one user with the rights of another, and belongs to neither.
+///
+/// # Errors
+/// [`KernelError::Read`] (see [`KernelError::is_absent`]: the process has ended) or [`KernelError::Parse`].
+pub fn user(pid: i32, roots: &Roots) -> Result<Option<u32>, KernelError> {
+    let status = Status::read(pid, roots)?;
+    match status.numbers("Uid:").as_deref() {
+        Some(&[real, effective, saved, _]) => Ok((real == effective && real == saved).then_some(real)),
+        _ => Err(status.lacks("a line Uid: with four numbers")),
+    }
+}
+
+/// The supplementary groups of a process.
+///
+/// # Errors
+/// As [`user`].
+pub fn groups(pid: i32, roots: &Roots) -> Result<Vec<u32>, KernelError> {
+    let status = Status::read(pid, roots)?;
+    status.numbers("Groups:").ok_or_else(|| status.lacks("a line Groups: with numbers"))
+}
+
+/// The text of a task's `status` (proc_pid_status(5)).
+struct Status {
+    path: PathBuf,
+    text: String,
+}
+
+impl Status {
+    fn read(tid: i32, roots: &Roots) -> Result<Self, KernelError> {
+        let path = roots.proc.join(format!("{tid}/status"));
+        // The kernel escapes what would end a line in the name, so no program can write a line of its own here.
+        let text = read(&path)?;
+        Ok(Status { path, text })
+    }
+
+    /// The numbers of the line that starts with `key`.
+    fn numbers(&self, key: &str) -> Option<Vec<u32>> {
+        let line = self.text.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+    }
+
+    fn lacks(&self, wanted: &'static str) -> KernelError {
+        KernelError::parse(&self.path, wanted, &self.text)
+    }
 }
 
 /// Whether exactly this task still runs (not another one that was given its id).
@@ -245,16 +290,28 @@ impl Pidfd {
     /// As [`Pidfd::open`].
     pub fn open_exactly(process: TaskId, roots: &Roots) -> Result<Self, KernelError> {
         let held = Pidfd::open(process.tid, roots)?;
-        if held.id == process {
-            return Ok(held);
-        }
-        let source = std::io::Error::from_raw_os_error(libc::ESRCH);
-        Err(KernelError::Task { tid: process.tid, action: "pidfd_open", source })
+        if held.id == process { Ok(held) } else { Err(held.has_ended()) }
     }
 
     /// Process id and start time.
     pub fn id(&self) -> TaskId {
         self.id
+    }
+
+    /// The user that it belongs to now, as [`user`]. A process that executes a set-user-ID program changes it, so
+    /// whoever decides by it looks again after acting.
+    ///
+    /// # Errors
+    /// As [`user`]; [`KernelError::is_absent`] when it has ended.
+    pub fn user(&self, roots: &Roots) -> Result<Option<u32>, KernelError> {
+        let user = user(self.id.tid, roots)?;
+        // Only while it lives does the pid mean it.
+        if self.is_alive() { Ok(user) } else { Err(self.has_ended()) }
+    }
+
+    fn has_ended(&self) -> KernelError {
+        let source = std::io::Error::from_raw_os_error(libc::ESRCH);
+        KernelError::Task { tid: self.id.tid, action: "pidfd_open", source }
     }
 
     /// Whether the process has not ended yet.
@@ -323,6 +380,32 @@ mod tests {
     }
 
     #[test]
+    fn a_process_belongs_to_a_user_only_if_it_has_the_rights_of_no_other() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let roots = Roots::under(directory.path());
+        let write = |text: &str| {
+            std::fs::create_dir_all(roots.proc.join("42")).expect("a directory");
+            std::fs::write(roots.proc.join("42/status"), text).expect("a file");
+        };
+        // A name may hold what looks like a line; the kernel escapes the end of it.
+        let status =
+            |uids: &str| format!("Name:\tx\\nUid:\t1 1 1 1\nTgid:\t42\nUid:\t{uids}\nGroups:\t4 29 \n");
+        write(&status("1001\t1001\t1001\t1001"));
+        assert_eq!(user(42, &roots).expect("a status"), Some(1001));
+        assert_eq!(groups(42, &roots).expect("a status"), [4, 29]);
+        assert_eq!(process_of(42, &roots).expect("a status"), 42);
+        for uids in ["1001\t0\t0\t0", "1001\t1001\t0\t1001", "0\t1001\t1001\t1001"] {
+            write(&status(uids));
+            assert_eq!(user(42, &roots).expect("a status"), None, "{uids}");
+        }
+        for torn in ["", "Uid:\t1 1\n", "Uid:\t1 1 1 -1\n"] {
+            write(torn);
+            let error = user(42, &roots).expect_err("torn").to_string();
+            assert!(error.contains("42/status"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_process_that_vanishes_half_way_is_left_out() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let roots = Roots::under(directory.path());
@@ -351,12 +434,14 @@ mod tests {
         let pid = i32::try_from(child.id()).expect("a pid");
         let held = Pidfd::open(pid, &roots).expect("it runs");
         assert!(held.is_alive() && is_alive(held.id(), &roots));
+        assert_eq!(held.user(&roots).expect("it runs"), Some(rustix::process::geteuid().as_raw()));
         let earlier = TaskId { started_ticks: held.id().started_ticks - 1, ..held.id() };
         let error = Pidfd::open_exactly(earlier, &roots).expect_err("another process");
         assert!(error.is_absent());
         child.kill().expect("it can be ended");
         child.wait().expect("it is collected");
         assert!(!held.is_alive() && !is_alive(held.id(), &roots));
+        assert!(held.user(&roots).expect_err("it has ended").is_absent());
         assert!(Pidfd::open(pid, &roots).expect_err("it has ended").is_absent());
     }
 }

@@ -40,6 +40,8 @@ pub struct Options {
     pub config: PathBuf,
     /// Directories of specifications, lowest precedence first; at most three.
     pub spec_directories: Vec<PathBuf>,
+    /// Directories of rules about who may ask for what, lowest precedence first; at most three.
+    pub rule_directories: Vec<PathBuf>,
     /// Where what must survive a restart is kept.
     pub state_directory: PathBuf,
     /// Goes before the configuration's choice.
@@ -101,7 +103,7 @@ impl Daemon {
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
         let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
         let state = StateFile::new(&options.state_directory, &boot_id);
-        let settings = settings::load(&options.config);
+        let settings = settings::load(&options.config, &options.rule_directories);
         let mut ids = Ids::default();
         let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
         let (by_hand, message) = state.load();
@@ -221,7 +223,7 @@ impl Daemon {
     pub(crate) fn reload(&mut self) -> Applied {
         let thresholds = self.settings.config.thresholds;
         let choice = self.choice();
-        self.settings = settings::load(&self.options.config);
+        self.settings = settings::load(&self.options.config, &self.options.rule_directories);
         if self.choice() != choice {
             let origin = Origin::at(&self.options.config, 0);
             let advice = "run systemctl restart stewardd to have the other one loaded";

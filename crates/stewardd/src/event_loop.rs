@@ -156,7 +156,8 @@ impl Loop {
     fn watch_files(&mut self, daemon: &mut Daemon) {
         let mut files = daemon.loaded.paths();
         files.push(daemon.options.config.clone());
-        let Some(failures) = self.watch.set(&daemon.options.spec_directories, &files) else { return };
+        let directories = [&daemon.options.spec_directories[..], &daemon.options.rule_directories].concat();
+        let Some(failures) = self.watch.set(&directories, &files) else { return };
         daemon.troubles.set(Topic::Watch, failures);
         // What changed between reading and watching was missed: read once more.
         self.reload_at_ns = Some(now_ns());

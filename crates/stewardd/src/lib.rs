@@ -6,7 +6,7 @@
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
-//! - [`specs`], [`settings`], [`state`], [`watch`]: files.
+//! - [`specs`], [`rules`], [`settings`], [`state`], [`watch`]: files.
 //! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place.
 
 pub mod daemon;
@@ -19,6 +19,7 @@ pub mod plan;
 pub mod report;
 pub mod requests;
 pub mod retry;
+pub mod rules;
 pub mod server;
 pub mod settings;
 pub mod specs;

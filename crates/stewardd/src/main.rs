@@ -12,7 +12,7 @@ use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{log, mechanisms, peer, specs};
+use stewardd::{log, mechanisms, peer, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -26,6 +26,9 @@ struct Arguments {
     /// directory masks the same name in an earlier one.
     #[arg(long = "spec-directory", value_name = "DIR")]
     spec_directories: Vec<PathBuf>,
+    /// A directory of rules about who may ask for what, in place of the usual ones; as --spec-directory.
+    #[arg(long = "rule-directory", value_name = "DIR")]
+    rule_directories: Vec<PathBuf>,
     /// Where to listen.
     #[arg(long, value_name = "PATH", default_value = libsteward::SOCKET_PATH)]
     socket: PathBuf,
@@ -64,9 +67,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         };
     }
-    if arguments.spec_directories.len() > specs::DIRECTORIES.len() {
-        eprintln!("stewardd: --spec-directory can be given at most {} times", specs::DIRECTORIES.len());
-        return ExitCode::from(2);
+    for (option, directories) in
+        [("--spec-directory", &arguments.spec_directories), ("--rule-directory", &arguments.rule_directories)]
+    {
+        if directories.len() > specs::DIRECTORIES.len() {
+            eprintln!("stewardd: {option} can be given at most {} times", specs::DIRECTORIES.len());
+            return ExitCode::from(2);
+        }
     }
     if let Err(error) = log::start(&arguments.log) {
         eprintln!("stewardd: --log {}: {error}", arguments.log);
@@ -102,13 +109,13 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 fn options(arguments: &Arguments) -> Options {
-    let mut spec_directories = arguments.spec_directories.clone();
-    if spec_directories.is_empty() {
-        spec_directories = specs::DIRECTORIES.map(PathBuf::from).to_vec();
-    }
+    let or_usual = |given: &[PathBuf], usual: [&str; 3]| {
+        if given.is_empty() { usual.map(PathBuf::from).to_vec() } else { given.to_vec() }
+    };
     Options {
         config: arguments.config.clone(),
-        spec_directories,
+        spec_directories: or_usual(&arguments.spec_directories, specs::DIRECTORIES),
+        rule_directories: or_usual(&arguments.rule_directories, rules::DIRECTORIES),
         state_directory: arguments.state_directory.clone(),
         mechanism: arguments.mechanism.map(|name| match name {
             MechanismName::Auto => MechanismChoice::Auto,

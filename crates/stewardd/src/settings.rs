@@ -1,14 +1,13 @@
-//! The daemon's configuration file, read and resolved.
+//! The daemon's configuration file and its rules about who may ask for what, read and resolved.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use steward_core::authority::Policy;
+use steward_core::authority::{Accounts, Policy};
 use steward_core::config::{self, Config, Owner};
 use steward_core::problem::{Origin, Problem};
 
-/// Where users are looked up.
-const PASSWD: &str = "/etc/passwd";
+use crate::rules::{self, AccountFiles, PASSWD};
 
 /// What the configuration says.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +20,18 @@ pub struct Settings {
     pub problems: Vec<Problem>,
 }
 
-/// Reads the configuration; a file that is not there gives the defaults.
-pub fn load(file: &Path) -> Settings {
+/// Reads the configuration and the rules in these directories (lowest precedence first); what is not there gives the
+/// defaults.
+pub fn load(file: &Path, rule_directories: &[PathBuf]) -> Settings {
+    let accounts = AccountFiles::read();
+    let mut settings = load_configuration(file, &accounts);
+    let (matrix, problems) = rules::load(rule_directories, &accounts);
+    settings.policy.matrix = matrix;
+    settings.problems.extend(problems);
+    settings
+}
+
+fn load_configuration(file: &Path, accounts: &dyn Accounts) -> Settings {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -40,7 +49,7 @@ pub fn load(file: &Path) -> Settings {
         None => None,
         Some(Owner::Uid(uid)) => Some(*uid),
         Some(Owner::Name(name)) => {
-            let uid = uid_of(name, &std::fs::read_to_string(PASSWD).unwrap_or_default());
+            let uid = accounts.uid_of(name);
             if uid.is_none() {
                 problems.push(Problem::error(
                     Origin::at(file, 0),
@@ -51,16 +60,7 @@ pub fn load(file: &Path) -> Settings {
             uid
         }
     };
-    Settings { config, policy: Policy { owner_uid }, problems }
-}
-
-/// The number of a user, from text in the form of passwd(5). Users of a directory service are not in that file;
-/// their number can be written in the configuration.
-fn uid_of(name: &str, passwd: &str) -> Option<u32> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
-    })
+    Settings { config, policy: Policy { owner_uid, ..Policy::default() }, problems }
 }
 
 #[cfg(test)]
@@ -68,20 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_the_whole_name() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\nbroken\n";
-        assert_eq!(uid_of("alice", passwd), Some(1000));
-        assert_eq!(uid_of("ali", passwd), None);
-        assert_eq!(uid_of("broken", passwd), None);
-    }
-
-    #[test]
     fn a_missing_file_gives_the_defaults_and_an_unknown_owner_is_a_problem() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("steward.toml");
-        assert!(load(&file).problems.is_empty());
+        assert!(load(&file, &[]).problems.is_empty());
         std::fs::write(&file, "owner = \"no such user\"\n").expect("written");
-        let settings = load(&file);
+        let settings = load(&file, &[]);
         assert_eq!(settings.policy.owner_uid, None);
         assert!(settings.problems[0].to_string().contains("only root may reserve"));
     }

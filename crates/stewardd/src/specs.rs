@@ -76,13 +76,7 @@ impl Loaded {
 /// Reads everything. A directory that does not exist is empty; whatever else cannot be read is a problem.
 pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots) -> Loaded {
     let mut unreadable = Vec::new();
-    let names: Vec<(DirectoryRank, Vec<String>)> = RANKS
-        .into_iter()
-        .zip(directories)
-        .map(|(rank, directory)| (rank, list(directory, &mut unreadable)))
-        .collect();
-    let files: Vec<PathBuf> =
-        spec::effective_files(&names).files.iter().map(|file| path_of(file, directories)).collect();
+    let files = files_in(directories, &mut unreadable);
     let set = SpecSet::merge(files.iter().map(|file| read(file)).collect());
     let mut loaded = Loaded {
         specs: set.specs().to_vec(),
@@ -91,6 +85,17 @@ pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots) -> Loaded {
     };
     fill_table(&mut loaded, &files, ids, roots);
     loaded
+}
+
+/// The files that count in these directories, in the order in which to read them: a later one has precedence. A
+/// directory that does not exist is empty; one that cannot be read is a problem.
+pub(crate) fn files_in(directories: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let names: Vec<(DirectoryRank, Vec<String>)> = RANKS
+        .into_iter()
+        .zip(directories)
+        .map(|(rank, directory)| (rank, list(directory, problems)))
+        .collect();
+    spec::effective_files(&names).files.iter().map(|file| path_of(file, directories)).collect()
 }
 
 fn list(directory: &Path, problems: &mut Vec<Problem>) -> Vec<String> {
@@ -117,7 +122,8 @@ fn read(file: &Path) -> ParsedFile {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+/// What to say about a file or directory that cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::error(
         Origin::at(path, 0),
         format!("cannot be read: {error}"),

@@ -73,6 +73,7 @@ impl Machine {
         let options = Options {
             config: self.path("steward.toml"),
             spec_directories: vec![self.path("specs")],
+            rule_directories: vec![self.path("rules")],
             state_directory: self.path("state"),
             mechanism: None,
             roots: Roots::default(),

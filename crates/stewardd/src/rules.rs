@@ -1,0 +1,132 @@
+//! Reads the directories of rules about who may ask for what.
+//!
+//! What a file means is decided in `steward_core::authority`, which file counts in `steward_core::spec`. Whatever
+//! cannot be read or understood gives nobody more than the shipped rules do.
+
+use std::path::{Path, PathBuf};
+
+use steward_core::authority::{Accounts, DEFAULT_FILE_NAME, Matrix, ParsedRules, parse_rules};
+use steward_core::problem::Problem;
+
+use crate::specs::{files_in, unreadable};
+
+/// Where rules are, lowest precedence first.
+pub const DIRECTORIES: [&str; 3] =
+    ["/usr/lib/steward/authority", "/run/steward/authority", "/etc/steward/authority"];
+/// Where users are looked up.
+pub const PASSWD: &str = "/etc/passwd";
+/// Where groups are looked up.
+const GROUP: &str = "/etc/group";
+
+/// Users and groups as passwd(5) and group(5) have them. Those of a directory service are not there: asking it could
+/// take for ever, and the daemon waits for nobody. Their numbers can be written instead.
+#[derive(Debug, Default)]
+pub struct AccountFiles {
+    passwd: String,
+    group: String,
+}
+
+impl AccountFiles {
+    /// Reads both files; one that cannot be read has nobody in it.
+    pub fn read() -> Self {
+        let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+        AccountFiles { passwd: text(PASSWD), group: text(GROUP) }
+    }
+}
+
+impl Accounts for AccountFiles {
+    fn uid_of(&self, name: &str) -> Option<u32> {
+        number_of(name, &self.passwd)
+    }
+
+    fn gid_of(&self, name: &str) -> Option<u32> {
+        number_of(name, &self.group)
+    }
+}
+
+/// The third field of the line whose first is `name`: both files have it so.
+fn number_of(name: &str, text: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
+/// Reads everything. The shipped rules are built in too: where no directory has a file of their name, those count.
+pub fn load(directories: &[PathBuf], accounts: &dyn Accounts) -> (Matrix, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let files = files_in(directories, &mut problems);
+    let mut parsed: Vec<ParsedRules> = vec![ParsedRules { rules: Vec::new(), problems: problems.clone() }];
+    if !files.iter().any(|file| file.file_name().is_some_and(|name| name == DEFAULT_FILE_NAME)) {
+        parsed.push(ParsedRules { rules: Matrix::shipped().rules().to_vec(), problems: Vec::new() });
+    }
+    parsed.extend(files.iter().map(|file| read(file, accounts)));
+    problems = parsed.iter().flat_map(|file| file.problems.iter().cloned()).collect();
+    (Matrix::of(parsed), problems)
+}
+
+fn read(file: &Path, accounts: &dyn Accounts) -> ParsedRules {
+    match std::fs::read_to_string(file) {
+        Ok(text) => parse_rules(file, &text, accounts),
+        Err(error) => ParsedRules { rules: Vec::new(), problems: vec![unreadable(file, &error)] },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steward_core::authority::{Identity, Policy, may_release, may_reserve};
+
+    use super::*;
+
+    const EVERYONE: &str =
+        "[[rule]]\nwho = \"everyone\"\naction = \"reserve\"\nof = \"anyone\"\nverdict = \"allow\"\n";
+
+    fn policy(directories: &[PathBuf]) -> (Policy, Vec<Problem>) {
+        let (matrix, problems) = load(directories, &AccountFiles::default());
+        (Policy { owner_uid: None, matrix }, problems)
+    }
+
+    #[test]
+    fn a_user_or_group_is_found_by_the_whole_name() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\nbroken\n";
+        let accounts = AccountFiles { passwd: passwd.into(), group: "audio:x:29:alice\n".into() };
+        assert_eq!(accounts.uid_of("alice"), Some(1000));
+        assert_eq!(accounts.uid_of("ali"), None);
+        assert_eq!(accounts.uid_of("broken"), None);
+        assert_eq!(accounts.gid_of("audio"), Some(29));
+        assert_eq!(accounts.gid_of("alice"), None);
+    }
+
+    #[test]
+    fn a_file_adds_to_the_built_in_rules_and_one_of_their_name_replaces_them() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let directories = ["usr", "run", "etc"].map(|name| place.path().join(name)).to_vec();
+        assert_eq!(policy(&directories), (Policy::default(), vec![]));
+        std::fs::create_dir(&directories[2]).expect("created");
+        std::fs::write(directories[2].join("50-own.toml"), EVERYONE).expect("written");
+        let (added, _) = policy(&directories);
+        assert_eq!((may_reserve(1001, &added), may_release(1001, 1001, &added)), (Ok(()), Ok(())));
+        std::fs::write(directories[2].join(DEFAULT_FILE_NAME), "").expect("written");
+        let (replaced, problems) = policy(&directories);
+        assert_eq!(may_reserve(1001, &replaced), Ok(()));
+        assert!(may_release(1001, 1001, &replaced).is_err() && problems.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_gives_nobody_more() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(place.path().join("50-own.toml"), EVERYONE).expect("written");
+        std::os::unix::fs::symlink("/no such file", place.path().join("60-lost.toml")).expect("linked");
+        let (policy, problems) = policy(&[place.path().to_owned()]);
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].to_string().contains("60-lost.toml: cannot be read"), "{}", problems[0]);
+        assert!(may_reserve(1001, &policy).is_err());
+        assert_eq!(may_reserve(0, &policy), Ok(()));
+        let request = steward_core::authority::Request::of_all(
+            steward_core::authority::Action::Read,
+            steward_core::authority::Target::Others,
+            "it",
+        );
+        assert!(policy.permit(&Identity::of_user(1001), &request).is_ok());
+    }
+}
