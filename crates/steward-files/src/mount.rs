@@ -1,0 +1,128 @@
+//! Mounting and unmounting, so that a dead daemon's mount is in nobody's way for longer than until the next one
+//! starts.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::requests::Backend;
+use crate::service::Service;
+use crate::tree::{DOMAINS, OWN};
+
+/// How many dead mounts there can be on top of each other.
+const LAYERS_MAX: usize = 64;
+
+/// A mounted tree. Unmounted when dropped, even while somebody is in it.
+pub struct Mounted {
+    path: PathBuf,
+    links: Vec<PathBuf>,
+    /// Ends by itself once the kernel has let go of the mount.
+    _session: BackgroundSession,
+}
+
+/// Why the tree is not there.
+#[derive(Debug)]
+pub struct MountError {
+    path: PathBuf,
+    tried: &'static str,
+    source: io::Error,
+}
+
+impl std::fmt::Display for MountError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let advice = match self.source.kind() {
+            io::ErrorKind::NotFound => "; is the kernel's FUSE there (modprobe fuse)?",
+            io::ErrorKind::PermissionDenied => "; is this root?",
+            _ => "",
+        };
+        write!(
+            formatter,
+            "no control files at {}: {}: {}{advice}",
+            self.path.display(),
+            self.tried,
+            self.source
+        )
+    }
+}
+
+impl std::error::Error for MountError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Mounts the tree at `path` and makes the links `self` and `domains` beside it, so that `path`'s directory reads like
+/// the tree. What a dead daemon left there is cleared away first.
+///
+/// # Errors
+/// [`MountError`]: no FUSE, no rights, or something else is at `path`.
+pub fn mount(path: &Path, backend: impl Backend) -> Result<Mounted, MountError> {
+    let fail = |tried| move |source| MountError { path: path.to_owned(), tried, source };
+    clear(path).map_err(fail("clearing what a dead stewardd left"))?;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(fail("making the directory"))?;
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("steward".into()),
+        MountOption::Subtype("steward".into()),
+        MountOption::NoExec,
+    ];
+    // Everybody: who may do what is decided for each request.
+    config.acl = SessionACL::All;
+    let session = Session::new(Service::new(backend), path, &config).map_err(fail("mounting"))?;
+    let session = session.spawn().map_err(fail("starting a thread"))?;
+    let mut mounted = Mounted { path: path.to_owned(), links: Vec::new(), _session: session };
+    mounted.link().map_err(fail("linking to it"))?;
+    Ok(mounted)
+}
+
+impl Mounted {
+    /// Links beside the mount, where there is a directory for them.
+    fn link(&mut self) -> io::Result<()> {
+        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(());
+        };
+        for file in [OWN, DOMAINS, "last_error"] {
+            let link = directory.join(file);
+            let target = Path::new(name).join(file);
+            match fs::read_link(&link) {
+                Ok(old) if old == target => {}
+                // Of a daemon with another mount point.
+                Ok(_) => fs::remove_file(&link).and_then(|()| symlink(&target, &link))?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => symlink(&target, &link)?,
+                // Something that is not ours stays.
+                Err(_) => continue,
+            }
+            self.links.push(link);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for link in &self.links {
+            // Gone already, which is what is wanted.
+            let _ = fs::remove_file(link);
+        }
+        // Unmounted already by somebody else, or the machine is going down: nothing better can be done.
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
+    }
+}
+
+/// Takes away mounts whose daemon has died: touching them says that nobody is connected.
+fn clear(path: &Path) -> io::Result<()> {
+    for _ in 0..LAYERS_MAX {
+        let Err(error) = fs::metadata(path) else { return Ok(()) };
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOTCONN | Errno::CONNABORTED) => unmount(path, UnmountFlags::DETACH)?,
+            Some(Errno::NOENT) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! What a control file says when it is read.
+
+use std::fmt::Write;
+
+use libsteward::api::{Domain, DomainShown};
+
+use crate::names::ControlFile;
+use crate::value::{percent, reserved_percent};
+
+/// A text as a line; nothing stays nothing.
+pub(crate) fn line(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{text}\n") }
+}
+
+/// Whether a file says something of the level that the domain is on, which its parent knows.
+pub(crate) fn needs_parent(file: ControlFile) -> bool {
+    matches!(
+        file,
+        ControlFile::CpuSum
+            | ControlFile::CpuLimit
+            | ControlFile::IoSum
+            | ControlFile::IoLimit
+            | ControlFile::MemorySum
+            | ControlFile::MemoryLimit
+    )
+}
+
+/// The text of a control file. The root is on no level: it has all there is.
+pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domain>) -> String {
+    let domain = &shown.domain;
+    let is_root = domain.parent.is_none();
+    let all = |fraction: Option<f64>| if is_root { Some(1.0) } else { fraction };
+    let of_level = |figure: fn(&Domain) -> f64| percent(parent.map_or(1.0, figure));
+    let text = match file {
+        ControlFile::Cpu => reserved_percent(all(domain.cpu)),
+        ControlFile::CpuSum => of_level(|parent| parent.cpu_sum),
+        ControlFile::CpuLimit => of_level(|parent| parent.cpu_limit),
+        ControlFile::CpuWeight => domain.weight.to_string(),
+        ControlFile::CpuPriority => domain.priority.to_string(),
+        ControlFile::Io => reserved_percent(all(domain.disk)),
+        ControlFile::IoSum => of_level(|parent| parent.disk_sum),
+        ControlFile::IoLimit => of_level(|parent| parent.disk_limit),
+        ControlFile::Memory => bytes(domain.memory),
+        ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_sum).to_string(),
+        ControlFile::MemoryLimit => bytes(parent.and_then(|parent| parent.memory)),
+        ControlFile::Members => {
+            let members: Vec<String> = shown.processes.iter().map(i32::to_string).collect();
+            members.join("\n")
+        }
+        ControlFile::Status => return status(shown),
+        // The tree knows these two itself.
+        ControlFile::Sched | ControlFile::LastError => String::new(),
+    };
+    line(&text)
+}
+
+fn bytes(reserved: Option<u64>) -> String {
+    reserved.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())
+}
+
+/// All about a domain: one `name value` a line, so that people and awk can read it.
+fn status(shown: &DomainShown) -> String {
+    let domain = &shown.domain;
+    let mut page = String::new();
+    let mut say = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "{name} {value}");
+    };
+    say("name", domain.name.clone());
+    say("path", domain.path.clone());
+    say("user", domain.user.to_string());
+    say("made_by_steward", yes(domain.made).to_owned());
+    say("keep", yes(domain.keep).to_owned());
+    say("cpu_guaranteed_percent_of_machine", percent(domain.cpu_guaranteed));
+    say("cpu_reserved_by_children_percent", percent(domain.cpu_sum));
+    say("own_priority", domain.own_priority.to_string());
+    say("own_weight", domain.own_weight.map_or_else(|| "default".to_owned(), |weight| weight.to_string()));
+    say("processes", shown.processes.len().to_string());
+    say("complaints", domain.complaints.to_string());
+    if let Some(usage) = domain.usage {
+        say("share_percent", percent(usage.share));
+        say("best_effort_time_ns", usage.best_effort_time_ns.to_string());
+        say("reserved_time_ns", usage.reserved_time_ns.to_string());
+        say("waiting_time_ns", usage.waiting_time_ns.to_string());
+        say("tasks", usage.tasks.to_string());
+        say("runnable", usage.runnable.to_string());
+        say("throttled", yes(usage.throttled).to_owned());
+    }
+    if let Some(trouble) = &domain.trouble {
+        say("trouble", trouble.clone());
+    }
+    page
+}
+
+fn yes(fact: bool) -> &'static str {
+    if fact { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use libsteward::api::DomainUsage;
+
+    use super::*;
+
+    fn shown() -> DomainShown {
+        let domain = Domain {
+            name: "web/front".into(),
+            parent: Some("web".into()),
+            cpu: Some(0.25),
+            cpu_guaranteed: 0.1,
+            weight: 100,
+            priority: 4,
+            memory: Some(1 << 20),
+            usage: Some(DomainUsage { share: 0.125, ..DomainUsage::default() }),
+            ..Domain::default()
+        };
+        DomainShown { domain, processes: vec![7, 42] }
+    }
+
+    #[test]
+    fn figures_are_plain_and_those_of_the_level_are_the_parents() {
+        let parent = Domain { cpu_sum: 0.75, cpu_limit: 0.95, memory: Some(1 << 30), ..Domain::default() };
+        let cases = [
+            (ControlFile::Cpu, "25\n"),
+            (ControlFile::CpuSum, "75\n"),
+            (ControlFile::CpuLimit, "95\n"),
+            (ControlFile::CpuWeight, "100\n"),
+            (ControlFile::CpuPriority, "4\n"),
+            (ControlFile::Io, "none\n"),
+            (ControlFile::Memory, "1048576\n"),
+            (ControlFile::MemoryLimit, "1073741824\n"),
+            (ControlFile::Members, "7\n42\n"),
+        ];
+        for (file, expected) in cases {
+            assert_eq!(text(file, &shown(), Some(&parent)), expected, "{}", file.name());
+        }
+        let status = text(ControlFile::Status, &shown(), None);
+        assert!(status.contains("cpu_guaranteed_percent_of_machine 10\n"), "{status}");
+        assert!(status.contains("share_percent 12.5\n") && !status.contains("trouble"), "{status}");
+    }
+
+    #[test]
+    fn the_root_has_all_and_is_on_no_level() {
+        let root =
+            DomainShown { domain: Domain { name: "/".into(), ..Domain::default() }, processes: vec![] };
+        for file in [ControlFile::Cpu, ControlFile::CpuSum, ControlFile::CpuLimit, ControlFile::Io] {
+            assert_eq!(text(file, &root, None), "100\n", "{}", file.name());
+        }
+        assert_eq!(text(ControlFile::Members, &root, None), "");
+    }
+}

@@ -1,0 +1,153 @@
+//! What the control files ask the daemon: the calls of the interface `io.steward`, made with the rights of whoever
+//! touched the file. The file system decides nothing itself.
+
+use libsteward::ApiError;
+use libsteward::api::{self, Domain, DomainShown, Method};
+use libsteward::wire::Call;
+use rustix::io::Errno;
+use serde_json::{Map, Value as Json};
+
+use crate::caller::Credentials;
+use crate::errno::Failure;
+use crate::value::Value;
+
+/// Whoever answers calls: the daemon's loop, or a stand-in in tests.
+pub trait Backend: Send + Sync + 'static {
+    /// Answers one call, made by these credentials. May wait.
+    ///
+    /// # Errors
+    /// What the daemon answers instead of a reply.
+    fn call(&self, caller: Credentials, call: Call) -> Result<Map<String, Json>, ApiError>;
+}
+
+/// Who touched a file: the thread, and the user and group with whose rights it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The thread.
+    pub tid: i32,
+    /// The user (`fsuid`).
+    pub uid: u32,
+    /// The group (`fsgid`).
+    pub gid: u32,
+}
+
+/// Calls made for one asker.
+pub(crate) struct Requests<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) asker: Asker,
+}
+
+/// What the API calls the root of all domains, which has no name in the tree.
+const ROOT: &str = "/";
+
+/// The API's name of a domain in the tree.
+fn api_name(name: &str) -> String {
+    if name.is_empty() { ROOT.to_owned() } else { name.to_owned() }
+}
+
+/// The tree's name of a domain.
+fn tree_name(name: String) -> String {
+    if name == ROOT { String::new() } else { name }
+}
+
+impl Requests<'_> {
+    fn call<M: Method>(&self, method: &M) -> Result<M::Reply, Failure> {
+        let Ok(Json::Object(parameters)) = serde_json::to_value(method) else {
+            unreachable!("parameters are structs with named fields")
+        };
+        let caller = Credentials::of_thread(self.asker.tid, self.asker.uid, self.asker.gid);
+        let call = Call { method: M::NAME.to_owned(), parameters, ..Call::default() };
+        let reply = self.backend.call(caller, call)?;
+        serde_json::from_value(Json::Object(reply)).map_err(|error| {
+            Failure::new(Errno::IO, format!("stewardd answered {} with something else: {error}", M::NAME))
+        })
+    }
+
+    /// A domain and the processes in it.
+    pub(crate) fn show(&self, name: &str) -> Result<DomainShown, Failure> {
+        self.call(&api::ShowDomain { domain: Some(api_name(name)), pid: None })
+    }
+
+    /// The domain that pays for this one; `None` for the root.
+    pub(crate) fn parent(&self, domain: &Domain) -> Result<Option<Domain>, Failure> {
+        let Some(parent) = &domain.parent else { return Ok(None) };
+        Ok(Some(self.call(&api::ShowDomain { domain: Some(parent.clone()), pid: None })?.domain))
+    }
+
+    /// The name of the asker's own domain.
+    pub(crate) fn own(&self) -> Result<String, Failure> {
+        Ok(tree_name(self.call(&api::ShowDomain::default())?.domain.name))
+    }
+
+    /// The last parts of the names of a domain's children.
+    pub(crate) fn children(&self, name: &str) -> Result<Vec<String>, Failure> {
+        let all = self.call(&api::ListDomains {})?.domains;
+        if !all.iter().any(|domain| domain.name == api_name(name)) {
+            return Err(ApiError::NoSuchDomain { domain: name.to_owned() }.into());
+        }
+        let prefix = if name.is_empty() { String::new() } else { format!("{name}/") };
+        let below = all.iter().filter_map(|domain| domain.name.strip_prefix(&prefix));
+        Ok(below.filter(|rest| !rest.is_empty() && !rest.contains('/')).map(str::to_owned).collect())
+    }
+
+    /// The order among domains that is in force.
+    pub(crate) fn order(&self) -> Result<String, Failure> {
+        Ok(self.call(&api::ListDomains {})?.best_effort.order)
+    }
+
+    /// Carries out what was written.
+    pub(crate) fn change(&self, name: &str, value: Value) -> Result<(), Failure> {
+        let mut settings = api::DomainSettings::default();
+        let reset = match value {
+            Value::Member(pid) => {
+                let moving = api::MoveProcess { pid: Some(pid), domain: api_name(name) };
+                return self.call(&moving).map(drop);
+            }
+            Value::Cpu(cpu) => {
+                settings.cpu = cpu;
+                cpu.is_none().then_some("cpu")
+            }
+            Value::Weight(weight) => {
+                settings.weight = weight.map(i64::from);
+                weight.is_none().then_some("weight")
+            }
+            Value::Priority(priority) => {
+                settings.priority = Some(i64::from(priority));
+                None
+            }
+            Value::Io(disk) => {
+                settings.disk = disk;
+                disk.is_none().then_some("disk")
+            }
+            Value::Memory(bytes) => {
+                settings.memory = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+                bytes.is_none().then_some("memory")
+            }
+        };
+        settings.reset = reset.map(str::to_owned).into_iter().collect();
+        let change = api::SetDomain { domain: api_name(name), settings, ..api::SetDomain::default() };
+        self.call(&change).map(drop)
+    }
+
+    /// Makes a domain.
+    pub(crate) fn create(&self, name: &str) -> Result<(), Failure> {
+        let new = api::CreateDomain { domain: name.to_owned(), ..Default::default() };
+        self.call(&new).map(drop)
+    }
+
+    /// Removes a domain in which nothing is any more.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Failure> {
+        let shown = self.show(name)?;
+        if !shown.domain.made {
+            let sentence = format!("Steward did not make {name}; whoever did removes it");
+            return Err(Failure::new(Errno::PERM, sentence));
+        }
+        if !shown.processes.is_empty() || !self.children(name)?.is_empty() {
+            let sentence = format!(
+                "there are processes or domains in {name}; move or remove them first, or use steward domain remove {name}"
+            );
+            return Err(Failure::new(Errno::NOTEMPTY, sentence));
+        }
+        self.call(&api::RemoveDomain { domain: name.to_owned(), kill: None }).map(drop)
+    }
+}

@@ -1,0 +1,452 @@
+//! The tree as FUSE asks for it.
+//!
+//! Nothing is cached: the kernel asks again for every name and every read, so that everybody sees what holds now.
+//! Reading is answered by the one thread that takes requests, because the daemon answers it at once. A change may have
+//! to wait (for someone who is asked for permission), so each has a thread of its own; there are few at a time.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+
+use crate::caller;
+use crate::errno::Failure;
+use crate::names::{Node, Numbers};
+use crate::requests::{Asker, Backend};
+use crate::tree::{Owner, Tree};
+
+/// For how long the kernel may believe what it was told.
+const NOT_AT_ALL: Duration = Duration::ZERO;
+/// The longest name of a directory entry, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// The most that one write brings, in bytes: far above any value, so that a long text is refused in one piece.
+const WRITE_BYTES_MAX: u32 = 4096;
+/// How many changes can wait at once, for all users together.
+const CHANGES_MAX: usize = 32;
+/// How many changes of one user can wait at once.
+const CHANGES_PER_USER_MAX: usize = 4;
+
+/// The file system.
+pub(crate) struct Service<B> {
+    shared: Arc<Shared<B>>,
+}
+
+struct Shared<B> {
+    tree: Tree<B>,
+    numbers: Mutex<Numbers>,
+    /// How many changes wait, by user.
+    changes: Mutex<HashMap<u32, usize>>,
+}
+
+impl<B: Backend> Service<B> {
+    pub(crate) fn new(backend: B) -> Self {
+        let shared =
+            Shared { tree: Tree::new(backend), numbers: Mutex::default(), changes: Mutex::default() };
+        Service { shared: Arc::new(shared) }
+    }
+
+    /// Answers a change on a thread of its own, or says why not.
+    fn change<R: Send + 'static>(
+        &self,
+        asker: Asker,
+        reply: R,
+        refuse: fn(R, Errno),
+        act: impl FnOnce(&Shared<B>, R) + Send + 'static,
+    ) {
+        let Some(place) = Place::take(&self.shared, asker.uid) else { return refuse(reply, Errno::EAGAIN) };
+        // The reply travels through a slot, so that it is not lost with the closure when there is no thread.
+        let slot = Arc::new(Mutex::new(Some(reply)));
+        let for_thread = slot.clone();
+        let started = std::thread::Builder::new().name("control-file".into()).spawn(move || {
+            if let Some(reply) = lock(&for_thread).take() {
+                act(&place.shared, reply);
+            }
+        });
+        if started.is_err()
+            && let Some(reply) = lock(&slot).take()
+        {
+            refuse(reply, Errno::EAGAIN);
+        }
+    }
+}
+
+/// One of the few places for a change that waits; free again when dropped.
+struct Place<B> {
+    shared: Arc<Shared<B>>,
+    uid: u32,
+}
+
+impl<B> Place<B> {
+    fn take(shared: &Arc<Shared<B>>, uid: u32) -> Option<Self> {
+        let mut changes = lock(&shared.changes);
+        let all: usize = changes.values().sum();
+        let own = changes.entry(uid).or_default();
+        if all >= CHANGES_MAX || *own >= CHANGES_PER_USER_MAX {
+            return None;
+        }
+        *own += 1;
+        Some(Place { shared: shared.clone(), uid })
+    }
+}
+
+impl<B> Drop for Place<B> {
+    fn drop(&mut self) {
+        let mut changes = lock(&self.shared.changes);
+        if let Some(count) = changes.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                changes.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// What is kept behind these locks is whole at every moment, so that a panic elsewhere does not matter.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: Backend> Shared<B> {
+    fn node(&self, number: INodeNo) -> Result<Node, Failure> {
+        let gone = || Failure::new(rustix::io::Errno::STALE, "this was forgotten");
+        lock(&self.numbers).node(number.0).ok_or_else(gone)
+    }
+
+    fn enter(&self, node: &Node) -> FileAttr {
+        let number = lock(&self.numbers).remember(node);
+        attributes(number, node)
+    }
+
+    fn lookup(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
+        let node = self.tree.lookup(asker, &self.node(parent)?, text(name)?)?;
+        Ok(self.enter(&node))
+    }
+
+    fn make(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
+        let node = self.tree.make(asker, &self.node(parent)?, text(name)?)?;
+        Ok(self.enter(&node))
+    }
+
+    fn read(
+        &self,
+        asker: Asker,
+        number: INodeNo,
+        offset: u64,
+        count_max_bytes: u32,
+    ) -> Result<Vec<u8>, Failure> {
+        let text = self.tree.read(asker, &self.node(number)?)?.into_bytes();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+        let end = start.saturating_add(count_max_bytes as usize).min(text.len());
+        Ok(text[start..end].to_vec())
+    }
+
+    /// The entries from `offset` on, each with the offset of the next.
+    fn list(
+        &self,
+        asker: Asker,
+        number: INodeNo,
+        offset: u64,
+    ) -> Result<Vec<(u64, u64, FileType, String)>, Failure> {
+        let node = self.node(number)?;
+        let own = [(node.clone(), ".".to_owned()), (Node::Root, "..".to_owned())];
+        let all = own.into_iter().chain(self.tree.entries(asker, &node)?);
+        let numbers = lock(&self.numbers);
+        let all = all.zip(1..).skip(usize::try_from(offset).unwrap_or(usize::MAX));
+        Ok(all.map(|((node, name), next)| (numbers.peek(&node), next, kind(&node), name)).collect())
+    }
+}
+
+/// Who asks, unless it is ourselves.
+fn asker(request: &Request) -> Result<Asker, Failure> {
+    let tid = request.pid() as i32;
+    if caller::is_own_thread(tid) {
+        let sentence = "stewardd would wait for itself; ask its API";
+        return Err(Failure::new(rustix::io::Errno::DEADLK, sentence));
+    }
+    Ok(Asker { tid, uid: request.uid(), gid: request.gid() })
+}
+
+fn text(name: &OsStr) -> Result<&str, Failure> {
+    let fits = name.len() <= NAME_BYTES_MAX;
+    if !fits {
+        return Err(Failure::new(rustix::io::Errno::NAMETOOLONG, "the name is too long"));
+    }
+    name.to_str().ok_or_else(|| Failure::new(rustix::io::Errno::INVAL, "the name is no UTF-8"))
+}
+
+fn number(failure: Failure) -> Errno {
+    Errno::from_i32(failure.errno.raw_os_error())
+}
+
+fn kind(node: &Node) -> FileType {
+    match node {
+        Node::Root | Node::Domain(_) => FileType::Directory,
+        Node::Own => FileType::Symlink,
+        Node::LastError | Node::File(..) => FileType::RegularFile,
+    }
+}
+
+/// The permissions shown are those of the attempt: who may change what is decided by the daemon, for each change.
+fn attributes(number: u64, node: &Node) -> FileAttr {
+    let perm = match node {
+        Node::Root => 0o555,
+        Node::Domain(_) => 0o777,
+        Node::Own => 0o777,
+        Node::File(_, file) if file.is_writable() => 0o666,
+        Node::LastError | Node::File(..) => 0o444,
+    };
+    FileAttr {
+        ino: INodeNo(number),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: kind(node),
+        perm,
+        nlink: if kind(node) == FileType::Directory { 2 } else { 1 },
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+impl<B: Backend> Filesystem for Service<B> {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Refused only when it is out of the range that the library knows; then its own limit stands.
+        let _ = config.set_max_write(WRITE_BYTES_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match asker(request).and_then(|asker| self.shared.lookup(asker, parent, name)) {
+            Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
+        lock(&self.shared.numbers).forget(ino.0, lookups);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        match self.shared.node(ino) {
+            Ok(node) => reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node)),
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _size_bytes: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // A shell truncates what it writes to; that means nothing here. Owner and mode say nothing and stay.
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            return reply.error(Errno::EPERM);
+        }
+        match self.shared.node(ino) {
+            Ok(node) => reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node)),
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn readlink(&self, request: &Request, _ino: INodeNo, reply: ReplyData) {
+        match asker(request).and_then(|asker| self.shared.tree.own(asker)) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let asker = match asker(request) {
+            Ok(asker) => asker,
+            Err(failure) => return reply.error(number(failure)),
+        };
+        let name = name.to_owned();
+        self.change(asker, reply, ReplyEntry::error, move |shared, reply| {
+            match shared.make(asker, parent, &name) {
+                Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let asker = match asker(request) {
+            Ok(asker) => asker,
+            Err(failure) => return reply.error(number(failure)),
+        };
+        let name = name.to_owned();
+        self.change(asker, reply, ReplyEmpty::error, move |shared, reply| {
+            let outcome =
+                shared.node(parent).and_then(|parent| shared.tree.remove(asker, &parent, text(&name)?));
+            match outcome {
+                Ok(()) => reply.ok(),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
+    }
+
+    fn unlink(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn mknod(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        _flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match asker(request).and_then(|asker| Ok((asker, self.shared.node(ino)?))) {
+            Ok((asker, _)) => {
+                let handle = FileHandle(Owner::of(asker).to_handle());
+                reply.opened(handle, FopenFlags::FOPEN_DIRECT_IO);
+            }
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size_bytes: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match asker(request).and_then(|asker| self.shared.read(asker, ino, offset, size_bytes)) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let asker = match asker(request) {
+            Ok(asker) => asker,
+            Err(failure) => return reply.error(number(failure)),
+        };
+        let (opened_by, bytes) = (Owner::from_handle(handle.0), data.to_vec());
+        self.change(asker, reply, ReplyWrite::error, move |shared, reply| {
+            let outcome =
+                shared.node(ino).and_then(|node| shared.tree.write(asker, opened_by, &node, &bytes));
+            match outcome {
+                Ok(()) => reply.written(bytes.len() as u32),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn readdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        match asker(request).and_then(|asker| self.shared.list(asker, ino, offset)) {
+            Ok(entries) => {
+                for (number, next, kind, name) in entries {
+                    if reply.add(INodeNo(number), next, kind, name) {
+                        break;
+                    }
+                }
+                reply.ok();
+            }
+            Err(failure) => reply.error(number(failure)),
+        }
+    }
+
+    fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // Who may is decided when it is tried.
+        reply.ok();
+    }
+}

@@ -1,0 +1,176 @@
+//! A daemon in memory for tests: it keeps domains, and refuses as the real one does, only simpler.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use libsteward::ApiError;
+use libsteward::api::{self, Domain, Method};
+use libsteward::wire::Call;
+use serde_json::{Map, Value as Json};
+
+use crate::caller::Credentials;
+use crate::requests::{Asker, Backend};
+
+/// The user that may reserve.
+pub(crate) const OWNER: u32 = 0;
+
+/// The domains by name, and what was asked last.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) domains: BTreeMap<String, (Domain, Vec<i32>)>,
+    /// How many calls came that change something.
+    pub(crate) changes: usize,
+    /// Where the caller's process is.
+    pub(crate) own: String,
+}
+
+/// A handle on it.
+#[derive(Clone, Default)]
+pub(crate) struct StandIn(Arc<Mutex<State>>);
+
+impl StandIn {
+    /// The root and a domain of somebody else, `system.slice`.
+    pub(crate) fn new() -> Self {
+        let stand_in = StandIn::default();
+        for (name, parent) in [("/", None), ("system.slice", Some("/"))] {
+            stand_in.state().add(name, parent, false);
+        }
+        stand_in.state().own = "/".to_owned();
+        stand_in
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test panicked with it")
+    }
+}
+
+impl State {
+    fn add(&mut self, name: &str, parent: Option<&str>, made: bool) {
+        let domain = Domain {
+            name: name.to_owned(),
+            path: format!("/{name}"),
+            parent: parent.map(str::to_owned),
+            made,
+            weight: 100,
+            priority: 4,
+            cpu_limit: 0.95,
+            disk_limit: 1.0,
+            ..Domain::default()
+        };
+        self.domains.insert(name.to_owned(), (domain, Vec::new()));
+    }
+
+    fn find(&mut self, name: &str) -> Result<&mut (Domain, Vec<i32>), ApiError> {
+        self.domains.get_mut(name).ok_or_else(|| ApiError::NoSuchDomain { domain: name.to_owned() })
+    }
+
+    fn shown(&mut self, name: &str) -> Result<api::DomainShown, ApiError> {
+        let cpu_sum = self.children_of(name).filter_map(|domain| domain.cpu).sum();
+        let (domain, processes) = self.find(name)?.clone();
+        Ok(api::DomainShown { domain: Domain { cpu_sum, ..domain }, processes })
+    }
+
+    fn children_of(&self, name: &str) -> impl Iterator<Item = &Domain> {
+        let all = self.domains.values().map(|(domain, _)| domain);
+        all.filter(move |domain| domain.parent.as_deref() == Some(name))
+    }
+
+    fn create(&mut self, request: &api::CreateDomain) -> Result<api::DomainState, ApiError> {
+        if self.domains.contains_key(&request.domain) {
+            return Err(ApiError::DomainExists { domain: request.domain.clone() });
+        }
+        let parent = request.domain.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        self.find(parent)?;
+        self.add(&request.domain, Some(parent), true);
+        Ok(api::DomainState::default())
+    }
+
+    fn set(&mut self, request: &api::SetDomain) -> Result<api::DomainState, ApiError> {
+        let level = self.find(&request.domain)?.0.parent.clone().unwrap_or_default();
+        let siblings = self.children_of(&level).filter(|domain| domain.name != request.domain);
+        let reserved: f64 = siblings.filter_map(|domain| domain.cpu).sum();
+        let (settings, limit) = (&request.settings, 0.95);
+        if let Some(asked) = settings.cpu.filter(|asked| reserved + asked > limit) {
+            let reason = format!("{reserved} is reserved, {asked} was asked, {limit} is all");
+            return Err(ApiError::Overcommitted { reason, asked, reserved, limit });
+        }
+        let domain = &mut self.find(&request.domain)?.0;
+        for name in &settings.reset {
+            match name.as_str() {
+                "cpu" => domain.cpu = None,
+                "disk" => domain.disk = None,
+                "memory" => domain.memory = None,
+                _ => domain.weight = 100,
+            }
+        }
+        domain.cpu = settings.cpu.or(domain.cpu);
+        domain.disk = settings.disk.or(domain.disk);
+        domain.memory = settings.memory.map(|bytes| bytes as u64).or(domain.memory);
+        domain.weight = settings.weight.map_or(domain.weight, |weight| weight as u32);
+        domain.priority = settings.priority.map_or(domain.priority, |priority| priority as u8);
+        Ok(api::DomainState::default())
+    }
+
+    fn answer(&mut self, caller: &Credentials, call: Call) -> Result<Map<String, Json>, ApiError> {
+        let input = Json::Object(call.parameters);
+        let method = call.method.as_str();
+        match method {
+            api::ShowDomain::NAME => {
+                let name = read::<api::ShowDomain>(input)?.domain.unwrap_or_else(|| self.own.clone());
+                return Ok(write(&self.shown(&name)?));
+            }
+            api::ListDomains::NAME => {
+                let names: Vec<String> = self.domains.keys().cloned().collect();
+                let domains = names.iter().filter_map(|name| Some(self.shown(name).ok()?.domain)).collect();
+                let best_effort = api::BestEffort { order: "mtr-ls".into(), ..Default::default() };
+                return Ok(write(&api::DomainList { domains, best_effort }));
+            }
+            _ => self.changes += 1,
+        }
+        if caller.uid != OWNER {
+            let reason = format!("user {} may not", caller.uid);
+            return Err(ApiError::PermissionDenied { reason });
+        }
+        match method {
+            api::CreateDomain::NAME => Ok(write(&self.create(&read(input)?)?)),
+            api::SetDomain::NAME => Ok(write(&self.set(&read(input)?)?)),
+            api::RemoveDomain::NAME => {
+                let name = read::<api::RemoveDomain>(input)?.domain;
+                self.domains.remove(&name).ok_or(ApiError::NoSuchDomain { domain: name })?;
+                Ok(write(&api::DomainRemoved::default()))
+            }
+            api::MoveProcess::NAME => {
+                let request: api::MoveProcess = read(input)?;
+                let pid = request.pid.unwrap_or(caller.pid);
+                self.find(&request.domain)?.1.push(pid);
+                Ok(write(&api::Moved::default()))
+            }
+            _ => Err(ApiError::MethodNotFound { method: method.to_owned() }),
+        }
+    }
+}
+
+impl Backend for StandIn {
+    fn call(&self, caller: Credentials, call: Call) -> Result<Map<String, Json>, ApiError> {
+        self.state().answer(&caller, call)
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(input: Json) -> Result<T, ApiError> {
+    serde_json::from_value(input).map_err(|error| ApiError::InvalidParameter {
+        parameter: "parameters".into(),
+        reason: error.to_string(),
+    })
+}
+
+fn write<T: serde::Serialize>(output: &T) -> Map<String, Json> {
+    match serde_json::to_value(output) {
+        Ok(Json::Object(map)) => map,
+        _ => unreachable!("replies are structs"),
+    }
+}
+
+/// This thread, as that user.
+pub(crate) fn asker(uid: u32) -> Asker {
+    Asker { tid: rustix::thread::gettid().as_raw_nonzero().get(), uid, gid: uid }
+}
