@@ -1,14 +1,15 @@
 //! A blocking client of the daemon.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::api::{ApiError, Method};
+use crate::api::{ApiError, Complain, DomainWatched, Method, Monitor, Monitored, WatchDomains};
 use crate::wire::{self, Call, Framer, Reply};
 
 /// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb.
@@ -46,6 +47,13 @@ pub struct Client {
     framer: Framer,
 }
 
+/// One reply as it came.
+struct Received {
+    parameters: Map<String, Value>,
+    /// Whether more follow.
+    continues: bool,
+}
+
 impl Client {
     /// Connects to the daemon's socket, [`crate::SOCKET_PATH`] unless it was told otherwise.
     ///
@@ -68,65 +76,187 @@ impl Client {
     /// # Errors
     /// [`Error::Api`] when the daemon refused; the others when there was no answer.
     pub fn call<M: Method>(&mut self, method: &M) -> Result<M::Reply, Error> {
+        typed(self.call_by_name(M::NAME, parameters_of(method))?)
+    }
+
+    /// Calls a method by its full name (`io.steward.Status`), with parameters and reply as JSON; for languages that
+    /// have no use for the types of [`crate::api`], and for methods that this library does not know.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call_by_name(
+        &mut self,
+        name: &str,
+        parameters: Map<String, Value>,
+    ) -> Result<Map<String, Value>, Error> {
         self.stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        self.send(method, None)?;
-        let (reply, _) = self.receive()?;
-        Ok(reply)
+        self.send(name, parameters, None)?;
+        Ok(self.receive()?.parameters)
     }
 
     /// Calls a method that answers with a stream, and gives the replies as they come, without a time limit.
     ///
     /// # Errors
     /// [`Error::Broken`] when the call could not be sent.
-    pub fn stream<M: Method>(mut self, method: &M) -> Result<Events<M::Reply>, Error> {
+    pub fn stream<M: Method>(self, method: &M) -> Result<Events<M::Reply>, Error> {
+        self.stream_by_name(M::NAME, parameters_of(method))
+    }
+
+    /// As [`Client::stream`], by the method's full name and with parameters as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when the call could not be sent.
+    pub fn stream_by_name<R>(
+        mut self,
+        name: &str,
+        parameters: Map<String, Value>,
+    ) -> Result<Events<R>, Error> {
         self.stream.set_read_timeout(None)?;
-        self.send(method, Some(true))?;
+        self.send(name, parameters, Some(true))?;
         Ok(Events { client: self, finished: false, reply: PhantomData })
     }
 
-    fn send<M: Method>(&mut self, method: &M, more: Option<bool>) -> Result<(), Error> {
-        let parameters = match serde_json::to_value(method) {
-            Ok(Value::Object(parameters)) => parameters,
-            _ => unreachable!("parameters are structs with named fields"),
-        };
-        let call = Call { method: M::NAME.to_owned(), parameters, more, ..Call::default() };
+    /// The decisions as they are taken, first those that the daemon remembers when `history` is true.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when the call could not be sent.
+    pub fn monitor(self, history: bool) -> Result<Events<Monitored>, Error> {
+        self.stream(&Monitor { history: history.then_some(true) })
+    }
+
+    /// The changes among domains as they happen, first the domains that there are when `present` is true.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when the call could not be sent.
+    pub fn watch_domains(self, present: bool) -> Result<Events<DomainWatched>, Error> {
+        self.stream(&WatchDomains { present: present.then_some(true) })
+    }
+
+    /// Says that this process was too late `missed` times since it last said so: frames, deadlines, requests. Whoever
+    /// looks for the right reservation goes by it (`steward tune`). Gives the sum of all its complaints so far.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn complain(&mut self, missed: u64) -> Result<u64, Error> {
+        Ok(self.call(&Complain { missed, of: None })?.complaints)
+    }
+
+    fn send(&mut self, name: &str, parameters: Map<String, Value>, more: Option<bool>) -> Result<(), Error> {
+        let call = Call { method: name.to_owned(), parameters, more, ..Call::default() };
         Ok(self.stream.write_all(&wire::encode(&call))?)
     }
 
-    /// The next reply, and whether more follow.
-    fn receive<R: serde::de::DeserializeOwned>(&mut self) -> Result<(R, bool), Error> {
-        let mut chunk = [0; 16 * 1024];
-        let message = loop {
-            match self.framer.next_message() {
-                Ok(Some(message)) => break message,
-                Ok(None) => {}
-                Err(error) => return Err(Error::Malformed(error.to_string())),
+    /// The next reply, and whether more follow. Waits for it.
+    fn receive(&mut self) -> Result<Received, Error> {
+        loop {
+            if let Some(reply) = self.received()? {
+                return Ok(reply);
             }
+            self.read_more()?;
+        }
+    }
+
+    /// The next reply if it is here already.
+    fn received(&mut self) -> Result<Option<Received>, Error> {
+        let malformed = |error: &dyn std::fmt::Display| Error::Malformed(error.to_string());
+        let Some(message) = self.framer.next_message().map_err(|error| malformed(&error))? else {
+            return Ok(None);
+        };
+        let reply: Reply = serde_json::from_slice(&message).map_err(|error| malformed(&error))?;
+        match reply.error {
+            Some(name) => Err(Error::Api(ApiError::from_wire(&name, &reply.parameters))),
+            None => {
+                Ok(Some(Received { continues: reply.continues == Some(true), parameters: reply.parameters }))
+            }
+        }
+    }
+
+    fn read_more(&mut self) -> Result<(), Error> {
+        let mut chunk = [0; 16 * 1024];
+        loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(Error::Closed),
-                Ok(count) => self.framer.push(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(count) => {
+                    self.framer.push(&chunk[..count]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::Broken(error)),
             }
-        };
-        let reply: Reply =
-            serde_json::from_slice(&message).map_err(|error| Error::Malformed(error.to_string()))?;
-        if let Some(name) = reply.error {
-            return Err(Error::Api(ApiError::from_wire(&name, &reply.parameters)));
         }
-        let continues = reply.continues == Some(true);
-        let value = serde_json::from_value(Value::Object(reply.parameters))
-            .map_err(|error| Error::Malformed(error.to_string()))?;
-        Ok((value, continues))
+    }
+}
+
+impl AsFd for Client {
+    /// The socket.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn parameters_of<M: Method>(method: &M) -> Map<String, Value> {
+    match serde_json::to_value(method) {
+        Ok(Value::Object(parameters)) => parameters,
+        _ => unreachable!("parameters are structs with named fields"),
     }
 }
 
 /// The replies to a call with "more": an iterator that waits for each.
+///
+/// A program with a loop of its own waits for the descriptor ([`AsFd`]) to become readable and then calls
+/// [`Events::next_ready`] until that has nothing more to give.
 #[derive(Debug)]
 pub struct Events<R> {
     client: Client,
     finished: bool,
     reply: PhantomData<R>,
+}
+
+impl<R: serde::de::DeserializeOwned> Events<R> {
+    /// The next reply if it is here already, without waiting. `None` until more comes; call it again until it says
+    /// so, because several may have come at once.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; [`Error::Closed`] too once the stream has ended.
+    pub fn next_ready(&mut self) -> Result<Option<R>, Error> {
+        if self.finished {
+            return Err(Error::Closed);
+        }
+        let received = self.receive_ready();
+        self.finished = match &received {
+            Ok(Some(reply)) => !reply.continues,
+            Ok(None) => false,
+            Err(_) => true,
+        };
+        received?.map(|reply| typed(reply.parameters)).transpose()
+    }
+
+    fn receive_ready(&mut self) -> Result<Option<Received>, Error> {
+        loop {
+            if let Some(reply) = self.client.received()? {
+                return Ok(Some(reply));
+            }
+            self.client.stream.set_nonblocking(true)?;
+            let more = self.client.read_more();
+            self.client.stream.set_nonblocking(false)?;
+            match more {
+                Ok(()) => {}
+                Err(Error::Broken(error)) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn typed<R: serde::de::DeserializeOwned>(reply: Map<String, Value>) -> Result<R, Error> {
+    serde_json::from_value(Value::Object(reply)).map_err(|error| Error::Malformed(error.to_string()))
+}
+
+impl<R> AsFd for Events<R> {
+    /// Readable when something has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
 }
 
 impl<R: serde::de::DeserializeOwned> Iterator for Events<R> {
@@ -136,15 +266,47 @@ impl<R: serde::de::DeserializeOwned> Iterator for Events<R> {
         if self.finished {
             return None;
         }
-        match self.client.receive() {
-            Ok((reply, continues)) => {
-                self.finished = !continues;
-                Some(Ok(reply))
-            }
-            Err(error) => {
-                self.finished = true;
-                Some(Err(error))
-            }
-        }
+        let received = self.client.receive();
+        self.finished = !received.as_ref().is_ok_and(|reply| reply.continues);
+        Some(received.and_then(|reply| typed(reply.parameters)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streaming() -> (UnixStream, Events<Map<String, Value>>) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let client = Client::from_stream(ours);
+        (theirs, client.stream_by_name("a.B", Map::new()).expect("sent"))
+    }
+
+    #[test]
+    fn what_has_come_is_given_without_waiting_and_nothing_is_lost_in_between() {
+        let (mut daemon, mut events) = streaming();
+        assert!(events.next_ready().expect("nothing yet").is_none());
+        daemon.write_all(b"{\"parameters\":{\"a\":1},\"continues\":true}\0{\"par").expect("sent");
+        assert_eq!(events.next_ready().expect("whole").expect("one")["a"], 1);
+        assert!(events.next_ready().expect("half a message").is_none());
+        daemon.write_all(b"ameters\":{\"a\":2},\"continues\":true}\0").expect("sent");
+        // The blocking form takes over where the other left off.
+        assert_eq!(events.next().expect("one").expect("whole")["a"], 2);
+        drop(daemon);
+        assert!(events.next_ready().is_err());
+        assert!(events.next().is_none());
+    }
+
+    #[test]
+    fn a_stream_ends_with_the_reply_that_says_so_or_with_an_error() {
+        let (mut daemon, events) = streaming();
+        daemon.write_all(b"{\"parameters\":{},\"continues\":true}\0{\"parameters\":{}}\0").expect("sent");
+        assert_eq!(events.filter(Result::is_ok).count(), 2);
+        let (mut daemon, mut events) = streaming();
+        daemon
+            .write_all(b"{\"error\":\"io.steward.NoSuchTask\",\"parameters\":{\"pid\":7}}\0")
+            .expect("sent");
+        assert!(matches!(events.next_ready(), Err(Error::Api(ApiError::NoSuchTask { pid: 7 }))));
+        assert!(events.next().is_none());
     }
 }
