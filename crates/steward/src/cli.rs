@@ -53,6 +53,7 @@ pub enum Command {
     /// Needs neither root nor the daemon; says what it cannot see without.
     Doctor(JsonFlag),
     Revert(RevertArguments),
+    Sim(SimArguments),
     /// Run experiments in a virtual machine
     Lab(steward_lab::cli::LabCommand),
     /// Print completions for a shell
@@ -218,6 +219,43 @@ pub struct RevertArguments {
     pub state_directory: PathBuf,
     #[command(flatten)]
     pub output: JsonFlag,
+}
+
+/// Run a scenario in the simulator
+///
+/// A machine in memory runs the scheduler's own decision code on tasks that do what the file says. The same file gives
+/// the same result. docs/simulator.md describes the file.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward sim lab/sim/sleeper.toml\n  \
+        steward sim lab/sim/sleeper.toml --order wrr --set task.onoff.count=8 --json")]
+pub struct SimArguments {
+    /// The scenario.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The order among domains: mtr-ls, wrr or vtime.
+    #[arg(long, value_name = "ORDER")]
+    pub order: Option<String>,
+    /// Sets a value in place of what the file says or varies; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
+    pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+impl SimArguments {
+    /// What is set on the command line, by the keys of the file.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let order = self.order.iter().map(|order| ("best_effort.order".to_owned(), order.clone()));
+        order.chain(self.set.iter().cloned()).collect()
+    }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("write KEY=VALUE, as in machine.cpus=4, for \"{text}\""))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn parse_reservation(text: &str) -> Result<Reservation, String> {

@@ -6,6 +6,7 @@ mod cli;
 mod machine;
 mod output;
 mod run;
+mod sim;
 mod spec;
 mod status;
 
@@ -77,6 +78,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(arguments),
+        Command::Sim(arguments) => sim::sim(arguments).map(|()| true),
         Command::Lab(lab) => lab.execute(),
         Command::Completions { shell } => {
             let mut text = Vec::new();

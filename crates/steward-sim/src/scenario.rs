@@ -1,0 +1,161 @@
+//! What is simulated: a machine, domains, tasks and what they do.
+//!
+//! [`Scenario`] is the checked form; [`file`] reads it from TOML and says with file and line what is wrong.
+
+pub mod file;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use steward_core::mechanism::{BestEffortSettings, Reservation, Thresholds};
+use steward_sched::decide::{LOAD_ONE, LoadThresholds, WEIGHT_DEFAULT};
+
+use crate::program::Program;
+use crate::random::Amount;
+
+/// The most CPUs of a machine.
+pub const CPUS_MAX: u32 = steward_sched::CPUS_MAX as u32;
+/// The most domains, without the root.
+pub const SCENARIO_DOMAINS_MAX: usize = steward_sched::DOMAINS_MAX - 2;
+/// The most tasks.
+pub const TASKS_MAX: u32 = 1_000_000;
+
+/// The hardware.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineSettings {
+    /// How many CPUs, 1 to [`CPUS_MAX`].
+    pub cpus: u32,
+    /// The time between timer interrupts: slices end at them.
+    pub tick_ns: u64,
+}
+
+impl Default for MachineSettings {
+    /// One CPU with 250 ticks a second.
+    fn default() -> Self {
+        MachineSettings { cpus: 1, tick_ns: 4_000_000 }
+    }
+}
+
+/// A domain below the root.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DomainSpec {
+    /// Its name.
+    pub name: String,
+    /// Index of its parent; `None`: the root. Parents come before their children.
+    pub parent: Option<usize>,
+    /// As `cpu.weight`: 1 to 10,000.
+    pub weight: u32,
+    /// The fraction of the parent's CPU that is reserved for it, 0 to 1.
+    pub reserved: f64,
+    /// Order among siblings, 0 to 7.
+    pub priority: u8,
+    /// As `cpu.max`: nanoseconds of CPU time in each period of nanoseconds.
+    pub quota: Option<(u64, u64)>,
+}
+
+impl DomainSpec {
+    /// A domain with the default policy.
+    pub fn new(name: impl Into<String>, parent: Option<usize>) -> Self {
+        DomainSpec {
+            name: name.into(),
+            parent,
+            weight: WEIGHT_DEFAULT,
+            reserved: 0.0,
+            priority: steward_core::mechanism::PRIORITY_DEFAULT,
+            quota: None,
+        }
+    }
+}
+
+/// Tasks of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSpec {
+    /// What they are called in the result.
+    pub name: String,
+    /// How many.
+    pub count: u32,
+    /// The domains that they are spread over in turn; `None`: the root. Never empty.
+    pub domains: Vec<Option<usize>>,
+    /// Weight of each, 100 for nice 0.
+    pub weight: u32,
+    /// When each starts, after the run's start.
+    pub start: Amount,
+    /// The only CPU that they may use.
+    pub pinned: Option<u32>,
+    /// CPU time reserved for each, and whether it may be revoked.
+    pub reservation: Option<(Reservation, bool)>,
+    /// What each does.
+    pub program: Program,
+}
+
+/// A bounded buffer between tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferSpec {
+    /// Its name.
+    pub name: String,
+    /// How many pieces it holds.
+    pub capacity: u32,
+    /// How many pieces are in it at the start.
+    pub level: u32,
+}
+
+/// Everything that a run is made of. The same scenario gives the same result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Where random amounts start from.
+    pub seed: u64,
+    /// How long it runs, with the warm-up.
+    pub duration_ns: u64,
+    /// How much of that goes by before measuring begins.
+    pub warmup_ns: u64,
+    /// The hardware.
+    pub machine: MachineSettings,
+    /// The order among domains.
+    pub best_effort: BestEffortSettings,
+    /// When tasks are admitted, revoked and taken back.
+    pub thresholds: LoadThresholds,
+    /// Domains, parents first.
+    pub domains: Vec<DomainSpec>,
+    /// Tasks.
+    pub tasks: Vec<TaskSpec>,
+    /// Buffers between tasks.
+    pub buffers: Vec<BufferSpec>,
+}
+
+impl Default for Scenario {
+    /// Ten seconds of nothing on one CPU.
+    fn default() -> Self {
+        Scenario {
+            seed: 1,
+            duration_ns: 10_000_000_000,
+            warmup_ns: 0,
+            machine: MachineSettings::default(),
+            best_effort: BestEffortSettings::default(),
+            thresholds: to_parts(Thresholds::default()),
+            domains: Vec::new(),
+            tasks: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+}
+
+/// Thresholds as the scheduler has them: parts per million.
+pub(crate) fn to_parts(thresholds: Thresholds) -> LoadThresholds {
+    let parts = |fraction: f64| (fraction * f64::from(LOAD_ONE)).round() as u32;
+    LoadThresholds {
+        reactivate_below: parts(thresholds.reactivate_below),
+        admit_below: parts(thresholds.admit_below),
+        revoke_above: parts(thresholds.revoke_above),
+    }
+}
+
+/// The weight of a task by its nice value: the kernel's table in hundredths of nice 0's.
+pub fn weight_of_nice(nice: i32) -> u32 {
+    const WEIGHTS: [u32; 40] = [
+        88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906,
+        3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45,
+        36, 29, 23, 18, 15,
+    ];
+    let weight = WEIGHTS[(nice.clamp(-20, 19) + 20) as usize];
+    (weight * 100 + 512) / 1024
+}

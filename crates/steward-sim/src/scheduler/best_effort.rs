@@ -1,0 +1,262 @@
+//! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work bound to one CPU.
+
+use steward_sched::decide::{
+    Domain, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE, bound_fraction, domain_advance,
+    domain_cost, domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
+};
+
+use super::Scheduler;
+use crate::event::Event;
+use crate::kernel::{Kernel, Queue, TaskId};
+
+/// How many domains are tried that turn out to have nothing to run (`SERVE_ATTEMPTS`).
+const SERVE_ATTEMPTS: u32 = 64;
+/// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
+const OVERDUE_SCAN_MAX: usize = 4096;
+/// `REFILL_INTERVAL_NS`.
+const REFILL_INTERVAL_NS: u64 = 5_000_000;
+
+impl Scheduler {
+    /// A cgroup is made: `weight` as in `cpu.weight`. The first one is the root. Returns its index.
+    pub(crate) fn domain_init(&mut self, parent: Option<u16>, weight: u32, now_ns: u64) -> u16 {
+        let table = &mut self.domains;
+        let index = parent.map_or(ROOT_DOMAIN, |_| table.high_water as u16);
+        let depth = parent.map_or(0, |parent| table.at(parent).depth + 1);
+        let clock = table.clock;
+        let d = table.at_mut(index);
+        d.cgroup_id = u64::from(index);
+        d.vtime = clock;
+        d.quota_ns = QUOTA_NONE;
+        d.weight = domain_weight(weight, false);
+        d.parent = parent.unwrap_or(0);
+        d.depth = depth;
+        d.in_use = 1;
+        table.set_quota(index, 0, QUOTA_NONE, 0, now_ns);
+        table.high_water = u32::from(index) + 1;
+        index
+    }
+
+    /// Sets `cpu.max` of a domain.
+    pub(crate) fn set_quota(&mut self, k: &mut Kernel, domain: u16, quota_ns: u64, period_ns: u64) {
+        self.domains.set_quota(domain, period_ns, quota_ns, 0, k.now_ns);
+        if self.domains.quotas == 1 {
+            k.events.push(k.now_ns + REFILL_INTERVAL_NS, Event::RefillQuotas);
+        }
+    }
+
+    pub(super) fn domain_make_queued(&mut self, index: u16) {
+        let d = self.domains.at(index);
+        if d.queued == 0 && d.parked == 0 {
+            self.domains.enqueue(index);
+        }
+    }
+
+    /// The domain's queue was found empty, or it is held: take it out of the heap.
+    fn domain_make_unqueued(&mut self, index: u16, held: bool) {
+        self.domains.dequeue(index);
+        if held {
+            self.domains.at_mut(index).parked = 1;
+        }
+    }
+
+    /// Charges best-effort time to the task, its domain and the quotas above it.
+    pub(super) fn charge_best_effort(&mut self, p: TaskId, used_ns: u64) {
+        let t = &mut self.tasks[p as usize];
+        t.vtime += task_cost(used_ns, t.weight);
+        let index = t.domain;
+        let table = &mut self.domains;
+        let cost = domain_cost(used_ns, table.share(index));
+        let clock = table.clock;
+        let d = table.at_mut(index);
+        d.used_ns += used_ns;
+        d.vtime = domain_advance(d.vtime, clock, cost);
+        if d.queued != 0 {
+            table.reposition(index);
+        }
+        let mut payer = index;
+        while self.domains.quotas > 0 && payer != 0 {
+            let domain = self.domains.at_mut(payer);
+            domain.quota_charge(used_ns);
+            payer = domain.parent;
+        }
+    }
+
+    pub(super) fn held_by_quota(&self, p: TaskId) -> bool {
+        self.domains.quotas > 0 && self.domains.held(self.tasks[p as usize].domain)
+    }
+
+    pub(super) fn count_waiting(&mut self, p: TaskId) {
+        let t = &mut self.tasks[p as usize];
+        if !std::mem::replace(&mut t.counted_waiting, true) {
+            let domain = t.domain;
+            self.domains.at_mut(domain).waiting += 1;
+        }
+    }
+
+    /// Puts a task into its domain's queue.
+    pub(super) fn enqueue_domain(&mut self, k: &mut Kernel, p: TaskId) {
+        let t = &mut self.tasks[p as usize];
+        let index = t.domain;
+        t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
+        t.waiting_since_ns = k.now_ns;
+        let vtime = t.vtime;
+        self.count_waiting(p);
+        k.queue_insert(p, Queue::Domain(index), SLICE_NS, vtime);
+        self.domain_make_queued(index);
+    }
+
+    /// A bound task no longer counts among what its CPU owes to bound work.
+    pub(super) fn bound_leaves(&mut self, p: TaskId) {
+        let t = &mut self.tasks[p as usize];
+        if let Some(cpu) = t.bound_to.take() {
+            self.cpu_runs[cpu as usize].bound_shares -= t.bound_share;
+        }
+    }
+
+    /// Puts a task that may run on this CPU only into the CPU's queue of bound work.
+    pub(super) fn enqueue_bound(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        self.bound_leaves(p);
+        let t = &mut self.tasks[p as usize];
+        let weight = t.weight * WEIGHT_SCALE;
+        let beside = self.domains.at(t.domain).runnable_weight.max(weight);
+        t.bound_share = self.domains.share(t.domain) * u64::from(weight) / u64::from(beside);
+        t.bound_to = Some(cpu);
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.bound_shares += t.bound_share;
+        t.vtime = task_join(t.vtime, run.task_clock);
+        t.waiting_since_ns = k.now_ns;
+        k.queue_insert(p, Queue::Bound(cpu), SLICE_NS, t.vtime);
+    }
+
+    /// Advances the clock of the class that used this CPU.
+    pub(super) fn charge_classes(&mut self, k: &Kernel, cpu: u32, bound: bool, used_ns: u64) {
+        let run = &mut self.cpu_runs[cpu as usize];
+        if run.bound_shares == 0 {
+            return;
+        }
+        let fraction = bound_fraction(run.bound_shares, k.cpu_count());
+        if bound {
+            run.bound_vtime += used_ns * SHARE_ONE / fraction;
+        } else {
+            run.floating_vtime += used_ns * SHARE_ONE / (SHARE_ONE - fraction);
+        }
+    }
+
+    /// A task begins or ceases (weight 0) to count among what is runnable in its domain.
+    pub(super) fn domain_counts(&mut self, p: TaskId, weight: u32) {
+        let t = &mut self.tasks[p as usize];
+        let index = t.domain;
+        let d = self.domains.at_mut(index);
+        let settle = if weight > 0 {
+            t.runnable_weight = weight;
+            d.runnable_weight += weight * WEIGHT_SCALE;
+            d.runnable += 1;
+            d.runnable == 1
+        } else if t.runnable_weight > 0 {
+            d.runnable_weight -= std::mem::take(&mut t.runnable_weight) * WEIGHT_SCALE;
+            d.runnable -= 1;
+            d.runnable == 0
+        } else {
+            false
+        };
+        if settle && d.parent != 0 {
+            self.domains.settle(index);
+        }
+    }
+
+    /// Serves the first domain whose queue yields a task.
+    pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        for _ in 0..SERVE_ATTEMPTS {
+            let Some(index) = self.domains.first() else { return false };
+            let Domain { vtime, waiting, .. } = *self.domains.at(index);
+            self.domains.clock = self.domains.clock.max(vtime);
+            if self.domains.quotas > 0 && self.domains.held(index) {
+                self.domain_make_unqueued(index, true);
+                continue;
+            }
+            if waiting > 0 && k.queue_to_local(Queue::Domain(index), cpu) {
+                return true;
+            }
+            self.domain_make_unqueued(index, false);
+        }
+        false
+    }
+
+    /// Whether prev, which could go on, comes before everything that waits in the domains.
+    pub(super) fn before_domains(&self, k: &Kernel, prev: TaskId) -> bool {
+        let t = &self.tasks[prev as usize];
+        let Some(first) = self.domains.first() else { return true };
+        if first == t.domain {
+            return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= t.vtime);
+        }
+        self.domains.at(t.domain).vtime < self.domains.at(first).vtime
+    }
+
+    /// Brings the tasks of one queue that have waited too long to the queue of those to be rescued.
+    fn find_overdue(&mut self, k: &mut Kernel, queue: Queue) {
+        let now_ns = k.now_ns;
+        let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, now_ns);
+        let overdue: Vec<TaskId> = k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).collect();
+        for p in overdue {
+            k.queue_remove(p);
+            k.queue_insert(p, Queue::Rescue, SLICE_NS, 0);
+            self.tasks[p as usize].rescued = true;
+            self.leave_queue(p);
+        }
+    }
+
+    /// Looks through the queues of best-effort work for tasks that have waited too long.
+    pub(super) fn find_all_overdue(&mut self, k: &mut Kernel) {
+        for index in 1..self.domains.high_water as u16 {
+            if self.domains.at(index).waiting > 0 {
+                self.find_overdue(k, Queue::Domain(index));
+            }
+        }
+        for cpu in 0..k.cpu_count() {
+            self.find_overdue(k, Queue::Bound(cpu));
+        }
+        self.overdue = k.queue_len(Queue::Rescue) > 0;
+    }
+
+    /// Serves one overdue task, if it is time to.
+    pub(super) fn serve_overdue(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        if !self.overdue || !rescue_allowed(self.cpu_runs[cpu as usize].rescued_ns, k.now_ns) {
+            return false;
+        }
+        let here = k.queue_tasks(Queue::Rescue).find(|p| k.task(*p).may_run_on(cpu));
+        let Some(p) = here else { return false };
+        k.queue_remove(p);
+        k.give_to(p, cpu);
+        self.cpu_runs[cpu as usize].rescued_ns = k.now_ns;
+        self.counts.rescued += 1;
+        true
+    }
+
+    /// Refills quotas and lets parked domains go on.
+    pub(crate) fn refill_quotas(&mut self, k: &mut Kernel) {
+        let mut released = false;
+        for index in 1..self.domains.high_water as u16 {
+            released |= self.domains.at_mut(index).quota_refill(k.now_ns);
+        }
+        for index in 1..self.domains.high_water as u16 {
+            if self.domains.at(index).parked == 0 || self.domains.held(index) {
+                continue;
+            }
+            let d = self.domains.at_mut(index);
+            d.parked = 0;
+            if d.waiting > 0 {
+                self.domains.enqueue(index);
+            }
+            released = true;
+        }
+        // An idle CPU looks for work only when it is told to.
+        if released || k.queue_len(Queue::Rescue) > 0 {
+            for cpu in 0..k.cpu_count() {
+                if k.test_and_clear_idle(cpu) {
+                    k.kick(cpu, false);
+                }
+            }
+        }
+        k.events.push(k.now_ns + REFILL_INTERVAL_NS, Event::RefillQuotas);
+    }
+}

@@ -1,0 +1,400 @@
+//! The scheduler's callbacks, as the BPF program has them (`steward-sched/src/bpf/steward.bpf.c`): the same functions in
+//! the same order around the same decisions ([`steward_sched::decide`]), so that the two can be read side by side.
+//!
+//! Left out is what a machine in memory does not have: races, kernel threads, fork and exec, CPUs that go offline. Who
+//! gets a specification is written in the scenario.
+
+mod best_effort;
+mod interactive;
+mod sampler;
+
+use steward_sched::decide::{DomainTable, LoadThresholds, RESCUE_SLICE_NS, SLICE_NS, WEIGHT_DEFAULT};
+
+use crate::kernel::{Kernel, Queue, TaskId};
+use interactive::{Counts, CpuState};
+pub(crate) use interactive::{Slot, Standing};
+
+/// No deadline: what runs is best-effort.
+const NEVER: u64 = u64::MAX;
+/// Of the two classes of best-effort work before a CPU, neither saves up more than this (`CLASS_LAG_MAX_NS`).
+const CLASS_LAG_MAX_NS: u64 = 100_000_000;
+
+/// What a task runs as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// It is not on a CPU.
+    #[default]
+    Off,
+    BestEffort,
+    Interactive,
+    /// Best-effort, taken from the CPU's own queue.
+    Bound,
+}
+
+/// What the scheduler knows of a task.
+#[derive(Clone, Debug, Default)]
+struct TaskState {
+    charged_ns: u64,
+    vtime: u64,
+    waiting_since_ns: u64,
+    bound_share: u64,
+    slot: Option<u32>,
+    weight: u32,
+    runnable_weight: u32,
+    domain: u16,
+    mode: Mode,
+    counted_waiting: bool,
+    bound_to: Option<u32>,
+    rescued: bool,
+}
+
+/// What only the CPU itself needs at each switch.
+#[derive(Clone, Debug)]
+struct CpuRun {
+    deadline_ns: u64,
+    budget_end_ns: Option<u64>,
+    bound_vtime: u64,
+    floating_vtime: u64,
+    bound_shares: u64,
+    task_clock: u64,
+    rescued_ns: u64,
+}
+
+/// The scheduler's state: the BPF program's maps.
+pub(crate) struct Scheduler {
+    thresholds: LoadThresholds,
+    tasks: Vec<TaskState>,
+    pub(crate) slots: Vec<Slot>,
+    cpu_states: Vec<CpuState>,
+    cpu_runs: Vec<CpuRun>,
+    pub(crate) domains: Box<DomainTable>,
+    overdue: bool,
+    room: u32,
+    samples: u32,
+    sampled_ns: u64,
+    pub(crate) counts: Counts,
+}
+
+impl Scheduler {
+    pub(crate) fn new(cpus: u32, thresholds: LoadThresholds) -> Self {
+        let run = CpuRun {
+            deadline_ns: NEVER,
+            budget_end_ns: None,
+            bound_vtime: 0,
+            floating_vtime: 0,
+            bound_shares: 0,
+            task_clock: 0,
+            rescued_ns: 0,
+        };
+        let mut scheduler = Scheduler {
+            thresholds,
+            tasks: Vec::new(),
+            slots: Vec::new(),
+            cpu_states: vec![CpuState::default(); cpus as usize],
+            cpu_runs: vec![run; cpus as usize],
+            domains: DomainTable::new(),
+            overdue: false,
+            room: 0,
+            samples: 0,
+            sampled_ns: 0,
+            counts: Counts::default(),
+        };
+        scheduler.domain_init(None, WEIGHT_DEFAULT, 0);
+        scheduler
+    }
+
+    /// A task begins: `weight` 100 stands for nice 0.
+    pub(crate) fn init_task(&mut self, domain: u16, weight: u32) {
+        let vtime = self.domains.at(domain).task_clock;
+        self.domains.at_mut(domain).tasks += 1;
+        self.tasks.push(TaskState { domain, weight, vtime, ..TaskState::default() });
+    }
+
+    /// Accounts the CPU time used since the last call, and lets a spent budget end the period.
+    fn charge(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let now_ns = k.now_ns;
+        let t = &mut self.tasks[p as usize];
+        if t.mode == Mode::Off || now_ns <= t.charged_ns {
+            return;
+        }
+        let used_ns = now_ns - t.charged_ns;
+        t.charged_ns = now_ns;
+        let mode = t.mode;
+        let index = t.slot;
+        if let (Mode::Interactive, Some(index)) = (mode, index) {
+            let slot = &mut self.slots[index as usize];
+            slot.reserved_time_ns += used_ns;
+            self.cpu_states[cpu as usize].reserved_time_ns += used_ns;
+            let spent = slot.edf.charge(used_ns);
+            slot.edf.update(now_ns);
+            if spent && slot.standing == Standing::Admitted && slot.edf.start_ns > now_ns {
+                self.watch_period(k, index);
+            }
+            return;
+        }
+        if let Some(index) = index {
+            self.slots[index as usize].best_effort_time_ns += used_ns;
+        }
+        self.charge_classes(k, cpu, mode == Mode::Bound, used_ns);
+        self.charge_best_effort(p, used_ns);
+    }
+
+    /// The task runs, or goes on, out of its reservation: its budget is the slice, and is watched.
+    fn run_interactive(&mut self, k: &mut Kernel, p: TaskId, slot: u32, cpu: u32) {
+        let edf = &self.slots[slot as usize].edf;
+        let left_ns = edf.left_ns.max(1) as u64;
+        self.tasks[p as usize].mode = Mode::Interactive;
+        self.cpu_runs[cpu as usize].deadline_ns = edf.deadline_ns;
+        k.task_mut(p).slice_ns = left_ns;
+        self.watch_budget(k, cpu, left_ns);
+    }
+
+    fn run_best_effort(&mut self, p: TaskId, cpu: u32, mode: Mode) {
+        self.tasks[p as usize].mode = mode;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = NEVER;
+        run.budget_end_ns = None;
+    }
+
+    /// The index of the task's slot if it is admitted.
+    fn admitted(&self, p: TaskId) -> Option<u32> {
+        let index = self.tasks[p as usize].slot?;
+        (self.slots[index as usize].standing == Standing::Admitted).then_some(index)
+    }
+
+    fn is_bound(&self, k: &Kernel, p: TaskId) -> bool {
+        k.task(p).pinned.is_some() && k.cpu_count() > 1
+    }
+
+    /// A task wakes. True when it was given to an idle CPU at once.
+    pub(crate) fn select_cpu(&mut self, k: &mut Kernel, p: TaskId) -> bool {
+        if let Some(slot) = self.admitted(p) {
+            let cpu = self.slots[slot as usize].cpu;
+            if k.task(p).may_run_on(cpu) {
+                k.task_mut(p).cpu = cpu;
+                return false;
+            }
+        }
+        let Some(cpu) = k.pick_idle_cpu(p) else { return false };
+        k.task_mut(p).cpu = cpu;
+        if self.held_by_quota(p) {
+            k.set_idle(cpu, true);
+            return false;
+        }
+        k.task_mut(p).slice_ns = SLICE_NS;
+        k.give_to(p, cpu);
+        k.choose_soon(cpu);
+        true
+    }
+
+    /// The task waits for a CPU. `last`: its CPU has nothing else, yet it was not kept on it.
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, p: TaskId, last: bool) {
+        let (now_ns, cpu) = (k.now_ns, k.task(p).cpu);
+        self.leave_queue(p);
+        self.tasks[p as usize].rescued = false;
+        if let Some(index) = self.admitted(p) {
+            let slot = &self.slots[index as usize];
+            let (home, edf) = (slot.cpu, slot.edf);
+            if slot.served_by_deadline(now_ns) && k.task(p).may_run_on(home) {
+                k.queue_insert(p, Queue::Interactive(home), edf.left_ns as u64, edf.deadline_ns);
+                self.preempt_for(k, index);
+                return;
+            }
+            if edf.start_ns > now_ns {
+                self.watch_period(k, index);
+            }
+        }
+        if self.is_bound(k, p) {
+            self.enqueue_bound(k, p, cpu);
+            if k.test_and_clear_idle(cpu) {
+                k.kick(cpu, false);
+            }
+            return;
+        }
+        self.enqueue_domain(k, p);
+        if last {
+            return;
+        }
+        if let Some(idle_cpu) = k.pick_idle_cpu(p) {
+            k.kick(idle_cpu, false);
+        }
+    }
+
+    /// Lets prev, whose slice is over, go on if it comes first. True when that is decided.
+    fn keep_interactive(
+        &mut self,
+        k: &mut Kernel,
+        prev: TaskId,
+        cpu: u32,
+        first_deadline_ns: Option<u64>,
+    ) -> bool {
+        let Some(index) = self.tasks[prev as usize].slot else { return false };
+        let slot = &self.slots[index as usize];
+        if slot.cpu != cpu || !slot.served_by_deadline(k.now_ns) {
+            return false;
+        }
+        if first_deadline_ns.is_some_and(|deadline_ns| deadline_ns < slot.edf.deadline_ns) {
+            return false;
+        }
+        self.run_interactive(k, prev, index, cpu);
+        true
+    }
+
+    /// A CPU has nothing to run: gives it a task, or lets prev, which could go on, do so by giving it a slice.
+    pub(crate) fn dispatch(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) {
+        self.counts.decisions += 1;
+        if let Some(prev) = prev {
+            self.charge(k, prev, cpu);
+        }
+        let first_deadline_ns = k.queue_first_key(Queue::Interactive(cpu));
+        if prev.is_some_and(|prev| self.keep_interactive(k, prev, cpu, first_deadline_ns)) {
+            return;
+        }
+        if first_deadline_ns.is_some() && k.queue_to_local(Queue::Interactive(cpu), cpu) {
+            return;
+        }
+        if self.serve_overdue(k, cpu) {
+            return;
+        }
+        let prev = prev.filter(|prev| !self.held_by_quota(*prev));
+        self.dispatch_best_effort(k, cpu, prev);
+    }
+
+    /// Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two.
+    fn dispatch_best_effort(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) {
+        let bound = Queue::Bound(cpu);
+        let run = &mut self.cpu_runs[cpu as usize];
+        let bound_waits = run.bound_shares > 0 && k.queue_len(bound) > 0;
+        let bound_first = run.bound_vtime < run.floating_vtime;
+        if run.bound_shares > 0 {
+            run.bound_vtime = run.bound_vtime.max(run.floating_vtime.saturating_sub(CLASS_LAG_MAX_NS));
+            run.floating_vtime = run.floating_vtime.max(run.bound_vtime.saturating_sub(CLASS_LAG_MAX_NS));
+        }
+        if bound_waits && bound_first {
+            if let Some(prev) = prev
+                && self.tasks[prev as usize].mode == Mode::Bound
+                && k.queue_first_key(bound).is_none_or(|key| key >= self.tasks[prev as usize].vtime)
+            {
+                k.task_mut(prev).slice_ns = SLICE_NS;
+                return;
+            }
+            if k.queue_to_local(bound, cpu) {
+                return;
+            }
+        }
+        if let Some(prev) = prev.filter(|prev| self.is_bound(k, *prev)) {
+            // It goes on if its class is due, or nothing else waits.
+            if !bound_first && self.serve_domains(k, cpu) {
+                return;
+            }
+            if bound_waits && k.queue_to_local(bound, cpu) {
+                return;
+            }
+            return self.go_on(k, prev, cpu, Mode::Bound);
+        }
+        if let Some(prev) = prev.filter(|prev| self.before_domains(k, *prev)) {
+            return self.go_on(k, prev, cpu, Mode::BestEffort);
+        }
+        if self.serve_domains(k, cpu) || (bound_waits && k.queue_to_local(bound, cpu)) {
+            return;
+        }
+        if let Some(prev) = prev {
+            self.go_on(k, prev, cpu, Mode::BestEffort);
+        }
+    }
+
+    fn go_on(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32, mode: Mode) {
+        self.run_best_effort(prev, cpu, mode);
+        k.task_mut(prev).slice_ns = SLICE_NS;
+    }
+
+    /// The timer interrupt of a CPU on which the task runs.
+    pub(crate) fn tick(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        self.charge(k, p, cpu);
+        let t = &self.tasks[p as usize];
+        let over = if t.mode == Mode::Interactive {
+            t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
+        } else {
+            self.held_by_quota(p)
+        };
+        if over {
+            k.task_mut(p).slice_ns = 0;
+        }
+    }
+
+    pub(crate) fn runnable(&mut self, k: &mut Kernel, p: TaskId) {
+        if let Some(slot) = self.admitted(p) {
+            self.slots[slot as usize].edf.wake(k.now_ns);
+        }
+        let t = &self.tasks[p as usize];
+        if t.runnable_weight == 0 {
+            self.domain_counts(p, t.weight);
+        }
+    }
+
+    /// The task sleeps: of its own will, or because it waits for a disk.
+    pub(crate) fn quiescent(&mut self, p: TaskId, voluntary: bool) {
+        self.leave_queue(p);
+        self.domain_counts(p, 0);
+        self.bound_leaves(p);
+        if let Some(slot) = self.tasks[p as usize].slot {
+            self.slots[slot as usize].edf.sleep(voluntary);
+        }
+    }
+
+    /// A rescued task runs for a moment only.
+    fn begin_rescue(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) -> bool {
+        if !std::mem::take(&mut self.tasks[p as usize].rescued) {
+            return false;
+        }
+        k.task_mut(p).slice_ns = RESCUE_SLICE_NS;
+        self.watch_budget(k, cpu, RESCUE_SLICE_NS);
+        true
+    }
+
+    pub(crate) fn running(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let now_ns = k.now_ns;
+        self.leave_queue(p);
+        self.tasks[p as usize].charged_ns = now_ns;
+        if let Some(index) = self.admitted(p) {
+            let slot = &mut self.slots[index as usize];
+            slot.edf.update(now_ns);
+            if slot.cpu == cpu && slot.served_by_deadline(now_ns) {
+                return self.run_interactive(k, p, index, cpu);
+            }
+        }
+        let TaskState { vtime, domain, .. } = self.tasks[p as usize];
+        if self.is_bound(k, p) {
+            let run = &mut self.cpu_runs[cpu as usize];
+            run.task_clock = run.task_clock.max(vtime);
+            self.run_best_effort(p, cpu, Mode::Bound);
+            self.begin_rescue(k, p, cpu);
+            return;
+        }
+        self.run_best_effort(p, cpu, Mode::BestEffort);
+        if self.begin_rescue(k, p, cpu) {
+            return;
+        }
+        let d = self.domains.at_mut(domain);
+        d.task_clock = d.task_clock.max(vtime);
+    }
+
+    pub(crate) fn stopping(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        self.charge(k, p, cpu);
+        self.tasks[p as usize].mode = Mode::Off;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = NEVER;
+        run.budget_end_ns = None;
+    }
+
+    /// The task is gone, with its reservation.
+    pub(crate) fn exit_task(&mut self, k: &mut Kernel, p: TaskId) {
+        k.queue_remove(p);
+        self.leave_queue(p);
+        self.domain_counts(p, 0);
+        self.bound_leaves(p);
+        self.release(p);
+        let domain = self.tasks[p as usize].domain;
+        self.domains.at_mut(domain).tasks -= 1;
+    }
+}
