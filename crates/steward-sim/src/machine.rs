@@ -109,8 +109,13 @@ impl Machine {
         Outcome::of(&self)
     }
 
-    /// Runs up to a moment.
-    pub(crate) fn run_until(&mut self, end_ns: u64) {
+    /// How often a CPU has chosen what to run next.
+    pub fn decisions(&self) -> u64 {
+        self.scheduler.counts.decisions
+    }
+
+    /// Runs up to a moment, in nanoseconds from the start.
+    pub fn run_until(&mut self, end_ns: u64) {
         while let Some(at_ns) = self.kernel.events.next_ns().filter(|at_ns| *at_ns <= end_ns) {
             self.kernel.now_ns = at_ns;
             if let Some((_, event)) = self.kernel.events.pop() {
