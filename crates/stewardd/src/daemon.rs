@@ -18,6 +18,7 @@ use steward_kernel::processes::{self, Process};
 
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
+use crate::polkit::Polkit;
 use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
@@ -48,6 +49,8 @@ pub struct Options {
     pub mechanism: Option<MechanismChoice>,
     /// The kernel's trees.
     pub roots: Roots,
+    /// The program that asks polkit: [`crate::polkit::PROGRAM`].
+    pub polkit: PathBuf,
     /// What the daemon reserves for itself, if anything.
     pub own_reservation: Option<Reservation>,
 }
@@ -85,6 +88,7 @@ pub struct Daemon {
     pub(crate) by_hand: Vec<ByHand>,
     state: StateFile,
     pub(crate) troubles: Troubles,
+    pub(crate) polkit: Polkit,
     pub(crate) history: VecDeque<Event>,
     pub(crate) events_lost: u64,
     waiting: Waiting,
@@ -107,6 +111,7 @@ impl Daemon {
         let mut ids = Ids::default();
         let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
         let (by_hand, message) = state.load();
+        let polkit = Polkit::new(&options.polkit)?;
         let mut daemon = Daemon {
             options,
             loader,
@@ -118,6 +123,7 @@ impl Daemon {
             by_hand,
             state,
             troubles: Troubles::default(),
+            polkit,
             history: VecDeque::new(),
             events_lost: 0,
             waiting: Waiting::default(),

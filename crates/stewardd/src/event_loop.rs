@@ -98,6 +98,11 @@ impl Loop {
             self.watch_files(daemon);
         }
         self.server.take_turn(&ready.clients, &mut |caller, call| daemon.answer(caller, call));
+        if daemon.polkit.has_questions() {
+            let answered = daemon.polkit.take_in(now);
+            self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+            daemon.polkit.keep(|id| self.server.is_connected(id));
+        }
         let events = daemon.tick(now);
         if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| !events.is_empty()) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
@@ -113,7 +118,12 @@ impl Loop {
         // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched before
         // this function ends.
         let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
-        let own = [self.controls.stop.as_fd(), self.controls.reload.as_fd(), self.watch.as_fd()];
+        let own = [
+            self.controls.stop.as_fd(),
+            self.controls.reload.as_fd(),
+            self.watch.as_fd(),
+            daemon.polkit.as_fd(),
+        ];
         let own_count = own.len() + usize::from(mechanism.is_some());
         let mut descriptors: Vec<PollFd<'_>> =
             own.into_iter().chain(mechanism).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();

@@ -4,6 +4,7 @@
 //!
 //! - [`server`]: the socket. Knows bytes and users, no meaning.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
+//! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
 //! - [`specs`], [`rules`], [`settings`], [`state`], [`watch`]: files.
@@ -15,7 +16,9 @@ pub mod fake;
 pub mod log;
 pub mod mechanisms;
 pub mod peer;
+pub mod permission;
 pub mod plan;
+pub mod polkit;
 pub mod report;
 pub mod requests;
 pub mod retry;

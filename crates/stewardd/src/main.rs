@@ -12,7 +12,7 @@ use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{log, mechanisms, peer, rules, specs};
+use stewardd::{log, mechanisms, peer, polkit, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -124,6 +124,7 @@ fn options(arguments: &Arguments) -> Options {
         }),
         roots: Roots::default(),
         own_reservation: Some(OWN_RESERVATION),
+        polkit: PathBuf::from(polkit::PROGRAM),
     }
 }
 

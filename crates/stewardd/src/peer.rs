@@ -32,6 +32,8 @@ pub struct Caller {
     pub process: Option<OwnedFd>,
     /// Tells this caller from every other since the daemon started.
     pub id: u64,
+    /// Whether it can be left waiting for an answer that a person has to give.
+    pub can_wait: bool,
 }
 
 impl Caller {
@@ -43,7 +45,7 @@ impl Caller {
         if process.is_some() {
             gids.extend(processes::groups(pid, &Roots::default()).unwrap_or_default());
         }
-        Caller { uid, gids, pid, process, id: next_id() }
+        Caller { uid, gids, pid, process, id: next_id(), can_wait: false }
     }
 
     /// The user and groups, for the rules.
@@ -79,7 +81,8 @@ pub fn from_kernel(stream: &UnixStream) -> io::Result<Caller> {
     let mut gids = vec![credentials.gid];
     gids.extend(peer_groups(stream)?);
     let process = peer_pidfd(stream).or_else(|_| open_checked(&credentials)).ok();
-    Ok(Caller { uid: credentials.uid, gids, pid: credentials.pid, process, id: next_id() })
+    let (uid, pid) = (credentials.uid, credentials.pid);
+    Ok(Caller { uid, gids, pid, process, id: next_id(), can_wait: true })
 }
 
 fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {

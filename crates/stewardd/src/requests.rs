@@ -1,14 +1,15 @@
 //! What clients may ask, and who may ask it.
 //!
-//! Every request is decided by the user that the kernel says the caller is (`steward_core::authority`). A request
-//! about a process holds on to that process while it acts, so that a pid which is given to another process
-//! meanwhile is noticed and the change taken back.
+//! Every request is decided by who the kernel says the caller is ([`crate::permission`]), before anything is changed. A
+//! request about a process holds on to that process while it acts, so that a pid which is given to another process
+//! meanwhile, or a process that becomes another user's by executing a set-user-ID program, is noticed and the change
+//! taken back.
 
 use libsteward::ApiError;
 use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
-use steward_core::authority::{self, Refusal};
+use steward_core::authority::{Action, Request as Wish, Resource, Target};
 use steward_core::explain::explain_task;
 use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
 use steward_kernel::KernelError;
@@ -29,6 +30,12 @@ struct Request {
 impl Daemon {
     /// Answers one call.
     pub fn answer(&mut self, caller: &Caller, call: Call) -> Answer {
+        if READING.contains(&call.method.as_str()) {
+            let wish = Wish::of_all(Action::Read, Target::Others, "what is promised to whom");
+            if let Err(error) = self.permit(caller, &wish) {
+                return self.refused(caller, error);
+            }
+        }
         let parameters = call.parameters;
         let result = match call.method.as_str() {
             api::Run::NAME => self.method::<api::Run>(parameters, |it, request| it.run(caller, request)),
@@ -54,14 +61,24 @@ impl Daemon {
             _ => Err(ApiError::MethodNotFound { method: call.method }),
         };
         match result {
-            Ok(parameters) => Answer::Reply(parameters),
-            Err(error) => {
-                if let ApiError::PermissionDenied { reason } = &error {
-                    tracing::warn!(decision = "denied", uid = caller.uid, pid = caller.pid, "{reason}");
-                }
-                Answer::Error(error)
+            Ok(parameters) => {
+                self.polkit.forget(caller.id);
+                Answer::Reply(parameters)
             }
+            Err(error) => self.refused(caller, error),
         }
+    }
+
+    /// What to answer to a call that failed. While polkit is asked about it, it has not failed yet.
+    fn refused(&mut self, caller: &Caller, error: ApiError) -> Answer {
+        if self.polkit.is_waiting(caller.id) {
+            return Answer::Wait;
+        }
+        self.polkit.forget(caller.id);
+        if let ApiError::PermissionDenied { reason } = &error {
+            tracing::warn!(decision = "denied", uid = caller.uid, pid = caller.pid, "{reason}");
+        }
+        Answer::Error(error)
     }
 
     fn method<M: Method>(
@@ -74,11 +91,12 @@ impl Daemon {
     }
 
     fn run(&mut self, caller: &Caller, request: api::Run) -> Result<api::Standings, ApiError> {
-        authority::may_reserve(caller.uid, &self.settings.policy).map_err(denied)?;
         let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        let user = processes::user(caller.pid, &self.options.roots);
         if !caller.is_alive() {
             return Err(gone());
         }
+        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user.ok().flatten()))?;
         let Some(cpu) = request.cpu else {
             let reason = self.gone_reason();
             let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
@@ -98,10 +116,11 @@ impl Daemon {
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
-        authority::may_reserve(caller.uid, &self.settings.policy).map_err(denied)?;
         let pid = request.pid;
         let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
         let (held, process) = self.take_hold(pid)?;
+        let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
+        self.permit(caller, &for_process(Action::Reserve, caller, pid, user))?;
         let tids: Vec<i32> = if request.grant.inherit {
             // The main thread first: its standing is the answer.
             let others = process.threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
@@ -110,11 +129,11 @@ impl Daemon {
             vec![pid]
         };
         let given = self.give(held.id(), &tids, &request);
-        if !held.is_alive() {
+        if let Err(error) = self.still_of(&held, user) {
             for tid in tids {
                 let _ = self.assign(tid, None);
             }
-            return Err(ApiError::NoSuchTask { pid });
+            return Err(error);
         }
         self.given(held.id(), &request, given, caller)
     }
@@ -195,16 +214,37 @@ impl Daemon {
         Ok((held, process))
     }
 
+    /// Whether the process that was decided about is still that user's, after acting on it.
+    fn still_of(&self, held: &Pidfd, user: Option<u32>) -> Result<(), ApiError> {
+        let pid = held.id().tid;
+        match held.user(&self.options.roots) {
+            Ok(now) if now == user => Ok(()),
+            // A set-user-ID program: to the caller it is another process.
+            Ok(_) => Err(ApiError::PermissionDenied {
+                reason: format!("process {pid} became another user's meanwhile; nothing was changed"),
+            }),
+            Err(error) => Err(kernel_error(pid, &error)),
+        }
+    }
+
     fn release(&mut self, caller: &Caller, pid: i32) -> Result<api::Released, ApiError> {
-        let (held, process) = self.take_hold(pid)?;
-        authority::may_release(caller.uid, process.uid, &self.settings.policy).map_err(denied)?;
+        let (held, _) = self.take_hold(pid)?;
+        let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
+        self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
         let tasks = self.snapshot().map_err(report::mechanism_error)?.tasks;
+        let tasks: Vec<TaskRecord> = tasks.into_iter().filter(|task| task.pid == pid).collect();
         let mut released = 0;
-        for task in tasks.iter().filter(|task| task.pid == pid) {
+        for task in &tasks {
             match self.assign(task.tid, None) {
                 Ok(_) => released += 1,
                 Err(error) => tracing::debug!(tid = task.tid, %error, "a thread was not released"),
             }
+        }
+        if let Err(error) = self.still_of(&held, user) {
+            for task in &tasks {
+                let _ = self.assign(task.tid, Some(task.grant));
+            }
+            return Err(error);
         }
         tracing::info!(
             decision = "released-by-hand",
@@ -219,7 +259,8 @@ impl Daemon {
     }
 
     fn reload_for(&mut self, caller: &Caller) -> Result<api::Reloaded, ApiError> {
-        authority::may_administer(caller.uid, &self.settings.policy).map_err(denied)?;
+        let wish = Wish::of_all(Action::Administer, Target::Others, "how the machine is divided");
+        self.permit(caller, &wish)?;
         let applied = self.reload();
         Ok(api::Reloaded {
             specs: self.loaded.specs.len() as u64,
@@ -364,9 +405,19 @@ fn check(
     Ok(Request { grant, keep_if_refused: keep_if_refused.unwrap_or(false) })
 }
 
-fn denied(refusal: Refusal) -> ApiError {
-    ApiError::PermissionDenied { reason: refusal.to_string() }
+/// A wish for CPU time about a process that belongs to `user` (see [`Pidfd::user`]).
+fn for_process(action: Action, caller: &Caller, pid: i32, user: Option<u32>) -> Wish {
+    let target = Target::of_process(caller.uid, user);
+    let whose = match user {
+        Some(uid) => format!("process {pid} of user {uid}"),
+        None => format!("process {pid}, which has the rights of several users"),
+    };
+    Wish::new(action, Resource::Cpu, target, whose)
 }
+
+/// Calls that change nothing.
+const READING: [&str; 5] =
+    [api::Status::NAME, api::ListSpecs::NAME, api::Explain::NAME, api::ListEvents::NAME, api::Monitor::NAME];
 
 fn kernel_error(pid: i32, error: &KernelError) -> ApiError {
     if error.is_denied() {

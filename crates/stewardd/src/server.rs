@@ -37,6 +37,8 @@ pub enum Answer {
     Error(ApiError),
     /// These replies now, and then every one that is broadcast.
     Stream(Vec<Map<String, Value>>),
+    /// None yet: the call is to be put again by [`Server::answer_waiting`].
+    Wait,
 }
 
 struct Client {
@@ -44,6 +46,8 @@ struct Client {
     caller: Caller,
     framer: Framer,
     output: Vec<u8>,
+    /// The call that waits for its answer.
+    waiting: Option<Call>,
     /// How many broadcasts were lost since the last that was sent; `Some` once it monitors.
     monitoring: Option<u64>,
     /// The turn in which it last said something.
@@ -135,6 +139,21 @@ impl Server {
         }
     }
 
+    /// Puts every call again that waits for its answer, if `now`: there may be one.
+    pub fn answer_waiting(&mut self, now: bool, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+        for client in self.clients.iter_mut().filter(|_| now) {
+            if let Some(call) = client.waiting.take() {
+                client.put(call, handle);
+                client.write_out();
+            }
+        }
+    }
+
+    /// Whether this caller's connection stands.
+    pub fn is_connected(&self, caller_id: u64) -> bool {
+        self.clients.iter().any(|client| client.caller.id == caller_id)
+    }
+
     /// Whether anyone monitors.
     pub fn is_monitored(&self) -> bool {
         self.clients.iter().any(|client| client.monitoring.is_some())
@@ -207,6 +226,7 @@ impl Client {
             caller,
             framer,
             output,
+            waiting: None,
             monitoring: None,
             last_turn: turn,
             closing: false,
@@ -216,7 +236,7 @@ impl Client {
 
     /// A client who has not read its reply is not asked for more, and one who monitors has nothing more to say.
     fn wants_input(&self) -> bool {
-        self.output.is_empty() && !self.closing && self.monitoring.is_none()
+        self.output.is_empty() && !self.closing && self.waiting.is_none() && self.monitoring.is_none()
     }
 
     fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
@@ -288,9 +308,14 @@ impl Client {
             Ok(call) => call,
             Err(error) => return self.refuse(&format!("not a varlink call: {error}")),
         };
+        self.put(call, handle);
+    }
+
+    fn put(&mut self, call: Call, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         let oneway = call.oneway == Some(true);
         let more = call.more == Some(true);
-        match handle(&self.caller, call) {
+        match handle(&self.caller, call.clone()) {
+            Answer::Wait => self.waiting = Some(call),
             _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
             Answer::Error(error) => self.send_error(&error),

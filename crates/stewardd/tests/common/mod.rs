@@ -78,6 +78,7 @@ impl Machine {
             mechanism: None,
             roots: Roots::default(),
             own_reservation: None,
+            polkit: self.path("pkcheck"),
         };
         let uid = self.caller_uid.clone();
         let identify = move |stream: &UnixStream| {

@@ -1,0 +1,166 @@
+//! Who may ask for what, as a client meets it.
+
+mod common;
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use common::{Machine, Running, Sleeper, reservation, set};
+use libsteward::{ApiError, Error, api};
+
+/// The refusal's sentence.
+fn denied<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    match result.expect_err("it is refused") {
+        Error::Api(ApiError::PermissionDenied { reason }) => reason,
+        other => panic!("not a refusal by a rule: {other}"),
+    }
+}
+
+/// A machine with these rules beside the shipped ones, where the caller is user 1001.
+fn ruled(rules: &str) -> Machine {
+    let machine = Machine::new();
+    write_rules(&machine, rules);
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    machine
+}
+
+fn write_rules(machine: &Machine, rules: &str) {
+    let directory = machine.path("rules");
+    std::fs::create_dir_all(&directory).expect("created");
+    std::fs::write(directory.join("50-test.toml"), rules).expect("written");
+}
+
+fn rule(who: &str, action: &str, verdict: &str) -> String {
+    format!("[[rule]]\nwho = \"{who}\"\naction = \"{action}\"\nof = \"anyone\"\nverdict = \"{verdict}\"\n")
+}
+
+/// Puts a program in polkit's place.
+fn polkit(machine: &Machine, then: &str) {
+    let program = machine.path("pkcheck");
+    // By another process: a file that is open for writing here, in a fork of another test's thread, cannot be executed
+    // (ETXTBSY).
+    let script = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"";
+    let written = Command::new("sh").args(["-c", script]).arg(program).arg(then).status();
+    assert!(written.expect("every machine has sh").success());
+}
+
+fn reserve(daemon: &Running, sleeper: &Sleeper) -> Result<api::Standings, Error> {
+    daemon.client().call(&set(sleeper.pid(), reservation(1, 100)))
+}
+
+#[test]
+fn a_rule_lets_a_user_reserve_and_another_takes_it_away() {
+    let machine = ruled(&rule("user:1001", "reserve", "allow"));
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    reserve(&daemon, &sleeper).expect("the rule allows it");
+    machine.caller_uid.store(1002, Ordering::SeqCst);
+    denied(reserve(&daemon, &sleeper));
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    let denying = rule("user:1001", "reserve", "allow") + &rule("everyone", "reserve", "deny");
+    write_rules(&machine, &denying);
+    daemon.client().call(&api::Reload {}).expect("root may");
+    for uid in [1001, 0] {
+        machine.caller_uid.store(uid, Ordering::SeqCst);
+        let reason = denied(reserve(&daemon, &sleeper));
+        assert!(reason.contains("50-test.toml:6 denies it"), "{reason}");
+    }
+}
+
+#[test]
+fn a_group_that_the_kernel_says_the_caller_is_in_counts() {
+    let gid = rustix::process::getegid().as_raw();
+    let machine = ruled(&rule(&format!("group:{gid}"), "reserve", "allow"));
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    reserve(&daemon, &sleeper).expect("the rule allows it");
+}
+
+#[test]
+fn a_mistake_in_a_file_is_reported_and_gives_nobody_more() {
+    let generous = rule("everyone", "all", "allow");
+    let machine = ruled(&format!("{generous}[[rule]]\nwho = \"user:no such user\"\n"));
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let reason = denied(reserve(&daemon, &sleeper));
+    assert!(reason.contains("has a mistake in it") && reason.contains("50-test.toml"), "{reason}");
+    let problems = daemon.status().problems;
+    assert!(problems.iter().all(|problem| problem.file.ends_with("50-test.toml")), "{problems:?}");
+    assert_eq!(problems[0].line, Some(6), "{problems:?}");
+}
+
+#[test]
+fn reading_can_be_denied_and_the_refusal_says_what() {
+    let machine = ruled(&rule("user:1001", "read", "deny"));
+    let daemon = machine.start();
+    let reason = denied(daemon.client().call(&api::Status {}));
+    assert!(reason.contains("user 1001 may not read what is promised to whom"), "{reason}");
+    denied(daemon.client().call(&api::ListEvents {}));
+    machine.caller_uid.store(1002, Ordering::SeqCst);
+    daemon.status();
+}
+
+#[test]
+fn polkit_is_asked_where_a_rule_says_so_and_others_are_answered_meanwhile() {
+    let machine = ruled(&rule("user:1001", "reserve", "ask"));
+    // It answers once the test has made the file.
+    polkit(&machine, "while [ ! -e \"$(dirname \"$0\")/answered\" ]; do sleep 0.01; done");
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let pid = sleeper.pid();
+    let mut waiting = daemon.client();
+    let asked = std::thread::spawn(move || waiting.call(&set(pid, reservation(1, 100))));
+    let others: Vec<_> = (0..3).map(|_| daemon.status()).collect();
+    assert!(
+        others.iter().all(|status| status.tasks.is_empty()),
+        "nothing is given before polkit has said yes"
+    );
+    std::fs::write(machine.path("answered"), "").expect("written");
+    asked.join().expect("it does not panic").expect("polkit said yes");
+    assert_eq!(daemon.status().tasks.len(), 1);
+}
+
+#[test]
+fn when_polkit_says_no_or_is_not_there_the_refusal_says_so() {
+    let machine = ruled(&rule("user:1001", "reserve", "ask"));
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let reason = denied(reserve(&daemon, &sleeper));
+    assert!(reason.contains("says to ask polkit, and polkit is not there"), "{reason}");
+    polkit(&machine, "exit 1");
+    let reason = denied(reserve(&daemon, &sleeper));
+    assert!(reason.contains("says to ask polkit, and it says no"), "{reason}");
+    assert!(machine.fake.machine().tasks.is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_while_polkit_is_asked_takes_its_question_along() {
+    let machine = ruled(&rule("user:1001", "reserve", "ask"));
+    polkit(&machine, "echo $$ >\"$(dirname \"$0\")/asking\"; exec sleep 1000");
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let mut stream = std::os::unix::net::UnixStream::connect(&daemon.socket).expect("the daemon listens");
+    let call = libsteward::wire::Call {
+        method: <api::Set as api::Method>::NAME.to_owned(),
+        parameters: match serde_json::to_value(set(sleeper.pid(), reservation(1, 100))).expect("plain data") {
+            serde_json::Value::Object(parameters) => parameters,
+            other => panic!("parameters are an object: {other}"),
+        },
+        ..Default::default()
+    };
+    std::io::Write::write_all(&mut stream, &libsteward::wire::encode(&call)).expect("sent");
+    let asking = machine.path("asking");
+    let pid: i32 = loop {
+        let text = std::fs::read_to_string(&asking).unwrap_or_default();
+        match text.trim().parse() {
+            Ok(pid) => break pid,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    let asker = steward_kernel::processes::Pidfd::open(pid, &Default::default()).expect("it asks");
+    drop(stream);
+    // Ends only when the daemon has ended it.
+    let mut ended = [rustix::event::PollFd::new(&asker, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).expect("it ends");
+    assert!(machine.fake.machine().tasks.is_empty());
+}
