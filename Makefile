@@ -11,8 +11,10 @@ steward := target/release/steward
 # Where `make install` puts things; docs/how-to/install.md says what goes where. DESTDIR goes before every path.
 PREFIX ?= /usr/local
 DESTDIR ?=
-# These two have one place each, wherever the programs are.
+# These have one place each, wherever the programs are.
 specs_directory := /usr/lib/steward/specs
+rules_directory := /usr/lib/steward/authority
+polkit_directory := /usr/share/polkit-1/actions
 tmpfiles_directory := /usr/lib/tmpfiles.d
 completions := share/bash-completion/completions/steward share/zsh/site-functions/_steward \
 	share/fish/vendor_completions.d/steward.fish
@@ -63,6 +65,8 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	install -D -m 644 crates/stewardd/systemd/steward.tmpfiles.conf $(DESTDIR)$(tmpfiles_directory)/steward.conf
 	install -d $(DESTDIR)$(specs_directory)
 	install -m 644 specs/*.toml $(DESTDIR)$(specs_directory)
+	install -D -m 644 crates/steward-core/src/authority/default.toml $(DESTDIR)$(rules_directory)/default.toml
+	install -D -m 644 crates/stewardd/polkit/io.steward.policy $(DESTDIR)$(polkit_directory)/io.steward.policy
 	$(steward) man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/stewardd --man >$(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	for file in $(completions); do install -d "$(DESTDIR)$(PREFIX)/$${file%/*}"; done
@@ -77,7 +81,8 @@ uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /e
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))
 	rm -f $(patsubst specs/%,$(DESTDIR)$(specs_directory)/%,$(wildcard specs/*.toml))
-	@rmdir --ignore-fail-on-non-empty $(DESTDIR)$(specs_directory) $(DESTDIR)$(dir $(specs_directory)) 2>/dev/null || true
+	rm -f $(DESTDIR)$(rules_directory)/default.toml $(DESTDIR)$(polkit_directory)/io.steward.policy
+	@rmdir --ignore-fail-on-non-empty $(DESTDIR)$(specs_directory) $(DESTDIR)$(rules_directory) $(DESTDIR)$(dir $(specs_directory)) 2>/dev/null || true
 
 clean: ## remove what was built (the cache of fetched packages stays)
 	cargo clean
