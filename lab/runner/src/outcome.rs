@@ -268,7 +268,7 @@ impl Outcome {
     pub fn metric_names(&self, all: bool) -> Vec<&str> {
         let names = self.contenders.values().flat_map(BTreeMap::keys).map(String::as_str);
         let mut names: Vec<&str> = names.filter(|metric| all || !is_detail(metric)).collect();
-        names.sort_unstable();
+        names.sort_unstable_by(|left, right| sweep::in_order(left, right));
         names.dedup();
         names
     }

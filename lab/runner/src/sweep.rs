@@ -3,6 +3,7 @@
 //! `[sweep] parameter = "n"` makes `$n` in the rest of the file stand for the value; `"$n"` alone is the value
 //! itself, so that it can be a number.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -82,6 +83,16 @@ pub fn texts(text: &str, path: &Path) -> Result<Vec<(String, f64, String)>> {
 /// What a metric of one point is called: `latency_ms_p99@64`.
 pub fn at(metric: &str, label: &str) -> String {
     format!("{metric}@{label}")
+}
+
+/// The order of metrics by name, and of one metric at several values by value.
+pub fn in_order(left: &str, right: &str) -> Ordering {
+    let parts = |metric: &str| match metric.split_once('@') {
+        Some((name, value)) => (name.to_owned(), value.parse().unwrap_or(f64::NAN)),
+        None => (metric.to_owned(), f64::NEG_INFINITY),
+    };
+    let ((left_name, left_value), (right_name, right_value)) = (parts(left), parts(right));
+    left_name.cmp(&right_name).then(left_value.total_cmp(&right_value))
 }
 
 /// What is kept of one point's run: its metrics under names that say which point, without films (there would be too

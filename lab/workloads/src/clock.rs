@@ -23,6 +23,11 @@ pub fn sleep_until(at_ns: u64) {
     {}
 }
 
+/// Waits before the work begins, so that many programs can be started while none of them computes.
+pub fn wait_seconds(seconds: f64) {
+    sleep_until(now_ns() + (seconds * 1e9) as u64);
+}
+
 /// Uses the CPU until the calling thread's CPU time reads `until_ns`.
 pub fn burn_until(until_ns: u64) {
     while thread_cpu_ns() < until_ns {

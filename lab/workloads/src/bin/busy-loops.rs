@@ -1,6 +1,6 @@
 //! A bomb: one process forks a number of children, each of which loops for ever (Yang 2009, 11.2).
 //!
-//! `busy-loops --count 50 [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]`
+//! `busy-loops --count 50 [--delay 2] [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]`
 //!
 //! The loops begin together, once all are forked: 2,000 would otherwise never be there at once, because each one that
 //! loops already slows the parent down.
@@ -16,6 +16,7 @@ use steward_lab_workloads::{clock, number, output, process, scheduling, spin};
 #[derive(Default)]
 struct Options {
     count: u32,
+    delay: f64,
     seconds: Option<f64>,
     exec: bool,
     nice: Option<i32>,
@@ -30,6 +31,7 @@ fn parse() -> Result<Options, lexopt::Error> {
     while let Some(argument) = parser.next()? {
         match argument {
             Long("count") => options.count = number(&mut parser)?,
+            Long("delay") => options.delay = number(&mut parser)?,
             Long("seconds") => options.seconds = Some(number(&mut parser)?),
             Long("exec") => options.exec = true,
             Long("nice") => options.nice = Some(number(&mut parser)?),
@@ -86,6 +88,7 @@ fn main() -> anyhow::Result<()> {
     if options.is_loop {
         loop_for_ever();
     }
+    clock::wait_seconds(options.delay);
     let started_ns = clock::now_ns();
     let (gate, opener) = process::pipe()?;
     let mut children = Vec::with_capacity(options.count as usize);

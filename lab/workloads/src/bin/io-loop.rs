@@ -1,6 +1,6 @@
 //! A task that computes a little, then waits for a device, and so on: it needs both in turn (Eclipse 1998, example 1).
 //!
-//! `io-loop [--cpu-ms 1] [--io-ms 23] [--file PATH] --seconds 30`
+//! `io-loop [--cpu-ms 1] [--io-ms 23] [--file PATH] [--delay 2] --seconds 30`
 //!
 //! Without a file the device is a timer that takes `--io-ms`, whatever the machine's disk does. With one, each round
 //! reads a page of it from the disk itself (`O_DIRECT`) after the timer; pages in no order.
@@ -20,18 +20,20 @@ struct Options {
     cpu_ms: f64,
     io_ms: f64,
     file: Option<String>,
+    delay: f64,
     seconds: f64,
 }
 
 fn parse() -> Result<Options, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options { cpu_ms: 1.0, io_ms: 23.0, file: None, seconds: 30.0 };
+    let mut options = Options { cpu_ms: 1.0, io_ms: 23.0, file: None, delay: 0.0, seconds: 30.0 };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("cpu-ms") => options.cpu_ms = number(&mut parser)?,
             Long("io-ms") => options.io_ms = number(&mut parser)?,
             Long("file") => options.file = Some(parser.value()?.string()?),
+            Long("delay") => options.delay = number(&mut parser)?,
             Long("seconds") => options.seconds = number(&mut parser)?,
             other => return Err(other.unexpected()),
         }
@@ -65,6 +67,7 @@ impl Disk {
 fn main() -> anyhow::Result<()> {
     let options = parse()?;
     let mut disk = options.file.as_deref().map(Disk::open).transpose()?;
+    clock::wait_seconds(options.delay);
     let mut page = Page([0; PAGE]);
     let start_ns = clock::now_ns();
     let end_ns = start_ns + (options.seconds * 1e9) as u64;

@@ -1,7 +1,7 @@
 //! A film player with read-ahead threads: pieces are read by several threads and decoded by one (Eclipse 1998, section 7).
 //!
 //! `read-ahead-player --fps 25 --seconds 30 [--threads 10] [--read-ms 2] [--decode-ms 5] [--device-ms 10] [--buffer 1]
-//! [--input FILE] [--chunk BYTES]`
+//! [--input FILE] [--chunk BYTES] [--delay 2]`
 //!
 //! A piece is a frame. The threads are at most as many frames ahead as there are threads; each takes the next piece, waits
 //! for the device (a timer), reads the file if there is one, and computes. The decoder takes the pieces in their order,
@@ -21,6 +21,7 @@ struct Options {
     decode_ms: f64,
     device_ms: f64,
     buffer: u64,
+    delay: f64,
     input: Option<String>,
     chunk: usize,
 }
@@ -35,6 +36,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         decode_ms: 5.0,
         device_ms: 10.0,
         buffer: 1,
+        delay: 0.0,
         input: None,
         chunk: 16_384,
     };
@@ -48,6 +50,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("decode-ms") => options.decode_ms = number(&mut parser)?,
             Long("device-ms") => options.device_ms = number(&mut parser)?,
             Long("buffer") => options.buffer = number(&mut parser)?,
+            Long("delay") => options.delay = number(&mut parser)?,
             Long("input") => options.input = Some(parser.value()?.string()?),
             Long("chunk") => options.chunk = number(&mut parser)?,
             other => return Err(other.unexpected()),
@@ -132,6 +135,7 @@ fn read(options: &Options, pieces: &Pieces, frames: u64) -> std::io::Result<()> 
 
 fn main() -> anyhow::Result<()> {
     let options = Arc::new(parse()?);
+    clock::wait_seconds(options.delay);
     let frames = (options.seconds * options.fps).floor() as u64;
     let period_ns = (1e9 / options.fps) as u64;
     let state = State { next: 0, decoded: 0, ready: vec![false; options.threads] };
