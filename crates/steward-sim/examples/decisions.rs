@@ -25,10 +25,10 @@ fn scenario(domains: usize, order: BestEffortOrder) -> Scenario {
             count: 10 * domains as u32,
             domains: (0..domains).map(Some).collect(),
             weight: 100,
-            start: Amount::Fixed(0),
+            starts: vec![Amount::Fixed(0)],
             pinned: None,
             reservation: None,
-            program: Program { phases: Arc::from([Phase::Run(Amount::Forever)]), repeat: None },
+            programs: vec![Program { phases: Arc::from([Phase::Run(Amount::Forever)]), repeat: None }],
         }],
         ..Scenario::default()
     };
@@ -60,7 +60,10 @@ fn main() {
                 .expect("at least one round");
             let ratio = best_ns / *base.get_or_insert(best_ns);
             let tasks = domains * 10;
-            println!("{:8} {domains:8} {tasks:8} {decisions:10} {best_ns:12.1} {ratio:6.2}x", order.to_string());
+            println!(
+                "{:8} {domains:8} {tasks:8} {decisions:10} {best_ns:12.1} {ratio:6.2}x",
+                order.to_string()
+            );
         }
     }
 }

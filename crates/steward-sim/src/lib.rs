@@ -26,6 +26,7 @@ mod machine;
 mod measure;
 mod program;
 mod random;
+pub mod recording;
 mod report;
 pub mod scenario;
 mod scheduler;

@@ -84,8 +84,9 @@ impl Machine {
                 let domain = spec.domains[copy as usize % spec.domains.len()];
                 let domain = domain.map_or(steward_sched::decide::ROOT_DOMAIN, |index| self.domains[index]);
                 let random = Random::new(scenario.seed, (entry as u64) << 32 | u64::from(copy));
-                let mut progress = Progress::new(spec.program.clone(), random);
-                let start_ns = progress.draw(spec.start);
+                let mut progress =
+                    Progress::new(spec.programs[copy as usize % spec.programs.len()].clone(), random);
+                let start_ns = progress.draw(spec.starts[copy as usize % spec.starts.len()]);
                 self.tasks.push(Task {
                     progress,
                     entry: entry as u32,
@@ -291,6 +292,10 @@ impl Machine {
                 Next::Sleep(ns) => {
                     self.kernel.events.push(now_ns.saturating_add(ns), Event::Wake { task: p });
                     return After::Waits { voluntary: true };
+                }
+                Next::Wait(ns) => {
+                    self.kernel.events.push(now_ns.saturating_add(ns), Event::Wake { task: p });
+                    return After::Waits { voluntary: false };
                 }
                 Next::Disk(ns) => {
                     if let Some(service_ns) = self.disk.submit(p, ns) {

@@ -14,6 +14,8 @@ pub enum Phase {
     Sleep(Amount),
     /// Waits for the disk, which needs so long for the request once its turn has come.
     Disk(Amount),
+    /// Waits, not of its own will, for something that takes as long as it takes: a page, a lock, a disk as recorded.
+    Wait(Amount),
     /// Ends a frame: sleeps until the next one begins. Frame `i` begins at `i` times this (in nanoseconds) after the
     /// task's start, and is late if it ends after the next one has begun.
     Until(u64),
@@ -98,6 +100,8 @@ pub(crate) enum Next {
     Run(u64),
     /// It sleeps for so many nanoseconds.
     Sleep(u64),
+    /// It waits for so many nanoseconds.
+    Wait(u64),
     /// It hands the disk a request of so many nanoseconds.
     Disk(u64),
     /// A frame is done; the next one begins at this period.
@@ -146,6 +150,7 @@ impl Progress {
         match phase {
             Phase::Run(amount) => Next::Run(self.draw(amount)),
             Phase::Sleep(amount) => Next::Sleep(self.draw(amount)),
+            Phase::Wait(amount) => Next::Wait(self.draw(amount)),
             Phase::Disk(amount) => Next::Disk(self.draw(amount)),
             Phase::Until(period_ns) => Next::FrameDone(period_ns),
             Phase::Put(buffer) => Next::Put(buffer),

@@ -78,14 +78,14 @@ pub struct TaskSpec {
     pub domains: Vec<Option<usize>>,
     /// Weight of each, 100 for nice 0.
     pub weight: u32,
-    /// When each starts, after the run's start.
-    pub start: Amount,
+    /// When they start, after the run's start, in turn. Never empty.
+    pub starts: Vec<Amount>,
     /// The only CPU that they may use.
     pub pinned: Option<u32>,
     /// CPU time reserved for each, and whether it may be revoked.
     pub reservation: Option<(Reservation, bool)>,
-    /// What each does.
-    pub program: Program,
+    /// What they do, in turn. Never empty.
+    pub programs: Vec<Program>,
 }
 
 /// A bounded buffer between tasks.

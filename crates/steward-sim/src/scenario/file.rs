@@ -114,6 +114,7 @@ struct PhaseTable {
     run: Option<Spanned<String>>,
     sleep: Option<Spanned<String>>,
     disk: Option<Spanned<String>>,
+    wait: Option<Spanned<String>>,
     until: Option<Spanned<String>>,
     put: Option<Spanned<String>>,
     take: Option<Spanned<String>>,
@@ -417,14 +418,14 @@ impl Reader<'_> {
             count,
             domains,
             weight: weight_of_nice(self.nice(table.nice.as_ref())?),
-            start: table.start.as_ref().map_or(Ok(Amount::Fixed(0)), |start| self.amount(start))?,
+            starts: vec![table.start.as_ref().map_or(Ok(Amount::Fixed(0)), |start| self.amount(start))?],
             pinned: table
                 .pin
                 .as_ref()
                 .map(|pin| self.in_range(pin, "pin", 0, scenario.machine.cpus - 1))
                 .transpose()?,
             reservation: self.reservation(table)?,
-            program: self.program(table, &scenario.buffers)?,
+            programs: vec![self.program(table, &scenario.buffers)?],
         })
     }
 
@@ -458,7 +459,9 @@ impl Reader<'_> {
             .map(|phase| self.phase(phase, buffers))
             .collect::<Result<_, _>>()?;
         let takes_time = |phase: &Phase| match phase {
-            Phase::Run(amount) | Phase::Sleep(amount) | Phase::Disk(amount) => !amount.is_zero(),
+            Phase::Run(amount) | Phase::Sleep(amount) | Phase::Wait(amount) | Phase::Disk(amount) => {
+                !amount.is_zero()
+            }
             Phase::Until(_) => true,
             Phase::Put(_) | Phase::Take(_) => false,
         };
@@ -470,7 +473,7 @@ impl Reader<'_> {
     }
 
     fn phase(&self, entry: &Spanned<PhaseTable>, buffers: &[BufferSpec]) -> Result<Phase, Problem> {
-        let PhaseTable { run, sleep, disk, until, put, take } = entry.get_ref();
+        let PhaseTable { run, sleep, disk, wait, until, put, take } = entry.get_ref();
         let buffer = |name: &Spanned<String>| {
             let index = buffers.iter().position(|buffer| buffer.name == *name.get_ref());
             index.map(|index| index as u32).ok_or_else(|| {
@@ -478,24 +481,25 @@ impl Reader<'_> {
                 self.problem(name.span(), what, "add a [[buffer]] with that name")
             })
         };
-        match (run, sleep, disk, until, put, take) {
-            (Some(amount), None, None, None, None, None) => self.amount(amount).map(Phase::Run),
-            (None, Some(amount), None, None, None, None) => self.amount(amount).map(Phase::Sleep),
-            (None, None, Some(amount), None, None, None) => match self.amount(amount)? {
+        match (run, sleep, wait, disk, until, put, take) {
+            (Some(amount), None, None, None, None, None, None) => self.amount(amount).map(Phase::Run),
+            (None, Some(amount), None, None, None, None, None) => self.amount(amount).map(Phase::Sleep),
+            (None, None, Some(amount), None, None, None, None) => self.amount(amount).map(Phase::Wait),
+            (None, None, None, Some(amount), None, None, None) => match self.amount(amount)? {
                 Amount::Forever => {
                     Err(self.problem(amount.span(), "the disk would never be free again", "write a time"))
                 }
                 amount => Ok(Phase::Disk(amount)),
             },
-            (None, None, None, Some(_), None, None) => {
+            (None, None, None, None, Some(_), None, None) => {
                 self.some_duration(until.as_ref(), 0).map(Phase::Until)
             }
-            (None, None, None, None, Some(name), None) => buffer(name).map(Phase::Put),
-            (None, None, None, None, None, Some(name)) => buffer(name).map(Phase::Take),
+            (None, None, None, None, None, Some(name), None) => buffer(name).map(Phase::Put),
+            (None, None, None, None, None, None, Some(name)) => buffer(name).map(Phase::Take),
             _ => Err(self.problem(
                 entry.span(),
                 "a phase is exactly one thing",
-                "write one of run, sleep, disk, until, put and take, as in { run = \"5ms\" }",
+                "write one of run, sleep, wait, disk, until, put and take, as in { run = \"5ms\" }",
             )),
         }
     }

@@ -62,7 +62,7 @@ fn everything_that_a_file_may_say_is_read() {
         cpu = "5ms/30ms"
         irrevocable = true
         repeat = 9
-        program = [{ take = "pieces" }, { run = "exponential 4ms" }, { disk = "2ms" }, { sleep = "1ms" },
+        program = [{ take = "pieces" }, { run = "exponential 4ms" }, { disk = "2ms" }, { sleep = "1ms" }, { wait = "1ms" },
                    { put = "pieces" }, { until = "40ms" }]
     "#;
     let scenario = scenario(text);
@@ -78,8 +78,8 @@ fn everything_that_a_file_may_say_is_read() {
     assert_eq!((player.count, player.weight, player.pinned), (2, 305, Some(3)));
     let (reservation, revocable) = player.reservation.unwrap();
     assert_eq!((reservation.to_string().as_str(), revocable), ("5ms/30ms", false));
-    assert_eq!(player.program.repeat, Some(9));
-    assert_eq!(player.program.phases[5], Phase::Until(40_000_000));
+    assert_eq!(player.programs[0].repeat, Some(9));
+    assert_eq!(player.programs[0].phases[6], Phase::Until(40_000_000));
 }
 
 #[test]
