@@ -1,12 +1,15 @@
 //! A blocking client of the daemon.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::marker::PhantomData;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use serde_json::{Map, Value};
 
 use crate::api::{ApiError, Complain, DomainWatched, Method, Monitor, Monitored, WatchDomains};
@@ -90,7 +93,7 @@ impl Client {
         parameters: Map<String, Value>,
     ) -> Result<Map<String, Value>, Error> {
         self.stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        self.send(name, parameters, None)?;
+        self.request(name, parameters, None)?;
         Ok(self.receive()?.parameters)
     }
 
@@ -112,7 +115,7 @@ impl Client {
         parameters: Map<String, Value>,
     ) -> Result<Events<R>, Error> {
         self.stream.set_read_timeout(None)?;
-        self.send(name, parameters, Some(true))?;
+        self.request(name, parameters, Some(true))?;
         Ok(Events { client: self, finished: false, reply: PhantomData })
     }
 
@@ -141,9 +144,24 @@ impl Client {
         Ok(self.call(&Complain { missed, of: None })?.complaints)
     }
 
-    fn send(&mut self, name: &str, parameters: Map<String, Value>, more: Option<bool>) -> Result<(), Error> {
+    fn request(
+        &mut self,
+        name: &str,
+        parameters: Map<String, Value>,
+        more: Option<bool>,
+    ) -> Result<(), Error> {
         let call = Call { method: name.to_owned(), parameters, more, ..Call::default() };
-        Ok(self.stream.write_all(&wire::encode(&call))?)
+        let message = wire::encode(&call);
+        let mut left = &message[..];
+        while !left.is_empty() {
+            // Without a signal when the daemon has gone: the program that uses this library may be ended by one.
+            match send(&self.stream, left, SendFlags::NOSIGNAL) {
+                Ok(count) => left = &left[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::Broken(errno.into())),
+            }
+        }
+        Ok(())
     }
 
     /// The next reply, and whether more follow. Waits for it.
@@ -152,7 +170,11 @@ impl Client {
             if let Some(reply) = self.received()? {
                 return Ok(reply);
             }
-            self.read_more()?;
+            if let Err(error) = self.read_more() {
+                // An answer that comes too late must not be taken for that of the next call.
+                let _ = self.stream.shutdown(Shutdown::Both);
+                return Err(error);
+            }
         }
     }
 
@@ -274,6 +296,8 @@ impl<R: serde::de::DeserializeOwned> Iterator for Events<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn streaming() -> (UnixStream, Events<Map<String, Value>>) {
@@ -295,6 +319,14 @@ mod tests {
         drop(daemon);
         assert!(events.next_ready().is_err());
         assert!(events.next().is_none());
+    }
+
+    #[test]
+    fn a_daemon_that_has_gone_is_an_error_and_no_signal() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let mut client = Client::from_stream(ours);
+        drop(theirs);
+        assert!(matches!(client.call_by_name("a.B", Map::new()), Err(Error::Broken(_))));
     }
 
     #[test]
