@@ -3,6 +3,12 @@
 //! ```toml
 //! owner = "alice"              # may reserve for anyone, besides root; a name or a user id
 //! mechanism = "auto"           # or "sched_ext", "deadline"
+//! best_effort = "mtr-ls"       # or "wrr", "vtime"
+//! service_cycle = "500ms"
+//! preemption_interval = "0ms"
+//! [domains]
+//! folder = "steward"           # the cgroup in which Steward makes domains
+//! cpu_limit = 0.95             # of the machine, for all reservations of domains together
 //! [thresholds]                 # Yang 2009, section 8.1.2; fractions of each CPU
 //! reactivate_below = 0.65
 //! admit_below = 0.80
@@ -15,8 +21,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
 
-use crate::mechanism::Thresholds;
+use crate::domain::name::Names;
+use crate::domain::tree::ROOT_LIMIT;
+use crate::mechanism::{BestEffortOrder, BestEffortSettings, Thresholds};
 use crate::problem::Problem;
+use crate::quantity::{format_duration, parse_duration};
 use crate::toml_reader::{Reader, lookup, suggest};
 
 /// The name of the configuration's file; it is never taken for a file of specifications.
@@ -49,6 +58,28 @@ pub enum MechanismChoice {
     Deadline,
 }
 
+/// The bounds of a service cycle, in nanoseconds: below, a turn is too short to be worth a switch; above, waiting for
+/// one is noticed by everybody.
+const SERVICE_CYCLE_NS: std::ops::RangeInclusive<u64> = 10_000_000..=10_000_000_000;
+/// The longest preemption interval, in nanoseconds.
+const PREEMPTION_INTERVAL_MAX_NS: u64 = 10_000_000;
+
+/// What concerns all domains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainConfig {
+    /// The cgroup directly below the root in which Steward makes domains.
+    pub folder: String,
+    /// What all domains may reserve of the machine together, above 0 and at most 1.
+    pub cpu_limit: f64,
+}
+
+impl Default for DomainConfig {
+    /// The folder `steward`, and [`ROOT_LIMIT`].
+    fn default() -> Self {
+        DomainConfig { folder: Names::default().folder().to_owned(), cpu_limit: ROOT_LIMIT }
+    }
+}
+
 /// The daemon's settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -58,6 +89,10 @@ pub struct Config {
     pub thresholds: Thresholds,
     /// Which mechanism to use.
     pub mechanism: MechanismChoice,
+    /// The order among domains, and its parameters.
+    pub best_effort: BestEffortSettings,
+    /// What concerns all domains.
+    pub domains: DomainConfig,
 }
 
 /// Reads the configuration. A setting that is wrong is reported and keeps its default; the others stand.
@@ -65,10 +100,21 @@ pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
     let mut reader = Reader::new(file, text);
     let mut config = Config::default();
     if let Some(table) = reader.document() {
-        reader.reject_unknown_keys(&table, &["owner", "mechanism", "thresholds"], "the configuration");
+        let known = [
+            "owner",
+            "mechanism",
+            "thresholds",
+            "best_effort",
+            "service_cycle",
+            "preemption_interval",
+            "domains",
+        ];
+        reader.reject_unknown_keys(&table, &known, "the configuration");
         config.owner = read_owner(&mut reader, &table);
         config.mechanism = read_mechanism(&mut reader, &table).unwrap_or_default();
         config.thresholds = read_thresholds(&mut reader, &table).unwrap_or_default();
+        config.best_effort = read_best_effort(&mut reader, &table);
+        config.domains = read_domains(&mut reader, &table);
     }
     (config, reader.problems)
 }
@@ -106,6 +152,86 @@ fn read_mechanism<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Me
             None
         }
     }
+}
+
+/// The order among domains of that name: `mtr-ls`, `wrr`, `vtime`.
+pub fn order_by_name(name: &str) -> Option<BestEffortOrder> {
+    let all = [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime];
+    all.into_iter().find(|order| order.to_string() == name)
+}
+
+fn read_best_effort<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> BestEffortSettings {
+    let mut settings = BestEffortSettings::default();
+    if let Some(word) = reader.string(table, "best_effort", "mtr-ls") {
+        match order_by_name(word.get_ref()) {
+            Some(order) => settings.order = order,
+            None => {
+                let advice = suggest(word.get_ref(), &["mtr-ls", "wrr", "vtime"]);
+                reader.error(
+                    word.span(),
+                    format!("there is no order of domains \"{}\"", word.get_ref()),
+                    advice,
+                );
+            }
+        }
+    }
+    if let Some(cycle_ns) = read_duration(reader, table, "service_cycle", SERVICE_CYCLE_NS) {
+        settings.service_cycle_ns = cycle_ns;
+    }
+    let range = 0..=PREEMPTION_INTERVAL_MAX_NS;
+    if let Some(interval_ns) = read_duration(reader, table, "preemption_interval", range) {
+        settings.preemption_interval_ns = interval_ns;
+    }
+    settings
+}
+
+fn read_duration<'a>(
+    reader: &mut Reader<'a>,
+    table: &DeTable<'a>,
+    key: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Option<u64> {
+    let text = reader.string(table, key, "500ms")?;
+    match parse_duration(text.get_ref()) {
+        Ok(duration_ns) if range.contains(&duration_ns) => Some(duration_ns),
+        Ok(_) => {
+            let advice =
+                format!("give {} to {}", format_duration(*range.start()), format_duration(*range.end()));
+            reader.error(text.span(), format!("{key} = \"{}\" is out of range", text.get_ref()), advice);
+            None
+        }
+        Err(fault) => {
+            reader.error(text.span(), format!("{key}: {}", fault.what), fault.advice);
+            None
+        }
+    }
+}
+
+fn read_domains<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> DomainConfig {
+    let mut domains = DomainConfig::default();
+    let Some(value) = lookup(table, "domains") else { return domains };
+    let DeValue::Table(section) = value.get_ref() else {
+        reader.error(value.span(), "domains is not a table", "write [domains], then its keys below it");
+        return domains;
+    };
+    reader.reject_unknown_keys(section, &["folder", "cpu_limit"], "[domains]");
+    if let Some(folder) = reader.string(section, "folder", "steward") {
+        match Names::new(folder.get_ref()) {
+            Ok(names) => domains.folder = names.folder().to_owned(),
+            Err(what) => {
+                reader.error(folder.span(), what, "write one name without slashes, as in \"steward\"")
+            }
+        }
+    }
+    if let Some(limit) = reader.number(section, "cpu_limit", "0.95") {
+        if *limit.get_ref() > 0.0 && *limit.get_ref() <= 1.0 {
+            domains.cpu_limit = *limit.get_ref();
+        } else {
+            let what = format!("cpu_limit = {} is no fraction of the machine", limit.get_ref());
+            reader.error(limit.span(), what, "give a number above 0 and at most 1");
+        }
+    }
+    domains
 }
 
 fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Thresholds> {
@@ -204,6 +330,35 @@ mod tests {
         let (config, problems) = parse(text);
         assert_eq!(config, Config::default());
         insta::assert_snapshot!(problems.join("\n"));
+    }
+
+    #[test]
+    fn the_order_of_domains_and_their_folder_are_read_and_checked() {
+        let text = "best_effort = \"wrr\"\nservice_cycle = \"250ms\"\npreemption_interval = \"2ms\"\n\
+                    [domains]\nfolder = \"own\"\ncpu_limit = 0.5\n";
+        let (config, problems) = parse(text);
+        assert_eq!(problems, Vec::<String>::new());
+        let expected = BestEffortSettings {
+            order: BestEffortOrder::Wrr,
+            service_cycle_ns: 250_000_000,
+            preemption_interval_ns: 2_000_000,
+        };
+        assert_eq!(config.best_effort, expected);
+        assert_eq!(config.domains, DomainConfig { folder: "own".into(), cpu_limit: 0.5 });
+        for (line, expected) in [
+            ("best_effort = \"mtrls\"", "did you mean \"mtr-ls\"?"),
+            ("service_cycle = \"5ms\"", "out of range; give 10ms to 10s"),
+            ("service_cycle = \"5\"", "service_cycle: "),
+            ("preemption_interval = \"1s\"", "out of range"),
+            ("domains = 3", "is not a table"),
+            ("[domains]\nfolder = \"a/b\"", "one name without slashes"),
+            ("[domains]\ncpu_limit = 1.5", "no fraction"),
+            ("[domains]\nlimit = 1", "cpu_limit"),
+        ] {
+            let (config, problems) = parse(line);
+            assert_eq!(config, Config::default(), "{line}");
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{line}: {problems:?}");
+        }
     }
 
     #[test]

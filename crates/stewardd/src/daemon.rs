@@ -2,23 +2,29 @@
 //!
 //! Requests of clients are in [`crate::requests`]; the loop that waits is in [`crate::event_loop`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use libsteward::api;
 use steward_core::config::MechanismChoice;
+use steward_core::domain::Names;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
+    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation,
+    Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::Roots;
 use steward_kernel::memory;
-use steward_kernel::processes::{self, Process};
+use steward_kernel::processes::{self, Process, TaskId};
 
+use crate::cgroups::Cgroups;
+use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
+use crate::report;
 use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
@@ -47,6 +53,8 @@ pub struct Options {
     pub state_directory: PathBuf,
     /// Goes before the configuration's choice.
     pub mechanism: Option<MechanismChoice>,
+    /// Goes before the configuration's order among domains.
+    pub best_effort: Option<BestEffortOrder>,
     /// The kernel's trees.
     pub roots: Roots,
     /// The program that asks polkit: [`crate::polkit::PROGRAM`].
@@ -86,10 +94,14 @@ pub struct Daemon {
     pub(crate) loaded: Loaded,
     pub(crate) ids: Ids,
     pub(crate) by_hand: Vec<ByHand>,
-    state: StateFile,
+    state: StateFile<ByHand>,
+    pub(crate) domains: Domains,
+    domain_state: StateFile<HeldDomain>,
+    /// What processes complained of, as sums.
+    pub(crate) complaints: BTreeMap<TaskId, u64>,
     pub(crate) troubles: Troubles,
     pub(crate) polkit: Polkit,
-    pub(crate) history: VecDeque<Event>,
+    pub(crate) history: VecDeque<api::Event>,
     pub(crate) events_lost: u64,
     waiting: Waiting,
     prune_at_ns: u64,
@@ -98,11 +110,15 @@ pub struct Daemon {
 
 impl Daemon {
     /// Reads everything, loads the mechanism and puts the specifications in force, for programs that run already
-    /// too.
+    /// too. `cgroups` is the tree that domains are in, or why there is none.
     ///
     /// # Errors
     /// When no mechanism can be loaded. Nothing is in force then.
-    pub fn start(options: Options, loader: Loader) -> anyhow::Result<Self> {
+    pub fn start(
+        options: Options,
+        loader: Loader,
+        cgroups: Result<Box<dyn Cgroups>, String>,
+    ) -> anyhow::Result<Self> {
         let begun = Instant::now();
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
         let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
@@ -112,6 +128,9 @@ impl Daemon {
         let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
         let (by_hand, message) = state.load();
         let polkit = Polkit::new(&options.polkit)?;
+        let domain_state = StateFile::new(&options.state_directory, &boot_id);
+        let (held, domain_message) = domain_state.load();
+        let domains = domains_of(cgroups, &settings);
         let mut daemon = Daemon {
             options,
             loader,
@@ -122,6 +141,9 @@ impl Daemon {
             ids,
             by_hand,
             state,
+            domains,
+            domain_state,
+            complaints: BTreeMap::new(),
             troubles: Troubles::default(),
             polkit,
             history: VecDeque::new(),
@@ -130,8 +152,9 @@ impl Daemon {
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
-        daemon.troubles.set(Topic::State, message.into_iter().collect());
+        daemon.troubles.set(Topic::State, message.into_iter().chain(domain_message).collect());
         daemon.log_problems();
+        daemon.domains.restore(held);
         let files_read = begun.elapsed();
         daemon.load_first_mechanism()?;
         let loaded = begun.elapsed();
@@ -191,6 +214,8 @@ impl Daemon {
                 tracing::warn!(%error, "no reservation for stewardd itself: under overload it may answer late");
             }
         }
+        self.domains.forget_applied();
+        self.domains.apply(&mut self.mechanism);
         self.forget_ended();
         let running = self.running();
         let steps = plan::at_start(&self.loaded.table, &running, &self.by_hand);
@@ -213,6 +238,25 @@ impl Daemon {
         let failures = outcomes.into_iter().filter_map(Result::err);
         let sentence = |error| format!("specifications are not in force as written: {error}");
         self.troubles.set(Topic::Configure, failures.map(sentence).collect());
+        self.configure_best_effort();
+    }
+
+    /// The order among domains that is wanted.
+    pub(crate) fn best_effort(&self) -> BestEffortSettings {
+        let configured = self.settings.config.best_effort;
+        BestEffortSettings { order: self.options.best_effort.unwrap_or(configured.order), ..configured }
+    }
+
+    fn configure_best_effort(&mut self) {
+        let settings = self.best_effort();
+        let Some(mechanism) = self.mechanism.as_mut() else { return };
+        let failure = match mechanism.set_best_effort(settings) {
+            // Where there is no order to choose, the default is nobody's wish.
+            Err(MechanismError::Unsupported { .. }) if settings == BestEffortSettings::default() => None,
+            outcome => outcome.err(),
+        };
+        let sentence = |error| format!("best_effort = \"{}\" is not in force: {error}", settings.order);
+        self.troubles.set(Topic::BestEffort, failure.map(sentence).into_iter().collect());
     }
 
     fn running(&mut self) -> Vec<Process> {
@@ -227,9 +271,21 @@ impl Daemon {
     /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
     /// wrong in one file changes nothing for the others.
     pub(crate) fn reload(&mut self) -> Applied {
-        let thresholds = self.settings.config.thresholds;
+        let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
         let choice = self.choice();
+        let folder = self.settings.config.domains.folder.clone();
         self.settings = settings::load(&self.options.config, &self.options.rule_directories);
+        self.domains.set_root_limit(self.settings.config.domains.cpu_limit);
+        if self.settings.config.domains.folder != folder {
+            let origin = Origin::at(&self.options.config, 0);
+            let advice = "run systemctl restart stewardd when no domain is left";
+            self.settings.problems.push(Problem::error(
+                origin,
+                format!("folder has changed, and domains stay in \"{folder}\""),
+                advice,
+            ));
+            self.settings.config.domains.folder = folder;
+        }
         if self.choice() != choice {
             let origin = Origin::at(&self.options.config, 0);
             let advice = "run systemctl restart stewardd to have the other one loaded";
@@ -243,6 +299,9 @@ impl Daemon {
         let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
         let old = std::mem::replace(&mut self.loaded, new);
         self.log_problems();
+        if best_effort != self.best_effort() {
+            self.configure_best_effort();
+        }
         if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
             return Applied::default();
         }
@@ -323,6 +382,37 @@ impl Daemon {
         self.save();
     }
 
+    /// Keeps domains if they have changed, and takes in what is to be told of them.
+    pub(crate) fn settle_domains(&mut self) -> Vec<Told> {
+        if std::mem::take(&mut self.domains.changed) {
+            let failure = self.domain_state.save(&self.domains.all_held()).err();
+            let sentence = |error| format!("after a restart, domains will be lost: {error:#}");
+            self.troubles.set(Topic::SaveDomains, failure.map(sentence).into_iter().collect());
+        }
+        self.troubles.set(Topic::Domains, self.domains.trouble_sentences());
+        let told = self.domains.take_told();
+        for told in &told {
+            let event = &told.event;
+            tracing::info!(
+                decision = report::domain_event_name(event.kind),
+                domain = event.name,
+                reserved = event.bandwidth,
+                pid = event.pid,
+                "{}",
+                event.text
+            );
+            self.note(event.clone());
+        }
+        told
+    }
+
+    fn note(&mut self, event: api::Event) {
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(event);
+    }
+
     fn save(&mut self) {
         let failure = self.state.save(&self.by_hand).err();
         let sentence = |error| format!("after a restart, what was given by hand will be lost: {error:#}");
@@ -332,13 +422,15 @@ impl Daemon {
     fn forget_ended(&mut self) {
         let roots = &self.options.roots;
         self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
+        self.complaints.retain(|process, _| processes::is_alive(*process, roots));
     }
 
     /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices
     /// when it has gone. Returns the new decisions.
-    pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Event> {
+    pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Told> {
         self.scan_if_due(now_ns);
-        let events = self.take_events();
+        let mut told = self.take_events();
+        self.domains.tick(now_ns, &mut self.mechanism);
         self.publish_memory(now_ns);
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
@@ -354,7 +446,8 @@ impl Daemon {
                 self.save();
             }
         }
-        events
+        told.extend(self.settle_domains());
+        told
     }
 
     /// When [`Daemon::tick`] has something to do that no descriptor announces.
@@ -375,8 +468,8 @@ impl Daemon {
         self.troubles.set(Topic::Scan, failure.map(sentence).into_iter().collect());
     }
 
-    fn take_events(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn take_events(&mut self) -> Vec<Told> {
+        let mut events: Vec<Event> = Vec::new();
         if let Some(mechanism) = self.mechanism.as_mut() {
             let lost = mechanism.take_events(&mut |event| events.push(event));
             self.events_lost += lost;
@@ -386,15 +479,15 @@ impl Daemon {
                 self.waiting.recount(&snapshot);
             }
         }
+        let mut told = Vec::with_capacity(events.len());
         for event in &events {
             log_event(event);
             self.waiting.note(event);
-            if self.history.len() == HISTORY_MAX {
-                self.history.pop_front();
-            }
-            self.history.push_back(event.clone());
+            let event = report::event(event);
+            self.note(event.clone());
+            told.push(Told { event, domain: None });
         }
-        events
+        told
     }
 
     /// While a task waits to be taken back, the mechanism knows how much memory is free.
@@ -487,17 +580,11 @@ impl Daemon {
     /// Takes everything back.
     pub(crate) fn stop(&mut self) {
         let held = self.held();
-        let Some(mut mechanism) = self.mechanism.take() else { return };
-        if let Err(error) = mechanism.set_exec_table(&[]) {
-            tracing::warn!(%error, "while stopping");
+        if let Some(mechanism) = self.mechanism.take() {
+            take_back(mechanism, &held);
         }
-        for task in held {
-            match mechanism.assign(task.tid, None) {
-                Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
-                Err(error) => tracing::warn!(%error, "while stopping"),
-            }
-        }
-        drop(mechanism);
+        self.domains.stop();
+        self.settle_domains();
         tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
     }
 
@@ -511,6 +598,26 @@ impl Daemon {
             tracing::warn!(decision = "left-out", "{problem}");
         }
     }
+}
+
+/// Takes from all tasks what they hold, and lets the mechanism go.
+fn take_back(mut mechanism: Box<dyn Enforcer>, held: &[Held]) {
+    if let Err(error) = mechanism.set_exec_table(&[]) {
+        tracing::warn!(%error, "while stopping");
+    }
+    for task in held {
+        match mechanism.assign(task.tid, None) {
+            Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
+            Err(error) => tracing::warn!(%error, "while stopping"),
+        }
+    }
+}
+
+fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings) -> Domains {
+    let config = &settings.config.domains;
+    // The configuration has been held against the same rule.
+    let names = Names::new(&config.folder).unwrap_or_default();
+    Domains::new(cgroups, names, config.cpu_limit)
 }
 
 fn log_step(step: &Step, standing: Option<Standing>) {

@@ -10,11 +10,11 @@ use libsteward::api;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
-use steward_core::mechanism::Event;
 
 use crate::daemon::Daemon;
+use crate::domains::Told;
 use crate::report;
-use crate::server::Server;
+use crate::server::{Server, Topic as Stream};
 use crate::troubles::Topic;
 use crate::watch::Watch;
 
@@ -103,11 +103,12 @@ impl Loop {
             self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
             daemon.polkit.keep(|id| self.server.is_connected(id));
         }
-        let events = daemon.tick(now);
-        if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| !events.is_empty()) {
+        let told = daemon.tick(now);
+        let mechanism_told = told.iter().any(|told| !told.is_of_domain());
+        if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| mechanism_told) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
-        self.broadcast(&events);
+        self.broadcast(&told);
         self.notify_status(daemon, &[]);
         Ok(true)
     }
@@ -124,9 +125,14 @@ impl Loop {
             self.watch.as_fd(),
             daemon.polkit.as_fd(),
         ];
-        let own_count = own.len() + usize::from(mechanism.is_some());
-        let mut descriptors: Vec<PollFd<'_>> =
-            own.into_iter().chain(mechanism).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let domains = daemon.domains.descriptor();
+        let own_count = own.len() + usize::from(mechanism.is_some()) + usize::from(domains.is_some());
+        let mut descriptors: Vec<PollFd<'_>> = own
+            .into_iter()
+            .chain(mechanism)
+            .chain(domains)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         descriptors.extend(self.server.poll_descriptors());
         match poll(&mut descriptors, Some(&self.timeout(daemon))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -153,13 +159,19 @@ impl Loop {
         Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 }
     }
 
-    fn broadcast(&mut self, events: &[Event]) {
-        if !self.server.is_monitored() {
-            return;
-        }
-        for event in events {
-            let event = report::event(event);
-            self.server.broadcast(&|lost| report::parameters(&api::Monitored { event: event.clone(), lost }));
+    fn broadcast(&mut self, told: &[Told]) {
+        for Told { event, domain } in told {
+            if self.server.has_listeners(Stream::Decisions) {
+                let fill = |lost| report::parameters(&api::Monitored { event: event.clone(), lost });
+                self.server.broadcast(Stream::Decisions, &fill);
+            }
+            if report::is_of_domain(event.kind) && self.server.has_listeners(Stream::Domains) {
+                let fill = |lost| {
+                    let (event, domain) = (Some(event.clone()), domain.clone());
+                    report::parameters(&api::DomainWatched { event, domain, lost })
+                };
+                self.server.broadcast(Stream::Domains, &fill);
+            }
         }
     }
 

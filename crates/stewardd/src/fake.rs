@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::mechanism::{
-    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Snapshot,
-    Standing, TaskRecord, Thresholds,
+    BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
+    Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord, Thresholds,
 };
 
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
@@ -35,6 +35,12 @@ pub struct Machine {
     pub memory_free: Option<u64>,
     /// Thresholds as set last.
     pub thresholds: Thresholds,
+    /// Policies of domains, by cgroup id.
+    pub domains: BTreeMap<u64, DomainPolicy>,
+    /// Cgroups that this scheduler does not see.
+    pub unseen: Vec<u64>,
+    /// The order among domains as set last.
+    pub best_effort: BestEffortSettings,
 }
 
 /// A handle on a [`Machine`].
@@ -58,6 +64,7 @@ impl Fake {
         machine.exit_reason = Some(reason.to_owned());
         machine.tasks.clear();
         machine.exec_table.clear();
+        machine.domains.clear();
     }
 
     /// Loads mechanisms on this machine.
@@ -94,6 +101,7 @@ impl Drop for FakeMechanism {
             machine.loaded = None;
             machine.tasks.clear();
             machine.exec_table.clear();
+            machine.domains.clear();
         }
     }
 }
@@ -182,6 +190,43 @@ impl Mechanism for FakeMechanism {
 
     fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError> {
         self.in_force()?.thresholds = thresholds;
+        Ok(())
+    }
+
+    fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
+        let mut machine = self.in_force()?;
+        if self.kind == MechanismKind::Deadline {
+            return Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind });
+        }
+        if machine.unseen.contains(&cgroup_id) {
+            return Err(MechanismError::NoSuchDomain { cgroup_id });
+        }
+        match policy {
+            Some(policy) => _ = machine.domains.insert(cgroup_id, policy),
+            None => _ = machine.domains.remove(&cgroup_id),
+        }
+        Ok(())
+    }
+
+    fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
+        let machine = self.in_force()?;
+        let record = |(cgroup_id, policy): (&u64, &DomainPolicy)| DomainRecord {
+            cgroup_id: *cgroup_id,
+            parent_id: 0,
+            policy: *policy,
+            share: policy.reserved,
+            best_effort_time_ns: 1_000_000,
+            reserved_time_ns: 0,
+            waiting_time_ns: 0,
+            tasks: 1,
+            runnable: 1,
+            throttled: false,
+        };
+        Ok(machine.domains.iter().map(record).collect())
+    }
+
+    fn set_best_effort(&mut self, settings: BestEffortSettings) -> Result<(), MechanismError> {
+        self.in_force()?.best_effort = settings;
         Ok(())
     }
 

@@ -4,15 +4,20 @@
 //!
 //! - [`server`]: the socket. Knows bytes and users, no meaning.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
+//! - [`domains`]: the domains that are kept, on [`cgroups`].
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
 //! - [`specs`], [`rules`], [`settings`], [`state`], [`watch`]: files.
-//! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place.
+//! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place, and
+//!   [`fake_cgroups`] in that of the cgroup tree.
 
+pub mod cgroups;
 pub mod daemon;
+pub mod domains;
 pub mod event_loop;
 pub mod fake;
+pub mod fake_cgroups;
 pub mod log;
 pub mod mechanisms;
 pub mod peer;

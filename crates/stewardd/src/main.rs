@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, ValueEnum};
 use steward_core::config::MechanismChoice;
+use steward_core::mechanism::BestEffortOrder;
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{log, mechanisms, peer, polkit, rules, specs};
+use stewardd::{cgroups, log, mechanisms, peer, polkit, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -35,6 +36,9 @@ struct Arguments {
     /// What enforces reservations, whatever the configuration says.
     #[arg(long, value_name = "NAME")]
     mechanism: Option<MechanismName>,
+    /// In which order domains get the CPU, whatever the configuration says.
+    #[arg(long, value_name = "ORDER")]
+    best_effort: Option<OrderName>,
     /// Where what must survive a restart is kept.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/steward")]
     state_directory: PathBuf,
@@ -55,6 +59,16 @@ enum MechanismName {
     SchedExt,
     /// The kernel's SCHED_DEADLINE.
     Deadline,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OrderName {
+    /// Who used its own share longest ago comes first: every domain gets its fraction in every service cycle.
+    MtrLs,
+    /// Weighted round-robin by service cycles.
+    Wrr,
+    /// Weighted virtual time.
+    Vtime,
 }
 
 fn main() -> ExitCode {
@@ -98,7 +112,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     for line in mechanisms::undo_leftovers(&arguments.state_directory) {
         tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");
     }
-    let daemon = Daemon::start(options(&arguments), mechanisms::loader(&arguments.state_directory));
+    let options = options(&arguments);
+    let cgroups = cgroups::open(&options.roots);
+    let daemon = Daemon::start(options, mechanisms::loader(&arguments.state_directory), cgroups);
     match daemon {
         Ok(daemon) => event_loop::run(daemon, server, watch, controls),
         Err(error) => {
@@ -121,6 +137,11 @@ fn options(arguments: &Arguments) -> Options {
             MechanismName::Auto => MechanismChoice::Auto,
             MechanismName::SchedExt => MechanismChoice::SchedExt,
             MechanismName::Deadline => MechanismChoice::Deadline,
+        }),
+        best_effort: arguments.best_effort.map(|name| match name {
+            OrderName::MtrLs => BestEffortOrder::MtrLs,
+            OrderName::Wrr => BestEffortOrder::Wrr,
+            OrderName::Vtime => BestEffortOrder::Vtime,
         }),
         roots: Roots::default(),
         own_reservation: Some(OWN_RESERVATION),

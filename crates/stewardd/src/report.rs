@@ -2,6 +2,7 @@
 
 use libsteward::api;
 use serde_json::{Map, Value};
+use steward_core::domain::tree::percent;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
     CpuRecord, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Standing, TaskRecord,
@@ -44,7 +45,7 @@ pub fn grant(grant: &Grant, ids: &Ids) -> api::Grant {
 }
 
 /// A task.
-pub fn task(task: &TaskRecord, ids: &Ids) -> api::Task {
+pub fn task(task: &TaskRecord, ids: &Ids, complaints: u64) -> api::Task {
     api::Task {
         tid: task.tid,
         pid: task.pid,
@@ -60,6 +61,7 @@ pub fn task(task: &TaskRecord, ids: &Ids) -> api::Task {
         reserved_time_ns: task.reserved_time_ns,
         best_effort_time_ns: task.best_effort_time_ns,
         overrun_max_ns: task.overrun_max_ns,
+        complaints,
     }
 }
 
@@ -157,6 +159,65 @@ pub fn event_kind_name(kind: EventKind) -> &'static str {
         EventKind::Reactivated => "reactivated",
         EventKind::Released => "released",
     }
+}
+
+/// Whether a decision is about a domain rather than a task.
+pub fn is_of_domain(kind: api::EventKind) -> bool {
+    use api::EventKind as Kind;
+    match kind {
+        Kind::DomainCreated
+        | Kind::DomainChanged
+        | Kind::DomainRefused
+        | Kind::DomainRemoved
+        | Kind::DomainVanished => true,
+        Kind::Admitted
+        | Kind::Refused
+        | Kind::TableFull
+        | Kind::RevokedExhausted
+        | Kind::RevokedHungriest
+        | Kind::RevokedDisplaced
+        | Kind::Reactivated
+        | Kind::Released => false,
+    }
+}
+
+/// The word for a decision about a domain in the log.
+pub fn domain_event_name(kind: api::EventKind) -> &'static str {
+    match kind {
+        api::EventKind::DomainCreated => "domain-created",
+        api::EventKind::DomainChanged => "domain-changed",
+        api::EventKind::DomainRefused => "domain-refused",
+        api::EventKind::DomainRemoved => "domain-removed",
+        _ => "domain-vanished",
+    }
+}
+
+/// A decision about a domain in a sentence. `why` replaces what is known of it otherwise.
+pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> String {
+    let what = match event.kind {
+        api::EventKind::DomainCreated => "was made",
+        api::EventKind::DomainRemoved => "was removed",
+        api::EventKind::DomainVanished => "is gone: somebody else removed its cgroup",
+        _ => "was changed",
+    };
+    let reserved = match event.bandwidth {
+        0.0 => "with nothing reserved".to_owned(),
+        reserved => format!(
+            "with {} reserved of its parent's CPU, of which others have {}",
+            percent(reserved),
+            percent(event.load)
+        ),
+    };
+    let detail = match (event.kind, why) {
+        (_, Some(why)) => format!(": {why}"),
+        (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),
+        _ => String::new(),
+    };
+    let asker = match event.pid {
+        0 => String::new(),
+        pid => format!(" (asked by process {pid} of user {uid})"),
+    };
+    format!("Domain {} {what}{detail}{asker}.", event.name)
 }
 
 /// What a mechanism's refusal is to a client.

@@ -15,11 +15,13 @@ use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecor
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
+mod domains;
+
 use crate::daemon::Daemon;
 use crate::peer::Caller;
 use crate::plan::ByHand;
 use crate::report;
-use crate::server::Answer;
+use crate::server::{Answer, Topic};
 
 /// What is given by hand, checked.
 struct Request {
@@ -49,10 +51,40 @@ impl Daemon {
                 self.method::<api::Explain>(parameters, |it, request| it.explain(request.pid))
             }
             api::Reload::NAME => self.method::<api::Reload>(parameters, |it, _| it.reload_for(caller)),
+            api::ListDomains::NAME => self.method::<api::ListDomains>(parameters, |it, _| it.list_domains()),
+            api::ShowDomain::NAME => {
+                self.method::<api::ShowDomain>(parameters, |it, request| it.show_domain(caller, &request))
+            }
+            api::CreateDomain::NAME => {
+                self.method::<api::CreateDomain>(parameters, |it, request| it.create_domain(caller, &request))
+            }
+            api::SetDomain::NAME => {
+                self.method::<api::SetDomain>(parameters, |it, request| it.set_domain(caller, &request))
+            }
+            api::RemoveDomain::NAME => {
+                self.method::<api::RemoveDomain>(parameters, |it, request| it.remove_domain(caller, &request))
+            }
+            api::MoveProcess::NAME => {
+                self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
+            }
+            api::Complain::NAME => {
+                self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
+            }
+            api::WatchDomains::NAME => {
+                return match parse::<api::WatchDomains>(parameters) {
+                    Ok(request) => {
+                        let present = self.present_domains(request.present == Some(true));
+                        Answer::Stream(Topic::Domains, present)
+                    }
+                    Err(error) => Answer::Error(error),
+                };
+            }
             api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
             api::Monitor::NAME => {
                 return match parse::<api::Monitor>(parameters) {
-                    Ok(request) => Answer::Stream(self.remembered(request.history == Some(true))),
+                    Ok(request) => {
+                        Answer::Stream(Topic::Decisions, self.remembered(request.history == Some(true)))
+                    }
                     Err(error) => Answer::Error(error),
                 };
             }
@@ -90,13 +122,12 @@ impl Daemon {
         Ok(report::parameters(&reply))
     }
 
-    fn run(&mut self, caller: &Caller, request: api::Run) -> Result<api::Standings, ApiError> {
-        let gone = || ApiError::NoSuchTask { pid: caller.pid };
-        let user = processes::user(caller.pid, &self.options.roots);
-        if !caller.is_alive() {
-            return Err(gone());
+    fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Standings, ApiError> {
+        if let Some(domain) = request.domain.take() {
+            return self.run_in_domain(caller, &domain, request);
         }
-        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user.ok().flatten()))?;
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        self.permit_run(caller)?;
         let Some(cpu) = request.cpu else {
             let reason = self.gone_reason();
             let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
@@ -113,6 +144,15 @@ impl Daemon {
             return Err(gone());
         }
         self.given(id, &request, given, caller)
+    }
+
+    /// May the caller reserve for itself?
+    fn permit_run(&mut self, caller: &Caller) -> Result<(), ApiError> {
+        let user = processes::user(caller.pid, &self.options.roots);
+        if !caller.is_alive() {
+            return Err(ApiError::NoSuchTask { pid: caller.pid });
+        }
+        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user.ok().flatten()))
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
@@ -292,9 +332,14 @@ impl Daemon {
             specs: self.loaded.specs.len() as u64,
             events_lost: self.events_lost,
             cpus: snapshot.cpus.iter().map(report::cpu).collect(),
-            tasks: snapshot.tasks.iter().map(|task| report::task(task, &self.ids)).collect(),
+            tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
             problems: self.reported_problems(),
         }
+    }
+
+    fn reported_task(&self, task: &TaskRecord) -> api::Task {
+        let complaints = self.complaints.iter().find(|(process, _)| process.tid == task.pid);
+        report::task(task, &self.ids, complaints.map_or(0, |(_, count)| *count))
     }
 
     fn list_specs(&self) -> api::SpecList {
@@ -325,8 +370,8 @@ impl Daemon {
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
             text,
-            tasks: tasks.into_iter().map(|task| report::task(task, &self.ids)).collect(),
-            events: self.history.iter().filter(|event| event.pid == pid).map(report::event).collect(),
+            tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
+            events: self.history.iter().filter(|event| event.pid == pid).cloned().collect(),
         })
     }
 
@@ -365,14 +410,12 @@ impl Daemon {
     }
 
     fn list_events(&self) -> api::EventList {
-        api::EventList { events: self.history.iter().map(report::event).collect(), lost: self.events_lost }
+        api::EventList { events: self.history.iter().cloned().collect(), lost: self.events_lost }
     }
 
     fn remembered(&self, wanted: bool) -> Vec<Map<String, Value>> {
         let events = self.history.iter().filter(|_| wanted);
-        events
-            .map(|event| report::parameters(&api::Monitored { event: report::event(event), lost: 0 }))
-            .collect()
+        events.map(|event| report::parameters(&api::Monitored { event: event.clone(), lost: 0 })).collect()
     }
 }
 
@@ -416,8 +459,16 @@ fn for_process(action: Action, caller: &Caller, pid: i32, user: Option<u32>) -> 
 }
 
 /// Calls that change nothing.
-const READING: [&str; 5] =
-    [api::Status::NAME, api::ListSpecs::NAME, api::Explain::NAME, api::ListEvents::NAME, api::Monitor::NAME];
+const READING: [&str; 8] = [
+    api::Status::NAME,
+    api::ListSpecs::NAME,
+    api::Explain::NAME,
+    api::ListEvents::NAME,
+    api::Monitor::NAME,
+    api::ListDomains::NAME,
+    api::ShowDomain::NAME,
+    api::WatchDomains::NAME,
+];
 
 fn kernel_error(pid: i32, error: &KernelError) -> ApiError {
     if error.is_denied() {

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use crate::peer::{Caller, Identify};
 
 /// How many connections there can be at once.
-const CLIENTS_MAX: usize = 128;
+const CLIENTS_MAX: usize = 512;
 /// What may wait for all clients together to read it, in bytes.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
@@ -29,14 +29,23 @@ const MONITOR_BYTES_MAX: usize = 256 * 1024;
 /// How many connections are accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
 
+/// What a client that called with "more" hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Every decision.
+    Decisions,
+    /// Changes among domains.
+    Domains,
+}
+
 /// What a call is answered with.
 pub enum Answer {
     /// One reply.
     Reply(Map<String, Value>),
     /// An error.
     Error(ApiError),
-    /// These replies now, and then every one that is broadcast.
-    Stream(Vec<Map<String, Value>>),
+    /// These replies now, and then every one that is broadcast on the topic.
+    Stream(Topic, Vec<Map<String, Value>>),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
 }
@@ -48,8 +57,8 @@ struct Client {
     output: Vec<u8>,
     /// The call that waits for its answer.
     waiting: Option<Call>,
-    /// How many broadcasts were lost since the last that was sent; `Some` once it monitors.
-    monitoring: Option<u64>,
+    /// What it listens to, and how many broadcasts were lost since the last that was sent; `Some` once it monitors.
+    monitoring: Option<(Topic, u64)>,
     /// The turn in which it last said something.
     last_turn: u64,
     /// To be closed once its output is sent.
@@ -126,15 +135,17 @@ impl Server {
         }
     }
 
-    /// Sends this to every client that monitors. `fill` gets how many it lost before and makes the reply.
-    pub fn broadcast(&mut self, fill: &dyn Fn(u64) -> Map<String, Value>) {
+    /// Sends this to every client that listens to the topic. `fill` gets how many it lost before and makes the reply.
+    pub fn broadcast(&mut self, topic: Topic, fill: &dyn Fn(u64) -> Map<String, Value>) {
         for client in &mut self.clients {
-            let Some(lost) = client.monitoring else { continue };
+            let Some((_, lost)) = client.monitoring.filter(|(listens_to, _)| *listens_to == topic) else {
+                continue;
+            };
             if client.output.len() > MONITOR_BYTES_MAX {
-                client.monitoring = Some(lost + 1);
+                client.monitoring = Some((topic, lost + 1));
             } else {
                 client.send(&Reply { parameters: fill(lost), continues: Some(true), error: None });
-                client.monitoring = Some(0);
+                client.monitoring = Some((topic, 0));
             }
         }
     }
@@ -154,9 +165,9 @@ impl Server {
         self.clients.iter().any(|client| client.caller.id == caller_id)
     }
 
-    /// Whether anyone monitors.
-    pub fn is_monitored(&self) -> bool {
-        self.clients.iter().any(|client| client.monitoring.is_some())
+    /// Whether anyone listens to the topic.
+    pub fn has_listeners(&self, topic: Topic) -> bool {
+        self.clients.iter().any(|client| client.monitoring.is_some_and(|(listens_to, _)| listens_to == topic))
     }
 
     /// Removes the socket. Clients see the connection end.
@@ -234,7 +245,8 @@ impl Client {
         }
     }
 
-    /// A client who has not read its reply is not asked for more, and one who monitors has nothing more to say.
+    /// A client who has not read its reply, or waits for one, is not asked for more, and one who monitors has nothing
+    /// more to say.
     fn wants_input(&self) -> bool {
         self.output.is_empty() && !self.closing && self.waiting.is_none() && self.monitoring.is_none()
     }
@@ -319,9 +331,9 @@ impl Client {
             _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
             Answer::Error(error) => self.send_error(&error),
-            Answer::Stream(_) if !more => self.send_error(&ApiError::ExpectedMore),
-            Answer::Stream(first) => {
-                self.monitoring = Some(0);
+            Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
+            Answer::Stream(topic, first) => {
+                self.monitoring = Some((topic, 0));
                 for parameters in first {
                     self.send(&Reply { parameters, continues: Some(true), error: None });
                 }

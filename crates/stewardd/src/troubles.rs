@@ -22,6 +22,12 @@ pub enum Topic {
     Running,
     /// Giving starting programs theirs, where the daemon has to look for them.
     Scan,
+    /// The order among domains.
+    BestEffort,
+    /// Telling the mechanism what domains have.
+    Domains,
+    /// Keeping domains.
+    SaveDomains,
 }
 
 /// All troubles at the moment.

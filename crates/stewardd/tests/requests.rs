@@ -51,7 +51,7 @@ fn run_reserves_for_the_calling_process_over_exec() {
         cpu: Some(reservation(5, 30)),
         inherit: Some(true),
         revocable: Some(false),
-        keep_if_refused: None,
+        ..api::Run::default()
     };
     let standing = daemon.client().call(&request).expect("it fits").standing;
     assert_eq!(standing, Some(api::Standing::Admitted));

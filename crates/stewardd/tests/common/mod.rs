@@ -18,6 +18,7 @@ use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::fake::Fake;
+use stewardd::fake_cgroups::FakeCgroups;
 use stewardd::peer;
 use stewardd::server::Server;
 use stewardd::watch::Watch;
@@ -26,6 +27,7 @@ use stewardd::watch::Watch;
 pub struct Machine {
     pub directory: tempfile::TempDir,
     pub fake: Fake,
+    pub cgroups: FakeCgroups,
     /// The user that callers are taken for.
     pub caller_uid: Arc<AtomicU32>,
 }
@@ -43,7 +45,8 @@ impl Machine {
         let directory = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(directory.path().join("specs")).expect("created");
         std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
-        Machine { directory, fake: Fake::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
+        let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
+        Machine { directory, fake, cgroups, caller_uid: Arc::new(AtomicU32::new(0)) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -76,6 +79,7 @@ impl Machine {
             rule_directories: vec![self.path("rules")],
             state_directory: self.path("state"),
             mechanism: None,
+            best_effort: None,
             roots: Roots::default(),
             own_reservation: None,
             polkit: self.path("pkcheck"),
@@ -88,7 +92,7 @@ impl Machine {
         let socket = self.path("socket");
         let server = Server::bind(&socket, Box::new(identify))?;
         let watch = Watch::new()?;
-        let daemon = Daemon::start(options, self.fake.loader())?;
+        let daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
         let (stop, stopped) = UnixStream::pair()?;
         let (reload, reloaded) = UnixStream::pair()?;
         reloaded.set_nonblocking(true)?;

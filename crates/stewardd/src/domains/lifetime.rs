@@ -1,0 +1,159 @@
+//! How domains end by themselves, and how they outlive a daemon.
+//!
+//! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
+//! made to stay. One whose cgroup somebody else removed is noticed within a second. Across a restart of the daemon
+//! within one boot, domains are what they were. When the daemon stops, the cgroups of empty domains are removed, and
+//! those with processes stay as plain cgroups: nobody is moved, and without the scheduler all have the same weight.
+
+use libsteward::api;
+use steward_core::domain::name;
+
+use super::{Asker, Domains, Held, InForce};
+
+/// How long a domain waits for its first process, in nanoseconds.
+pub const UNUSED_NS: u64 = 60_000_000_000;
+/// How often domains are looked at whether they are still there, in nanoseconds.
+const CHECK_EVERY_NS: u64 = 1_000_000_000;
+
+impl Domains {
+    /// Takes over what an earlier daemon of this boot kept. A domain that was made to stay, or has not been used yet,
+    /// is made again if its cgroup is gone; any other whose cgroup is not the one that it was is dropped.
+    pub fn restore(&mut self, saved: Vec<Held>) {
+        for held in saved {
+            let path = held.path.clone();
+            let Ok(cgroups) = self.cgroups() else { return };
+            let id = cgroups.find(&path).ok().map(|cgroup| cgroup.id);
+            if id == Some(held.cgroup_id) {
+                self.take_over(held);
+            } else if held.made && (held.keep || !held.used) {
+                match self.make_cgroup(&path) {
+                    Ok(cgroup_id) => self.take_over(Held { cgroup_id, leaf: false, ..held }),
+                    Err(error) => tracing::warn!(%error, "a domain of an earlier daemon is not made again"),
+                }
+            } else {
+                tracing::info!(decision = "domain-dropped", domain = path, "its cgroup is gone");
+                self.changed = true;
+            }
+        }
+    }
+
+    fn take_over(&mut self, held: Held) {
+        let path = held.path.clone();
+        let made = held.made;
+        self.held.insert(path.clone(), held);
+        if made && let Err(error) = self.watch(&path) {
+            tracing::warn!(%error, "a domain does not end by itself");
+        }
+    }
+
+    /// To be called at least once a second, and when the descriptor is readable.
+    pub fn tick(&mut self, now_ns: u64, mechanism: &mut InForce) {
+        let changes = match &mut self.cgroups {
+            Ok(cgroups) => cgroups.take_changes(),
+            Err(_) => return,
+        };
+        let mut ended = false;
+        for path in changes {
+            if let Some(held) = self.held.get_mut(&path).filter(|held| !held.used) {
+                held.used = true;
+                self.changed = true;
+            }
+            ended |= self.end_if_empty(&path);
+        }
+        if self.check_at_ns <= now_ns && !self.held.is_empty() {
+            self.check_at_ns = now_ns + CHECK_EVERY_NS;
+            self.check(now_ns);
+            // Slices that came or went beside the folder change what it is told, too.
+            ended = true;
+        }
+        if ended {
+            self.apply(mechanism);
+        }
+    }
+
+    /// Looks whether every domain is still there and still wanted.
+    fn check(&mut self, now_ns: u64) {
+        let paths: Vec<String> = self.held.keys().rev().cloned().collect();
+        for path in paths {
+            let Some(held) = self.held.get(&path) else { continue };
+            let id = self.cgroups().ok().and_then(|cgroups| cgroups.find(&path).ok()).map(|cgroup| cgroup.id);
+            if id != Some(held.cgroup_id) {
+                self.forget_vanished(&path);
+            } else if held.made && (held.used || now_ns > held.made_at_ns.saturating_add(UNUSED_NS)) {
+                self.end_if_empty(&path);
+            }
+        }
+    }
+
+    fn forget_vanished(&mut self, path: &str) {
+        self.tell(api::EventKind::DomainVanished, path, Asker::default(), None);
+        self.held.remove(path);
+        self.complaints.remove(path);
+        self.changed = true;
+    }
+
+    /// Removes a domain, and then those above it, when no process and no child is left and it is not to stay.
+    fn end_if_empty(&mut self, path: &str) -> bool {
+        let mut ended = false;
+        let mut next = Some(path);
+        while let Some(path) = next {
+            let Some(held) = self.held.get(path).filter(|held| held.made && !held.keep) else { break };
+            let unused =
+                !held.used && held.made_at_ns.saturating_add(UNUSED_NS) > crate::event_loop::now_ns();
+            let has_children = self.held.keys().any(|other| name::parent_of(other) == Some(path));
+            if unused || has_children || self.is_populated(path) {
+                break;
+            }
+            let why = if held.used { "its last process has gone" } else { "no process came within a minute" };
+            let told = held.clone();
+            if let Err(error) = self.try_remove(path) {
+                tracing::debug!(%error, "an empty domain is not removed yet");
+                break;
+            }
+            self.held.insert(path.to_owned(), told);
+            self.tell(api::EventKind::DomainRemoved, path, Asker::default(), Some(why));
+            self.held.remove(path);
+            ended = true;
+            next = name::parent_of(path);
+        }
+        ended
+    }
+
+    /// Where it cannot be known, a process may be there.
+    fn is_populated(&self, path: &str) -> bool {
+        self.cgroups().map_or(true, |cgroups| match cgroups.is_populated(path) {
+            Ok(populated) => populated,
+            Err(error) => !error.is_absent(),
+        })
+    }
+
+    /// Leaves a tidy tree: removes the cgroups of domains without processes. What is held stays held, for the next
+    /// daemon.
+    pub fn stop(&mut self) {
+        let held: Vec<Held> = self.held.values().rev().filter(|held| held.made).cloned().collect();
+        for held in &held {
+            if !self.is_populated(&held.path) {
+                // Whatever is left in the way stays, as the processes do.
+                let _ = self.try_remove(&held.path);
+            }
+        }
+        for held in held {
+            self.held.insert(held.path.clone(), held);
+        }
+        self.close_folder();
+    }
+
+    /// Removes the folder when nothing is in it, and has the root hand out the CPU no longer if that was for us only.
+    fn close_folder(&mut self) {
+        let Ok(cgroups) = &self.cgroups else { return };
+        if cgroups.remove(self.names.folder()).is_err() || !self.root_hands_out {
+            return;
+        }
+        let children = cgroups.children("").unwrap_or_default();
+        if children.iter().all(|child| cgroups.weight(&child.path).is_none_or(|weight| weight == 100))
+            && cgroups.hand_out_cpu("", false).is_ok()
+        {
+            self.root_hands_out = false;
+        }
+    }
+}

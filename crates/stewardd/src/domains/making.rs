@@ -1,0 +1,290 @@
+//! Domains that Steward makes: their cgroups come, take in processes, and go.
+//!
+//! They are in the folder directly below the root, beside the slices of the service manager, which leaves alone what
+//! it did not make there. A domain with children keeps its own processes in a leaf, because a cgroup that hands the
+//! CPU out holds none itself.
+
+use libsteward::api::{self, ApiError};
+use steward_core::domain::{Change, OWN_LEAF, Settings, name};
+use steward_kernel::KernelError;
+
+use super::{
+    Asker, DOMAINS_MAX, Domains, Given, Held, InForce, invalid_name, invalid_setting, kernel_failed, place,
+};
+use crate::event_loop::now_ns;
+
+/// How often a cgroup is tried to be removed whose last process is still on its way out.
+const REMOVE_TRIES: usize = 100;
+/// How often a domain's own processes are moved to its leaf.
+const LEAF_TRIES: usize = 10;
+
+impl Domains {
+    /// The path of a domain to be made, if the name and the place are free.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidParameter`], [`ApiError::DomainExists`], [`ApiError::NoSuchDomain`] naming the parent.
+    pub fn path_to_make(&self, name: &str) -> Result<String, ApiError> {
+        let path = self.names.path_to_make(name).map_err(invalid_name)?;
+        let name = self.names.name_of(&path);
+        let is_taken = self.cgroups()?.find(&name).is_ok();
+        if self.held.contains_key(&path) || is_taken || name == self.names.folder() {
+            return Err(ApiError::DomainExists { domain: name });
+        }
+        let parent = name::parent_of(&path).unwrap_or("");
+        if parent != self.names.folder() && !self.held.get(parent).is_some_and(|held| held.made) {
+            return Err(ApiError::NoSuchDomain { domain: self.names.name_of(parent) });
+        }
+        Ok(path)
+    }
+
+    /// Makes the domain at a path from [`Domains::path_to_make`]. Nothing is left of it when any part is refused.
+    ///
+    /// # Errors
+    /// As [`Domains::set`], and what the kernel says.
+    pub fn create(
+        &mut self,
+        path: &str,
+        change: &Change,
+        given: Given,
+        asker: Asker,
+        mechanism: &mut InForce,
+    ) -> Result<(), ApiError> {
+        let settings = change.apply(&Settings::default()).map_err(invalid_setting)?;
+        if self.held.values().filter(|held| held.made).count() >= DOMAINS_MAX {
+            let reason = format!("there are {DOMAINS_MAX} domains already; remove some first");
+            return Err(ApiError::MechanismFailed { reason });
+        }
+        self.admit(path, &settings, asker)?;
+        let cgroup_id = self.make_cgroup(path).map_err(|error| cannot_make(&error))?;
+        self.hold(Held {
+            path: path.to_owned(),
+            cgroup_id,
+            made: true,
+            keep: given.keep.unwrap_or(false),
+            user: given.user.unwrap_or(asker.uid),
+            settings,
+            leaf: false,
+            used: false,
+            made_at_ns: now_ns(),
+        });
+        self.apply(mechanism);
+        let watched = self.watch(path);
+        if let Err(error) = self.outcome(path, mechanism).and(watched) {
+            self.dissolve(path, mechanism);
+            return Err(error);
+        }
+        self.tell(api::EventKind::DomainCreated, path, asker, None);
+        Ok(())
+    }
+
+    pub(super) fn watch(&mut self, path: &str) -> Result<(), ApiError> {
+        match &mut self.cgroups {
+            Ok(cgroups) => cgroups.watch(path).map_err(|error| kernel_failed(&error)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes a cgroup, and the way to it. One that is there already, left by an earlier daemon, is taken over.
+    pub(super) fn make_cgroup(&mut self, path: &str) -> Result<u64, KernelError> {
+        let Ok(cgroups) = &self.cgroups else { return Ok(0) };
+        let folder = self.names.folder();
+        let parent = name::parent_of(path).unwrap_or("");
+        if parent == folder {
+            if !cgroups.hands_out_cpu("")? {
+                cgroups.hand_out_cpu("", true)?;
+                self.root_hands_out = true;
+            }
+            create_if_absent(cgroups.as_ref(), folder)?;
+            if !cgroups.hands_out_cpu(folder)? {
+                cgroups.hand_out_cpu(folder, true)?;
+            }
+        } else {
+            self.open_leaf(parent)?;
+        }
+        let Ok(cgroups) = &self.cgroups else { return Ok(0) };
+        create_if_absent(cgroups.as_ref(), path)
+    }
+
+    /// Makes room for children: moves a domain's own processes into its leaf, and hands the CPU out.
+    fn open_leaf(&mut self, path: &str) -> Result<(), KernelError> {
+        let Ok(cgroups) = &self.cgroups else { return Ok(()) };
+        let leaf = format!("{path}/{OWN_LEAF}");
+        create_if_absent(cgroups.as_ref(), &leaf)?;
+        let mut tries_left = LEAF_TRIES;
+        while !cgroups.hands_out_cpu(path)? {
+            cgroups.move_all(path, &leaf)?;
+            match cgroups.hand_out_cpu(path, true) {
+                // A process was forked between the two: it is moved at the next try.
+                Err(error) if error.errno() == Some(libc::EBUSY) && tries_left > 0 => tries_left -= 1,
+                outcome => outcome?,
+            }
+        }
+        if let Some(held) = self.held.get_mut(path) {
+            held.leaf = true;
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Moves a process into a domain that Steward made.
+    ///
+    /// # Errors
+    /// [`ApiError::NoSuchTask`] when it has ended; what the kernel says.
+    pub fn enter(&mut self, pid: i32, path: &str) -> Result<(), ApiError> {
+        let Some(held) = self.held.get(path).filter(|held| held.made) else {
+            let reason = format!(
+                "{} was not made by Steward, and processes there are its manager's business; make a domain of your \
+                 own (steward domain create)",
+                self.names.name_of(path)
+            );
+            return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
+        };
+        let place = place(held);
+        let moved = self.cgroups()?.move_process(pid, &place);
+        moved.map_err(|error| match error.errno() {
+            Some(libc::ESRCH) => ApiError::NoSuchTask { pid },
+            _ => kernel_failed(&error),
+        })?;
+        if let Some(held) = self.held.get_mut(path).filter(|held| !held.used) {
+            held.used = true;
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Removes a domain that Steward made with all below it, or takes from any other what it was given.
+    ///
+    /// # Errors
+    /// [`ApiError::NoSuchDomain`] when nothing is held of it; what the kernel says.
+    pub fn remove(
+        &mut self,
+        path: &str,
+        kill: bool,
+        asker: Asker,
+        mechanism: &mut InForce,
+    ) -> Result<api::DomainRemoved, ApiError> {
+        let Some(held) = self.held.get(path) else {
+            let reason = "it was not made by Steward, and was given nothing".to_owned();
+            return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
+        };
+        if !held.made {
+            self.held.remove(path);
+            self.changed = true;
+            self.apply(mechanism);
+            self.tell(api::EventKind::DomainChanged, path, asker, Some("it has its default again"));
+            return Ok(api::DomainRemoved { removed: 1, moved: 0 });
+        }
+        let below: Vec<String> =
+            self.held.keys().rev().filter(|other| name::is_at_or_below(other, path)).cloned().collect();
+        let mut moved = 0;
+        if kill {
+            self.cgroups()?.kill(path).map_err(|error| kernel_failed(&error))?;
+            below.iter().for_each(|path| self.end_with_last_process(path));
+        } else {
+            let to = self.place_above(path);
+            for path in &below {
+                moved += self.empty(path, &to).map_err(|error| kernel_failed(&error))?;
+            }
+        }
+        let mut removed = 0;
+        for path in &below {
+            removed += u64::from(self.try_remove(path).is_ok());
+        }
+        for path in &below {
+            let gone = !self.held.contains_key(path);
+            let why = if gone { None } else { Some("it goes as soon as its processes have ended") };
+            self.tell(api::EventKind::DomainRemoved, path, asker, why);
+        }
+        self.apply(mechanism);
+        Ok(api::DomainRemoved { removed, moved })
+    }
+
+    /// Where processes go whose domain is removed: to the parent, and from the top to the root.
+    fn place_above(&self, path: &str) -> String {
+        let parent = name::parent_of(path).unwrap_or("");
+        self.held.get(parent).map(place).unwrap_or_default()
+    }
+
+    fn empty(&self, path: &str, to: &str) -> Result<u64, KernelError> {
+        let (Ok(cgroups), Some(held)) = (&self.cgroups, self.held.get(path)) else { return Ok(0) };
+        let mut moved = 0;
+        for from in [place(held), path.to_owned()] {
+            match cgroups.move_all(&from, to) {
+                Ok(count) => moved += count,
+                Err(error) if error.is_absent() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Its processes were told to end: what it had is free now, and it goes with the last of them.
+    fn end_with_last_process(&mut self, path: &str) {
+        if let Some(held) = self.held.get_mut(path) {
+            held.settings = Settings::default();
+            held.keep = false;
+            held.used = true;
+            self.changed = true;
+        }
+    }
+
+    /// Removes the cgroup of a domain without processes, and forgets the domain.
+    pub(super) fn try_remove(&mut self, path: &str) -> Result<(), KernelError> {
+        if let (Ok(cgroups), Some(held)) = (&self.cgroups, self.held.get(path)) {
+            if held.leaf {
+                remove_if_present(cgroups.as_ref(), &place(held))?;
+            }
+            remove_if_present(cgroups.as_ref(), path)?;
+        }
+        self.held.remove(path);
+        self.complaints.remove(path);
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Takes back a domain that could not be made.
+    fn dissolve(&mut self, path: &str, mechanism: &mut InForce) {
+        if let Err(error) = self.try_remove(path) {
+            tracing::warn!(%error, "a domain that could not be made is still there");
+            self.held.remove(path);
+        }
+        self.apply(mechanism);
+    }
+}
+
+fn create_if_absent(cgroups: &dyn crate::cgroups::Cgroups, path: &str) -> Result<u64, KernelError> {
+    match cgroups.create(path) {
+        Ok(cgroup) => Ok(cgroup.id),
+        Err(error) if error.errno() == Some(libc::EEXIST) => Ok(cgroups.find(path)?.id),
+        Err(error) => Err(error),
+    }
+}
+
+/// A process that has just ended or left may hold its cgroup for a moment.
+fn remove_if_present(cgroups: &dyn crate::cgroups::Cgroups, path: &str) -> Result<(), KernelError> {
+    let mut tries_left = REMOVE_TRIES;
+    loop {
+        match cgroups.remove(path) {
+            Err(error) if error.errno() == Some(libc::EBUSY) && tries_left > 0 => {
+                if cgroups.is_populated(path)? {
+                    return Err(error);
+                }
+                tries_left -= 1;
+            }
+            Err(error) if error.is_absent() => return Ok(()),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn cannot_make(error: &KernelError) -> ApiError {
+    let advice = match error.errno() {
+        Some(libc::ENOENT | libc::EINVAL) => {
+            "; the kernel's cpu controller must be in the unified hierarchy (cgroup.controllers), and not in one of \
+             version 1"
+        }
+        Some(libc::EBUSY) => "; the cgroup above holds processes of its own",
+        _ => "",
+    };
+    ApiError::MechanismFailed { reason: format!("{error}{advice}") }
+}

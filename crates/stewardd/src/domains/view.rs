@@ -1,0 +1,124 @@
+//! Domains as the API shows them.
+
+use std::collections::BTreeMap;
+
+use libsteward::api::{self, ApiError};
+use steward_core::domain::{OWN_LEAF, Settings, Tree, name, tree::Resource};
+use steward_core::mechanism::DomainRecord;
+use steward_kernel::cgroups_tree::Cgroup;
+
+use super::{Domains, kernel_failed};
+
+/// What the mechanism says of each cgroup, by id.
+pub type Records = BTreeMap<u64, DomainRecord>;
+
+/// Everything that is needed to show any domain of a tree.
+struct Sight<'a> {
+    tree: Tree,
+    guarantees: BTreeMap<String, f64>,
+    /// What children have reserved together, by the path of who pays.
+    sums: BTreeMap<String, Sums>,
+    records: Option<&'a Records>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    cpu: f64,
+    memory_bytes: u64,
+    disk: f64,
+}
+
+impl<'a> Sight<'a> {
+    fn of(tree: Tree, records: Option<&'a Records>) -> Self {
+        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
+        for (path, node) in tree.iter() {
+            let Some(payer) = tree.payer(path) else { continue };
+            let sum = sums.entry(payer.to_owned()).or_default();
+            sum.cpu += node.settings.cpu.unwrap_or(0.0);
+            sum.memory_bytes = sum.memory_bytes.saturating_add(node.settings.memory_bytes.unwrap_or(0));
+            sum.disk += node.settings.disk.unwrap_or(0.0);
+        }
+        Sight { guarantees: tree.guarantees(), tree, sums, records }
+    }
+}
+
+impl Domains {
+    /// All domains, parents before children.
+    ///
+    /// # Errors
+    /// [`ApiError::MechanismFailed`] when the tree cannot be read.
+    pub fn list(&self, records: &Records) -> Result<Vec<api::Domain>, ApiError> {
+        let mut cgroups = self.cgroups()?.list().map_err(|error| kernel_failed(&error))?;
+        cgroups.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
+        cgroups.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
+        let sight = Sight::of(self.tree_of(&cgroups), Some(records));
+        Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
+    }
+
+    /// One domain; `None` when it is not there.
+    pub fn view(&self, path: &str, records: Option<&Records>) -> Option<api::Domain> {
+        let cgroups = self.cgroups().ok()?;
+        let cgroup = cgroups.find(path).ok()?;
+        // What it is guaranteed depends on its siblings, and on those of everybody above it.
+        let above = std::iter::successors(Some(path), |path| name::parent_of(path));
+        let mut beside: Vec<Cgroup> =
+            above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
+        beside.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
+        Some(self.show(&cgroup, &Sight::of(self.tree_of(&beside), records)))
+    }
+
+    fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {
+        let path = cgroup.path.as_str();
+        let held = self.held.get(path).filter(|held| held.cgroup_id == cgroup.id);
+        let settings = held.map(|held| held.settings.clone()).unwrap_or_default();
+        let Settings { priority, own_priority, own_weight, cpu, memory_bytes, disk, .. } = settings;
+        let tree = &sight.tree;
+        let sums = sight.sums.get(path).copied().unwrap_or_default();
+        api::Domain {
+            name: self.names.name_of(path),
+            path: format!("/{path}"),
+            cgroup_id: cgroup.id,
+            parent: tree.payer(path).map(|payer| self.names.name_of(payer)),
+            made: held.is_some_and(|held| held.made),
+            keep: held.is_some_and(|held| held.keep),
+            user: self.user_of(cgroup),
+            priority,
+            weight: tree.get(path).map_or(100, steward_core::domain::Node::weight),
+            own_priority,
+            own_weight,
+            cpu,
+            cpu_sum: sums.cpu,
+            cpu_limit: tree.limit(path, Resource::Cpu),
+            cpu_guaranteed: sight.guarantees.get(path).copied().unwrap_or(0.0),
+            memory: memory_bytes,
+            memory_sum: sums.memory_bytes,
+            disk,
+            disk_sum: sums.disk,
+            disk_limit: tree.limit(path, Resource::Disk),
+            complaints: self.complaints.get(path).copied().unwrap_or(0),
+            usage: sight.records.and_then(|records| self.usage(cgroup, records)),
+            trouble: self.troubles.get(path).cloned(),
+        }
+    }
+
+    /// What the scheduler counts for a domain's own tasks, wherever they are.
+    fn usage(&self, cgroup: &Cgroup, records: &Records) -> Option<api::DomainUsage> {
+        let has_leaf = self.held.get(&cgroup.path).is_some_and(|held| held.leaf);
+        let leaf = has_leaf.then(|| format!("{}/{OWN_LEAF}", cgroup.path));
+        let leaf = leaf.and_then(|leaf| self.cgroups().ok()?.find(&leaf).ok());
+        let mut usage = api::DomainUsage::default();
+        let mut known = false;
+        for id in [Some(cgroup.id), leaf.map(|leaf| leaf.id)].into_iter().flatten() {
+            let Some(record) = records.get(&id) else { continue };
+            known = true;
+            usage.share += record.share;
+            usage.best_effort_time_ns += record.best_effort_time_ns;
+            usage.reserved_time_ns += record.reserved_time_ns;
+            usage.waiting_time_ns += record.waiting_time_ns;
+            usage.tasks += record.tasks;
+            usage.runnable += record.runnable;
+            usage.throttled |= record.throttled;
+        }
+        known.then_some(usage)
+    }
+}

@@ -1,0 +1,288 @@
+//! What clients may ask about domains.
+//!
+//! Making a domain and giving one more than it has takes from its siblings, and is a wish to reserve. Taking less,
+//! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are wishes to
+//! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`.
+
+use libsteward::api::{self, ApiError};
+use serde_json::{Map, Value};
+use steward_core::authority::{Action, Request as Wish, Resource, Target};
+use steward_core::domain::{Change, Setting, Settings, name};
+use steward_kernel::cgroups_tree::Cgroup;
+use steward_kernel::processes;
+
+use super::{for_process, kernel_error};
+use crate::daemon::Daemon;
+use crate::domains::view::Records;
+use crate::domains::{Asker, Given};
+use crate::peer::Caller;
+use crate::report;
+
+/// How much a process can complain of at once.
+const MISSED_MAX: u64 = 1_000_000;
+/// How many processes can have complained.
+const COMPLAINERS_MAX: usize = 65_536;
+
+impl Daemon {
+    pub(super) fn list_domains(&mut self) -> Result<api::DomainList, ApiError> {
+        let records = self.domain_records();
+        let settings = self.best_effort();
+        Ok(api::DomainList {
+            domains: self.domains.list(&records)?,
+            best_effort: api::BestEffort {
+                order: settings.order.to_string(),
+                service_cycle_ns: settings.service_cycle_ns,
+                preemption_interval_ns: settings.preemption_interval_ns,
+            },
+        })
+    }
+
+    /// What the mechanism counts; nothing where it counts nothing.
+    fn domain_records(&mut self) -> Records {
+        let records =
+            self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
+        records.into_iter().map(|record| (record.cgroup_id, record)).collect()
+    }
+
+    pub(super) fn show_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::ShowDomain,
+    ) -> Result<api::DomainShown, ApiError> {
+        let cgroup = match (&request.domain, request.pid) {
+            (Some(_), Some(_)) => return Err(invalid("pid", "give a domain or a process, not both")),
+            (Some(domain), None) => self.domains.resolve(domain)?,
+            (None, Some(pid)) => self.domains.of_process(pid)?,
+            (None, None) => self.domain_of_caller(caller)?,
+        };
+        let processes = self.domains.processes(&cgroup.path)?;
+        Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
+    }
+
+    fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
+        let cgroup = self.domains.of_process(caller.pid)?;
+        // Only while it runs does the pid mean the caller.
+        if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }
+    }
+
+    fn shown(&mut self, cgroup: &Cgroup) -> Result<api::Domain, ApiError> {
+        let records = self.domain_records();
+        let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
+        self.domains.view(&cgroup.path, Some(&records)).ok_or_else(gone)
+    }
+
+    pub(super) fn create_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::CreateDomain,
+    ) -> Result<api::DomainState, ApiError> {
+        let change = change(&request.settings)?;
+        let path = self.domains.path_to_make(&request.domain)?;
+        let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
+        let about = format!("a new domain {}", self.domains.names().name_of(&path));
+        self.permit(caller, &wish(Action::Reserve, &change, target, about))?;
+        let given = Given { user: request.user, keep: request.keep };
+        self.domains.create(&path, &change, given, asker(caller), &mut self.mechanism)?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+    }
+
+    pub(super) fn set_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::SetDomain,
+    ) -> Result<api::DomainState, ApiError> {
+        let change = change(&request.settings)?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let before = self.domains.held(&cgroup.path).map(|held| held.settings.clone()).unwrap_or_default();
+        let after = change.apply(&before).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;
+        let is_less = after.takes_no_more_than(&before, self.domains.kernel_weight(&cgroup.path));
+        let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
+        let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &wish(action, &change, target, about))?;
+        let given = Given { user: request.user, keep: request.keep };
+        self.domains.set(&cgroup, &change, given, asker(caller), &mut self.mechanism)?;
+        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+    }
+
+    /// Whose a domain is, seen from the caller, and what it is called in a refusal.
+    fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
+        let user = self.domains.user_of(cgroup);
+        let above = self.domains.users_above(&cgroup.path);
+        let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
+        (Target::of_domain(caller.uid, Some(user), above), about)
+    }
+
+    pub(super) fn remove_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::RemoveDomain,
+    ) -> Result<api::DomainRemoved, ApiError> {
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let kill = request.kill == Some(true);
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &Wish::of_all(Action::Limit, target, about))?;
+        if kill && let Some(pid) = self.process_of_others(caller, &cgroup.path)? {
+            let about = format!("process {pid} in it, which belongs to somebody else");
+            self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
+        }
+        self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
+    }
+
+    /// A process in a domain or below it that the caller's user could not end by hand.
+    fn process_of_others(&self, caller: &Caller, path: &str) -> Result<Option<i32>, ApiError> {
+        let processes = self.domains.processes_below(path)?;
+        let is_own = |pid: &i32| {
+            let user = processes::user(*pid, &self.options.roots);
+            caller.uid == 0 || user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid))
+        };
+        Ok(processes.into_iter().find(|pid| !is_own(pid)))
+    }
+
+    pub(super) fn move_process(
+        &mut self,
+        caller: &Caller,
+        request: &api::MoveProcess,
+    ) -> Result<api::Moved, ApiError> {
+        let pid = request.pid.unwrap_or(caller.pid);
+        let (process, _) = self.take_hold(pid)?;
+        if request.pid.is_none() && !caller.is_alive() {
+            return Err(ApiError::NoSuchTask { pid });
+        }
+        let user = process.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
+        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+        let from = self.domains.cgroups()?.path_of(pid).map_err(|error| kernel_error(pid, &error))?;
+        self.domains.enter(pid, &cgroup.path)?;
+        if let Err(error) = self.still_of(&process, user) {
+            self.put_back(pid, &from);
+            return Err(error);
+        }
+        let names = self.domains.names();
+        let moved =
+            api::Moved { from: names.name_of(name::domain_of(&from)), domain: names.name_of(&cgroup.path) };
+        tracing::info!(
+            decision = "moved",
+            pid,
+            domain = moved.domain,
+            from = moved.from,
+            uid = caller.uid,
+            "asked for by process {}",
+            caller.pid
+        );
+        Ok(moved)
+    }
+
+    fn put_back(&self, pid: i32, path: &str) {
+        let back = self.domains.cgroups().map(|cgroups| cgroups.move_process(pid, path));
+        if let Ok(Err(error)) = back {
+            tracing::warn!(pid, %error, "a process is not moved back to where it was");
+        }
+    }
+
+    /// `steward run --domain`: moves the caller first. When the rest is refused, it is moved back.
+    pub(super) fn run_in_domain(
+        &mut self,
+        caller: &Caller,
+        domain: &str,
+        rest: api::Run,
+    ) -> Result<api::Standings, ApiError> {
+        let from = self.domains.cgroups()?.path_of(caller.pid);
+        let from = from.map_err(|error| kernel_error(caller.pid, &error))?;
+        if rest.cpu.is_some() {
+            // Before anything is changed, since polkit may have to be asked.
+            self.permit_run(caller)?;
+        }
+        self.move_process(caller, &api::MoveProcess { pid: None, domain: domain.to_owned() })?;
+        if rest.cpu.is_none() {
+            return Ok(api::Standings::default());
+        }
+        let outcome = self.run(caller, rest);
+        if outcome.is_err() && caller.is_alive() {
+            self.put_back(caller.pid, &from);
+        }
+        outcome
+    }
+
+    pub(super) fn present_domains(&mut self, wanted: bool) -> Vec<Map<String, Value>> {
+        let domains = if wanted { self.list_domains().map(|list| list.domains) } else { Ok(Vec::new()) };
+        let reply = |domain| api::DomainWatched { domain: Some(domain), ..api::DomainWatched::default() };
+        domains.unwrap_or_default().into_iter().map(|domain| report::parameters(&reply(domain))).collect()
+    }
+
+    pub(super) fn complain(
+        &mut self,
+        caller: &Caller,
+        request: &api::Complain,
+    ) -> Result<api::Complaints, ApiError> {
+        if request.missed == 0 || request.missed > MISSED_MAX {
+            let reason = format!("{} is no number of misses; give 1 to {MISSED_MAX}", request.missed);
+            return Err(invalid("missed", reason));
+        }
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
+        if !caller.is_alive() {
+            return Err(gone());
+        }
+        if !self.complaints.contains_key(&id) && self.complaints.len() >= COMPLAINERS_MAX {
+            let reason = format!("{COMPLAINERS_MAX} processes complain already");
+            return Err(ApiError::MechanismFailed { reason });
+        }
+        let count = self.complaints.entry(id).or_default();
+        *count = count.saturating_add(request.missed);
+        let complaints = *count;
+        if let Ok(cgroup) = self.domains.of_process(caller.pid) {
+            self.domains.complain(&cgroup.path, request.missed);
+        }
+        let of = request.of.as_deref().map(|of| of.escape_debug().to_string());
+        tracing::debug!(decision = "complaint", pid = caller.pid, missed = request.missed, of);
+        Ok(api::Complaints { complaints })
+    }
+}
+
+fn asker(caller: &Caller) -> Asker {
+    Asker { pid: caller.pid, uid: caller.uid }
+}
+
+fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
+    ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
+}
+
+/// A wish about the resources that a change is about; one about none of them is about the CPU.
+fn wish(action: Action, change: &Change, target: Target, about: String) -> Wish {
+    let is_reset = |setting| change.reset.contains(&setting);
+    let mut resources = vec![Resource::Cpu];
+    if change.memory_bytes.is_some() || is_reset(Setting::Memory) {
+        resources.push(Resource::Memory);
+    }
+    if change.disk.is_some() || is_reset(Setting::Disk) {
+        resources.push(Resource::Disk);
+    }
+    Wish { action, resources, target, about }
+}
+
+/// What is to be changed, checked as far as that is possible without knowing the domain.
+fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
+    let setting = |name: &String| {
+        let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.name()).collect();
+        Setting::by_name(name).ok_or_else(|| {
+            invalid("reset", format!("there is no setting {name:?}; there are {}", known.join(", ")))
+        })
+    };
+    let change = Change {
+        priority: asked.priority,
+        weight: asked.weight,
+        cpu: asked.cpu,
+        own_priority: asked.own_priority,
+        own_weight: asked.own_weight,
+        cpu_limit: asked.cpu_limit,
+        memory_bytes: asked.memory,
+        disk: asked.disk,
+        reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
+    };
+    change.apply(&Settings::default()).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;
+    Ok(change)
+}

@@ -1,0 +1,387 @@
+//! Domains: made, given, refused, entered, removed, and what becomes of them when somebody ends.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{Machine, Running, Sleeper, reservation};
+use libsteward::api::{DomainSettings, EventKind};
+use libsteward::{ApiError, Error, api};
+use steward_core::mechanism::{BestEffortOrder, MechanismKind};
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
+    match result.expect_err("it is refused") {
+        Error::Api(error) => error,
+        other => panic!("the daemon did not answer: {other}"),
+    }
+}
+
+fn create(domain: &str, cpu: Option<f64>) -> api::CreateDomain {
+    let settings = DomainSettings { cpu, ..DomainSettings::default() };
+    api::CreateDomain { domain: domain.into(), settings, ..api::CreateDomain::default() }
+}
+
+fn set(domain: &str, settings: DomainSettings) -> api::SetDomain {
+    api::SetDomain { domain: domain.into(), settings, ..api::SetDomain::default() }
+}
+
+fn reserve(domain: &str, cpu: f64) -> api::SetDomain {
+    set(domain, DomainSettings { cpu: Some(cpu), ..DomainSettings::default() })
+}
+
+fn enter(pid: i32, domain: &str) -> api::MoveProcess {
+    api::MoveProcess { pid: Some(pid), domain: domain.into() }
+}
+
+fn remove(domain: &str, kill: bool) -> api::RemoveDomain {
+    api::RemoveDomain { domain: domain.into(), kill: Some(kill) }
+}
+
+fn list(daemon: &Running) -> Vec<api::Domain> {
+    daemon.client().call(&api::ListDomains {}).expect("everyone may read").domains
+}
+
+fn names(daemon: &Running) -> Vec<String> {
+    list(daemon).into_iter().map(|domain| domain.name).collect()
+}
+
+fn find(daemon: &Running, name: &str) -> Option<api::Domain> {
+    list(daemon).into_iter().find(|domain| domain.name == name)
+}
+
+/// Asks for the list until it is as wanted. Each question is a turn of the daemon's loop.
+fn until(daemon: &Running, wanted: impl Fn(&[api::Domain]) -> bool) {
+    for _ in 0..100_000 {
+        if wanted(&list(daemon)) {
+            return;
+        }
+    }
+    panic!("never: {:?}", names(daemon));
+}
+
+/// What the scheduler was told that a domain has reserved, as a fraction of the cgroup above it.
+fn told(machine: &Machine, path: &str) -> Option<f64> {
+    let id = machine.cgroups.tree().id(path);
+    machine.fake.machine().domains.get(&id).map(|policy| policy.reserved)
+}
+
+#[test]
+fn a_domain_is_made_with_what_it_reserves_and_told_to_the_scheduler() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let made = daemon.client().call(&create("batch", Some(0.2))).expect("there is room").domain;
+    assert_eq!((made.name.as_str(), made.path.as_str()), ("batch", "/steward/batch"));
+    assert_eq!((made.parent.as_deref(), made.cpu, made.made, made.user), (Some("/"), Some(0.2), true, 0));
+    // The rest of 80 % is shared by the root's own tasks, two slices and the folder with this one domain.
+    assert!((made.cpu_guaranteed - 0.4).abs() < 1e-9, "{made:?}");
+    let (folder, batch) = (told(&machine, "steward"), told(&machine, "steward/batch"));
+    assert!((folder.unwrap_or(0.0) * batch.unwrap_or(0.0) - 0.2).abs() < 1e-9, "{folder:?} {batch:?}");
+    let root = find(&daemon, "/").expect("the root is always there");
+    assert_eq!((root.cpu_sum, root.cpu_limit, root.parent), (0.2, 0.95, None));
+    let nested = daemon.client().call(&create("batch/night", Some(1.0))).expect("all of it").domain;
+    assert_eq!((nested.parent.as_deref(), nested.cpu), (Some("batch"), Some(1.0)));
+    assert_eq!(told(&machine, "steward/batch/night"), Some(1.0));
+}
+
+#[test]
+fn a_level_is_never_overcommitted_and_a_refusal_leaves_nothing_behind() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut watcher = daemon.client().stream(&api::WatchDomains::default()).expect("sent");
+    daemon.client().call(&create("a", Some(0.6))).expect("there is room");
+    daemon.client().call(&reserve("user.slice", 0.3)).expect("there is room");
+    let ApiError::Overcommitted { reason, asked, reserved, limit } =
+        refusal(daemon.client().call(&create("b", Some(0.1))))
+    else {
+        panic!("only 5 % are left")
+    };
+    assert!((asked, limit) == (0.1, 0.95) && (reserved - 0.9).abs() < 1e-9, "{reason}");
+    assert!(reason.contains("5 % is left") && reason.contains("a 60 %"), "{reason}");
+    assert!(!machine.cgroups.tree().has("steward/b"));
+    assert!(matches!(refusal(daemon.client().call(&reserve("a", 0.66))), ApiError::Overcommitted { .. }));
+    assert_eq!(find(&daemon, "a").expect("it is there").cpu, Some(0.6));
+    let kinds: Vec<EventKind> = watcher
+        .by_ref()
+        .take(4)
+        .map(|change| change.expect("a change").event.expect("an event").kind)
+        .collect();
+    use EventKind::{DomainChanged, DomainCreated, DomainRefused};
+    assert_eq!(kinds, [DomainCreated, DomainChanged, DomainRefused, DomainRefused]);
+}
+
+#[test]
+fn what_is_no_name_no_fraction_or_no_place_is_refused() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    for name in ["", "..", "a/../b", "a//b", "/a", "a\n", "\u{1b}[31m", ".own", "a/.own", &"x".repeat(256)] {
+        let error = refusal(client.call(&create(name, None)));
+        assert!(
+            matches!(&error, ApiError::InvalidParameter { parameter, .. } if parameter == "domain"),
+            "{name:?}: {error}"
+        );
+    }
+    for cpu in [0.0, -0.5, 1.01, 1e300] {
+        let error = refusal(client.call(&create("a", Some(cpu))));
+        assert!(
+            matches!(&error, ApiError::InvalidParameter { parameter, .. } if parameter == "cpu"),
+            "{cpu}: {error}"
+        );
+    }
+    let unknown = DomainSettings { reset: vec!["colour".into()], ..DomainSettings::default() };
+    assert!(refusal(client.call(&set("user.slice", unknown))).to_string().contains("no setting \"colour\""));
+    assert_eq!(
+        refusal(client.call(&create("web/front", None))),
+        ApiError::NoSuchDomain { domain: "web".into() }
+    );
+    assert_eq!(refusal(client.call(&reserve("web", 0.1))), ApiError::NoSuchDomain { domain: "web".into() });
+    // The name of a slice, of the folder, and of a domain that is there.
+    client.call(&create("web", None)).expect("there is room");
+    for name in ["user.slice", "steward", "web", "steward/web"] {
+        assert!(matches!(refusal(client.call(&create(name, None))), ApiError::DomainExists { .. }), "{name}");
+    }
+    assert!(matches!(refusal(client.call(&reserve("steward", 0.1))), ApiError::InvalidParameter { .. }));
+    assert_eq!(
+        names(&daemon),
+        ["/", "steward", "web", "system.slice", "user.slice", "user.slice/user-1000.slice"]
+    );
+}
+
+#[test]
+fn a_domain_goes_with_its_last_process_and_its_reservation_too() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    daemon.client().call(&create("batch", Some(0.9))).expect("there is room");
+    let moved = daemon.client().call(&enter(sleeper.pid(), "batch")).expect("root may");
+    assert_eq!((moved.from.as_str(), moved.domain.as_str()), ("/", "batch"));
+    let shown = api::ShowDomain { pid: Some(sleeper.pid()), domain: None };
+    let shown = daemon.client().call(&shown).expect("it runs");
+    assert_eq!((shown.domain.name.as_str(), shown.processes), ("batch", vec![sleeper.pid()]));
+    drop(sleeper);
+    until(&daemon, |domains| !domains.iter().any(|domain| domain.name == "batch"));
+    assert!(!machine.cgroups.tree().has("steward/batch"));
+    daemon.client().call(&create("other", Some(0.9))).expect("there is room again");
+    let events = daemon.client().call(&api::ListEvents {}).expect("everyone may read").events;
+    let removed = events.iter().find(|event| event.kind == EventKind::DomainRemoved).expect("it was told");
+    assert!(removed.text.contains("Domain batch was removed: its last process has gone"), "{}", removed.text);
+}
+
+#[test]
+fn a_domain_that_is_to_stay_or_was_not_used_yet_stays() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let kept = api::CreateDomain { keep: Some(true), ..create("kept", Some(0.1)) };
+    daemon.client().call(&kept).expect("there is room");
+    daemon.client().call(&create("unused", None)).expect("there is room");
+    daemon.client().call(&create("used", None)).expect("there is room");
+    daemon.client().call(&enter(sleeper.pid(), "kept")).expect("root may");
+    daemon.client().call(&enter(sleeper.pid(), "used")).expect("root may");
+    drop(sleeper);
+    until(&daemon, |domains| !domains.iter().any(|domain| domain.name == "used"));
+    let left = names(&daemon);
+    assert!(left.contains(&"kept".into()) && left.contains(&"unused".into()), "{left:?}");
+}
+
+#[test]
+fn a_domain_with_children_keeps_its_own_processes_in_a_leaf_and_takes_its_children_along() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let other = Sleeper::start(&machine.program("other"));
+    let mut client = daemon.client();
+    let own = DomainSettings { own_weight: Some(300), own_priority: Some(6), ..DomainSettings::default() };
+    let web = api::CreateDomain { settings: own, ..create("web", None) };
+    client.call(&web).expect("there is room");
+    client.call(&enter(sleeper.pid(), "web")).expect("root may");
+    client.call(&create("web/front", Some(0.5))).expect("there is room");
+    client.call(&enter(other.pid(), "web/front")).expect("root may");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/web/.own");
+    let leaf = machine.cgroups.tree().id("steward/web/.own");
+    let policy = machine.fake.machine().domains[&leaf];
+    assert_eq!((policy.weight, policy.priority), (Some(300), 6));
+    let shown = api::ShowDomain { domain: Some("web".into()), pid: None };
+    assert_eq!(client.call(&shown).expect("it is there").processes, [sleeper.pid()]);
+    assert!(!names(&daemon).iter().any(|name| name.contains(".own")));
+    let removed = client.call(&remove("web", false)).expect("root may");
+    assert_eq!((removed.removed, removed.moved), (2, 2));
+    assert_eq!(machine.cgroups.tree().members[&other.pid()], "");
+    assert!(!machine.cgroups.tree().has("steward/web"));
+    assert!(machine.fake.machine().domains.is_empty());
+}
+
+#[test]
+fn a_removed_childs_processes_go_to_the_parent_or_end_as_asked() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let mut client = daemon.client();
+    client.call(&create("web", None)).expect("there is room");
+    client.call(&create("web/front", None)).expect("there is room");
+    client.call(&enter(sleeper.pid(), "web/front")).expect("root may");
+    assert_eq!(client.call(&remove("web/front", false)).expect("root may").moved, 1);
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/web/.own");
+    client.call(&remove("web", true)).expect("root may");
+    assert_eq!(machine.cgroups.tree().killed, [sleeper.pid()]);
+    assert!(!machine.cgroups.tree().has("steward/web"));
+}
+
+#[test]
+fn a_cgroup_that_somebody_else_removes_is_noticed_and_its_reservation_is_free() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut watcher = daemon.client().stream(&api::WatchDomains::default()).expect("sent");
+    daemon.client().call(&reserve("user.slice/user-1000.slice", 0.5)).expect("there is room");
+    machine.cgroups.tree().delete("user.slice/user-1000.slice");
+    let changes = watcher.by_ref().map(|change| change.expect("a change").event.expect("an event"));
+    let vanished = changes.skip(1).next().expect("it is told");
+    assert_eq!(vanished.kind, EventKind::DomainVanished);
+    assert!(machine.fake.machine().domains.is_empty());
+    // Another cgroup of the same name is another domain.
+    machine.cgroups.tree().add("user.slice/user-1000.slice", 0);
+    assert_eq!(find(&daemon, "user.slice/user-1000.slice").expect("it is there").cpu, None);
+}
+
+#[test]
+fn others_divide_only_what_is_their_own() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let own = api::CreateDomain { user: Some(1001), ..create("own", Some(0.4)) };
+    daemon.client().call(&own).expect("root may");
+    daemon.client().call(&create("roots", Some(0.1))).expect("root may");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let denied = |result: Result<(), Error>| {
+        let error = refusal(result);
+        assert!(matches!(error, ApiError::PermissionDenied { .. }), "{error}");
+    };
+    let mut client = daemon.client();
+    denied(client.call(&create("mine", None)).map(drop));
+    denied(client.call(&reserve("own", 0.5)).map(drop));
+    denied(client.call(&reserve("roots", 0.05)).map(drop));
+    denied(client.call(&reserve("user.slice", 0.1)).map(drop));
+    denied(client.call(&remove("roots", false)).map(drop));
+    denied(client.call(&create("roots/mine", None)).map(drop));
+    client.call(&reserve("own", 0.3)).expect("less is always possible");
+    client.call(&create("own/part", Some(0.5))).expect("what one has, one divides");
+    client.call(&reserve("own/part", 0.9)).expect("it is paid out of one's own");
+    let limit = DomainSettings { cpu_limit: Some(0.95), own_weight: Some(500), ..DomainSettings::default() };
+    client.call(&set("own", limit)).expect("that takes from nobody else");
+    client.call(&remove("own/part", false)).expect("one's own");
+    client.call(&remove("own", false)).expect("one's own");
+}
+
+#[test]
+fn others_move_only_their_own_processes_into_domains_of_their_own() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let own = api::CreateDomain { user: Some(1001), ..create("own", None) };
+    daemon.client().call(&own).expect("root may");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    // The test's processes belong to the user that runs it, which the daemon takes for somebody else.
+    let error = refusal(daemon.client().call(&enter(sleeper.pid(), "own")));
+    assert!(matches!(error, ApiError::PermissionDenied { .. }), "{error}");
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    let error = refusal(daemon.client().call(&enter(sleeper.pid(), "user.slice")));
+    assert!(error.to_string().contains("not made by Steward"), "{error}");
+    let error = refusal(daemon.client().call(&enter(i32::MAX, "own")));
+    assert_eq!(error, ApiError::NoSuchTask { pid: i32::MAX });
+}
+
+#[test]
+fn run_enters_a_domain_and_leaves_it_when_the_reservation_is_refused() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let own = std::process::id() as i32;
+    let kept = api::CreateDomain { keep: Some(true), ..create("batch", None) };
+    daemon.client().call(&kept).expect("there is room");
+    let run = |cpu| api::Run { domain: Some("batch".into()), cpu, ..api::Run::default() };
+    let refused = refusal(daemon.client().call(&run(Some(reservation(90, 100)))));
+    assert!(matches!(refused, ApiError::AdmissionRefused { .. }), "{refused}");
+    assert_eq!(machine.cgroups.tree().members[&own], "");
+    daemon.client().call(&run(None)).expect("root may");
+    assert_eq!(machine.cgroups.tree().members[&own], "steward/batch");
+    assert!(machine.fake.machine().allowed.is_empty());
+    daemon.client().call(&run(Some(reservation(5, 100)))).expect("it fits");
+    assert!(machine.fake.machine().tasks.contains_key(&own));
+}
+
+#[test]
+fn domains_outlive_the_daemon_and_the_scheduler() {
+    let machine = Machine::new();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    client.call(&api::CreateDomain { keep: Some(true), ..create("kept", Some(0.1)) }).expect("there is room");
+    client.call(&create("used", Some(0.2))).expect("there is room");
+    client.call(&create("used/child", Some(0.5))).expect("there is room");
+    client.call(&enter(sleeper.pid(), "used/child")).expect("root may");
+    client.call(&reserve("user.slice", 0.3)).expect("there is room");
+    let before = machine.fake.machine().domains.clone();
+    machine.fake.eject("a test");
+    until(&daemon, |_| machine.fake.machine().domains.len() == before.len());
+    assert_eq!(machine.fake.machine().domains, before);
+    daemon.stop();
+    assert!(machine.fake.machine().domains.is_empty());
+    assert!(!machine.cgroups.tree().has("steward/kept"), "empty ones are removed");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/used/child");
+    let daemon = machine.start();
+    let cpu = |name: &str| find(&daemon, name).and_then(|domain| domain.cpu);
+    assert_eq!((cpu("kept"), cpu("used"), cpu("used/child")), (Some(0.1), Some(0.2), Some(0.5)));
+    assert_eq!(cpu("user.slice"), Some(0.3));
+    assert_eq!(machine.fake.machine().domains.len(), before.len());
+    drop(sleeper);
+    until(&daemon, |domains| !domains.iter().any(|domain| domain.name == "used"));
+}
+
+#[test]
+fn what_the_scheduler_cannot_see_or_do_is_said_and_nothing_is_left() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let unseen = machine.cgroups.tree().id("user.slice");
+    machine.fake.machine().unseen.push(unseen);
+    let error = refusal(daemon.client().call(&reserve("user.slice", 0.1)));
+    assert!(error.to_string().contains("CPUWeight=100"), "{error}");
+    assert_eq!(find(&daemon, "user.slice").expect("it is there").cpu, None);
+    daemon.stop();
+    let lacking = stewardd::mechanisms::LoadFailure { reason: "none".into(), kernel_lacks_it: true };
+    machine.fake.machine().broken.push((MechanismKind::SchedExt, lacking));
+    let daemon = machine.start();
+    let error = refusal(daemon.client().call(&create("batch", Some(0.1))));
+    assert!(error.to_string().contains("sched_ext"), "{error}");
+    assert!(!machine.cgroups.tree().has("steward/batch"));
+}
+
+#[test]
+fn complaints_are_counted_for_the_process_and_its_domain() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    client.call(&api::CreateDomain { keep: Some(true), ..create("batch", None) }).expect("there is room");
+    client.call(&api::Run { domain: Some("batch".into()), ..api::Run::default() }).expect("root may");
+    client.call(&common::set(std::process::id() as i32, reservation(1, 100))).expect("it fits");
+    let complain = |missed| api::Complain { missed, of: Some("frames".into()) };
+    client.call(&complain(2)).expect("anyone may");
+    assert_eq!(client.call(&complain(3)).expect("anyone may").complaints, 5);
+    assert_eq!(find(&daemon, "batch").expect("it is there").complaints, 5);
+    assert_eq!(daemon.status().tasks[0].complaints, 5);
+    for missed in [0, u64::MAX] {
+        assert!(matches!(refusal(client.call(&complain(missed))), ApiError::InvalidParameter { .. }));
+    }
+}
+
+#[test]
+fn the_order_among_domains_is_set_and_changed_by_the_configuration() {
+    let machine = Machine::new();
+    let write = |text: &str| std::fs::write(machine.path("steward.toml"), text).expect("written");
+    write("best_effort = \"wrr\"\nservice_cycle = \"100ms\"\n");
+    let daemon = machine.start();
+    let settings = machine.fake.machine().best_effort;
+    assert_eq!((settings.order, settings.service_cycle_ns), (BestEffortOrder::Wrr, 100_000_000));
+    write("best_effort = \"vtime\"\n");
+    daemon.client().call(&api::Reload {}).expect("root may");
+    assert_eq!(machine.fake.machine().best_effort.order, BestEffortOrder::Vtime);
+    let shown = daemon.client().call(&api::ListDomains {}).expect("everyone may read").best_effort;
+    assert_eq!((shown.order.as_str(), shown.service_cycle_ns), ("vtime", 500_000_000));
+}
