@@ -5,4 +5,4 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cargo build --quiet --manifest-path "$root/Cargo.toml" -p steward-machine --example boot
-exec "$root/target/debug/examples/boot" "$@"
+exec "${CARGO_TARGET_DIR:-$root/target}/debug/examples/boot" "$@"

@@ -1,22 +1,58 @@
 //! Loads the scheduler, optionally gives one program a reservation, and holds it for some seconds, printing what it
-//! does. For trying the program in the lab's machine: `hold SECONDS [C_MS T_MS COMMAND...]`.
+//! does. For trying the program in the lab's machine: `hold [OPTION...] SECONDS [C_MS T_MS COMMAND...]`, where an
+//! option is `--best-effort mtr-ls|wrr|vtime`, `--cycle MS`, `--domain CGROUP_DIRECTORY=FRACTION` (as often as wanted), or
+//! `--quiet`.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use steward_core::mechanism::{Grant, Mechanism, Reservation};
+use steward_core::mechanism::{BestEffortOrder, DomainPolicy, Grant, Mechanism, Reservation};
 use steward_sched::{LoadOptions, SchedExt};
 
 fn main() {
     // RUST_LOG=bpf=debug shows what libbpf and the verifier say.
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut options = LoadOptions::default();
+    let mut domains = Vec::new();
+    let mut quiet = false;
+    while arguments.first().is_some_and(|first| first.starts_with("--")) {
+        let option = arguments.remove(0);
+        if option == "--quiet" {
+            quiet = true;
+            continue;
+        }
+        let value = arguments.remove(0);
+        match option.as_str() {
+            "--best-effort" => {
+                options.best_effort.order = match value.as_str() {
+                    "wrr" => BestEffortOrder::Wrr,
+                    "vtime" => BestEffortOrder::Vtime,
+                    _ => BestEffortOrder::MtrLs,
+                }
+            }
+            "--cycle" => {
+                options.best_effort.service_cycle_ns =
+                    value.parse::<u64>().expect("a number of ms") * 1_000_000
+            }
+            "--domain" => domains.push(value),
+            _ => panic!("{option} is no option"),
+        }
+    }
     let seconds: u64 = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(5);
-    let mut scheduler = SchedExt::load(&LoadOptions::default()).unwrap_or_else(|error| {
+    let mut scheduler = SchedExt::load(&options).unwrap_or_else(|error| {
         eprintln!("{error}");
         std::process::exit(1)
     });
     println!("loaded");
+    for domain in &domains {
+        let (directory, fraction) = domain.split_once('=').expect("DIRECTORY=FRACTION");
+        let cgroup_id = std::fs::metadata(directory).expect("the cgroup exists").ino();
+        let reserved = fraction.parse().expect("a fraction");
+        let policy = DomainPolicy { reserved, ..DomainPolicy::default() };
+        println!("{directory}: {:?}", scheduler.set_domain(cgroup_id, Some(policy)));
+    }
     if let [_, budget_ms, period_ms, program, rest @ ..] = arguments.as_slice() {
         let ms = |text: &String| text.parse::<f64>().map_or(0, |ms| (ms * 1e6) as u64);
         let mut child = Command::new(program).args(rest).spawn().expect("the program starts");
@@ -35,5 +71,8 @@ fn main() {
             return;
         }
     }
-    println!("{:#?}", scheduler.snapshot());
+    if !quiet {
+        println!("{:#?}", scheduler.snapshot());
+        println!("{:#?}", scheduler.domains());
+    }
 }

@@ -7,12 +7,16 @@
 //! Times are nanoseconds on a clock of the caller's choice; the rules read no clock themselves.
 
 mod best_effort;
+mod domain;
 mod edf;
 mod load;
+mod order;
 
 pub use best_effort::*;
+pub use domain::*;
 pub use edf::*;
 pub use load::*;
+pub use order::*;
 
 #[cfg(test)]
 mod tests {
@@ -48,19 +52,17 @@ mod tests {
     #[test]
     fn the_rust_structures_are_laid_out_as_the_c_structures() {
         let rust = layout! {
-            EdfTask {
-                budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
-                slept, blocked, late,
-            }
-            Load { measured, projected, window, samples, last_activation }
-            LoadThresholds { reactivate_below, admit_below, revoke_above }
-            Domain {
-                cgroup_id, vtime, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns,
-                quota_left_ns, used_ns, weight, child_weight, runnable_weight, runnable, active_children, waiting,
-                tasks, parent, depth, in_use, active, queued, throttled, parked, dying,
-            }
-            DomainTable { clock, heap_count, high_water, quotas, cursor, heap, position, domains }
-        };
+                    EdfTask {
+                        budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
+                        slept, blocked, late,
+                    }
+                    Load { measured, projected, window, samples, last_activation }
+                    LoadThresholds { reactivate_below, admit_below, revoke_above }
+        Token { stamp, left_ns }
+         Domain { cgroup_id, key, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, tokens_ns, appended_ns, last_stamp, cycle_left_ns, cycle, tokens, first_token, token_count, weight, cgroup_weight, reserved, own_weight, child_weight, child_count, child_reserved, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, child_priorities, has_weight, in_use, active, queued, throttled, parked, dying }
+         Policy { weight, reserved, own_weight, priority, own_priority }
+         DomainTable { served_ns, clock, service_cycle_ns, cycle, cycle_ends_ns, sequence, order, cpus, heap_count, high_water, quotas, cursor, heap, position, domains }
+                };
         // SAFETY: constants of host.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
         assert_eq!(rust.len(), c.len(), "a member was added on one side only");
@@ -88,9 +90,16 @@ mod tests {
             WEIGHT_DEFAULT.into(),
             WEIGHT_SCALE.into(),
             WEIGHT_IDLE.into(),
+            PRIORITIES as u64,
+            PRIORITY_DEFAULT.into(),
+            TOKENS_MAX as u64,
+            TOKENS_PER_CYCLE,
+            SERVICE_CYCLE_DEFAULT_NS,
             SLICE_NS,
+            SLICE_ALONE_NS,
             TASK_LAG_MAX_NS,
             DOMAIN_LAG_MAX_NS,
+            CHARGE_BATCH_NS,
             RESCUE_AFTER_NS,
             RESCUE_SLICE_NS,
             RESCUE_INTERVAL_NS,

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 use steward_core::mechanism::{
-    CpuRecord, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation,
-    Snapshot, Standing, TaskRecord, Thresholds,
+    BestEffortOrder, BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind,
+    FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
+    TaskRecord, Thresholds,
 };
 
+use crate::decide::{Domain, DomainTable, Order, SHARE_ONE, WEIGHT_SCALE};
 use crate::error::{LoadError, to_io};
 use crate::load::{self, Loaded, as_bytes, map_array, text_of};
 use crate::skeleton::types;
@@ -28,18 +30,21 @@ const ATTEMPTS: u32 = 100;
 pub struct LoadOptions {
     /// The limits for admission, revocation and reactivation.
     pub thresholds: Thresholds,
+    /// The order among domains.
+    pub best_effort: BestEffortSettings,
 }
 
 /// Steward's scheduler, loaded and in force.
 pub struct SchedExt {
     loaded: Loaded,
     slots: *const types::task_slot,
+    domains: *const DomainTable,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<Event>>>,
     lost_reported: u64,
 }
 
-// SAFETY: the raw pointer is a read-only mapping of kernel memory that lives as long as the value.
+// SAFETY: the raw pointers are read-only mappings of kernel memory that live as long as the value.
 unsafe impl Send for SchedExt {}
 
 impl SchedExt {
@@ -52,6 +57,8 @@ impl SchedExt {
         let failed = |action: &str, source| LoadError::Bpf { action: action.to_owned(), source };
         let slots = map_array(&loaded.skeleton.maps.slots, TASKS_MAX)
             .map_err(|source| failed("mapping the table of tasks", source))?;
+        let domains = map_array(&loaded.skeleton.maps.domain_tables, 1)
+            .map_err(|source| failed("mapping the table of domains", source))?;
         let pending = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&pending);
         let mut builder = RingBufferBuilder::new();
@@ -64,8 +71,11 @@ impl SchedExt {
             })
             .map_err(|error| failed("reading events", to_io(&error)))?;
         let ring = builder.build().map_err(|error| failed("reading events", to_io(&error)))?;
-        let mut scheduler = SchedExt { loaded, slots, ring, pending, lost_reported: 0 };
+        let mut scheduler = SchedExt { loaded, slots, domains, ring, pending, lost_reported: 0 };
         scheduler.write_thresholds(options.thresholds);
+        scheduler
+            .write_best_effort(options.best_effort)
+            .map_err(|source| failed("choosing the order of best-effort work", source))?;
         Ok(scheduler)
     }
 
@@ -85,6 +95,23 @@ impl SchedExt {
                 revoke_above: to_parts(thresholds.revoke_above),
             };
         }
+    }
+
+    fn write_best_effort(&mut self, settings: BestEffortSettings) -> io::Result<()> {
+        if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
+            data.settings.preemption_interval_ns = settings.preemption_interval_ns;
+        }
+        let order = match settings.order {
+            BestEffortOrder::MtrLs => Order::MtrLs,
+            BestEffortOrder::Wrr => Order::Wrr,
+            BestEffortOrder::Vtime => Order::Vtime,
+        };
+        let request = types::order_request {
+            order: order as u32,
+            service_cycle_ns: settings.service_cycle_ns,
+            ..Default::default()
+        };
+        call(&self.loaded.skeleton.progs.steward_set_order, as_bytes(&request))
     }
 
     fn still_loaded(&self) -> Result<(), MechanismError> {
@@ -229,6 +256,45 @@ impl Mechanism for SchedExt {
         Ok(())
     }
 
+    fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        let request = types::domain_request { cgroup_id, policy: encode_policy(&policy.unwrap_or_default()) };
+        call(&self.loaded.skeleton.progs.steward_set_domain, as_bytes(&request)).map_err(
+            |source| match source.raw_os_error() {
+                Some(libc::ENOENT) => MechanismError::NoSuchDomain { cgroup_id },
+                _ => MechanismError::Kernel {
+                    action: format!("giving the domain with cgroup id {cgroup_id} a policy"),
+                    source,
+                    advice: "stewardd must run as root".to_owned(),
+                },
+            },
+        )
+    }
+
+    fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
+        self.still_loaded()?;
+        // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
+        // what is read is a value that each member had at some moment.
+        let table = unsafe {
+            let mut copy = DomainTable::new();
+            std::ptr::copy_nonoverlapping(self.domains, &raw mut *copy, 1);
+            copy
+        };
+        Ok((1..table.high_water.min(crate::DOMAINS_MAX as u32) as u16)
+            .filter(|index| table.at(*index).in_use == 1)
+            .map(|index| domain_record(&table, index))
+            .collect())
+    }
+
+    fn set_best_effort(&mut self, settings: BestEffortSettings) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        self.write_best_effort(settings).map_err(|source| MechanismError::Kernel {
+            action: format!("choosing {} as the order of best-effort work", settings.order),
+            source,
+            advice: "stewardd must run as root".to_owned(),
+        })
+    }
+
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
         self.still_loaded()?;
         let cpus = (0..self.loaded.cpus).filter_map(|cpu| self.read_cpu(cpu)).collect();
@@ -276,6 +342,53 @@ impl SchedExt {
             if totals.ktime_ns == 0 { 0 } else { totals.ktime_ns.wrapping_sub(totals.clock_ns) as i64 }
         });
         (at_ns, offset_ns)
+    }
+}
+
+/// Runs one of the program's requests that has no answer but a number.
+fn call(program: &libbpf_rs::ProgramMut<'_>, request: &[u8]) -> io::Result<()> {
+    let mut bytes = request.to_vec();
+    let input = ProgramInput { context_in: Some(&mut bytes), ..Default::default() };
+    let output = program.test_run(input).map_err(|error| to_io(&error))?;
+    match -(output.return_value as i32) {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+fn encode_policy(policy: &DomainPolicy) -> types::domain_policy {
+    let scaled = |weight: Option<u32>| weight.unwrap_or(0).saturating_mul(WEIGHT_SCALE);
+    types::domain_policy {
+        weight: scaled(policy.weight),
+        reserved: (policy.reserved.clamp(0.0, 1.0) * SHARE_ONE as f64).round() as u32,
+        own_weight: scaled(policy.own_weight),
+        priority: policy.priority,
+        own_priority: policy.own_priority,
+        ..Default::default()
+    }
+}
+
+fn domain_record(table: &DomainTable, index: u16) -> DomainRecord {
+    let domain: &Domain = table.at(index);
+    let parent_id = if domain.parent == 0 { 0 } else { table.at(domain.parent).cgroup_id };
+    let own_weight = Some(domain.own_weight / WEIGHT_SCALE).filter(|weight| *weight > 0);
+    DomainRecord {
+        cgroup_id: domain.cgroup_id,
+        parent_id,
+        policy: DomainPolicy {
+            priority: domain.priority,
+            weight: Some((domain.weight / WEIGHT_SCALE).max(1)),
+            reserved: f64::from(domain.reserved) / SHARE_ONE as f64,
+            own_priority: domain.own_priority,
+            own_weight,
+        },
+        share: table.share(index) as f64 / SHARE_ONE as f64,
+        best_effort_time_ns: domain.used_ns.saturating_sub(domain.reserved_used_ns),
+        reserved_time_ns: domain.reserved_used_ns,
+        waiting_time_ns: domain.waited_ns,
+        tasks: domain.tasks,
+        runnable: domain.runnable,
+        throttled: domain.throttled == 1,
     }
 }
 

@@ -84,7 +84,7 @@ impl Enforcer for steward_sched::SchedExt {
 #[cfg(feature = "sched_ext")]
 fn load_sched_ext(thresholds: Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> {
     use steward_sched::{LoadError, LoadOptions, SchedExt};
-    match SchedExt::load(&LoadOptions { thresholds }) {
+    match SchedExt::load(&LoadOptions { thresholds, ..LoadOptions::default() }) {
         Ok(scheduler) => Ok(Box::new(scheduler)),
         Err(error) => Err(LoadFailure {
             // A real-time kernel (PREEMPT_RT) takes the program and then does not attach it.

@@ -3,9 +3,13 @@
  * Best-effort work: domains, their queues, quotas, and work bound to one CPU.
  *
  * A waiting task stands in its domain's queue, ordered by its virtual time; the domains that have waiting tasks
- * stand in the heap of decide/best_effort.h. Any CPU with nothing interactive to do serves the first domain's
+ * stand in the order of decide/order.h. Any CPU with nothing interactive to do serves the first domain's
  * first task: as there is one order for all CPUs, a CPU that spends much on reservations takes correspondingly
  * less of it, which is what the paper's scaled balancing aims at (Yang 2009, section 8.3).
+ *
+ * A domain pays for all CPU time that its tasks get, out of reservations or not: a reservation puts a task ahead of
+ * others, and its domain behind them. What the tasks of one domain use on a CPU is put together and paid in parts of
+ * half a millisecond, or when another domain's task follows, because a payment costs more than a switch.
  *
  * Work that may run on one CPU only would have to be skipped by all others, so it has a queue per CPU and shares
  * that CPU with the domains by its shares.
@@ -16,83 +20,131 @@
 #include "interactive.bpf.h"
 
 #define SERVE_ATTEMPTS 64
+/* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
+#define PREEMPT_SCAN_MAX 8
 /* How many tasks of a queue are looked at for having waited too long. */
 #define OVERDUE_SCAN_MAX 4096
 #define REFILL_INTERVAL_NS (5 * NSEC_PER_MSEC)
 
 /*
- * The domain's queue was found empty, or it is held: take it out of the heap, unless a task is on its way into the
+ * The domain's queue was found empty, or it is held: take it out of the order, unless a task is on its way into the
  * queue. A task is counted before it is inserted, so a count above zero means that it will be there.
  */
-static __always_inline void domain_make_unqueued(struct locked_domains *all, u16 index, bool held)
+__noinline int unqueue_domain(u32 index, bool held)
 {
-	struct domain *d = domain_at(&all->table, index);
+	struct domain_table *table = domains();
+	struct domain *d;
 
-	bpf_spin_lock(&all->lock);
-	domain_dequeue(&all->table, index);
+	if (!table)
+		return 0;
+	d = domain_at(table, index);
+	bpf_spin_lock(&domains_lock);
+	order_dequeue(table, index);
 	if (held)
 		d->parked = 1;
-	bpf_spin_unlock(&all->lock);
+	bpf_spin_unlock(&domains_lock);
 	if (!held && *(volatile u32 *)&d->waiting)
-		domain_make_queued(all, index);
+		domain_make_queued(table, index);
+	return 0;
+}
+
+/* A domain pays for CPU time that its tasks got, and so do the quotas above it. */
+__noinline int pay_domain(u32 index, u64 used_ns)
+{
+	struct domain_table *table = domains();
+	u64 share = share_of_domain(index), now_ns = clock_now();
+
+	if (!table || !used_ns)
+		return 0;
+	bpf_spin_lock(&domains_lock);
+	domain_at(table, index)->used_ns += used_ns;
+	order_charge(table, index, used_ns, share, now_ns);
+	bpf_spin_unlock(&domains_lock);
+	return 0;
+}
+
+__noinline int pay_quotas(u32 index, u64 used_ns)
+{
+	struct domain_table *table = domains();
+	u32 level;
+
+	if (!table)
+		return 0;
+	for (level = 0; level < MAX_DEPTH && index; level++) {
+		struct domain *payer = domain_at(table, index);
+
+		quota_charge(payer, used_ns);
+		index = payer->parent;
+	}
+	return 0;
+}
+
+/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it. */
+static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 used_ns)
+{
+	u32 before = run->unpaid_domain;
+	u64 unpaid_ns = run->unpaid_ns;
+
+	if (before != index) {
+		run->unpaid_domain = index;
+		run->unpaid_ns = used_ns;
+		if (before && unpaid_ns)
+			pay_domain(before, unpaid_ns);
+		unpaid_ns = used_ns;
+	} else {
+		unpaid_ns += used_ns;
+		run->unpaid_ns = unpaid_ns;
+	}
+	if (unpaid_ns >= CHARGE_BATCH_NS) {
+		run->unpaid_ns = 0;
+		pay_domain(index, unpaid_ns);
+	}
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
-static __always_inline void charge_best_effort(struct task_state *t, u64 used_ns)
+static __always_inline void charge_best_effort(struct cpu_run *run, struct task_state *t, u64 used_ns)
 {
-	struct locked_domains *all = domains();
-	struct domain *d;
-	u64 cost;
+	struct domain_table *table = domains();
 
 	t->vtime += task_cost(used_ns, t->weight);
-	if (!all)
-		return;
-	d = domain_at(&all->table, t->domain);
-	d->used_ns += used_ns;
-	cost = domain_cost(used_ns, domain_share(&all->table, t->domain));
-	if (d->queued) {
-		bpf_spin_lock(&all->lock);
-		d->vtime = domain_advance(d->vtime, all->table.clock, cost);
-		domain_reposition(&all->table, t->domain);
-		bpf_spin_unlock(&all->lock);
-	} else {
-		d->vtime = domain_advance(d->vtime, all->table.clock, cost);
-	}
-	if (all->table.quotas) {
-		u32 level, index = t->domain;
+	charge_domain(run, t->domain, used_ns);
+	if (table && table->quotas)
+		pay_quotas(t->domain, used_ns);
+}
 
-		for (level = 0; level < MAX_DEPTH && index; level++) {
-			struct domain *payer = domain_at(&all->table, index);
+/* Charges time out of a reservation: the task's domain pays for it. */
+static __always_inline void charge_reserved(struct cpu_run *run, struct task_state *t, u64 used_ns)
+{
+	struct domain_table *table = domains();
 
-			quota_charge(payer, used_ns);
-			index = payer->parent;
-		}
-	}
+	if (table)
+		__sync_fetch_and_add(&domain_at(table, t->domain)->reserved_used_ns, used_ns);
+	charge_domain(run, t->domain, used_ns);
 }
 
 static __always_inline bool held_by_quota(struct task_state *t)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 
-	return all && all->table.quotas && domain_held(&all->table, t->domain);
+	return table && table->quotas && domain_held(table, t->domain);
 }
 
 /* Puts a task into its domain's queue. */
 static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 enq_flags)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	struct domain *d;
 
-	if (!all)
+	if (!table)
 		return;
-	d = domain_at(&all->table, t->domain);
+	d = domain_at(table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
 	t->waiting_since_ns = clock_now();
 	t->queue = QUEUE_DOMAIN(t->domain);
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
 		__sync_fetch_and_add(&d->waiting, 1);
 	queue_insert_ordered(p, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime, enq_flags);
-	domain_make_queued(all, t->domain);
+	domain_make_queued(table, t->domain);
 }
 
 /* A bound task no longer counts among what its CPU owes to bound work. */
@@ -113,15 +165,15 @@ static __always_inline void bound_leaves(struct task_state *t)
  */
 static __always_inline void enqueue_bound(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	struct cpu_run *run = cpu_run_of(cpu);
 	struct domain *d;
 
-	if (!all || !run)
+	if (!table || !run)
 		return;
 	bound_leaves(t);
-	d = domain_at(&all->table, t->domain);
-	t->bound_share = domain_share(&all->table, t->domain) * t->weight * WEIGHT_SCALE /
+	d = domain_at(table, t->domain);
+	t->bound_share = share_of_domain(t->domain) * t->weight * WEIGHT_SCALE /
 			 max_u64(d->runnable_weight, t->weight * WEIGHT_SCALE);
 	t->bound_cpu = cpu;
 	t->was_bound = 1;
@@ -149,13 +201,13 @@ static __always_inline void charge_classes(struct cpu_run *run, bool bound, u64 
 /* A task begins or ceases to count among what is runnable in its domain. */
 static __noinline int domain_counts(struct task_state *t, u32 weight)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	struct domain *d;
 	bool settle;
 
-	if (!all || !t)
+	if (!table || !t)
 		return 0;
-	d = domain_at(&all->table, t->domain);
+	d = domain_at(table, t->domain);
 	if (weight) {
 		t->runnable_weight = weight;
 		__sync_fetch_and_add(&d->runnable_weight, weight * WEIGHT_SCALE);
@@ -168,51 +220,54 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 		settle = __sync_fetch_and_sub(&d->runnable, 1) == 1;
 	}
 	if (settle && d->parent) {
-		bpf_spin_lock(&all->lock);
-		domain_settle(&all->table, t->domain);
-		bpf_spin_unlock(&all->lock);
+		bpf_spin_lock(&domains_lock);
+		domain_settle(table, t->domain);
+		bpf_spin_unlock(&domains_lock);
 	}
+	return 0;
+}
+
+/* Lets those behind a domain go before it. */
+__noinline int step_domain_back(u32 index)
+{
+	struct domain_table *table = domains();
+
+	if (!table)
+		return 0;
+	bpf_spin_lock(&domains_lock);
+	order_step_back(table, index);
+	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
 
 /* Serves the first domain whose queue yields a task for this CPU. */
 static __noinline bool serve_domains(void)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	int attempt;
 
-	if (!all)
+	if (!table)
 		return false;
 	bpf_for(attempt, 0, SERVE_ATTEMPTS) {
+		/* Read without the lock: a moment later the answer would be another one anyway. */
+		u16 index = order_first(table);
 		struct domain *d;
-		u16 index;
 
-		bpf_spin_lock(&all->lock);
-		index = domain_first(&all->table);
-		if (index && clock_before(all->table.clock, domain_at(&all->table, index)->vtime))
-			all->table.clock = domain_at(&all->table, index)->vtime;
-		bpf_spin_unlock(&all->lock);
 		if (!index)
 			return false;
-		if (all->table.quotas && domain_held(&all->table, index)) {
-			domain_make_unqueued(all, index, true);
+		order_serve(table, index);
+		if (table->quotas && domain_held(table, index)) {
+			unqueue_domain(index, true);
 			continue;
 		}
-		d = domain_at(&all->table, index);
+		d = domain_at(table, index);
 		if (*(volatile u32 *)&d->waiting && queue_to_local(QUEUE_DOMAIN(index)))
 			return true;
-		if (*(volatile u32 *)&d->waiting) {
-			/*
-			 * Its tasks are on their way in or out, or may not run here. Let it pay a slice, so that
-			 * it does not stand before those behind it.
-			 */
-			bpf_spin_lock(&all->lock);
-			d->vtime = domain_advance(d->vtime, all->table.clock, SLICE_NS);
-			domain_reposition(&all->table, index);
-			bpf_spin_unlock(&all->lock);
-		} else {
-			domain_make_unqueued(all, index, false);
-		}
+		/* Its tasks are on their way in or out, or may not run here; or there are none. */
+		if (*(volatile u32 *)&d->waiting)
+			step_domain_back(index);
+		else
+			unqueue_domain(index, false);
 	}
 	return false;
 }
@@ -220,14 +275,13 @@ static __noinline bool serve_domains(void)
 /* Whether prev, which could go on, comes before everything that waits in the domains. */
 static __always_inline bool before_domains(struct task_state *t)
 {
-	struct locked_domains *all = domains();
-	struct domain *first, *own;
+	struct domain_table *table = domains();
 	u64 key;
 	u16 index;
 
-	if (!all)
+	if (!table)
 		return true;
-	index = domain_first(&all->table);
+	index = order_first(table);
 	if (!index)
 		return true;
 	if (index == t->domain) {
@@ -235,9 +289,52 @@ static __always_inline bool before_domains(struct task_state *t)
 			return true;
 		return !clock_before(key, t->vtime);
 	}
-	first = domain_at(&all->table, index);
-	own = domain_at(&all->table, t->domain);
-	return clock_before(own->vtime, first->vtime);
+	return !clock_before(domain_at(table, index)->key, domain_at(table, t->domain)->key);
+}
+
+/* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
+static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run, u64 now_ns)
+{
+	struct domain_table *table = domains();
+	u16 index;
+
+	if (!table || now_ns - run->began_ns < settings.preemption_interval_ns)
+		return false;
+	if (run->alone && (table->heap_count || run->bound_shares))
+		return true;
+	index = order_first(table);
+	return index && order_preempts(table, index, t->domain);
+}
+
+/* Makes a CPU choose again that runs a task of a domain which comes after this one, if one is found near cpu. */
+static __always_inline void preempt_later_domain(struct task_struct *p, u16 domain, u32 cpu, u64 now_ns)
+{
+	struct domain_table *table = domains();
+	u32 cpus = settings.cpus;
+	int i;
+
+	if (!table)
+		return;
+	bpf_for(i, 0, PREEMPT_SCAN_MAX) {
+		u32 candidate = cpu + i;
+		struct cpu_run *run;
+		u32 running;
+
+		if (i >= cpus)
+			break;
+		if (candidate >= cpus)
+			candidate -= cpus;
+		run = cpu_run_of(candidate);
+		if (!run)
+			break;
+		running = run->domain;
+		if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
+			continue;
+		if (order_preempts(table, domain, running) && may_run_on(p, candidate)) {
+			scx_bpf_kick_cpu(candidate, SCX_KICK_PREEMPT);
+			return;
+		}
+	}
 }
 
 /* Brings the tasks of one queue that have waited too long to the queue of those to be rescued. */
@@ -280,31 +377,29 @@ static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns)
 /* Refills quotas and lets parked domains go on. */
 static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	u64 now_ns = clock_now();
 	bool released = false;
 	u32 high_water;
 	int i;
 
-	if (!all)
+	if (!table)
 		return 0;
-	high_water = all->table.high_water;
-	if (all->table.quotas) {
+	high_water = table->high_water;
+	if (table->quotas) {
 		bpf_for(i, 1, high_water) {
-			if (quota_refill(domain_at(&all->table, i), now_ns))
+			if (quota_refill(domain_at(table, i), now_ns))
 				released = true;
 		}
 	}
 	bpf_for(i, 1, high_water) {
-		struct domain *d = domain_at(&all->table, i);
+		struct domain *d = domain_at(table, i);
 
-		if (!d->parked || domain_held(&all->table, i))
+		if (!d->parked || domain_held(table, i))
 			continue;
-		bpf_spin_lock(&all->lock);
 		d->parked = 0;
-		if (d->waiting)
-			domain_enqueue(&all->table, i);
-		bpf_spin_unlock(&all->lock);
+		if (*(volatile u32 *)&d->waiting)
+			domain_make_queued(table, i);
 		released = true;
 	}
 	/* An idle CPU looks for work only when it is told to. */
@@ -316,7 +411,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 				scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 		}
 	}
-	if (all->table.quotas)
+	if (table->quotas)
 		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
 	return 0;
 }

@@ -291,17 +291,15 @@ static __always_inline void preempt_for(struct task_slot *slot)
 		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 }
 
-
-
 /* Takes the task out of its domain's count of waiting tasks. */
 static __always_inline void leave_queue(struct task_state *t)
 {
 	t->queue = QUEUE_NONE;
 	if (__sync_lock_test_and_set(&t->counted_waiting, 0)) {
-		struct locked_domains *all = domains();
+		struct domain_table *table = domains();
 
-		if (all)
-			__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->waiting, 1);
+		if (table)
+			__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting, 1);
 	}
 }
 
@@ -317,33 +315,59 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
 	return true;
 }
 
-static __always_inline void domain_make_queued(struct locked_domains *all, u16 index)
-{
-	struct domain *d = domain_at(&all->table, index);
+/*
+ * The functions below that are not static are checked by the verifier once, for any arguments, instead of at every
+ * call: that keeps loading quick.
+ */
 
-	if (*(volatile u8 *)&d->queued || *(volatile u8 *)&d->parked)
-		return;
-	bpf_spin_lock(&all->lock);
+/* The share of a domain's own tasks in all CPU time, in SHARE_ONE-ths. */
+__noinline u64 share_of_domain(u32 index)
+{
+	struct domain_table *table = domains();
+
+	return table ? domain_share(table, index) : 1;
+}
+
+/* Puts a domain whose queue has a task into the order. */
+__noinline int queue_domain(u32 index)
+{
+	struct domain_table *table = domains();
+	u64 share = share_of_domain(index), now_ns = clock_now();
+	struct domain *d;
+
+	if (!table)
+		return 0;
+	d = domain_at(table, index);
+	bpf_spin_lock(&domains_lock);
 	if (!d->queued && !d->parked)
-		domain_enqueue(&all->table, index);
-	bpf_spin_unlock(&all->lock);
+		order_enqueue(table, index, share, now_ns);
+	bpf_spin_unlock(&domains_lock);
+	return 0;
+}
+
+static __always_inline void domain_make_queued(struct domain_table *table, u16 index)
+{
+	struct domain *d = domain_at(table, index);
+
+	if (!*(volatile u8 *)&d->queued && !*(volatile u8 *)&d->parked)
+		queue_domain(index);
 }
 
 /* Brings a task that waits in an interactive queue back to its domain's. */
 static __always_inline void return_to_domain(struct task_struct *p, struct task_state *t)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	struct domain *d;
 
-	if (!all)
+	if (!table)
 		return;
-	d = domain_at(&all->table, t->domain);
+	d = domain_at(table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
 	if (!change_queue(p, t, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime))
 		return;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
 		__sync_fetch_and_add(&d->waiting, 1);
-	domain_make_queued(all, t->domain);
+	domain_make_queued(table, t->domain);
 }
 
 /*

@@ -7,6 +7,7 @@
 #ifndef STEWARD_RECORD_H
 #define STEWARD_RECORD_H
 
+#include "decide/domain.h"
 #include "decide/edf.h"
 #include "decide/load.h"
 
@@ -95,10 +96,22 @@ struct assign_request {
 	u32 unused;
 };
 
+struct domain_request {
+	u64 cgroup_id;
+	struct domain_policy policy;
+};
+
+struct order_request {
+	u64 service_cycle_ns;
+	u32 order; /* enum order */
+	u32 unused;
+};
+
 /* Settings, written by the loader before and while the scheduler runs. */
 struct settings {
 	struct load_thresholds thresholds;
 	u32 cpus; /* number of possible CPUs */
+	u64 preemption_interval_ns; /* what runs as best-effort runs at least this long before another domain preempts it */
 	u64 memory_free_bytes; /* for reactivation; ~0 when not known */
 };
 

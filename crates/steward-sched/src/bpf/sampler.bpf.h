@@ -163,15 +163,15 @@ static __noinline int reactivate(u32 cpu)
 /* Looks through the queues of best-effort work for tasks that have waited too long. */
 static __always_inline void find_all_overdue(u64 now_ns)
 {
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	u32 cpus = settings.cpus, high_water;
 	int i;
 
-	if (!all)
+	if (!table)
 		return;
-	high_water = all->table.high_water;
+	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
-		if (domain_at(&all->table, i)->waiting)
+		if (domain_at(table, i)->waiting)
 			find_overdue(QUEUE_DOMAIN(i), now_ns);
 	}
 	bpf_for(i, 0, cpus) {
@@ -183,7 +183,8 @@ static __always_inline void find_all_overdue(u64 now_ns)
 static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 {
 	u64 now_ns = clock_now(), interval_ns = now_ns - totals.clock_ns, oldest_ns = NEVER;
-	u32 sample = totals.samples + 1, cpus = settings.cpus, oldest = 0, widest = 0;
+	u32 sample = totals.samples + 1, cpus = settings.cpus, oldest = 0, widest = 0, online = 0;
+	struct domain_table *table = domains();
 	int cpu;
 
 	bpf_timer_start(&entry->timer, LOAD_SAMPLE_NS, 0);
@@ -198,10 +199,13 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 			break;
 		state->victim_rank = 0;
 		state->waiting_since_ns = NEVER;
+		online += state->online;
 		if (state->online && load_expected(&state->load) + widest < settings.thresholds.admit_below)
 			widest = settings.thresholds.admit_below - load_expected(&state->load);
 	}
 	room = widest;
+	if (table && online)
+		table->cpus = online;
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	sample_slots(interval_ns, sample, ~0U);

@@ -139,7 +139,12 @@ struct cpu_run {
 	u64 bound_shares; /* of the runnable bound tasks */
 	u64 task_clock; /* virtual time of the bound tasks */
 	u64 rescued_ns; /* when a task was last rescued here */
-	u64 padding[1];
+	u64 began_ns; /* when the task that runs began to */
+	u64 unpaid_ns; /* what tasks of unpaid_domain used here and the domain has not paid yet */
+	u32 unpaid_domain;
+	u32 domain; /* of the task that runs as best-effort and may run elsewhere; 0 for anything else */
+	u64 alone; /* its slice is a long one, because nothing waited */
+	u64 padding[3];
 };
 
 struct {
@@ -149,18 +154,17 @@ struct {
 	__type(value, struct cpu_run);
 } cpu_runs SEC(".maps");
 
-struct locked_domains {
-	struct bpf_spin_lock lock;
-	u32 unused;
-	struct domain_table table;
-};
-
+/* The daemon reads it through a mapping. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct locked_domains);
+	__type(value, struct domain_table);
 } domain_tables SEC(".maps");
+
+/* Guards the tree's sums and the order of domains. In a section of its own, because a lock cannot be mapped. */
+static struct bpf_spin_lock domains_lock SEC(".data.domains_lock") __attribute__((visibility("hidden"), aligned(8)));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -225,7 +229,7 @@ static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
 	return bpf_map_lookup_elem(&cpu_runs, &cpu);
 }
 
-static __always_inline struct locked_domains *domains(void)
+static __always_inline struct domain_table *domains(void)
 {
 	u32 zero = 0;
 

@@ -4,8 +4,8 @@
  *
  *  1. Each CPU serves its interactive tasks first, by earliest deadline, as long as they have budget
  *     (interactive.bpf.h; rules in decide/edf.h).
- *  2. What is left goes to best-effort work by weighted virtual time over the tree of cgroups (best_effort.bpf.h;
- *     rules in decide/best_effort.h). An interactive task whose budget is spent is best-effort until its next
+ *  2. What is left goes to best-effort work: the tree of cgroups, ordered by MTR-LS (best_effort.bpf.h; rules in
+ *     decide/domain.h, order.h and best_effort.h). An interactive task whose budget is spent is best-effort until its next
  *     period begins.
  *  3. Once a second each CPU's load is measured; overload revokes, room reactivates (sampler.bpf.h; rules in
  *     decide/load.h).
@@ -36,9 +36,13 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 		return 0;
 	t->charged_ns = now_ns;
 	cpu = bpf_get_smp_processor_id();
+	run = cpu_run_of(cpu);
+	if (!run)
+		return 0;
 	slot = slot_of(t);
 	if (t->mode == MODE_INTERACTIVE && slot) {
 		slot->reserved_time_ns += used_ns;
+		charge_reserved(run, t, used_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -53,6 +57,7 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 	}
 	if (t->mode == MODE_STARTING) {
 		t->window_ns = t->window_ns > used_ns ? t->window_ns - used_ns : 0;
+		charge_reserved(run, t, used_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -60,10 +65,8 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 	}
 	if (slot)
 		slot->best_effort_time_ns += used_ns;
-	run = cpu_run_of(cpu);
-	if (run)
-		charge_classes(run, t->mode == MODE_BOUND, used_ns);
-	charge_best_effort(t, used_ns);
+	charge_classes(run, t->mode == MODE_BOUND, used_ns);
+	charge_best_effort(run, t, used_ns);
 	return 0;
 }
 
@@ -76,6 +79,7 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	t->mode = MODE_INTERACTIVE;
 	task_set_slice(p, left_ns);
 	run->deadline_ns = slot->edf.deadline_ns;
+	run->domain = 0;
 	watch_budget(run, cpu, left_ns);
 }
 
@@ -84,6 +88,19 @@ static __always_inline void run_best_effort(struct task_state *t, struct cpu_run
 	t->mode = mode;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
+	run->domain = mode == MODE_BEST_EFFORT ? t->domain : 0;
+	run->alone = 0;
+}
+
+/* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
+static __always_inline void keep_best_effort(struct task_struct *prev, struct task_state *t, struct cpu_run *run, u8 mode)
+{
+	struct domain_table *table = domains();
+	bool alone = table && !table->heap_count && !run->bound_shares;
+
+	run_best_effort(t, run, mode);
+	run->alone = alone;
+	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
 
 s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -179,6 +196,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	idle_cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle_cpu >= 0)
 		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
+	else if (enq_flags & SCX_ENQ_WAKEUP)
+		preempt_later_domain(p, t->domain, cpu, clock_now());
 }
 
 /* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */
@@ -248,29 +267,26 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
 			return;
-		run_best_effort(t, run, MODE_BOUND);
-		task_set_slice(prev, SLICE_NS);
+		keep_best_effort(prev, t, run, MODE_BOUND);
 		return;
 	}
 	if (t && before_domains(t)) {
-		run_best_effort(t, run, MODE_BEST_EFFORT);
-		task_set_slice(prev, SLICE_NS);
+		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
 		return;
 	}
 	if (serve_domains())
 		return;
 	if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
 		return;
-	if (t) {
-		run_best_effort(t, run, MODE_BEST_EFFORT);
-		task_set_slice(prev, SLICE_NS);
-	}
+	if (t)
+		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
 }
 
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
 	struct task_slot *slot;
+	struct cpu_run *run;
 	u64 now_ns = clock_now();
 
 	if (!t)
@@ -282,6 +298,10 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 			task_set_slice(p, 0);
 	} else if (held_by_quota(t)) {
 		task_set_slice(p, 0);
+	} else if (t->mode == MODE_BEST_EFFORT || t->mode == MODE_BOUND) {
+		run = cpu_run_of(bpf_get_smp_processor_id());
+		if (run && overtaken(t, run, now_ns))
+			task_set_slice(p, 0);
 	}
 }
 
@@ -330,14 +350,18 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct task_state *t = task_state_of(p);
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_run *run = cpu_run_of(cpu);
-	struct locked_domains *all;
+	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_now();
 
 	if (!t || !run)
 		return;
+	table = domains();
+	if (table && t->counted_waiting)
+		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, now_ns - t->waiting_since_ns);
 	leave_queue(t);
 	t->charged_ns = now_ns;
+	run->began_ns = now_ns;
 	slot = slot_of(t);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		edf_update(&slot->edf, now_ns);
@@ -350,6 +374,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		t->mode = MODE_STARTING;
 		task_set_slice(p, t->window_ns);
 		run->deadline_ns = now_ns + START_DEADLINE_NS;
+		run->domain = 0;
 		watch_budget(run, cpu, t->window_ns);
 		return;
 	}
@@ -363,9 +388,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	run_best_effort(t, run, MODE_BEST_EFFORT);
 	if (begin_rescue(p, t, run, cpu))
 		return;
-	all = domains();
-	if (all) {
-		struct domain *d = domain_at(&all->table, t->domain);
+	if (table) {
+		struct domain *d = domain_at(table, t->domain);
 
 		if (clock_before(d->task_clock, t->vtime))
 			d->task_clock = t->vtime;
@@ -383,6 +407,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	t->mode = MODE_OFF;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
+	run->domain = 0;
 }
 
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
@@ -420,15 +445,15 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	struct task_struct *parent;
 	struct task_state *parent_state;
 	struct task_slot *slot;
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 	struct grant grant;
 
-	if (!t || !all)
+	if (!t || !table)
 		return -ENOMEM;
 	t->domain = domain_index_of(args->cgroup);
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
-	t->vtime = domain_at(&all->table, t->domain)->task_clock;
-	__sync_fetch_and_add(&domain_at(&all->table, t->domain)->tasks, 1);
+	t->vtime = domain_at(table, t->domain)->task_clock;
+	__sync_fetch_and_add(&domain_at(table, t->domain)->tasks, 1);
 	if (!args->fork)
 		return 0;
 	parent = bpf_get_current_task_btf();
@@ -456,26 +481,26 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_state *t = task_state_of(p);
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 
-	if (!t || !all)
+	if (!t || !table)
 		return;
 	leave_queue(t);
 	domain_counts(t, 0);
 	bound_leaves(t);
 	release(t);
-	__sync_fetch_and_sub(&domain_at(&all->table, t->domain)->tasks, 1);
+	__sync_fetch_and_sub(&domain_at(table, t->domain)->tasks, 1);
 }
 
 void STRUCT_OPS(steward_enable, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
-	struct locked_domains *all = domains();
+	struct domain_table *table = domains();
 
-	if (!t || !all)
+	if (!t || !table)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
-	t->vtime = domain_at(&all->table, t->domain)->task_clock;
+	t->vtime = domain_at(table, t->domain)->task_clock;
 }
 
 void STRUCT_OPS(steward_cpu_online, s32 cpu)
@@ -518,9 +543,13 @@ void STRUCT_OPS(steward_cpu_offline, s32 cpu)
 
 s32 STRUCT_OPS_SLEEPABLE(steward_init)
 {
+	struct domain_table *table = domains();
 	u32 cpus = settings.cpus;
 	int cpu, error;
 
+	if (!table)
+		return -EINVAL;
+	table->cpus = cpus;
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_run *run = cpu_run_of(cpu);
 

@@ -1,8 +1,8 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work bound to one CPU.
 
 use steward_sched::decide::{
-    Domain, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE, bound_fraction, domain_advance,
-    domain_cost, domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
+    Domain, Policy, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE, bound_fraction,
+    domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
 };
 
 use super::Scheduler;
@@ -22,15 +22,15 @@ impl Scheduler {
         let table = &mut self.domains;
         let index = parent.map_or(ROOT_DOMAIN, |_| table.high_water as u16);
         let depth = parent.map_or(0, |parent| table.at(parent).depth + 1);
-        let clock = table.clock;
         let d = table.at_mut(index);
         d.cgroup_id = u64::from(index);
-        d.vtime = clock;
         d.quota_ns = QUOTA_NONE;
-        d.weight = domain_weight(weight, false);
+        d.cgroup_weight = domain_weight(weight, false);
         d.parent = parent.unwrap_or(0);
         d.depth = depth;
         d.in_use = 1;
+        table.set_policy(index, &Policy::default());
+        table.reset(index);
         table.set_quota(index, 0, QUOTA_NONE, 0, now_ns);
         table.high_water = u32::from(index) + 1;
         index
@@ -44,10 +44,11 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn domain_make_queued(&mut self, index: u16) {
+    pub(super) fn domain_make_queued(&mut self, index: u16, now_ns: u64) {
         let d = self.domains.at(index);
         if d.queued == 0 && d.parked == 0 {
-            self.domains.enqueue(index);
+            let share = self.domains.share(index);
+            self.domains.enqueue(index, share, now_ns);
         }
     }
 
@@ -60,19 +61,14 @@ impl Scheduler {
     }
 
     /// Charges best-effort time to the task, its domain and the quotas above it.
-    pub(super) fn charge_best_effort(&mut self, p: TaskId, used_ns: u64) {
+    pub(super) fn charge_best_effort(&mut self, p: TaskId, used_ns: u64, now_ns: u64) {
         let t = &mut self.tasks[p as usize];
         t.vtime += task_cost(used_ns, t.weight);
         let index = t.domain;
         let table = &mut self.domains;
-        let cost = domain_cost(used_ns, table.share(index));
-        let clock = table.clock;
-        let d = table.at_mut(index);
-        d.used_ns += used_ns;
-        d.vtime = domain_advance(d.vtime, clock, cost);
-        if d.queued != 0 {
-            table.reposition(index);
-        }
+        table.at_mut(index).used_ns += used_ns;
+        let share = table.share(index);
+        table.charge(index, used_ns, share, now_ns);
         let mut payer = index;
         while self.domains.quotas > 0 && payer != 0 {
             let domain = self.domains.at_mut(payer);
@@ -102,7 +98,7 @@ impl Scheduler {
         let vtime = t.vtime;
         self.count_waiting(p);
         k.queue_insert(p, Queue::Domain(index), SLICE_NS, vtime);
-        self.domain_make_queued(index);
+        self.domain_make_queued(index, k.now_ns);
     }
 
     /// A bound task no longer counts among what its CPU owes to bound work.
@@ -168,8 +164,8 @@ impl Scheduler {
     pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32) -> bool {
         for _ in 0..SERVE_ATTEMPTS {
             let Some(index) = self.domains.first() else { return false };
-            let Domain { vtime, waiting, .. } = *self.domains.at(index);
-            self.domains.clock = self.domains.clock.max(vtime);
+            let Domain { waiting, .. } = *self.domains.at(index);
+            self.domains.serve(index);
             if self.domains.quotas > 0 && self.domains.held(index) {
                 self.domain_make_unqueued(index, true);
                 continue;
@@ -189,7 +185,7 @@ impl Scheduler {
         if first == t.domain {
             return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= t.vtime);
         }
-        self.domains.at(t.domain).vtime < self.domains.at(first).vtime
+        (self.domains.at(first).key.wrapping_sub(self.domains.at(t.domain).key) as i64) >= 0
     }
 
     /// Brings the tasks of one queue that have waited too long to the queue of those to be rescued.
@@ -245,7 +241,8 @@ impl Scheduler {
             let d = self.domains.at_mut(index);
             d.parked = 0;
             if d.waiting > 0 {
-                self.domains.enqueue(index);
+                let share = self.domains.share(index);
+                self.domains.enqueue(index, share, k.now_ns);
             }
             released = true;
         }

@@ -244,7 +244,7 @@ impl Scheduler {
         self.tasks[p as usize].vtime = vtime;
         if self.change_queue(k, p, Queue::Domain(index), SLICE_NS, vtime) {
             self.count_waiting(p);
-            self.domain_make_queued(index);
+            self.domain_make_queued(index, k.now_ns);
         }
     }
 

@@ -136,7 +136,7 @@ impl Scheduler {
             self.slots[index as usize].best_effort_time_ns += used_ns;
         }
         self.charge_classes(k, cpu, mode == Mode::Bound, used_ns);
-        self.charge_best_effort(p, used_ns);
+        self.charge_best_effort(p, used_ns, now_ns);
     }
 
     /// The task runs, or goes on, out of its reservation: its budget is the slice, and is watched.

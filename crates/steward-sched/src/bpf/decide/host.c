@@ -111,24 +111,54 @@ u64 decide_load_scaled_weight(u64 weight, u32 measured)
 	return load_scaled_weight(weight, measured);
 }
 
-void decide_domain_enqueue(struct domain_table *t, u16 index)
+void decide_order_enqueue(struct domain_table *t, u16 index, u64 share, u64 now_ns)
 {
-	domain_enqueue(t, index);
+	order_enqueue(t, index, share, now_ns);
 }
 
-void decide_domain_dequeue(struct domain_table *t, u16 index)
+void decide_order_dequeue(struct domain_table *t, u16 index)
 {
-	domain_dequeue(t, index);
+	order_dequeue(t, index);
 }
 
-u16 decide_domain_first(struct domain_table *t)
+u16 decide_order_first(const struct domain_table *t)
 {
-	return domain_first(t);
+	return order_first(t);
 }
 
-void decide_domain_reposition(struct domain_table *t, u16 index)
+void decide_order_serve(struct domain_table *t, u16 index)
 {
-	domain_reposition(t, index);
+	order_serve(t, index);
+}
+
+void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+{
+	order_charge(t, index, used_ns, share, now_ns);
+}
+
+void decide_order_step_back(struct domain_table *t, u16 index)
+{
+	order_step_back(t, index);
+}
+
+void decide_order_reset(struct domain_table *t, u16 index)
+{
+	order_reset(t, index);
+}
+
+void decide_order_refresh(struct domain_table *t, u16 index, u64 share)
+{
+	order_refresh(t, index, share);
+}
+
+bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
+{
+	return order_preempts(t, a, b);
+}
+
+u64 decide_order_due(const struct domain_table *t, u64 share)
+{
+	return order_due(t, share);
 }
 
 u32 decide_domain_weight(u32 cgroup_weight, bool idle)
@@ -159,6 +189,11 @@ void decide_domain_settle(struct domain_table *t, u16 index)
 void decide_domain_set_weight(struct domain_table *t, u16 index, u32 weight)
 {
 	domain_set_weight(t, index, weight);
+}
+
+void decide_domain_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
+{
+	domain_set_policy(t, index, policy);
 }
 
 bool decide_domain_held(struct domain_table *t, u16 index)
@@ -231,9 +266,12 @@ const u64 decide_layout[] = {
 	offsetof(struct load_thresholds, reactivate_below),
 	offsetof(struct load_thresholds, admit_below),
 	offsetof(struct load_thresholds, revoke_above),
+	sizeof(struct token),
+	offsetof(struct token, stamp),
+	offsetof(struct token, left_ns),
 	sizeof(struct domain),
 	offsetof(struct domain, cgroup_id),
-	offsetof(struct domain, vtime),
+	offsetof(struct domain, key),
 	offsetof(struct domain, task_clock),
 	offsetof(struct domain, quota_ns),
 	offsetof(struct domain, quota_period_ns),
@@ -241,8 +279,23 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, refill_at_ns),
 	offsetof(struct domain, quota_left_ns),
 	offsetof(struct domain, used_ns),
+	offsetof(struct domain, reserved_used_ns),
+	offsetof(struct domain, waited_ns),
+	offsetof(struct domain, tokens_ns),
+	offsetof(struct domain, appended_ns),
+	offsetof(struct domain, last_stamp),
+	offsetof(struct domain, cycle_left_ns),
+	offsetof(struct domain, cycle),
+	offsetof(struct domain, tokens),
+	offsetof(struct domain, first_token),
+	offsetof(struct domain, token_count),
 	offsetof(struct domain, weight),
+	offsetof(struct domain, cgroup_weight),
+	offsetof(struct domain, reserved),
+	offsetof(struct domain, own_weight),
 	offsetof(struct domain, child_weight),
+	offsetof(struct domain, child_count),
+	offsetof(struct domain, child_reserved),
 	offsetof(struct domain, runnable_weight),
 	offsetof(struct domain, runnable),
 	offsetof(struct domain, active_children),
@@ -250,14 +303,31 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, tasks),
 	offsetof(struct domain, parent),
 	offsetof(struct domain, depth),
+	offsetof(struct domain, priority),
+	offsetof(struct domain, own_priority),
+	offsetof(struct domain, child_priorities),
+	offsetof(struct domain, has_weight),
 	offsetof(struct domain, in_use),
 	offsetof(struct domain, active),
 	offsetof(struct domain, queued),
 	offsetof(struct domain, throttled),
 	offsetof(struct domain, parked),
 	offsetof(struct domain, dying),
+	sizeof(struct domain_policy),
+	offsetof(struct domain_policy, weight),
+	offsetof(struct domain_policy, reserved),
+	offsetof(struct domain_policy, own_weight),
+	offsetof(struct domain_policy, priority),
+	offsetof(struct domain_policy, own_priority),
 	sizeof(struct domain_table),
+	offsetof(struct domain_table, served_ns),
 	offsetof(struct domain_table, clock),
+	offsetof(struct domain_table, service_cycle_ns),
+	offsetof(struct domain_table, cycle),
+	offsetof(struct domain_table, cycle_ends_ns),
+	offsetof(struct domain_table, sequence),
+	offsetof(struct domain_table, order),
+	offsetof(struct domain_table, cpus),
 	offsetof(struct domain_table, heap_count),
 	offsetof(struct domain_table, high_water),
 	offsetof(struct domain_table, quotas),
@@ -270,11 +340,35 @@ const u64 decide_layout_count = sizeof(decide_layout) / sizeof(decide_layout[0])
 
 /* The constants that src/decide/ repeats, in the order in which src/decide.rs lists them. */
 const u64 decide_constants[] = {
-	EDF_CONTINUES,	    EDF_NEW_PERIOD,	 EDF_MISSED,	   LOAD_ONE,
-	LOAD_WINDOW,	    LOAD_SAMPLE_NS,	 LOAD_DECAY_MIN,   LOAD_DECAY_MAX,
-	MAX_DOMAINS,	    MAX_DEPTH,		 ROOT_DOMAIN,	   NO_POSITION,
-	SHARE_ONE,	    WEIGHT_DEFAULT,	 WEIGHT_SCALE,	   WEIGHT_IDLE,
-	SLICE_NS,	    TASK_LAG_MAX_NS,	 DOMAIN_LAG_MAX_NS, RESCUE_AFTER_NS,
-	RESCUE_SLICE_NS,    RESCUE_INTERVAL_NS,	 QUOTA_NONE,
+	EDF_CONTINUES,
+	EDF_NEW_PERIOD,
+	EDF_MISSED,
+	LOAD_ONE,
+	LOAD_WINDOW,
+	LOAD_SAMPLE_NS,
+	LOAD_DECAY_MIN,
+	LOAD_DECAY_MAX,
+	MAX_DOMAINS,
+	MAX_DEPTH,
+	ROOT_DOMAIN,
+	NO_POSITION,
+	SHARE_ONE,
+	WEIGHT_DEFAULT,
+	WEIGHT_SCALE,
+	WEIGHT_IDLE,
+	PRIORITIES,
+	PRIORITY_DEFAULT,
+	MAX_TOKENS,
+	TOKENS_PER_CYCLE,
+	SERVICE_CYCLE_DEFAULT_NS,
+	SLICE_NS,
+	SLICE_ALONE_NS,
+	TASK_LAG_MAX_NS,
+	DOMAIN_LAG_MAX_NS,
+	CHARGE_BATCH_NS,
+	RESCUE_AFTER_NS,
+	RESCUE_SLICE_NS,
+	RESCUE_INTERVAL_NS,
+	QUOTA_NONE,
 };
 const u64 decide_constants_count = sizeof(decide_constants) / sizeof(decide_constants[0]);

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The tree of domains: who is due what, and who is held back.
+ *
+ * Every cgroup is a domain. At each level of the tree stand a domain's children and, beside them, its own tasks. A
+ * child has its reservation, a fraction of what its parent has; what the reservations of the active children leave
+ * goes to those of the highest priority that is active, by weight (Walfield, section 3.2; Eclipse 1998, section 6). A
+ * reservation holds whatever the priority.
+ *
+ * The tree is flattened: the share of a domain's own tasks in all CPU time is the product of these fractions up to
+ * the root. It follows what is runnable at the moment, so that nothing is kept for those who do not want it.
+ *
+ * cpu.max is kept by a pool of run time per domain, refilled every period; a domain is held back while it or one
+ * of its ancestors has none left.
+ */
+#ifndef STEWARD_DECIDE_DOMAIN_H
+#define STEWARD_DECIDE_DOMAIN_H
+
+#include "types.h"
+
+#define MAX_DOMAINS 4096 /* a power of two: indices are masked with MAX_DOMAINS - 1 */
+#define MAX_DEPTH 16
+#define ROOT_DOMAIN 1 /* index 0 means none */
+#define NO_POSITION 0xffff
+
+/* A share of 1: the whole of the CPU time. */
+#define SHARE_BITS 20
+#define SHARE_ONE (1ULL << SHARE_BITS)
+/* Products along the tree are taken with this much more precision. */
+#define SHARE_EXTRA_BITS 10
+#define WEIGHT_DEFAULT 100
+/* cpu.idle: 3 of 1,024 in the default scheduler's units, of 100 here, kept in tenths below. */
+#define WEIGHT_SCALE 10
+#define WEIGHT_IDLE 3
+#define PRIORITIES 8
+#define PRIORITY_DEFAULT 4
+
+#define QUOTA_NONE (~0ULL)
+/* No quota needs to be larger (13 days); a thousand of them must fit a signed number. */
+#define QUOTA_MAX_NS (1ULL << 50)
+
+/* How many tokens of MTR-LS a domain holds at most; a power of two. order.h says what they are. */
+#define MAX_TOKENS 32
+
+struct token {
+	u64 stamp; /* its place in the order */
+	u64 left_ns;
+};
+
+struct domain {
+	u64 cgroup_id;
+	u64 key; /* place in the order of domains; the smallest is served first */
+	u64 task_clock; /* virtual time of its tasks */
+	u64 quota_ns; /* cpu.max; QUOTA_NONE: no limit */
+	u64 quota_period_ns;
+	u64 burst_ns;
+	u64 refill_at_ns;
+	s64 quota_left_ns;
+	u64 used_ns; /* CPU time of its own tasks, reserved or not, for ever */
+	u64 reserved_used_ns; /* CPU time out of its tasks' reservations, for ever */
+	u64 waited_ns; /* time that its tasks have waited as best-effort, summed over tasks, for ever */
+	u64 tokens_ns; /* MTR-LS: what its tokens hold together */
+	u64 appended_ns; /* MTR-LS: when it last paid, on the clock of served time */
+	u64 last_stamp; /* MTR-LS: the stamp that it was given then */
+	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
+	u64 cycle; /* WRR: the cycle that cycle_left_ns belongs to */
+	struct token tokens[MAX_TOKENS]; /* a ring; stamps grow from the first to the last */
+	u32 first_token;
+	u32 token_count;
+	u32 weight; /* beside its siblings, in WEIGHT_SCALE-ths */
+	u32 cgroup_weight; /* what cpu.weight and cpu.idle say, in WEIGHT_SCALE-ths */
+	u32 reserved; /* of what its parent has, in SHARE_ONE-ths */
+	u32 own_weight; /* of its own tasks together, in WEIGHT_SCALE-ths; 0: the sum of theirs */
+	u32 child_weight[PRIORITIES]; /* of the active children, by priority */
+	u32 child_count[PRIORITIES]; /* active children, by priority */
+	u32 child_reserved; /* of the active children */
+	u32 runnable_weight; /* of its own runnable tasks */
+	u32 runnable; /* its own runnable tasks */
+	u32 active_children;
+	u32 waiting; /* its own tasks that stand in its queue */
+	u32 tasks; /* its own tasks, asleep or not */
+	u16 parent;
+	u16 depth;
+	u8 priority;
+	u8 own_priority;
+	u8 child_priorities; /* bit n: a child of priority n is active */
+	u8 has_weight; /* a policy says its weight, whatever cpu.weight is */
+	u8 in_use;
+	u8 active; /* something is runnable in it or below it */
+	u8 queued; /* stands in the heap */
+	u8 throttled; /* has used up its quota */
+	u8 parked; /* kept out of the heap because it or an ancestor is throttled */
+	u8 dying; /* the cgroup is gone; tasks of it may still run */
+	u8 unused[2];
+};
+
+struct domain_table {
+	u64 served_ns; /* CPU time that all domains got together, for ever: the clock of MTR-LS */
+	u64 clock; /* virtual time: of the domain served last */
+	u64 service_cycle_ns; /* T */
+	u64 cycle; /* WRR: the number of the cycle */
+	u64 cycle_ends_ns;
+	u64 sequence; /* WRR: counts arrivals */
+	u32 order; /* enum order */
+	u32 cpus; /* online */
+	u32 heap_count;
+	u32 high_water; /* no index at or above it was ever used */
+	u32 quotas; /* how many domains have a quota */
+	u32 cursor; /* where heap_rise() and heap_sink() are */
+	u16 heap[MAX_DOMAINS];
+	u16 position[MAX_DOMAINS];
+	struct domain domains[MAX_DOMAINS];
+};
+
+DECIDE struct domain *domain_at(struct domain_table *t, u32 index)
+{
+	return &t->domains[index & (MAX_DOMAINS - 1)];
+}
+
+/* Weight of a domain in WEIGHT_SCALE-ths, from cpu.weight (1 to 10,000) and cpu.idle. */
+DECIDE u32 domain_weight(u32 cgroup_weight, bool idle)
+{
+	if (idle)
+		return WEIGHT_IDLE;
+	return (cgroup_weight ? cgroup_weight : WEIGHT_DEFAULT) * WEIGHT_SCALE;
+}
+
+/* The highest of a set of priorities, 0 for the empty set. */
+DECIDE u32 priority_highest(u32 set)
+{
+	u32 highest = 0;
+
+	if (set & 0xf0) {
+		highest += 4;
+		set >>= 4;
+	}
+	if (set & 0xc) {
+		highest += 2;
+		set >>= 2;
+	}
+	return highest + (set >> 1 & 1);
+}
+
+/* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
+DECIDE u32 domain_own_weight(const struct domain *d)
+{
+	if (d->own_weight)
+		return d->own_weight;
+	return d->runnable_weight ? d->runnable_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
+}
+
+/*
+ * One level of the tree: what a contender gets of what the domain has, in SHARE_ONE << SHARE_EXTRA_BITS-ths. The
+ * contender is one of the domain's children, or its own tasks, which have no reservation; counted says whether it is
+ * among the active ones already, and else it counts as if it were.
+ */
+DECIDE u64 level_share(const struct domain *d, u32 priority, u32 weight, u32 reserved, bool counted)
+{
+	u32 own_weight = domain_own_weight(d), highest;
+	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest;
+
+	highest = priority_highest(d->child_priorities | (d->runnable ? 1U << (d->own_priority & 7) : 0) |
+				   1U << (priority & 7));
+	if (priority < highest)
+		return (u64)reserved << SHARE_EXTRA_BITS;
+	beside = d->child_weight[highest & 7];
+	if (d->runnable && d->own_priority == highest)
+		beside += own_weight;
+	if (!counted)
+		beside += weight;
+	rest = taken < SHARE_ONE ? SHARE_ONE - taken : 0;
+	if (beside <= weight)
+		return (reserved + rest) << SHARE_EXTRA_BITS;
+	return ((u64)reserved << SHARE_EXTRA_BITS) + (rest << SHARE_EXTRA_BITS) * weight / beside;
+}
+
+/*
+ * The share of a domain's own tasks in all CPU time, in SHARE_ONE-ths, at least 1. A domain that is not active counts as
+ * if it were.
+ */
+DECIDE u64 domain_share(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+	u64 share;
+	u32 level;
+
+	share = level_share(d, d->own_priority, domain_own_weight(d), 0, d->runnable);
+	for (level = 0; level < MAX_DEPTH; level++) {
+		if (!d->parent)
+			break;
+		share = share * level_share(domain_at(t, d->parent), d->priority, d->weight, d->reserved, d->active) >>
+			(SHARE_BITS + SHARE_EXTRA_BITS);
+		d = domain_at(t, d->parent);
+	}
+	return max_u64(share >> SHARE_EXTRA_BITS, 1);
+}
+
+/* Adds what an active child stands for to its parent's sums, or takes it away. */
+DECIDE void child_counts(struct domain *parent, const struct domain *child, bool active)
+{
+	u32 priority = child->priority & 7;
+
+	if (active) {
+		parent->child_weight[priority] += child->weight;
+		parent->child_count[priority]++;
+		parent->child_reserved += child->reserved;
+		parent->active_children++;
+	} else {
+		parent->child_weight[priority] -= child->weight;
+		parent->child_count[priority]--;
+		parent->child_reserved -= child->reserved;
+		parent->active_children--;
+	}
+	if (parent->child_count[priority])
+		parent->child_priorities |= 1U << priority;
+	else
+		parent->child_priorities &= ~(1U << priority);
+}
+
+/*
+ * Brings a domain's place in its parent's sums in line with whether anything in it is runnable, and the same for
+ * its ancestors as far as that changes them.
+ */
+DECIDE void domain_settle(struct domain_table *t, u16 index)
+{
+	u32 level;
+
+	for (level = 0; level < MAX_DEPTH; level++) {
+		struct domain *d = domain_at(t, index);
+		u8 active = d->runnable || d->active_children;
+
+		if (d->active == active)
+			return;
+		d->active = active;
+		if (!d->parent)
+			return;
+		child_counts(domain_at(t, d->parent), d, active);
+		index = d->parent;
+	}
+}
+
+/* What cpu.weight and cpu.idle say, in WEIGHT_SCALE-ths; a policy's own weight stands. */
+DECIDE void domain_set_weight(struct domain_table *t, u16 index, u32 weight)
+{
+	struct domain *d = domain_at(t, index);
+	bool counted = d->active && d->parent;
+
+	d->cgroup_weight = weight;
+	if (d->has_weight)
+		return;
+	if (counted)
+		child_counts(domain_at(t, d->parent), d, false);
+	d->weight = weight;
+	if (counted)
+		child_counts(domain_at(t, d->parent), d, true);
+}
+
+/* What the owner decided for a domain. */
+struct domain_policy {
+	u32 weight; /* in WEIGHT_SCALE-ths; 0: what the cgroup says */
+	u32 reserved; /* of what the parent has, in SHARE_ONE-ths */
+	u32 own_weight; /* in WEIGHT_SCALE-ths; 0: the sum of its tasks' */
+	u8 priority;
+	u8 own_priority;
+	u8 unused[2];
+};
+
+DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
+{
+	struct domain *d = domain_at(t, index);
+	bool counted = d->active && d->parent;
+
+	if (counted)
+		child_counts(domain_at(t, d->parent), d, false);
+	d->has_weight = policy->weight > 0;
+	d->weight = policy->weight ? policy->weight : d->cgroup_weight;
+	d->reserved = policy->reserved <= SHARE_ONE ? policy->reserved : SHARE_ONE;
+	d->own_weight = policy->own_weight;
+	d->priority = policy->priority & 7;
+	d->own_priority = policy->own_priority & 7;
+	if (counted)
+		child_counts(domain_at(t, d->parent), d, true);
+}
+
+/* Whether the domain or one above it has used up its quota. */
+DECIDE bool domain_held(struct domain_table *t, u16 index)
+{
+	u32 level;
+
+	for (level = 0; level < MAX_DEPTH; level++) {
+		struct domain *d = domain_at(t, index);
+
+		if (d->throttled)
+			return true;
+		if (!d->parent)
+			return false;
+		index = d->parent;
+	}
+	return false;
+}
+
+/* Sets cpu.max and cpu.max.burst. quota_ns is QUOTA_NONE for "max". */
+DECIDE void domain_set_quota(struct domain_table *t, u16 index, u64 period_ns, u64 quota_ns, u64 burst_ns,
+			     u64 now_ns)
+{
+	struct domain *d = domain_at(t, index);
+	bool had = d->quota_ns != QUOTA_NONE;
+	bool has = quota_ns != QUOTA_NONE && period_ns;
+
+	if (has && !had)
+		t->quotas++;
+	if (had && !has)
+		t->quotas--;
+	d->quota_ns = has ? min_u64(quota_ns, QUOTA_MAX_NS) : QUOTA_NONE;
+	d->quota_period_ns = period_ns;
+	d->burst_ns = min_u64(burst_ns, QUOTA_MAX_NS);
+	d->quota_left_ns = has ? (s64)d->quota_ns : 0;
+	d->refill_at_ns = now_ns + period_ns;
+	d->throttled = 0;
+}
+
+/* Takes used_ns out of the quota of one domain; its ancestors' are the caller's to walk. */
+DECIDE void quota_charge(struct domain *d, u64 used_ns)
+{
+	if (d->quota_ns == QUOTA_NONE)
+		return;
+	d->quota_left_ns -= (s64)used_ns;
+	if (d->quota_left_ns <= 0)
+		d->throttled = 1;
+}
+
+/* Refills the quota when its period is over. True when that lets a throttled domain go on. */
+DECIDE bool quota_refill(struct domain *d, u64 now_ns)
+{
+	u64 periods;
+	s64 most;
+
+	if (d->quota_ns == QUOTA_NONE || now_ns < d->refill_at_ns || !d->quota_period_ns)
+		return false;
+	periods = (now_ns - d->refill_at_ns) / d->quota_period_ns + 1;
+	d->refill_at_ns += periods * d->quota_period_ns;
+	most = (s64)(d->quota_ns + d->burst_ns);
+	/* More than a second's worth of missed periods says that nothing ran: no need to count them all. */
+	d->quota_left_ns += (s64)(d->quota_ns * min_u64(periods, 1000));
+	if (d->quota_left_ns > most)
+		d->quota_left_ns = most;
+	if (!d->throttled || d->quota_left_ns <= 0)
+		return false;
+	d->throttled = 0;
+	return true;
+}
+
+#endif

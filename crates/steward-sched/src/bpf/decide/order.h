@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The order of domains: who is served next. Runnable domains stand in a binary heap by a key; three orders say what
+ * the key is. Choosing, inserting and moving a domain costs O(log n) in the domains that stand there, and O(MAX_TOKENS).
+ *
+ * MTR-LS, Move-To-Rear List Scheduling (Eclipse 1998, section 5). Every domain holds tokens that sum to its share of a
+ * service cycle: T times the number of CPUs. The tokens of all domains form one list. The first token whose domain
+ * wants to run is served, and what is used of it moves to the rear of the list. So a domain that used less than its
+ * share has tokens near the front, and one that used its share lately has them all near the rear.
+ *
+ * The list is kept as in the paper's section 5.2: a token's place is a stamp, read off the clock of served time (the
+ * CPU time that all domains got together), and a domain's key is its first stamp. What differs from the paper, because
+ * time here does not come in ticks and shares change as work comes and goes:
+ *
+ *  - Service within one 16th of a cycle is one token with the stamp of the first of it. That bounds how many there are.
+ *  - When a domain's share changes, its tokens are scaled in place: the list's order stays, and the change holds at once.
+ *  - A new domain's tokens are spread over the last cycle, as if it had had its share all along.
+ *  - A domain may use more than it holds, because slices end at ticks. It pays the difference d by a stamp that
+ *    lies d / share ahead: by then the others have had what they are due beside it.
+ *  - A domain that used its whole share in one go would come back in one go every cycle. Consecutive service of a
+ *    domain is therefore spread at the rear, each time to twice the distance, until its tokens lie evenly between
+ *    those of the others; never further ahead than what the domain holds.
+ *
+ * WRR, weighted round-robin (Eclipse 1998, section 6.2): a domain has its share of each cycle; those that have some of it
+ * left take turns in the order of arrival, ahead of those that have not.
+ *
+ * Virtual time: a domain pays used time divided by its share, and the one that has paid least is served first.
+ */
+#ifndef STEWARD_DECIDE_ORDER_H
+#define STEWARD_DECIDE_ORDER_H
+
+#include "domain.h"
+
+enum order {
+	ORDER_MTR_LS = 0,
+	ORDER_WRR = 1,
+	ORDER_VTIME = 2,
+};
+
+#define HEAP_LEVELS 12 /* log2(MAX_DOMAINS) */
+#define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
+/* A token holds what was served within this part of a cycle. */
+#define TOKENS_PER_CYCLE 16
+/* A domain is always due something. */
+#define DUE_MIN_NS 10000ULL
+/* A slice of best-effort work. Slices end at the tick after it. */
+#define SLICE_NS (3 * NSEC_PER_MSEC)
+/* Nobody may lie further behind the others than this, on the clock of the order. */
+#define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
+/* Tokens are scaled by a factor in 2^-SCALE_BITS-ths. What a domain is due stays below 2^43 ns (10 s on 512 CPUs). */
+#define SCALE_BITS 20
+/* WRR: a key is the cycle above this many bits of the sequence of arrivals. */
+#define SEQUENCE_BITS 40
+
+DECIDE u64 heap_key(struct domain_table *t, u32 position)
+{
+	return domain_at(t, t->heap[position & (MAX_DOMAINS - 1)])->key;
+}
+
+DECIDE void heap_place(struct domain_table *t, u32 position, u16 index)
+{
+	t->heap[position & (MAX_DOMAINS - 1)] = index;
+	t->position[index & (MAX_DOMAINS - 1)] = (u16)position;
+}
+
+/*
+ * The two walks keep their position in the table instead of in a variable: the BPF verifier follows what a variable
+ * may hold along every path, and two paths a level through twelve levels are too many; what is read back from memory
+ * is one unknown number.
+ */
+DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
+{
+	volatile u32 *position = &t->cursor;
+	u64 key = domain_at(t, index)->key;
+	u32 level;
+
+	*position = start;
+	for (level = 0; level < HEAP_LEVELS; level++) {
+		u32 here = *position, parent = (here - 1) / 2;
+
+		if (here == 0 || !clock_before(key, heap_key(t, parent)))
+			break;
+		heap_place(t, here, t->heap[parent & (MAX_DOMAINS - 1)]);
+		*position = parent;
+	}
+	heap_place(t, *position, index);
+}
+
+DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
+{
+	volatile u32 *position = &t->cursor;
+	u64 key = domain_at(t, index)->key;
+	u32 level;
+
+	*position = start;
+	for (level = 0; level < HEAP_LEVELS; level++) {
+		u32 here = *position, size = *(volatile u32 *)&t->heap_count, child = 2 * here + 1;
+		u64 child_key;
+
+		if (child >= size)
+			break;
+		child_key = heap_key(t, child);
+		if (child + 1 < size && clock_before(heap_key(t, child + 1), child_key)) {
+			child++;
+			child_key = heap_key(t, child);
+		}
+		if (!clock_before(child_key, key))
+			break;
+		heap_place(t, here, t->heap[child & (MAX_DOMAINS - 1)]);
+		*position = child;
+	}
+	heap_place(t, *position, index);
+}
+
+/* Puts a domain that stands in the heap, and whose key has changed, where it now belongs. */
+DECIDE void heap_update(struct domain_table *t, u32 position, u16 index)
+{
+	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / 2)))
+		heap_rise(t, position, index);
+	else
+		heap_sink(t, position, index);
+}
+
+/* What all domains together are served in one cycle. */
+DECIDE u64 order_window(const struct domain_table *t)
+{
+	return t->service_cycle_ns * (t->cpus ? t->cpus : 1);
+}
+
+/* What a domain with this share is due in one cycle. */
+DECIDE u64 order_due(const struct domain_table *t, u64 share)
+{
+	return max_u64(order_window(t) * share / SHARE_ONE, DUE_MIN_NS);
+}
+
+/* Virtual time that used_ns costs at this share; the distance in served time after which a share has earned used_ns. */
+DECIDE u64 domain_cost(u64 used_ns, u64 share)
+{
+	return used_ns * SHARE_ONE / share;
+}
+
+DECIDE struct token *token_at(struct domain *d, u32 place)
+{
+	return &d->tokens[place & (MAX_TOKENS - 1)];
+}
+
+/* A domain without tokens gets them, spread over the last cycle. */
+DECIDE void tokens_begin(const struct domain_table *t, struct domain *d, u64 due_ns)
+{
+	u64 window_ns = order_window(t), each_ns = due_ns / TOKENS_PER_CYCLE;
+	u32 i;
+
+	for (i = 0; i < TOKENS_PER_CYCLE; i++) {
+		d->tokens[i].stamp = t->served_ns - window_ns + window_ns / TOKENS_PER_CYCLE * i;
+		d->tokens[i].left_ns = each_ns;
+	}
+	d->first_token = 0;
+	d->token_count = TOKENS_PER_CYCLE;
+	d->tokens_ns = each_ns * TOKENS_PER_CYCLE;
+	d->appended_ns = t->served_ns;
+	d->last_stamp = d->tokens[TOKENS_PER_CYCLE - 1].stamp;
+}
+
+/* Scales the domain's tokens to what it is due now. A difference of less than 1/256 is left. */
+DECIDE void tokens_scale(struct domain_table *t, struct domain *d, u64 due_ns)
+{
+	u64 held_ns = d->tokens_ns, ratio, sum_ns = 0, ahead_ns, ahead_then_ns;
+	u32 i;
+
+	if (!d->token_count || !held_ns) {
+		tokens_begin(t, d, due_ns);
+		return;
+	}
+	if (max_u64(due_ns, held_ns) - min_u64(due_ns, held_ns) <= held_ns / 256)
+		return;
+	ratio = (due_ns << SCALE_BITS) / held_ns;
+	/* All slots: those outside of the ring hold nothing that counts. */
+	for (i = 0; i < MAX_TOKENS; i++)
+		d->tokens[i].left_ns = d->tokens[i].left_ns * ratio >> SCALE_BITS;
+	for (i = 0; i < MAX_TOKENS; i++)
+		sum_ns += d->tokens[i].left_ns;
+	d->tokens_ns = sum_ns;
+	/* What it owes stays the same in CPU time, and a larger share pays it in less. */
+	ahead_ns = d->tokens[d->first_token & (MAX_TOKENS - 1)].stamp - t->served_ns;
+	if ((s64)ahead_ns > 0 && due_ns > held_ns) {
+		ahead_then_ns = (ahead_ns << (SCALE_BITS / 2)) / (ratio >> (SCALE_BITS / 2));
+		for (i = 0; i < MAX_TOKENS; i++)
+			d->tokens[i].stamp -= ahead_ns - min_u64(ahead_then_ns, ahead_ns);
+		d->last_stamp -= ahead_ns - min_u64(ahead_then_ns, ahead_ns);
+	}
+}
+
+/* Takes used_ns off the first tokens. Returns how much of it they covered. */
+DECIDE u64 tokens_take(struct domain *d, u64 used_ns)
+{
+	volatile u32 *first = &d->first_token, *count = &d->token_count;
+	u64 covered_ns = 0;
+	u32 i;
+
+	for (i = 0; i < MAX_TOKENS; i++) {
+		struct token *token = token_at(d, *first);
+		u64 take_ns = min_u64(token->left_ns, used_ns - covered_ns);
+
+		if (!*count)
+			break;
+		token->left_ns -= take_ns;
+		covered_ns += take_ns;
+		if (token->left_ns)
+			break;
+		*first = (*first + 1) & (MAX_TOKENS - 1);
+		*count -= 1;
+	}
+	d->tokens_ns -= covered_ns;
+	return covered_ns;
+}
+
+/* Appends a token, or adds to the last one if that is not a 16th of a cycle old. */
+DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 stamp, u64 left_ns)
+{
+	struct token *last = token_at(d, d->first_token + d->token_count - 1), *token;
+
+	d->tokens_ns += left_ns;
+	d->last_stamp = stamp;
+	if (d->token_count && clock_before(stamp, last->stamp + order_window(t) / TOKENS_PER_CYCLE)) {
+		last->left_ns += left_ns;
+		return;
+	}
+	if (d->token_count >= MAX_TOKENS) {
+		/* The two oldest lie before everything of the last cycle: which of their stamps stays makes no difference. */
+		token = token_at(d, d->first_token);
+		token_at(d, d->first_token + 1)->left_ns += token->left_ns;
+		token->left_ns = 0;
+		d->first_token = (d->first_token + 1) & (MAX_TOKENS - 1);
+		d->token_count--;
+	}
+	token = token_at(d, d->first_token + d->token_count);
+	token->stamp = stamp;
+	token->left_ns = left_ns;
+	d->token_count++;
+}
+
+/* MTR-LS: the domain was served used_ns; what it used moves to the rear. served_ns includes it already. */
+DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
+{
+	u64 due_ns = order_due(t, share), cost_ns, covered_ns, gap_ns, stamp, furthest;
+
+	tokens_scale(t, d, due_ns);
+	covered_ns = tokens_take(d, used_ns);
+	cost_ns = domain_cost(used_ns, share);
+	gap_ns = min_u64(2 * (t->served_ns - d->appended_ns), cost_ns);
+	stamp = d->last_stamp + gap_ns;
+	furthest = t->served_ns + due_ns;
+	if (clock_before(furthest, stamp))
+		stamp = furthest;
+	if (clock_before(stamp, t->served_ns))
+		stamp = t->served_ns;
+	if (used_ns > covered_ns) {
+		/* Beyond its tokens: it comes back when the others have had theirs. */
+		furthest = t->served_ns + min_u64(domain_cost(used_ns - covered_ns, share),
+						  DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
+		if (clock_before(stamp, furthest))
+			stamp = furthest;
+	}
+	tokens_append(t, d, stamp, covered_ns);
+	d->appended_ns = t->served_ns;
+	d->key = token_at(d, d->first_token)->stamp;
+}
+
+/* WRR: a new cycle begins when the last one is over. */
+DECIDE void wrr_renew(struct domain_table *t, struct domain *d, u64 share, u64 now_ns)
+{
+	if (!clock_before(now_ns, t->cycle_ends_ns)) {
+		t->cycle++;
+		t->cycle_ends_ns = now_ns + t->service_cycle_ns;
+	}
+	if (d->cycle != t->cycle) {
+		d->cycle = t->cycle;
+		d->cycle_left_ns = (s64)order_due(t, share);
+	}
+}
+
+/* WRR: the domain goes to the end of those that have some of this cycle left, or of those that wait for the next. */
+DECIDE void wrr_arrive(struct domain_table *t, struct domain *d)
+{
+	u64 sequence = ++t->sequence & ((1ULL << SEQUENCE_BITS) - 1);
+
+	d->key = (t->cycle + (d->cycle_left_ns > 0 ? 0 : 1)) << SEQUENCE_BITS | sequence;
+}
+
+/* Advances the domain's virtual time, never further behind the clock than DOMAIN_LAG_MAX_NS. */
+DECIDE u64 domain_advance(u64 vtime, u64 clock, u64 cost)
+{
+	u64 next = vtime + cost;
+
+	return clock_before(clock + DOMAIN_LAG_MAX_NS, next) ? clock + DOMAIN_LAG_MAX_NS : next;
+}
+
+/* Forgets what the domain did so far: it begins anew in the order that is in force. */
+DECIDE void order_reset(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+
+	d->token_count = 0;
+	d->tokens_ns = 0;
+	d->cycle = 0;
+	d->cycle_left_ns = 0;
+	d->key = t->order == ORDER_MTR_LS ? t->served_ns : t->order == ORDER_WRR ? t->cycle << SEQUENCE_BITS : t->clock;
+}
+
+/* Puts a domain that has waiting tasks into the heap. */
+DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 share, u64 now_ns)
+{
+	struct domain *d = domain_at(t, index);
+
+	if (d->queued || t->heap_count >= MAX_DOMAINS)
+		return;
+	if (t->order == ORDER_MTR_LS) {
+		tokens_scale(t, d, order_due(t, share));
+		d->key = token_at(d, d->first_token)->stamp;
+	} else if (t->order == ORDER_WRR) {
+		wrr_renew(t, d, share, now_ns);
+		wrr_arrive(t, d);
+	} else if (clock_before(d->key, t->clock - SLICE_NS)) {
+		/* Nobody saves up virtual time while asleep. */
+		d->key = t->clock - SLICE_NS;
+	}
+	d->queued = 1;
+	t->heap_count++;
+	heap_rise(t, t->heap_count - 1, index);
+}
+
+DECIDE void order_dequeue(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)];
+	u16 last;
+
+	if (!d->queued || !t->heap_count || position >= t->heap_count)
+		return;
+	d->queued = 0;
+	t->heap_count--;
+	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
+	if (position == t->heap_count)
+		return;
+	last = t->heap[t->heap_count & (MAX_DOMAINS - 1)];
+	heap_update(t, position, last);
+}
+
+/* The domain to serve next, 0 when none waits. */
+DECIDE u16 order_first(const struct domain_table *t)
+{
+	return t->heap_count ? t->heap[0] : 0;
+}
+
+/* The first domain is served: virtual time follows it. */
+DECIDE void order_serve(struct domain_table *t, u16 index)
+{
+	if (t->order == ORDER_VTIME && clock_before(t->clock, domain_at(t, index)->key))
+		t->clock = domain_at(t, index)->key;
+}
+
+/* The domain was served used_ns of CPU time, with or without a reservation of its task. */
+DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+{
+	struct domain *d = domain_at(t, index);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)];
+
+	t->served_ns += used_ns;
+	if (t->order == ORDER_MTR_LS) {
+		mtr_ls_charge(t, d, used_ns, share);
+	} else if (t->order == ORDER_WRR) {
+		wrr_renew(t, d, share, now_ns);
+		d->cycle_left_ns -= (s64)used_ns;
+		wrr_arrive(t, d);
+	} else {
+		d->key = domain_advance(d->key, t->clock, domain_cost(used_ns, share));
+	}
+	if (d->queued && position < t->heap_count)
+		heap_update(t, position, index);
+}
+
+/*
+ * A domain stands first, but its tasks are on their way in or out, or may not run on the CPU that asks: those behind it
+ * go before it for once.
+ */
+DECIDE void order_step_back(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)];
+
+	if (t->order == ORDER_WRR)
+		wrr_arrive(t, d);
+	else
+		d->key += SLICE_NS;
+	if (d->queued && position < t->heap_count)
+		heap_sink(t, position, index);
+}
+
+/* The domain's share has changed by somebody's decision: what it holds, and its place, follow at once. */
+DECIDE void order_refresh(struct domain_table *t, u16 index, u64 share)
+{
+	struct domain *d = domain_at(t, index);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)];
+
+	if (t->order != ORDER_MTR_LS || !d->token_count)
+		return;
+	tokens_scale(t, d, order_due(t, share));
+	d->key = token_at(d, d->first_token)->stamp;
+	if (d->queued && position < t->heap_count)
+		heap_update(t, position, index);
+}
+
+/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
+DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b)
+{
+	if (a == b || t->order == ORDER_WRR)
+		return false;
+	return clock_before(domain_at(t, a)->key + (t->order == ORDER_VTIME ? SLICE_NS : 0), domain_at(t, b)->key);
+}
+
+#endif
