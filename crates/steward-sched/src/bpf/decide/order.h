@@ -19,7 +19,8 @@
  *    lies d / share ahead: by then the others have had what they are due beside it.
  *  - A domain that used its whole share in one go would come back in one go every cycle. Consecutive service of a
  *    domain is therefore spread at the rear, each time to twice the distance, until its tokens lie evenly between
- *    those of the others; never further ahead than what the domain holds.
+ *    those of the others. An evenly spaced token may lie a quarter of what the domain is due before the rear, and at most
+ *    all of that behind it, so that being early or late now and then costs and gains nothing.
  *
  * WRR, weighted round-robin (Eclipse 1998, section 6.2): a domain has its share of each cycle; those that have some of it
  * left take turns in the order of arrival, ahead of those that have not.
@@ -242,18 +243,19 @@ DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 st
 /* MTR-LS: the domain was served used_ns; what it used moves to the rear. served_ns includes it already. */
 DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
 {
-	u64 due_ns = order_due(t, share), cost_ns, covered_ns, gap_ns, stamp, furthest;
+	u64 due_ns = order_due(t, share), cost_ns, covered_ns, gap_ns, stamp, nearest, furthest;
 
 	tokens_scale(t, d, due_ns);
 	covered_ns = tokens_take(d, used_ns);
 	cost_ns = domain_cost(used_ns, share);
 	gap_ns = min_u64(2 * (t->served_ns - d->appended_ns), cost_ns);
 	stamp = d->last_stamp + gap_ns;
+	nearest = t->served_ns - due_ns / 4;
 	furthest = t->served_ns + due_ns;
+	if (clock_before(stamp, nearest))
+		stamp = nearest;
 	if (clock_before(furthest, stamp))
 		stamp = furthest;
-	if (clock_before(stamp, t->served_ns))
-		stamp = t->served_ns;
 	if (used_ns > covered_ns) {
 		/* Beyond its tokens: it comes back when the others have had theirs. */
 		furthest = t->served_ns + min_u64(domain_cost(used_ns - covered_ns, share),
