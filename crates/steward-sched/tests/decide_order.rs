@@ -293,8 +293,8 @@ proptest! {
         order in order(), weights in weights(), cpus in 1u32..=3, quantum_ns in MS..=4 * MS,
     ) {
         let sum: u32 = weights.iter().sum();
-        // One task cannot use more than one CPU, nor quite one beside others. WRR gives no such promise on several.
-        prop_assume!(order != Order::Wrr || cpus == 1);
+        // One task cannot use more than one CPU, nor quite one beside others. The other orders have no such bound on several.
+        prop_assume!(order == Order::MtrLs || cpus == 1);
         prop_assume!(weights.iter().all(|weight| weight * cpus <= sum * 9 / 10 || cpus == 1));
         let mut machine = Machine::new(table(order, cpus, &weights), &vec![BUSY; weights.len()], quantum_ns);
         machine.run(20 * SECOND);
