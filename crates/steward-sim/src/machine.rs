@@ -7,7 +7,7 @@ use crate::program::{Buffer, Disk, Next, Progress};
 use crate::random::Random;
 use crate::report::Outcome;
 use crate::scenario::Scenario;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Enqueued, Scheduler};
 
 /// A task that ends without having taken any time so often in a row is an error of the scenario.
 const STEPS_WITHOUT_TIME_MAX: u32 = 100_000;
@@ -48,7 +48,7 @@ impl Machine {
         let scenario = scenario.clone();
         let settings = &scenario.machine;
         let mut kernel = Kernel::new(settings.cpus, scenario.domains.len() + 2, settings.tick_ns);
-        let mut scheduler = Scheduler::new(settings.cpus, scenario.thresholds);
+        let mut scheduler = Scheduler::new(settings.cpus, scenario.thresholds, &scenario.best_effort);
         let domains = make_domains(&scenario, &mut scheduler, &mut kernel);
         let buffers = scenario
             .buffers
@@ -189,7 +189,7 @@ impl Machine {
         let given = self.scheduler.select_cpu(&mut self.kernel, p);
         self.scheduler.runnable(&mut self.kernel, p);
         if !given {
-            self.scheduler.enqueue(&mut self.kernel, p, false);
+            self.scheduler.enqueue(&mut self.kernel, p, Enqueued::Woken);
         }
     }
 
@@ -223,7 +223,8 @@ impl Machine {
         if let Some(prev) = prev {
             self.scheduler.stopping(kernel, prev, cpu);
             kernel.cpu_mut(cpu).current = None;
-            self.scheduler.enqueue(kernel, prev, next.is_none());
+            let why = if next.is_some() { Enqueued::SliceOver } else { Enqueued::Last };
+            self.scheduler.enqueue(kernel, prev, why);
         }
         match next {
             Some(next) => self.start(cpu, next),
@@ -364,7 +365,7 @@ fn make_domains(scenario: &Scenario, scheduler: &mut Scheduler, kernel: &mut Ker
     let mut indices: Vec<u16> = Vec::new();
     for domain in &scenario.domains {
         let parent = domain.parent.map_or(steward_sched::decide::ROOT_DOMAIN, |parent| indices[parent]);
-        let index = scheduler.domain_init(Some(parent), domain.weight, 0);
+        let index = scheduler.domain_init(Some(parent), domain.weight, &domain.policy());
         if let Some((quota_ns, period_ns)) = domain.quota {
             scheduler.set_quota(kernel, index, quota_ns, period_ns);
         }

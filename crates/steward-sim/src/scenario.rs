@@ -8,7 +8,9 @@ mod set;
 mod tests;
 
 use steward_core::mechanism::{BestEffortSettings, Reservation, Thresholds};
-use steward_sched::decide::{LOAD_ONE, LoadThresholds, WEIGHT_DEFAULT};
+use steward_sched::decide::{
+    LOAD_ONE, LoadThresholds, PRIORITY_DEFAULT, Policy, SHARE_ONE, WEIGHT_DEFAULT, WEIGHT_SCALE,
+};
 
 use crate::program::Program;
 use crate::random::Amount;
@@ -49,6 +51,10 @@ pub struct DomainSpec {
     pub reserved: f64,
     /// Order among siblings, 0 to 7.
     pub priority: u8,
+    /// Priority of its own tasks beside its children, 0 to 7.
+    pub own_priority: u8,
+    /// Weight of its own tasks together beside its children, 1 to 10,000; `None`: the sum of theirs.
+    pub own_weight: Option<u32>,
     /// As `cpu.max`: nanoseconds of CPU time in each period of nanoseconds.
     pub quota: Option<(u64, u64)>,
 }
@@ -61,9 +67,18 @@ impl DomainSpec {
             parent,
             weight: WEIGHT_DEFAULT,
             reserved: 0.0,
-            priority: steward_core::mechanism::PRIORITY_DEFAULT,
+            priority: PRIORITY_DEFAULT,
+            own_priority: PRIORITY_DEFAULT,
+            own_weight: None,
             quota: None,
         }
+    }
+
+    /// What the scheduler is told of it.
+    pub(crate) fn policy(&self) -> Policy {
+        let reserved = (self.reserved * SHARE_ONE as f64).round() as u32;
+        let own_weight = self.own_weight.unwrap_or(0) * WEIGHT_SCALE;
+        Policy::new(self.priority, 0, reserved, self.own_priority, own_weight)
     }
 }
 
@@ -135,6 +150,17 @@ impl Default for Scenario {
             domains: Vec::new(),
             tasks: Vec::new(),
             buffers: Vec::new(),
+        }
+    }
+}
+
+impl Scenario {
+    /// Runs it on another number of CPUs, 1 to [`CPUS_MAX`]. Tasks that were pinned to one that is not there may run
+    /// anywhere.
+    pub fn set_cpus(&mut self, cpus: u32) {
+        self.machine.cpus = cpus.clamp(1, CPUS_MAX);
+        for task in &mut self.tasks {
+            task.pinned = task.pinned.filter(|cpu| *cpu < self.machine.cpus);
         }
     }
 }

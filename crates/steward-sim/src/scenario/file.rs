@@ -78,7 +78,9 @@ struct DomainTable {
     parent: Option<Spanned<String>>,
     weight: Option<Spanned<u32>>,
     cpu: Option<Spanned<Value>>,
-    priority: Option<Spanned<u8>>,
+    priority: Option<Spanned<u32>>,
+    own_weight: Option<Spanned<u32>>,
+    own_priority: Option<Spanned<u32>>,
     max: Option<Spanned<String>>,
 }
 
@@ -377,9 +379,15 @@ impl Reader<'_> {
         if let Some(cpu) = &table.cpu {
             domain.reserved = self.fraction(cpu)?;
         }
+        let most = u32::from(PRIORITIES) - 1;
         if let Some(priority) = &table.priority {
-            let wide = Spanned::new(priority.span(), u32::from(*priority.get_ref()));
-            domain.priority = self.in_range(&wide, "the priority", 0, u32::from(PRIORITIES) - 1)? as u8;
+            domain.priority = self.in_range(priority, "the priority", 0, most)? as u8;
+        }
+        if let Some(priority) = &table.own_priority {
+            domain.own_priority = self.in_range(priority, "the own priority", 0, most)? as u8;
+        }
+        if let Some(weight) = &table.own_weight {
+            domain.own_weight = Some(self.in_range(weight, "the own weight", 1, 10_000)?);
         }
         if let Some(max) = &table.max {
             let quota: Reservation = self.quantity(max.span(), max.get_ref().parse())?;

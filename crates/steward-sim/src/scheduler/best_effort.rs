@@ -1,8 +1,8 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work bound to one CPU.
 
 use steward_sched::decide::{
-    Domain, Policy, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE, bound_fraction,
-    domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
+    CHARGE_BATCH_NS, Domain, Policy, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE,
+    bound_fraction, domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
 };
 
 use super::Scheduler;
@@ -11,6 +11,8 @@ use crate::kernel::{Kernel, Queue, TaskId};
 
 /// How many domains are tried that turn out to have nothing to run (`SERVE_ATTEMPTS`).
 const SERVE_ATTEMPTS: u32 = 64;
+/// How many CPUs are looked at for one to preempt (`PREEMPT_SCAN_MAX`).
+const PREEMPT_SCAN_MAX: u32 = 8;
 /// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
 const OVERDUE_SCAN_MAX: usize = 4096;
 /// `REFILL_INTERVAL_NS`.
@@ -18,7 +20,7 @@ const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
 impl Scheduler {
     /// A cgroup is made: `weight` as in `cpu.weight`. The first one is the root. Returns its index.
-    pub(crate) fn domain_init(&mut self, parent: Option<u16>, weight: u32, now_ns: u64) -> u16 {
+    pub(crate) fn domain_init(&mut self, parent: Option<u16>, weight: u32, policy: &Policy) -> u16 {
         let table = &mut self.domains;
         let index = parent.map_or(ROOT_DOMAIN, |_| table.high_water as u16);
         let depth = parent.map_or(0, |parent| table.at(parent).depth + 1);
@@ -29,9 +31,9 @@ impl Scheduler {
         d.parent = parent.unwrap_or(0);
         d.depth = depth;
         d.in_use = 1;
-        table.set_policy(index, &Policy::default());
+        table.set_policy(index, policy);
         table.reset(index);
-        table.set_quota(index, 0, QUOTA_NONE, 0, now_ns);
+        table.set_quota(index, 0, QUOTA_NONE, 0, 0);
         table.high_water = u32::from(index) + 1;
         index
     }
@@ -60,20 +62,84 @@ impl Scheduler {
         }
     }
 
-    /// Charges best-effort time to the task, its domain and the quotas above it.
-    pub(super) fn charge_best_effort(&mut self, p: TaskId, used_ns: u64, now_ns: u64) {
-        let t = &mut self.tasks[p as usize];
-        t.vtime += task_cost(used_ns, t.weight);
-        let index = t.domain;
-        let table = &mut self.domains;
-        table.at_mut(index).used_ns += used_ns;
-        let share = table.share(index);
-        table.charge(index, used_ns, share, now_ns);
+    /// A domain pays for CPU time that its tasks got.
+    fn pay_domain(&mut self, index: u16, used_ns: u64, now_ns: u64) {
+        if used_ns == 0 {
+            return;
+        }
+        self.domains.at_mut(index).used_ns += used_ns;
+        let share = self.domains.share(index);
+        self.domains.charge(index, used_ns, share, now_ns);
+    }
+
+    fn pay_quotas(&mut self, index: u16, used_ns: u64) {
         let mut payer = index;
-        while self.domains.quotas > 0 && payer != 0 {
+        while payer != 0 {
             let domain = self.domains.at_mut(payer);
             domain.quota_charge(used_ns);
             payer = domain.parent;
+        }
+    }
+
+    /// Adds to what the domain owes for this CPU, and lets it pay when that is worth it.
+    fn charge_domain(&mut self, index: u16, cpu: u32, used_ns: u64, now_ns: u64) {
+        let mut unpaid_ns = used_ns;
+        match self.cpu_runs[cpu as usize].unpaid.take() {
+            Some((same, before_ns)) if same == index => unpaid_ns += before_ns,
+            Some((before, before_ns)) => self.pay_domain(before, before_ns, now_ns),
+            None => {}
+        }
+        if unpaid_ns >= CHARGE_BATCH_NS {
+            self.pay_domain(index, unpaid_ns, now_ns);
+            unpaid_ns = 0;
+        }
+        self.cpu_runs[cpu as usize].unpaid = Some((index, unpaid_ns));
+    }
+
+    /// Charges best-effort time to the task, its domain and the quotas above it.
+    pub(super) fn charge_best_effort(&mut self, p: TaskId, cpu: u32, used_ns: u64, now_ns: u64) {
+        let t = &mut self.tasks[p as usize];
+        t.vtime += task_cost(used_ns, t.weight);
+        let index = t.domain;
+        self.charge_domain(index, cpu, used_ns, now_ns);
+        if self.domains.quotas > 0 {
+            self.pay_quotas(index, used_ns);
+        }
+    }
+
+    /// Charges time out of a reservation: the task's domain pays for it.
+    pub(super) fn charge_reserved(&mut self, p: TaskId, cpu: u32, used_ns: u64, now_ns: u64) {
+        let index = self.tasks[p as usize].domain;
+        self.domains.at_mut(index).reserved_used_ns += used_ns;
+        self.charge_domain(index, cpu, used_ns, now_ns);
+    }
+
+    /// Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick.
+    pub(super) fn overtaken(&mut self, p: TaskId, cpu: u32, now_ns: u64) -> bool {
+        let run = &self.cpu_runs[cpu as usize];
+        if now_ns - run.began_ns < self.preemption_interval_ns {
+            return false;
+        }
+        if run.alone && (self.domains.heap_count > 0 || run.bound_shares > 0) {
+            return true;
+        }
+        let own = self.tasks[p as usize].domain;
+        self.domains.first().is_some_and(|first| self.domains.preempts(first, own))
+    }
+
+    /// Makes a CPU choose again that runs a task of a domain which comes after this task's, if one is found near `cpu`.
+    pub(super) fn preempt_later_domain(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let domain = self.tasks[p as usize].domain;
+        for distance in 0..PREEMPT_SCAN_MAX.min(k.cpu_count()) {
+            let candidate = (cpu + distance) % k.cpu_count();
+            let run = &self.cpu_runs[candidate as usize];
+            let Some(running) = run.domain else { continue };
+            if k.now_ns - run.began_ns >= self.preemption_interval_ns
+                && self.domains.preempts(domain, running)
+                && k.task(p).may_run_on(candidate)
+            {
+                return k.kick(candidate, true);
+            }
         }
     }
 
@@ -185,7 +251,9 @@ impl Scheduler {
         if first == t.domain {
             return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= t.vtime);
         }
-        (self.domains.at(first).key.wrapping_sub(self.domains.at(t.domain).key) as i64) >= 0
+        let (first_key, own_key) = (self.domains.at(first).key, self.domains.at(t.domain).key);
+        // Keys may wrap.
+        first_key.wrapping_sub(own_key) as i64 >= 0
     }
 
     /// Brings the tasks of one queue that have waited too long to the queue of those to be rescued.

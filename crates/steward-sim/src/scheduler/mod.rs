@@ -8,7 +8,10 @@ mod best_effort;
 mod interactive;
 mod sampler;
 
-use steward_sched::decide::{DomainTable, LoadThresholds, RESCUE_SLICE_NS, SLICE_NS, WEIGHT_DEFAULT};
+use steward_core::mechanism::{BestEffortOrder, BestEffortSettings};
+use steward_sched::decide::{
+    DomainTable, LoadThresholds, Order, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
+};
 
 use crate::kernel::{Kernel, Queue, TaskId};
 use interactive::{Counts, CpuState};
@@ -29,6 +32,17 @@ enum Mode {
     Interactive,
     /// Best-effort, taken from the CPU's own queue.
     Bound,
+}
+
+/// Why a task is put into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueued {
+    /// It woke up.
+    Woken,
+    /// Its slice is over.
+    SliceOver,
+    /// Its slice is over, and its CPU has nothing else, yet it was not kept there.
+    Last,
 }
 
 /// What the scheduler knows of a task.
@@ -58,6 +72,31 @@ struct CpuRun {
     bound_shares: u64,
     task_clock: u64,
     rescued_ns: u64,
+    began_ns: u64,
+    /// What tasks of a domain used here and the domain has not paid yet.
+    unpaid: Option<(u16, u64)>,
+    /// The domain of the task that runs as best-effort and may run elsewhere.
+    domain: Option<u16>,
+    /// Its slice is a long one, because nothing waited.
+    alone: bool,
+}
+
+impl CpuRun {
+    fn new() -> Self {
+        CpuRun {
+            deadline_ns: NEVER,
+            budget_end_ns: None,
+            bound_vtime: 0,
+            floating_vtime: 0,
+            bound_shares: 0,
+            task_clock: 0,
+            rescued_ns: 0,
+            began_ns: 0,
+            unpaid: None,
+            domain: None,
+            alone: false,
+        }
+    }
 }
 
 /// The scheduler's state: the BPF program's maps.
@@ -68,6 +107,7 @@ pub(crate) struct Scheduler {
     cpu_states: Vec<CpuState>,
     cpu_runs: Vec<CpuRun>,
     pub(crate) domains: Box<DomainTable>,
+    preemption_interval_ns: u64,
     overdue: bool,
     room: u32,
     samples: u32,
@@ -76,30 +116,30 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(cpus: u32, thresholds: LoadThresholds) -> Self {
-        let run = CpuRun {
-            deadline_ns: NEVER,
-            budget_end_ns: None,
-            bound_vtime: 0,
-            floating_vtime: 0,
-            bound_shares: 0,
-            task_clock: 0,
-            rescued_ns: 0,
+    pub(crate) fn new(cpus: u32, thresholds: LoadThresholds, best_effort: &BestEffortSettings) -> Self {
+        let mut domains = DomainTable::new();
+        domains.cpus = cpus;
+        let order = match best_effort.order {
+            BestEffortOrder::MtrLs => Order::MtrLs,
+            BestEffortOrder::Wrr => Order::Wrr,
+            BestEffortOrder::Vtime => Order::Vtime,
         };
+        domains.set_order(order, best_effort.service_cycle_ns);
         let mut scheduler = Scheduler {
             thresholds,
             tasks: Vec::new(),
             slots: Vec::new(),
             cpu_states: vec![CpuState::default(); cpus as usize],
-            cpu_runs: vec![run; cpus as usize],
-            domains: DomainTable::new(),
+            cpu_runs: vec![CpuRun::new(); cpus as usize],
+            domains,
+            preemption_interval_ns: best_effort.preemption_interval_ns,
             overdue: false,
             room: 0,
             samples: 0,
             sampled_ns: 0,
             counts: Counts::default(),
         };
-        scheduler.domain_init(None, WEIGHT_DEFAULT, 0);
+        scheduler.domain_init(None, WEIGHT_DEFAULT, &Policy::default());
         scheduler
     }
 
@@ -124,6 +164,8 @@ impl Scheduler {
         if let (Mode::Interactive, Some(index)) = (mode, index) {
             let slot = &mut self.slots[index as usize];
             slot.reserved_time_ns += used_ns;
+            self.charge_reserved(p, cpu, used_ns, now_ns);
+            let slot = &mut self.slots[index as usize];
             self.cpu_states[cpu as usize].reserved_time_ns += used_ns;
             let spent = slot.edf.charge(used_ns);
             slot.edf.update(now_ns);
@@ -136,7 +178,7 @@ impl Scheduler {
             self.slots[index as usize].best_effort_time_ns += used_ns;
         }
         self.charge_classes(k, cpu, mode == Mode::Bound, used_ns);
-        self.charge_best_effort(p, used_ns, now_ns);
+        self.charge_best_effort(p, cpu, used_ns, now_ns);
     }
 
     /// The task runs, or goes on, out of its reservation: its budget is the slice, and is watched.
@@ -144,16 +186,29 @@ impl Scheduler {
         let edf = &self.slots[slot as usize].edf;
         let left_ns = edf.left_ns.max(1) as u64;
         self.tasks[p as usize].mode = Mode::Interactive;
-        self.cpu_runs[cpu as usize].deadline_ns = edf.deadline_ns;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = edf.deadline_ns;
+        run.domain = None;
         k.task_mut(p).slice_ns = left_ns;
         self.watch_budget(k, cpu, left_ns);
     }
 
     fn run_best_effort(&mut self, p: TaskId, cpu: u32, mode: Mode) {
-        self.tasks[p as usize].mode = mode;
+        let t = &mut self.tasks[p as usize];
+        t.mode = mode;
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = NEVER;
         run.budget_end_ns = None;
+        run.domain = (mode == Mode::BestEffort).then_some(t.domain);
+        run.alone = false;
+    }
+
+    /// prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting.
+    fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32, mode: Mode) {
+        self.run_best_effort(prev, cpu, mode);
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.alone = self.domains.heap_count == 0 && run.bound_shares == 0;
+        k.task_mut(prev).slice_ns = if run.alone { SLICE_ALONE_NS } else { SLICE_NS };
     }
 
     /// The index of the task's slot if it is admitted.
@@ -187,8 +242,8 @@ impl Scheduler {
         true
     }
 
-    /// The task waits for a CPU. `last`: its CPU has nothing else, yet it was not kept on it.
-    pub(crate) fn enqueue(&mut self, k: &mut Kernel, p: TaskId, last: bool) {
+    /// The task waits for a CPU.
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, p: TaskId, why: Enqueued) {
         let (now_ns, cpu) = (k.now_ns, k.task(p).cpu);
         self.leave_queue(p);
         self.tasks[p as usize].rescued = false;
@@ -212,11 +267,13 @@ impl Scheduler {
             return;
         }
         self.enqueue_domain(k, p);
-        if last {
+        if why == Enqueued::Last {
             return;
         }
         if let Some(idle_cpu) = k.pick_idle_cpu(p) {
             k.kick(idle_cpu, false);
+        } else if why == Enqueued::Woken {
+            self.preempt_later_domain(k, p, cpu);
         }
     }
 
@@ -290,22 +347,17 @@ impl Scheduler {
             if bound_waits && k.queue_to_local(bound, cpu) {
                 return;
             }
-            return self.go_on(k, prev, cpu, Mode::Bound);
+            return self.keep_best_effort(k, prev, cpu, Mode::Bound);
         }
         if let Some(prev) = prev.filter(|prev| self.before_domains(k, *prev)) {
-            return self.go_on(k, prev, cpu, Mode::BestEffort);
+            return self.keep_best_effort(k, prev, cpu, Mode::BestEffort);
         }
         if self.serve_domains(k, cpu) || (bound_waits && k.queue_to_local(bound, cpu)) {
             return;
         }
         if let Some(prev) = prev {
-            self.go_on(k, prev, cpu, Mode::BestEffort);
+            self.keep_best_effort(k, prev, cpu, Mode::BestEffort);
         }
-    }
-
-    fn go_on(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32, mode: Mode) {
-        self.run_best_effort(prev, cpu, mode);
-        k.task_mut(prev).slice_ns = SLICE_NS;
     }
 
     /// The timer interrupt of a CPU on which the task runs.
@@ -315,7 +367,7 @@ impl Scheduler {
         let over = if t.mode == Mode::Interactive {
             t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
         } else {
-            self.held_by_quota(p)
+            self.held_by_quota(p) || self.overtaken(p, cpu, k.now_ns)
         };
         if over {
             k.task_mut(p).slice_ns = 0;
@@ -354,8 +406,13 @@ impl Scheduler {
 
     pub(crate) fn running(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let now_ns = k.now_ns;
+        let t = &mut self.tasks[p as usize];
+        if t.counted_waiting {
+            self.domains.at_mut(t.domain).waited_ns += now_ns - t.waiting_since_ns;
+        }
+        t.charged_ns = now_ns;
         self.leave_queue(p);
-        self.tasks[p as usize].charged_ns = now_ns;
+        self.cpu_runs[cpu as usize].began_ns = now_ns;
         if let Some(index) = self.admitted(p) {
             let slot = &mut self.slots[index as usize];
             slot.edf.update(now_ns);
@@ -385,6 +442,7 @@ impl Scheduler {
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = NEVER;
         run.budget_end_ns = None;
+        run.domain = None;
     }
 
     /// The task is gone, with its reservation.
