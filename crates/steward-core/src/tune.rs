@@ -79,6 +79,45 @@ pub struct Observation {
     pub used: Option<f64>,
 }
 
+/// What is counted about a program or a domain, as sums since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Frames, deadlines, requests that it says it missed.
+    pub complaints: u64,
+    /// Periods at whose end the scheduler still owed it something.
+    pub deadlines_missed: u64,
+    /// Periods whose budget it used up.
+    pub budgets_exhausted: u64,
+    /// Periods begun.
+    pub periods: u64,
+    /// CPU time that it got, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Evidence {
+    /// One in so many periods may use up its budget: an unusual frame is no complaint.
+    const PERIODS_PER_EXHAUSTION: u64 = 20;
+
+    /// What was seen between `before` and now, `elapsed_ns` later. `cpus` is what a level of 1 is, in CPUs.
+    ///
+    /// A program that complains at all is believed alone. Of another, missed deadlines count, and used up budgets when
+    /// they are more than one in twenty: it then wants more in a period than it has reserved.
+    pub fn since(&self, before: &Evidence, elapsed_ns: u64, cpus: f64) -> Observation {
+        let complaints = if self.complaints > 0 {
+            self.complaints.saturating_sub(before.complaints)
+        } else {
+            let exhausted = self.budgets_exhausted.saturating_sub(before.budgets_exhausted);
+            let periods = self.periods.saturating_sub(before.periods);
+            let is_usual = exhausted * Self::PERIODS_PER_EXHAUSTION > periods;
+            self.deadlines_missed.saturating_sub(before.deadlines_missed)
+                + if is_usual { exhausted } else { 0 }
+        };
+        let used_ns = self.cpu_ns.saturating_sub(before.cpu_ns) as f64;
+        let used = (elapsed_ns > 0 && cpus > 0.0).then(|| used_ns / elapsed_ns as f64 / cpus);
+        Observation { complaints, used }
+    }
+}
+
 /// Why a level was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
@@ -208,6 +247,17 @@ impl Tuner {
     /// Whether a level was found. A complaint makes this false again.
     pub fn settled(&self) -> bool {
         self.settled
+    }
+
+    /// The lowest level that was quiet for a whole window so far.
+    pub fn quiet(&self) -> Option<f64> {
+        self.quiet
+    }
+
+    /// The level could not be given: `most` is in force, and more is not to be had.
+    pub fn refused(&mut self, most: f64) {
+        self.settings.highest = most.max(self.settings.lowest);
+        self.level = self.level.min(self.settings.highest);
     }
 
     /// Takes what was seen since the last call; `now_ns` does not go back.
@@ -408,6 +458,37 @@ mod tests {
         let complaint = Observation { complaints: 1, used: None };
         let step = tuner.observe(1_000_000_000, complaint);
         assert_eq!(step, Step::Insufficient { level: 0.95, complaints: 1 });
+    }
+
+    #[test]
+    fn a_level_that_is_refused_is_the_limit_from_then_on() {
+        let mut tuner = Tuner::new(Settings::default(), 0.5, 0);
+        let complaint = Observation { complaints: 1, used: None };
+        assert!(matches!(tuner.observe(1_000_000_000, complaint), Step::Set { level: 0.75, .. }));
+        tuner.refused(0.5);
+        assert_eq!(tuner.level(), 0.5);
+        let step = tuner.observe(2_000_000_000, complaint);
+        assert_eq!(step, Step::Insufficient { level: 0.5, complaints: 1 });
+    }
+
+    #[test]
+    fn a_program_that_complains_is_believed_alone_and_of_others_the_scheduler_s_evidence_counts() {
+        let before =
+            Evidence { periods: 100, budgets_exhausted: 10, deadlines_missed: 1, ..Evidence::default() };
+        let now = Evidence { periods: 140, budgets_exhausted: 12, deadlines_missed: 2, ..before };
+        assert_eq!(now.since(&before, 0, 1.0).complaints, 1);
+        let exhausted = Evidence { budgets_exhausted: 20, ..now };
+        assert_eq!(exhausted.since(&before, 0, 1.0).complaints, 11);
+        let heard = Evidence { complaints: 3, ..exhausted };
+        assert_eq!(heard.since(&before, 0, 1.0).complaints, 3);
+        assert_eq!(heard.since(&heard, 0, 1.0).complaints, 0);
+    }
+
+    #[test]
+    fn use_is_a_fraction_of_what_a_level_of_one_is() {
+        let now = Evidence { cpu_ns: 250_000_000, ..Evidence::default() };
+        let seen = now.since(&Evidence::default(), 500_000_000, 2.0);
+        assert_eq!(seen.used, Some(0.25));
     }
 
     #[test]

@@ -165,7 +165,8 @@ fn read_rows(file: &Path) -> anyhow::Result<ParsedFile> {
     Ok(spec::parse_tab(file, &text))
 }
 
-fn write_new(file: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file that must not be there yet.
+pub fn write_new(file: &Path, text: &str) -> anyhow::Result<()> {
     let mut created = std::fs::File::create_new(file).with_context(|| {
         format!("cannot create {}; remove it first if it is to be replaced", file.display())
     })?;

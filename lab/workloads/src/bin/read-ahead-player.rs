@@ -65,7 +65,10 @@ fn parse() -> Result<Options, lexopt::Error> {
 /// Which pieces are taken, read and decoded. Piece numbers count from 0.
 struct Pieces {
     state: Mutex<State>,
-    changed: Condvar,
+    /// There is room for one more piece: wakes one reader.
+    room: Condvar,
+    /// A piece was read: wakes the decoder.
+    arrived: Condvar,
 }
 
 struct State {
@@ -89,7 +92,7 @@ impl Pieces {
                 state.next += 1;
                 return Some(state.next - 1);
             }
-            state = self.changed.wait(state).unwrap();
+            state = self.room.wait(state).unwrap();
         }
     }
 
@@ -97,14 +100,14 @@ impl Pieces {
         let mut state = self.state.lock().unwrap();
         let slot = piece as usize % state.ready.len();
         state.ready[slot] = true;
-        self.changed.notify_all();
+        self.arrived.notify_one();
     }
 
     fn wait_for(&self, piece: u64) {
         let mut state = self.state.lock().unwrap();
         let slot = piece as usize % state.ready.len();
         while !state.ready[slot] {
-            state = self.changed.wait(state).unwrap();
+            state = self.arrived.wait(state).unwrap();
         }
     }
 
@@ -113,7 +116,7 @@ impl Pieces {
         let slot = piece as usize % state.ready.len();
         state.ready[slot] = false;
         state.decoded = piece + 1;
-        self.changed.notify_all();
+        self.room.notify_one();
     }
 }
 
@@ -139,7 +142,7 @@ fn main() -> anyhow::Result<()> {
     let frames = (options.seconds * options.fps).floor() as u64;
     let period_ns = (1e9 / options.fps) as u64;
     let state = State { next: 0, decoded: 0, ready: vec![false; options.threads] };
-    let pieces = Arc::new(Pieces { state: Mutex::new(state), changed: Condvar::new() });
+    let pieces = Arc::new(Pieces { state: Mutex::new(state), room: Condvar::new(), arrived: Condvar::new() });
     for _ in 0..options.threads {
         let (options, pieces) = (options.clone(), pieces.clone());
         std::thread::spawn(move || read(&options, &pieces, frames));
