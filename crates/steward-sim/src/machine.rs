@@ -110,6 +110,16 @@ impl Machine {
         Outcome::of(&self)
     }
 
+    /// CPU time that the tasks of a domain, without those below it, have used and waited for so far, in nanoseconds. A wait
+    /// counts once it is over. `None` if there is no domain of that name.
+    pub fn domain_times(&self, name: &str) -> Option<(u64, u64)> {
+        let place = self.scenario.domains.iter().position(|domain| domain.name == name)?;
+        let index = self.domains[place];
+        let own = self.tasks.iter().zip(&self.kernel.tasks).filter(|(task, _)| task.domain == index);
+        let used_ns = own.map(|(_, kernel_task)| kernel_task.used_ns).sum();
+        Some((used_ns, self.scheduler.domains.at(index).waited_ns))
+    }
+
     /// How often a CPU has chosen what to run next.
     pub fn decisions(&self) -> u64 {
         self.scheduler.counts.decisions

@@ -1,0 +1,185 @@
+//! What the orders among domains promise, on whole machines with ticks, slices and several CPUs. steward-sched's tests hold
+//! the decision code itself to the same theorems; docs/scheduler.md derives the constants.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use steward_core::mechanism::BestEffortOrder;
+use steward_sim::scenario::{DomainSpec, MachineSettings, TaskSpec};
+use steward_sim::{Amount, Machine, Outcome, Phase, Program, Scenario, ScenarioFile};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+/// The service cycle.
+const CYCLE_NS: u64 = 500 * MS;
+/// The longest that a task runs at a time: a slice of 3 ms ends at the tick after it, and ticks are 4 ms apart.
+const QUANTUM_NS: u64 = 7 * MS;
+
+fn task(name: &str, domain: usize, count: u32, phases: &[Phase]) -> TaskSpec {
+    TaskSpec {
+        name: name.to_owned(),
+        count,
+        domains: vec![Some(domain)],
+        weight: 100,
+        starts: vec![Amount::Uniform(0, 10 * MS)],
+        pinned: None,
+        reservation: None,
+        programs: vec![Program { phases: phases.into(), repeat: None }],
+    }
+}
+
+const BUSY: [Phase; 1] = [Phase::Run(Amount::Forever)];
+const ONOFF: [Phase; 2] = [Phase::Run(Amount::Fixed(11 * MS)), Phase::Sleep(Amount::Fixed(5 * MS))];
+
+fn machine(cpus: u32, order: BestEffortOrder, domains: Vec<DomainSpec>, tasks: Vec<TaskSpec>) -> Scenario {
+    let mut scenario =
+        Scenario { domains, tasks, duration_ns: 20 * SECOND, warmup_ns: 2 * SECOND, ..Scenario::default() };
+    scenario.machine = MachineSettings { cpus, ..MachineSettings::default() };
+    scenario.best_effort.order = order;
+    scenario
+}
+
+/// Domains by reservation and weight. The share of each is its reservation and its weight's part of the rest.
+fn domains(terms: &[(f64, u32)]) -> (Vec<DomainSpec>, Vec<f64>) {
+    let reserved: f64 = terms.iter().map(|(reserved, _)| reserved).sum();
+    let weights: u32 = terms.iter().map(|(_, weight)| weight).sum();
+    let specs = terms.iter().enumerate().map(|(place, (reserved, weight))| {
+        let mut domain = DomainSpec::new(format!("d{place}"), None);
+        (domain.reserved, domain.weight) = (*reserved, *weight);
+        domain
+    });
+    let share = |(own, weight): &(f64, u32)| own + (1.0 - reserved) * f64::from(*weight) / f64::from(weights);
+    (specs.collect(), terms.iter().map(share).collect())
+}
+
+/// Reservations and weights of several domains, less than everything reserved.
+fn terms() -> impl Strategy<Value = Vec<(f64, u32)>> {
+    prop::collection::vec((prop_oneof![Just(0.0), 0.02..0.15f64], 50u32..300), 2..7)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Eclipse 1998, section 5: each domain gets its fraction over every cycle.
+    #[test]
+    fn under_mtr_ls_every_busy_domain_gets_its_fraction_of_every_cycle_on_any_number_of_cpus(
+        terms in terms(), cpus in 1u32..=4,
+    ) {
+        let (specs, shares) = domains(&terms);
+        let tasks = (0..specs.len()).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)).collect();
+        let scenario = machine(cpus, BestEffortOrder::MtrLs, specs, tasks);
+        let mut machine = Machine::new(&scenario);
+        // A cycle, the width of a token at either end, and a quantum for each domain.
+        let window_ns = CYCLE_NS * 9 / 8 + terms.len() as u64 * QUANTUM_NS;
+        let step_ns = 25 * MS;
+        let steps = (window_ns / step_ns) as usize;
+        let mut record: Vec<Vec<u64>> = Vec::new();
+        for at_ns in (2 * SECOND..8 * SECOND).step_by(step_ns as usize) {
+            machine.run_until(at_ns);
+            record.push((0..terms.len()).map(|place| machine.domain_times(&format!("d{place}")).unwrap().0).collect());
+        }
+        for (place, share) in shares.iter().enumerate() {
+            let due_ns = share * CYCLE_NS as f64 * f64::from(cpus);
+            let pairs = record.iter().zip(&record[steps + 1..]);
+            let least_ns = pairs.map(|(before, after)| after[place] - before[place]).min().unwrap();
+            // What each CPU is in the middle of, and 2 % for the rounding of tokens.
+            let slack_ns = f64::from(cpus) * QUANTUM_NS as f64 + 0.02 * due_ns;
+            prop_assert!(least_ns as f64 >= due_ns - slack_ns, "d{place}: {least_ns} of {due_ns}, {terms:?}");
+        }
+    }
+
+    /// Eclipse 1998, definition 1, for one task that comes and goes beside domains that never leave.
+    #[test]
+    fn mtr_ls_guarantees_cumulative_service_on_any_number_of_cpus(
+        cpus in 1u32..=4, others in 1usize..20, run_ms in 1u64..40, away_ms in 1u64..60, reserved in 0.05..0.2f64,
+    ) {
+        let mut terms = vec![(0.0, 100); others];
+        terms.push((reserved, 100));
+        let (specs, shares) = domains(&terms);
+        let mut tasks: Vec<TaskSpec> =
+            (0..others).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)).collect();
+        let phases = [Phase::Run(Amount::Fixed(run_ms * MS)), Phase::Sleep(Amount::Fixed(away_ms * MS))];
+        tasks.push(task("comes-and-goes", others, 1, &phases));
+        let scenario = machine(cpus, BestEffortOrder::MtrLs, specs, tasks);
+        // The rate that its share comes to: one task cannot use more than one CPU.
+        let rate = (shares[others] * f64::from(cpus)).min(1.0);
+        let quanta_ns = (others as u64 + 2) * QUANTUM_NS;
+        let stretch = 1.0 + quanta_ns as f64 / CYCLE_NS as f64;
+        let constant_ns = CYCLE_NS as f64 * 1.125 + quanta_ns as f64;
+        let mut machine = Machine::new(&scenario);
+        for at_ns in (SECOND..12 * SECOND).step_by(50 * MS as usize) {
+            machine.run_until(at_ns);
+            let (used_ns, waited_ns) = machine.domain_times(&format!("d{others}")).unwrap();
+            let beyond_ns = (used_ns + waited_ns) as f64 - used_ns as f64 / rate * stretch;
+            prop_assert!(beyond_ns <= constant_ns, "{beyond_ns} beyond {constant_ns} at {at_ns}");
+        }
+    }
+
+    /// The delay bound, and that those who use little of their share wait for nobody (Eclipse 1998, section 7).
+    #[test]
+    fn under_mtr_ls_a_task_that_uses_half_its_share_waits_at_most_a_quantum(
+        cpus in 1u32..=4, others in 1usize..64, run_us in 100u64..4000, seed: u16,
+    ) {
+        let (specs, shares) = domains(&vec![(0.0, 100); others + 1]);
+        let mut tasks: Vec<TaskSpec> = (0..others)
+            .map(|place| task(&format!("t{place}"), place, cpus, if place % 2 == 0 { &BUSY } else { &ONOFF }))
+            .collect();
+        let away_ns = (run_us as f64 * 2000.0 / shares[others]) as u64;
+        tasks.push(task("sleeper", others, 1, &[
+            Phase::Run(Amount::Fixed(run_us * 1000)),
+            Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
+        ]));
+        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::MtrLs, specs, tasks) };
+        let outcome = Machine::new(&scenario).run();
+        let sleeper = outcome.task("sleeper").unwrap();
+        prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
+    }
+}
+
+/// Runs a file of lab/sim with settings.
+fn run(file: &str, settings: &[(&str, &str)]) -> Outcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/sim").join(file);
+    let file = ScenarioFile::read(&path).unwrap_or_else(|problem| panic!("{problem}"));
+    let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let mut settings: Vec<_> = settings.iter().map(own).collect();
+    settings.push(("duration".to_owned(), "22s".to_owned()));
+    Machine::new(&file.scenario(&settings).unwrap_or_else(|problem| panic!("{problem}"))).run()
+}
+
+/// Eclipse 1998, figure 11.
+#[test]
+fn a_sleeper_is_woken_in_time_under_mtr_ls_and_later_with_each_competitor_under_wrr() {
+    let delay_ms = |order, n| {
+        let outcome = run("sleeper.toml", &[("best_effort.order", order), ("task.onoff.count", n)]);
+        outcome.task("sleeper").unwrap().latency_ms_p99
+    };
+    for n in ["1", "8", "64"] {
+        assert!(delay_ms("mtr-ls", n) < 0.5, "{n}");
+    }
+    assert!(delay_ms("wrr", "64") > 5.0 * delay_ms("wrr", "8"));
+}
+
+/// Eclipse 1998, example 1 and figure 12.
+#[test]
+fn an_io_loop_with_half_the_cpu_keeps_its_rate_under_mtr_ls_and_loses_it_under_wrr() {
+    let rate = |order, n| {
+        let outcome = run("io-rate.toml", &[("best_effort.order", order), ("task.loop.count", n)]);
+        outcome.task("io").unwrap().work_per_second
+    };
+    for n in ["1", "8", "64"] {
+        assert!(rate("mtr-ls", n) >= 39.0, "{n}");
+    }
+    assert!(rate("wrr", "64") < 30.0);
+}
+
+/// Eclipse 1998, figure 9.
+#[test]
+fn a_player_misses_no_frame_with_15_per_cent_under_mtr_ls_and_needs_three_times_that_under_wrr() {
+    let late = |order, fraction| {
+        let outcome = run("mpeg-cpu.toml", &[("best_effort.order", order), ("domain.player.cpu", fraction)]);
+        outcome.task("decoder").unwrap().frames.as_ref().unwrap().frames_late
+    };
+    assert_eq!(late("mtr-ls", "15%"), 0);
+    assert!(late("mtr-ls", "5%") > 0);
+    assert!(late("wrr", "45%") > 0);
+}
