@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 
+use crate::control_files::ControlFiles;
 use crate::daemon::Daemon;
 use crate::domains::Told;
 use crate::report;
@@ -42,9 +43,22 @@ pub fn now_ns() -> u64 {
 ///
 /// # Errors
 /// When waiting itself fails. Everything is undone then too.
-pub fn run(mut daemon: Daemon, server: Server, watch: Watch, controls: Controls) -> anyhow::Result<()> {
-    let mut turns =
-        Loop { server, watch, controls, reload_at_ns: None, gather_until_ns: 0, status: String::new() };
+pub fn run(
+    mut daemon: Daemon,
+    server: Server,
+    control_files: Option<ControlFiles>,
+    watch: Watch,
+    controls: Controls,
+) -> anyhow::Result<()> {
+    let mut turns = Loop {
+        server,
+        control_files,
+        watch,
+        controls,
+        reload_at_ns: None,
+        gather_until_ns: 0,
+        status: String::new(),
+    };
     turns.watch_files(&mut daemon);
     turns.notify_status(&daemon, &[NotifyState::Ready]);
     let outcome = loop {
@@ -55,6 +69,7 @@ pub fn run(mut daemon: Daemon, server: Server, watch: Watch, controls: Controls)
         }
     };
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    turns.control_files = None;
     daemon.stop();
     turns.server.close();
     outcome
@@ -62,6 +77,7 @@ pub fn run(mut daemon: Daemon, server: Server, watch: Watch, controls: Controls)
 
 struct Loop {
     server: Server,
+    control_files: Option<ControlFiles>,
     watch: Watch,
     controls: Controls,
     /// When to read the files again that have changed.
@@ -97,12 +113,7 @@ impl Loop {
             daemon.reload();
             self.watch_files(daemon);
         }
-        self.server.take_turn(&ready.clients, &mut |caller, call| daemon.answer(caller, call));
-        if daemon.polkit.has_questions() {
-            let answered = daemon.polkit.take_in(now);
-            self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
-            daemon.polkit.keep(|id| self.server.is_connected(id));
-        }
+        self.answer(daemon, &ready.clients, now);
         let told = daemon.tick(now);
         let mechanism_told = told.iter().any(|told| !told.is_of_domain());
         if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| mechanism_told) {
@@ -111,6 +122,25 @@ impl Loop {
         self.broadcast(&told);
         self.notify_status(daemon, &[]);
         Ok(true)
+    }
+
+    /// Answers clients and control files, and those for whom polkit was asked.
+    fn answer(&mut self, daemon: &mut Daemon, ready: &[PollFlags], now_ns: u64) {
+        self.server.take_turn(ready, &mut |caller, call| daemon.answer(caller, call));
+        let mut files = self.control_files.as_mut();
+        if let Some(files) = &mut files {
+            files.take_turn(&mut |caller, call| daemon.answer(caller, call));
+        }
+        if !daemon.polkit.has_questions() {
+            return;
+        }
+        let answered = daemon.polkit.take_in(now_ns);
+        self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+        if let Some(files) = &mut files {
+            files.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+        }
+        let waits_for_file = |id| files.as_ref().is_some_and(|files| files.is_waiting(id));
+        daemon.polkit.keep(|id| self.server.is_connected(id) || waits_for_file(id));
     }
 
     fn wait(&self, daemon: &Daemon) -> anyhow::Result<Ready> {
@@ -125,14 +155,14 @@ impl Loop {
             self.watch.as_fd(),
             daemon.polkit.as_fd(),
         ];
-        let domains = daemon.domains.descriptor();
-        let own_count = own.len() + usize::from(mechanism.is_some()) + usize::from(domains.is_some());
+        let others =
+            [mechanism, daemon.domains.descriptor(), self.control_files.as_ref().map(|files| files.as_fd())];
         let mut descriptors: Vec<PollFd<'_>> = own
             .into_iter()
-            .chain(mechanism)
-            .chain(domains)
+            .chain(others.into_iter().flatten())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
+        let own_count = descriptors.len();
         descriptors.extend(self.server.poll_descriptors());
         match poll(&mut descriptors, Some(&self.timeout(daemon))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

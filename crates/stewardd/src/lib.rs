@@ -3,6 +3,7 @@
 //! One thread, one loop ([`event_loop`]), over:
 //!
 //! - [`server`]: the socket. Knows bytes and users, no meaning.
+//! - [`control_files`]: the same requests, through a file tree.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
 //! - [`permission`] and [`polkit`]: may this caller have that?
@@ -13,6 +14,7 @@
 //!   [`fake_cgroups`] in that of the cgroup tree.
 
 pub mod cgroups;
+pub mod control_files;
 pub mod daemon;
 pub mod domains;
 pub mod event_loop;

@@ -13,7 +13,7 @@ use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{cgroups, log, mechanisms, peer, polkit, rules, specs};
+use stewardd::{cgroups, control_files, log, mechanisms, peer, polkit, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -33,6 +33,12 @@ struct Arguments {
     /// Where to listen.
     #[arg(long, value_name = "PATH", default_value = libsteward::SOCKET_PATH)]
     socket: PathBuf,
+    /// Where to mount the control files; links to them are made beside it.
+    #[arg(long, value_name = "DIR", default_value = control_files::MOUNT_POINT)]
+    control_files: PathBuf,
+    /// Mount no control files.
+    #[arg(long, conflicts_with = "control_files")]
+    no_control_files: bool,
     /// What enforces reservations, whatever the configuration says.
     #[arg(long, value_name = "NAME")]
     mechanism: Option<MechanismName>,
@@ -116,7 +122,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let cgroups = cgroups::open(&options.roots);
     let daemon = Daemon::start(options, mechanisms::loader(&arguments.state_directory), cgroups);
     match daemon {
-        Ok(daemon) => event_loop::run(daemon, server, watch, controls),
+        Ok(mut daemon) => {
+            let files = Some(&arguments.control_files).filter(|_| !arguments.no_control_files);
+            let files = files.and_then(|path| daemon.mount_control_files(path));
+            event_loop::run(daemon, server, files, watch, controls)
+        }
         Err(error) => {
             server.close();
             Err(error)

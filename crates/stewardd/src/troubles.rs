@@ -28,6 +28,8 @@ pub enum Topic {
     Domains,
     /// Keeping domains.
     SaveDomains,
+    /// Mounting the control files.
+    ControlFiles,
 }
 
 /// All troubles at the moment.

@@ -97,7 +97,7 @@ impl Machine {
         let (reload, reloaded) = UnixStream::pair()?;
         reloaded.set_nonblocking(true)?;
         let controls = Controls { stop: stopped, reload: reloaded };
-        let thread = std::thread::spawn(move || event_loop::run(daemon, server, watch, controls));
+        let thread = std::thread::spawn(move || event_loop::run(daemon, server, None, watch, controls));
         Ok(Running { socket, stop, reload, thread: Some(thread) })
     }
 }

@@ -5,6 +5,7 @@ state=/sys/kernel/sched_ext/state
 specs=/etc/steward/specs
 export STEWARD_LOG=info
 mkdir -p $specs /opt/one /opt/other
+modprobe fuse
 
 section() { echo "== $1"; }
 
