@@ -19,6 +19,8 @@
 mod caller;
 mod errno;
 mod mount;
+#[cfg(test)]
+mod mount_tests;
 pub mod names;
 mod page;
 mod refusals;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
@@ -38,6 +38,7 @@ impl std::fmt::Display for MountError {
         let advice = match self.source.kind() {
             io::ErrorKind::NotFound => "; is the kernel's FUSE there (modprobe fuse)?",
             io::ErrorKind::PermissionDenied => "; is this root?",
+            io::ErrorKind::ResourceBusy => "; something else is mounted there: unmount it",
             _ => "",
         };
         write!(
@@ -114,10 +115,21 @@ impl Drop for Mounted {
     }
 }
 
+fn is_other_device(directory: &Path, found: &fs::Metadata) -> bool {
+    fs::metadata(directory).is_ok_and(|directory| directory.dev() != found.dev())
+}
+
 /// Takes away mounts whose daemon has died: touching them says that nobody is connected.
 fn clear(path: &Path) -> io::Result<()> {
     for _ in 0..LAYERS_MAX {
-        let Err(error) = fs::metadata(path) else { return Ok(()) };
+        let error = match fs::metadata(path) {
+            // On another device than its own directory: somebody alive is mounted there.
+            Ok(found) if path.parent().is_some_and(|parent| is_other_device(parent, &found)) => {
+                return Err(Errno::BUSY.into());
+            }
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
         match Errno::from_io_error(&error) {
             Some(Errno::NOTCONN | Errno::CONNABORTED) => unmount(path, UnmountFlags::DETACH)?,
             Some(Errno::NOENT) => return Ok(()),
