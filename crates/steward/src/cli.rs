@@ -6,6 +6,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use steward_core::mechanism::Reservation;
 
+use crate::domain_cli::DomainCommand;
+
 /// Give programs the CPU time that they were promised.
 #[derive(Debug, Parser)]
 #[command(
@@ -14,6 +16,7 @@ use steward_core::mechanism::Reservation;
     max_term_width = 100,
     after_help = "Examples:\n  \
         steward run --cpu 5ms/30ms -- mplayer film.mkv   5 ms of CPU in every 30 ms, whatever else runs\n  \
+        steward domain create batch --cpu 20%            a fifth of the machine for a group of programs\n  \
         steward status                                   what is promised, and how full the CPUs are\n  \
         steward explain $(pgrep -n mplayer)              what a program has, and why\n  \
         steward doctor                                   which promises hold on this machine\n\n\
@@ -33,6 +36,8 @@ pub struct Cli {
 pub enum Command {
     Run(RunArguments),
     Set(SetArguments),
+    #[command(subcommand)]
+    Domain(DomainCommand),
     /// Check, list and convert specifications
     #[command(subcommand)]
     Spec(SpecCommand),
@@ -44,6 +49,7 @@ pub enum Command {
     /// would help if not.
     Explain(ExplainArguments),
     Events(EventsArguments),
+    Tune(crate::tune::TuneArguments),
     /// Have the daemon read its configuration and specifications again
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
@@ -53,7 +59,8 @@ pub enum Command {
     /// Needs neither root nor the daemon; says what it cannot see without.
     Doctor(JsonFlag),
     Revert(RevertArguments),
-    Sim(SimArguments),
+    Record(crate::record::RecordArguments),
+    Sim(crate::sim::SimArguments),
     /// Run experiments in a virtual machine
     Lab(steward_lab::cli::LabCommand),
     /// Print completions for a shell
@@ -102,6 +109,12 @@ pub struct RunArguments {
     /// standard error. Refused for lack of room, it gets its reservation once there is some.
     #[arg(long)]
     pub best_effort_if_refused: bool,
+    /// Run in this domain; without --cpu, as best-effort in it.
+    #[arg(long, value_name = "DOMAIN", conflicts_with = "spec")]
+    pub domain: Option<String>,
+    /// Make the domain first if there is none; it goes away with its last process.
+    #[arg(long, requires = "domain")]
+    pub create: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
@@ -121,18 +134,29 @@ pub struct ReservationArguments {
     pub irrevocable: bool,
 }
 
-/// Give a running process a CPU reservation, or take it away
+/// Give a running process or a domain a CPU reservation, or take it away
 ///
-/// Only root and the machine's owner may reserve; everyone may release processes of their own.
+/// A process gets time in every period, a domain a fraction of what its parent has. Only root and the machine's owner
+/// may reserve; everyone may release what is their own.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
-#[command(after_help = "Examples:\n  steward set 4321 --cpu 5ms/30ms\n  steward set 4321 --release")]
+#[command(after_help = "Examples:\n  \
+        steward set 4321 --cpu 5ms/30ms\n  \
+        steward set 4321 --release\n  \
+        steward set batch --cpu 20%")]
 pub struct SetArguments {
-    /// The process.
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: i32,
-    #[command(flatten)]
-    pub reservation: ReservationArguments,
+    /// The process, by number, or the domain, by name.
+    #[arg(value_name = "PID|DOMAIN", value_parser = parse_target)]
+    pub target: SetTarget,
+    /// For a process CPU time and the period in which it is given, as 5ms/30ms; for a domain a fraction, as 20%.
+    #[arg(long, value_name = "C/T|FRACTION", value_parser = parse_promise)]
+    pub cpu: Option<Promise>,
+    /// The process' other threads and their children get the same.
+    #[arg(long, requires = "cpu")]
+    pub inherit: bool,
+    /// Never take it back under overload.
+    #[arg(long, requires = "cpu")]
+    pub irrevocable: bool,
     /// Make it best-effort.
     #[arg(long)]
     pub release: bool,
@@ -221,44 +245,42 @@ pub struct RevertArguments {
     pub output: JsonFlag,
 }
 
-/// Run a scenario in the simulator
-///
-/// A machine in memory runs the scheduler's own decision code on tasks that do what the file says. The same file gives
-/// the same result. docs/simulator.md describes the file.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-        steward sim lab/sim/sleeper.toml\n  \
-        steward sim lab/sim/sleeper.toml --order wrr --set task.onoff.count=8 --json")]
-pub struct SimArguments {
-    /// The scenario.
-    #[arg(value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// The order among domains: mtr-ls, wrr or vtime.
-    #[arg(long, value_name = "ORDER")]
-    pub order: Option<String>,
-    /// Sets a value in place of what the file says or varies; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
-    pub set: Vec<(String, String)>,
-    #[command(flatten)]
-    pub output: JsonFlag,
+/// Who gets something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetTarget {
+    /// A process.
+    Process(i32),
+    /// A domain.
+    Domain(String),
 }
 
-impl SimArguments {
-    /// What is set on the command line, by the keys of the file.
-    pub fn settings(&self) -> Vec<(String, String)> {
-        let order = self.order.iter().map(|order| ("best_effort.order".to_owned(), order.clone()));
-        order.chain(self.set.iter().cloned()).collect()
+fn parse_target(text: &str) -> Result<SetTarget, String> {
+    if !text.starts_with('-') && text.bytes().any(|byte| !byte.is_ascii_digit()) {
+        return Ok(SetTarget::Domain(text.to_owned()));
+    }
+    match text.parse() {
+        Ok(pid) if pid > 0 => Ok(SetTarget::Process(pid)),
+        _ => Err("write the number of a process, or the name of a domain".to_owned()),
     }
 }
 
-fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("write KEY=VALUE, as in machine.cpus=4, for \"{text}\""))?;
-    Ok((key.trim().to_owned(), value.trim().to_owned()))
+/// What is promised to a process, or to a domain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Promise {
+    /// Time in every period.
+    Reservation(Reservation),
+    /// A fraction of the parent's.
+    Fraction(f64),
 }
 
-fn parse_reservation(text: &str) -> Result<Reservation, String> {
+fn parse_promise(text: &str) -> Result<Promise, String> {
+    if text.ends_with('%') || text.parse::<f64>().is_ok() {
+        return crate::domain_cli::fraction(text).map(Promise::Fraction);
+    }
+    parse_reservation(text).map(Promise::Reservation)
+}
+
+pub fn parse_reservation(text: &str) -> Result<Reservation, String> {
     let reservation: Reservation = text.parse().map_err(|error| format!("{error}"))?;
     reservation.validate().map_err(|error| error.to_string())?;
     Ok(reservation)

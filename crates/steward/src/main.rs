@@ -3,19 +3,25 @@
 //! 0 success, 1 failure, 2 usage; `steward run` ends with the program's own code, or with 125 to 127.
 
 mod cli;
+mod domain;
+mod domain_cli;
 mod machine;
 mod output;
+mod record;
 mod run;
 mod sim;
 mod spec;
 mod status;
+mod tune;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use libsteward::{Client, api};
+use steward_core::mechanism::Reservation;
 
-use cli::{Cli, Command, SetArguments, SpecCommand};
+use cli::{Cli, Command, Promise, SetArguments, SetTarget, SpecCommand};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -66,7 +72,8 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
     let socket = &cli.socket;
     match &cli.command {
         Command::Run(_) => unreachable!("run ends in its own way"),
-        Command::Set(arguments) => set(cli, arguments).map(|()| true),
+        Command::Set(arguments) => set(socket, arguments).map(|()| true),
+        Command::Domain(command) => domain::domain(socket, command).map(|()| true),
         Command::Spec(SpecCommand::Check(arguments)) => spec::check(arguments),
         Command::Spec(SpecCommand::List(output)) => status::list_specs(socket, output.json).map(|()| true),
         Command::Spec(SpecCommand::Import(arguments)) => spec::import(arguments),
@@ -75,9 +82,11 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(arguments),
+        Command::Record(arguments) => record::record(arguments).map(|()| true),
         Command::Sim(arguments) => sim::sim(arguments).map(|()| true),
         Command::Lab(lab) => lab.execute(),
         Command::Completions { shell } => {
@@ -93,20 +102,35 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
     }
 }
 
-fn set(cli: &Cli, arguments: &SetArguments) -> anyhow::Result<()> {
-    let mut client = Client::connect(&cli.socket)?;
-    let pid = arguments.pid;
-    let Some(cpu) = arguments.reservation.cpu else {
-        let released = client.call(&api::Release { pid })?.released;
-        return output::print(&format!(
-            "Process {pid} is best-effort now ({released} of its threads were not).\n"
-        ));
-    };
-    let reply = client.call(&api::Set {
+fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
+    match (&arguments.target, arguments.cpu) {
+        (SetTarget::Process(pid), None) => release(socket, *pid),
+        (SetTarget::Process(pid), Some(Promise::Reservation(cpu))) => reserve(socket, *pid, cpu, arguments),
+        (SetTarget::Process(_), Some(Promise::Fraction(_))) => anyhow::bail!(
+            "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
+             create NAME --cpu 20%, steward domain move PID NAME)"
+        ),
+        (SetTarget::Domain(domain), None) => domain::set_reservation(socket, domain, None),
+        (SetTarget::Domain(domain), Some(Promise::Fraction(cpu))) => {
+            domain::set_reservation(socket, domain, Some(cpu))
+        }
+        (SetTarget::Domain(_), Some(Promise::Reservation(_))) => {
+            anyhow::bail!("a domain gets a fraction of what its parent has, as in --cpu 20%")
+        }
+    }
+}
+
+fn release(socket: &Path, pid: i32) -> anyhow::Result<()> {
+    let released = Client::connect(socket)?.call(&api::Release { pid })?.released;
+    output::print(&format!("Process {pid} is best-effort now ({released} of its threads were not).\n"))
+}
+
+fn reserve(socket: &Path, pid: i32, cpu: Reservation, arguments: &SetArguments) -> anyhow::Result<()> {
+    let reply = Client::connect(socket)?.call(&api::Set {
         pid,
         cpu: run::to_api(cpu),
-        inherit: Some(arguments.reservation.inherit),
-        revocable: Some(!arguments.reservation.irrevocable),
+        inherit: Some(arguments.inherit),
+        revocable: Some(!arguments.irrevocable),
         keep_if_refused: Some(arguments.best_effort_if_refused),
     })?;
     let standing = reply.standing.map_or("not decided yet", status::standing_name);

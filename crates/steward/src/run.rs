@@ -23,7 +23,7 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
         Ok(request) => request,
         Err(message) => return fail(&message),
     };
-    match ask(socket, &request) {
+    match ask(socket, &request, arguments.create) {
         Ok(reply) if reply.standing == Some(api::Standing::Refused) => {
             eprintln!(
                 "steward: there is no room for the reservation now: running as best-effort until there is"
@@ -57,17 +57,20 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
             inherit: Some(spec.inherit),
             revocable: Some(spec.revocable),
             keep_if_refused,
+            domain: None,
         });
     }
     let reservation = &arguments.reservation;
+    let domain = arguments.domain.clone();
     Ok(match reservation.cpu {
         Some(cpu) => api::Run {
             cpu: Some(to_api(cpu)),
             inherit: Some(reservation.inherit),
             revocable: Some(!reservation.irrevocable),
             keep_if_refused,
+            domain,
         },
-        None => api::Run::default(),
+        None => api::Run { domain, ..api::Run::default() },
     })
 }
 
@@ -76,8 +79,15 @@ pub fn to_api(reservation: Reservation) -> api::Reservation {
     api::Reservation { budget_ns: reservation.budget_ns, period_ns: reservation.period_ns }
 }
 
-fn ask(socket: &Path, request: &api::Run) -> Result<api::Standings, libsteward::Error> {
-    Client::connect(socket)?.call(request)
+fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Standings, libsteward::Error> {
+    let mut client = Client::connect(socket)?;
+    if let Some(domain) = request.domain.as_ref().filter(|_| create) {
+        match client.call(&api::CreateDomain { domain: domain.clone(), ..api::CreateDomain::default() }) {
+            Ok(_) | Err(libsteward::Error::Api(api::ApiError::DomainExists { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    client.call(request)
 }
 
 fn execute(command: &[OsString]) -> ExitCode {

@@ -140,6 +140,83 @@ fn events_are_one_object_a_line_and_a_reader_that_goes_is_no_failure() {
 }
 
 #[test]
+fn domains_are_made_listed_changed_and_removed() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let made = text(&steward(
+        &daemon,
+        &["domain", "create", "web", "--cpu", "20%", "--own-weight", "300", "--keep"],
+    ));
+    assert!(made.starts_with("Domain web has 20 % of the machine reserved: it is guaranteed 40 %"), "{made}");
+    let made = text(&steward(&daemon, &["domain", "create", "front", "--parent", "web", "--cpu", "0.5"]));
+    assert!(made.starts_with("Domain web/front has 50 % of web reserved"), "{made}");
+    let listed = text(&steward(&daemon, &["domain", "list"]));
+    for part in ["Order among domains: mtr-ls, service cycle 500ms.", "\n    web ", "\n      front ", "20 %"]
+    {
+        assert!(listed.contains(part), "{part:?} is not in:\n{listed}");
+    }
+    let listed = json(&steward(&daemon, &["domain", "list", "--json"]));
+    assert_eq!(listed["domains"][2]["name"], "web");
+    let changed = text(&steward(&daemon, &["domain", "set", "web", "--cpu", "default", "--weight", "50"]));
+    assert!(changed.contains("nothing reserved"), "{changed}");
+    assert!(text(&steward(&daemon, &["set", "web", "--cpu", "30%"])).contains("30 % of the machine"));
+    let shown = text(&steward(&daemon, &["domain", "show", "web"]));
+    for part in ["/steward/web (id ", "30 % of the machine", "50 % of at most 100 %", "50, 4", "weight 300"] {
+        assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
+    }
+    assert_eq!(json(&steward(&daemon, &["domain", "show", "web", "--json"]))["domain"]["weight"], 50);
+    let removed = text(&steward(&daemon, &["domain", "remove", "web"]));
+    assert_eq!(removed, "Domain web is removed, with 1 below it; processes moved to its parent: 0.\n");
+    let output = steward(&daemon, &["domain", "show", "web"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "steward: there is no domain web; steward domain list shows all\n"
+    );
+}
+
+#[test]
+fn run_starts_a_program_in_a_domain_and_makes_it_if_asked() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let output = steward(&daemon, &["run", "--domain", "batch", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no domain batch"));
+    let script = ["run", "--domain", "batch", "--create", "--", "sh", "-c", "echo $$; exec sleep 1000"];
+    let mut running = command(&daemon, &script).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut pid = String::new();
+    let output = running.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut pid).expect("it prints its number");
+    let shown = json(&steward(&daemon, &["domain", "show", "--pid", pid.trim(), "--json"]));
+    assert_eq!(
+        (shown["domain"]["name"].as_str(), shown["processes"][0].to_string()),
+        (Some("batch"), pid.trim().into())
+    );
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let moved = text(&steward(&daemon, &["domain", "move", &sleeper.pid().to_string(), "batch"]));
+    assert!(moved.contains("is in batch now, and was in /"), "{moved}");
+    running.kill().expect("it runs");
+    running.wait().expect("it has ended");
+}
+
+#[test]
+fn a_process_gets_time_in_every_period_and_a_domain_a_fraction() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let pid = std::process::id().to_string();
+    for (target, cpu, hint) in
+        [(pid.as_str(), "20%", "a fraction is for a domain"), ("user.slice", "5ms/30ms", "as in --cpu 20%")]
+    {
+        let output = steward(&daemon, &["set", target, "--cpu", cpu]);
+        assert_eq!(output.status.code(), Some(1));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(hint), "{message}");
+    }
+    assert!(text(&steward(&daemon, &["set", "user.slice", "--cpu", "20%"])).contains("20 % of the machine"));
+    assert!(text(&steward(&daemon, &["set", "user.slice", "--release"])).contains("nothing reserved"));
+}
+
+#[test]
 fn completions_and_man_pages_come_from_the_same_definitions() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -1,0 +1,219 @@
+//! `steward domain`: asks the daemon, and shows what it answers.
+
+use std::path::Path;
+
+use libsteward::{Client, api};
+use steward_core::domain::tree::percent;
+use steward_core::quantity::{approximate_duration, format_size};
+
+use crate::domain_cli::{CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
+use crate::output::{highlight, print, print_json, table};
+
+/// Carries out one of the commands.
+pub fn domain(socket: &Path, command: &DomainCommand) -> anyhow::Result<()> {
+    let mut client = Client::connect(socket)?;
+    match command {
+        DomainCommand::Create(arguments) => create(&mut client, arguments),
+        DomainCommand::Set(arguments) => set(&mut client, arguments),
+        DomainCommand::List(output) => list(&mut client, output.json),
+        DomainCommand::Show(arguments) => show(&mut client, arguments),
+        DomainCommand::Move(arguments) => move_process(&mut client, arguments),
+        DomainCommand::Remove(arguments) => {
+            let domain = arguments.domain.clone();
+            let removed = client.call(&api::RemoveDomain { domain, kill: Some(arguments.kill) })?;
+            print(&removal_text(&arguments.domain, &removed, arguments.kill))
+        }
+    }
+}
+
+fn create(client: &mut Client, arguments: &CreateArguments) -> anyhow::Result<()> {
+    let domain = match &arguments.parent {
+        Some(parent) if parent != "/" => format!("{}/{}", parent.trim_end_matches('/'), arguments.name),
+        _ => arguments.name.clone(),
+    };
+    let reply = client.call(&api::CreateDomain {
+        domain,
+        settings: arguments.settings.to_api(),
+        user: arguments.user,
+        keep: Some(arguments.keep),
+    })?;
+    if arguments.output.json { print_json(&reply) } else { print(&line(&reply.domain)) }
+}
+
+fn set(client: &mut Client, arguments: &SetArguments) -> anyhow::Result<()> {
+    let reply = client.call(&api::SetDomain {
+        domain: arguments.domain.clone(),
+        settings: arguments.settings.to_api(),
+        user: arguments.user,
+        keep: arguments.keep,
+    })?;
+    if arguments.output.json { print_json(&reply) } else { print(&line(&reply.domain)) }
+}
+
+/// `steward set DOMAIN`: the reservation only.
+pub fn set_reservation(socket: &Path, domain: &str, cpu: Option<f64>) -> anyhow::Result<()> {
+    let reset = if cpu.is_none() { vec!["cpu".to_owned()] } else { Vec::new() };
+    let settings = api::DomainSettings { cpu, reset, ..api::DomainSettings::default() };
+    let request = api::SetDomain { domain: domain.to_owned(), settings, ..api::SetDomain::default() };
+    let reply = Client::connect(socket)?.call(&request)?;
+    print(&line(&reply.domain))
+}
+
+/// A domain after a change.
+fn line(domain: &api::Domain) -> String {
+    let reserved = match domain.cpu {
+        Some(cpu) => format!("{} of {} reserved", percent(cpu), whose(domain)),
+        None => "nothing reserved".to_owned(),
+    };
+    format!(
+        "Domain {} has {reserved}: it is guaranteed {} of the machine when everybody wants to run.\n",
+        domain.name,
+        percent(domain.cpu_guaranteed)
+    )
+}
+
+fn whose(domain: &api::Domain) -> String {
+    match domain.parent.as_deref() {
+        None | Some("/") => "the machine".to_owned(),
+        Some(parent) => parent.to_owned(),
+    }
+}
+
+fn move_process(client: &mut Client, arguments: &MoveArguments) -> anyhow::Result<()> {
+    let request = api::MoveProcess { pid: Some(arguments.pid), domain: arguments.domain.clone() };
+    let moved = client.call(&request)?;
+    print(&format!("Process {} is in {} now, and was in {}.\n", arguments.pid, moved.domain, moved.from))
+}
+
+fn removal_text(domain: &str, removed: &api::DomainRemoved, kill: bool) -> String {
+    let below = match removed.removed {
+        0 | 1 => String::new(),
+        count => format!(", with {} below it", count - 1),
+    };
+    match (removed.removed, kill) {
+        (0, _) => format!("Domain {domain} is removed as soon as its processes have ended.\n"),
+        (_, true) => format!("Domain {domain} is removed{below}, and its processes are ended.\n"),
+        (_, false) => {
+            format!("Domain {domain} is removed{below}; processes moved to its parent: {}.\n", removed.moved)
+        }
+    }
+}
+
+fn list(client: &mut Client, json: bool) -> anyhow::Result<()> {
+    let list = client.call(&api::ListDomains {})?;
+    if json {
+        return print_json(&list);
+    }
+    let order = &list.best_effort;
+    let headline = format!(
+        "Order among domains: {}, service cycle {}.\n\n",
+        order.order,
+        approximate_duration(order.service_cycle_ns)
+    );
+    print(&(headline + &domain_table(&list.domains) + &troubles(&list.domains)))
+}
+
+fn domain_table(domains: &[api::Domain]) -> String {
+    let titles = ["DOMAIN", "CPU", "GUARANTEED", "WEIGHT", "PRIORITY", "USER", "TASKS", "CPU TIME"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for domain in domains {
+        rows.push(vec![
+            indented(domain),
+            domain.cpu.map_or_else(|| "-".to_owned(), percent),
+            percent(domain.cpu_guaranteed),
+            domain.weight.to_string(),
+            domain.priority.to_string(),
+            domain.user.to_string(),
+            domain.usage.map_or_else(|| "-".to_owned(), |usage| usage.tasks.to_string()),
+            domain.usage.map_or_else(|| "-".to_owned(), |usage| approximate_duration(used_ns(&usage))),
+        ]);
+    }
+    table(&rows, &[1, 2, 3, 4, 5, 6, 7])
+}
+
+fn used_ns(usage: &api::DomainUsage) -> u64 {
+    usage.best_effort_time_ns + usage.reserved_time_ns
+}
+
+/// The last part of the path under the parts before it.
+fn indented(domain: &api::Domain) -> String {
+    let depth = domain.path.matches('/').count();
+    match domain.path.rsplit_once('/') {
+        Some((_, "")) | None => "/".to_owned(),
+        Some((_, last)) => format!("{}{}", "  ".repeat(depth), last.escape_debug()),
+    }
+}
+
+fn troubles(domains: &[api::Domain]) -> String {
+    let mut text = String::new();
+    for domain in domains {
+        if let Some(trouble) = &domain.trouble {
+            text.push_str(&format!("\n{}: {trouble}\n", highlight(&domain.name)));
+        }
+    }
+    text
+}
+
+fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
+    let shown = client.call(&api::ShowDomain { domain: arguments.domain.clone(), pid: arguments.pid })?;
+    if arguments.output.json {
+        return print_json(&shown);
+    }
+    let domain = &shown.domain;
+    let mut rows = vec![
+        ("cgroup", format!("{} (id {})", domain.path, domain.cgroup_id)),
+        ("made by Steward", yes_no(domain.made)),
+        ("stays without processes", yes_no(domain.keep || !domain.made)),
+        ("belongs to user", domain.user.to_string()),
+        (
+            "CPU reserved",
+            domain.cpu.map_or_else(|| "-".into(), |cpu| format!("{} of {}", percent(cpu), whose(domain))),
+        ),
+        ("CPU guaranteed", format!("{} of the machine", percent(domain.cpu_guaranteed))),
+        (
+            "reserved by children",
+            format!("{} of at most {}", percent(domain.cpu_sum), percent(domain.cpu_limit)),
+        ),
+        ("weight, priority", format!("{}, {}", domain.weight, domain.priority)),
+        ("for its own tasks", own_text(domain)),
+    ];
+    if let Some(memory) = domain.memory {
+        rows.push(("memory reserved", format!("{} (not enforced yet)", format_size(memory))));
+    }
+    if let Some(disk) = domain.disk {
+        rows.push(("disk time reserved", format!("{} (not enforced yet)", percent(disk))));
+    }
+    if let Some(usage) = &domain.usage {
+        rows.push(("own tasks", format!("{}, {} of them runnable", usage.tasks, usage.runnable)));
+        rows.push(("CPU time", usage_text(usage)));
+        rows.push(("waited", approximate_duration(usage.waiting_time_ns)));
+    }
+    if domain.complaints > 0 {
+        rows.push(("complaints", domain.complaints.to_string()));
+    }
+    let processes: Vec<String> = shown.processes.iter().map(i32::to_string).collect();
+    rows.push(("processes", if processes.is_empty() { "-".into() } else { processes.join(" ") }));
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(key, value)| vec![format!("  {key}:"), value]).collect();
+    let text = format!("{}\n{}", domain.name, table(&rows, &[]));
+    print(&(text + &troubles(std::slice::from_ref(domain))))
+}
+
+fn own_text(domain: &api::Domain) -> String {
+    let weight = domain
+        .own_weight
+        .map_or_else(|| "weight as its tasks have".to_owned(), |weight| format!("weight {weight}"));
+    format!("{weight}, priority {}", domain.own_priority)
+}
+
+fn usage_text(usage: &api::DomainUsage) -> String {
+    format!(
+        "{} best-effort, {} out of reservations of its tasks",
+        approximate_duration(usage.best_effort_time_ns),
+        approximate_duration(usage.reserved_time_ns)
+    )
+}
+
+fn yes_no(truth: bool) -> String {
+    if truth { "yes" } else { "no" }.to_owned()
+}

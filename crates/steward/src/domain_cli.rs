@@ -1,0 +1,275 @@
+//! The command line of `steward domain`, as clap reads it.
+
+use clap::{Args, Subcommand};
+use libsteward::api::DomainSettings;
+use steward_core::domain::Setting;
+use steward_core::quantity::parse_size;
+
+use crate::cli::JsonFlag;
+
+/// Divide the machine among groups of programs
+///
+/// A domain is a group of processes (a cgroup) with a share of the CPU. Its children are paid out of what it has. Every
+/// slice, service and scope of the machine is one too, under its path: user.slice/user-1000.slice.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+        steward domain create batch --cpu 20%        20 % of the machine, whenever batch wants it\n  \
+        steward run --domain batch -- make -j8\n  \
+        steward domain set user.slice --weight 400   four times what its siblings get of the rest\n  \
+        steward domain list")]
+pub enum DomainCommand {
+    Create(CreateArguments),
+    Set(SetArguments),
+    /// List all domains, as a tree
+    ///
+    /// CPU is what is reserved of the parent's, GUARANTEED what a domain with all below it has of the machine when
+    /// everybody wants to run. WEIGHT divides what nobody reserved.
+    List(JsonFlag),
+    Show(ShowArguments),
+    Move(MoveArguments),
+    Remove(RemoveArguments),
+}
+
+/// Make a domain
+///
+/// It belongs to you, and goes away with its last process, or after a minute without one. To make one at the top needs
+/// the right to reserve; below a domain of your own you may make any.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward domain create batch --cpu 20% --keep\n  \
+        steward domain create front --parent web --weight 300")]
+pub struct CreateArguments {
+    /// What it is to be called: batch, or web/front below the domain web.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The domain that pays for it.
+    #[arg(long, value_name = "DOMAIN")]
+    pub parent: Option<String>,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// The user it is to belong to, by name or number, instead of you.
+    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    pub user: Option<u32>,
+    /// Let it stay when its last process has gone.
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Change what a domain has, at once
+///
+/// Settings that are not named stay as they are; "default" takes one back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward domain set batch --cpu 30%\n  \
+        steward domain set batch --cpu default --weight 50\n  \
+        steward domain set user.slice/user-1000.slice --priority 5")]
+pub struct SetArguments {
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// The user it is to belong to, by name or number.
+    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    pub user: Option<u32>,
+    /// Whether it stays when its last process has gone: yes or no.
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, default_missing_value = "yes", value_parser = parse_yes)]
+    pub keep: Option<bool>,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Show one domain, with its processes
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward domain show batch\n  steward domain show --pid $$")]
+pub struct ShowArguments {
+    /// The domain; your own unless said.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// That of this process.
+    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Move a running process with all its threads into a domain that Steward made
+///
+/// You may move processes of your own into domains of your own.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  steward domain move 4321 batch")]
+pub struct MoveArguments {
+    /// The process.
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+}
+
+/// Remove a domain that Steward made, with all below it
+///
+/// Its processes move to its parent. Of any other domain, takes back what it was given.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward domain remove batch\n  steward domain remove batch --kill")]
+pub struct RemoveArguments {
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+    /// End the processes in it.
+    #[arg(long)]
+    pub kill: bool,
+}
+
+/// What can be asked for a domain. "default" stands for what nobody asked for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SettingArguments {
+    /// CPU reserved, of what the parent has (at the top: of the machine), as 20% or 0.2.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    pub cpu: Option<Wanted<f64>>,
+    /// Share of what nobody reserved, among siblings of one priority: 1 to 10000.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub weight: Option<Wanted<i64>>,
+    /// Order among siblings, 0 to 7: what a higher one wants, a lower one gets only by its reservation.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub priority: Option<Wanted<i64>>,
+    /// Weight of its own processes beside its children.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub own_weight: Option<Wanted<i64>>,
+    /// Priority of its own processes beside its children.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub own_priority: Option<Wanted<i64>>,
+    /// The most of its CPU that its children may reserve together.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    pub cpu_limit: Option<Wanted<f64>>,
+    /// Memory reserved, as 64M. Kept and shown; nothing enforces it yet.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub memory: Option<Wanted<i64>>,
+    /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    pub disk: Option<Wanted<f64>>,
+}
+
+/// A value, or the default again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wanted<T> {
+    /// This value.
+    Value(T),
+    /// The default.
+    Default,
+}
+
+impl SettingArguments {
+    /// The same as the API has it.
+    pub fn to_api(&self) -> DomainSettings {
+        let mut reset = Vec::new();
+        let settings = DomainSettings {
+            cpu: value(self.cpu, Setting::Cpu, &mut reset),
+            weight: value(self.weight, Setting::Weight, &mut reset),
+            priority: value(self.priority, Setting::Priority, &mut reset),
+            own_weight: value(self.own_weight, Setting::OwnWeight, &mut reset),
+            own_priority: value(self.own_priority, Setting::OwnPriority, &mut reset),
+            cpu_limit: value(self.cpu_limit, Setting::CpuLimit, &mut reset),
+            memory: value(self.memory, Setting::Memory, &mut reset),
+            disk: value(self.disk, Setting::Disk, &mut reset),
+            reset: Vec::new(),
+        };
+        DomainSettings { reset, ..settings }
+    }
+}
+
+fn value<T>(wanted: Option<Wanted<T>>, setting: Setting, reset: &mut Vec<String>) -> Option<T> {
+    match wanted? {
+        Wanted::Value(value) => Some(value),
+        Wanted::Default => {
+            reset.push(setting.name().to_owned());
+            None
+        }
+    }
+}
+
+fn wanted<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Wanted<T>, String> {
+    if text == "default" { Ok(Wanted::Default) } else { parse(text).map(Wanted::Value) }
+}
+
+fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
+    wanted(text, |text| text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned()))
+}
+
+fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
+    wanted(text, |text| {
+        let bytes = parse_size(text).map_err(|fault| fault.to_string())?;
+        i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
+    })
+}
+
+fn parse_fraction(text: &str) -> Result<Wanted<f64>, String> {
+    wanted(text, fraction)
+}
+
+/// Reads `20%` or `0.2`.
+///
+/// # Errors
+/// When it is neither, or not above 0 and at most all.
+pub fn fraction(text: &str) -> Result<f64, String> {
+    let (number, divisor) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let value: f64 =
+        number.parse().map_err(|_| "write a percentage or a fraction, as in 20% or 0.2".to_owned())?;
+    let fraction = value / divisor;
+    if fraction > 0.0 && fraction <= 1.0 {
+        return Ok(fraction);
+    }
+    let hint = if divisor == 1.0 && value > 1.0 { format!("; did you mean {text}%?") } else { String::new() };
+    Err(format!("it must be above 0 and at most 100% (1){hint}"))
+}
+
+fn parse_yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
+    }
+}
+
+/// A user's number, or a name of /etc/passwd.
+fn parse_user(text: &str) -> Result<u32, String> {
+    if let Ok(uid) = text.parse() {
+        return Ok(uid);
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let uid = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    uid.ok_or_else(|| format!("/etc/passwd has no user {text:?}; write the user's number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fraction_is_written_either_way() {
+        assert_eq!((fraction("20%"), fraction("0.2"), fraction("100 %")), (Ok(0.2), Ok(0.2), Ok(1.0)));
+        for wrong in ["0", "0%", "-5%", "101%", "1.01", "nan", "inf", "half", "", "%"] {
+            assert!(fraction(wrong).is_err(), "{wrong}");
+        }
+        assert!(fraction("20").unwrap_err().contains("did you mean 20%?"));
+    }
+
+    #[test]
+    fn default_takes_a_setting_back() {
+        let arguments = SettingArguments {
+            cpu: Some(Wanted::Default),
+            weight: Some(Wanted::Value(50)),
+            ..SettingArguments::default()
+        };
+        let settings = arguments.to_api();
+        assert_eq!((settings.cpu, settings.weight, settings.reset), (None, Some(50), vec!["cpu".to_owned()]));
+    }
+}
