@@ -14,13 +14,16 @@ pub struct Credentials {
     pub gid: u32,
     /// The process; 0 when it has ended.
     pub pid: i32,
+    /// Whether a person can be asked for permission meanwhile: a change is answered on a thread of its own, and whoever
+    /// reads must not hold up the others.
+    pub can_wait: bool,
 }
 
 impl Credentials {
     /// Looks the process of a request's thread up.
-    pub(crate) fn of_thread(tid: i32, uid: u32, gid: u32) -> Self {
+    pub(crate) fn of_thread(tid: i32, uid: u32, gid: u32, can_wait: bool) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-        Credentials { uid, gid, pid: process_of(&status).unwrap_or(0) }
+        Credentials { uid, gid, pid: process_of(&status).unwrap_or(0), can_wait }
     }
 }
 
@@ -40,14 +43,15 @@ mod tests {
     #[test]
     fn a_thread_is_looked_up_with_its_process() {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let own = Credentials::of_thread(tid, 5, 6);
-        assert_eq!(own, Credentials { uid: 5, gid: 6, pid: std::process::id() as i32 });
+        let own = Credentials::of_thread(tid, 5, 6, true);
+        let pid = std::process::id() as i32;
+        assert_eq!(own, Credentials { uid: 5, gid: 6, pid, can_wait: true });
         assert!(is_own_thread(tid));
     }
 
     #[test]
     fn nobody_is_found_where_nobody_is() {
-        assert_eq!(Credentials::of_thread(0, 1000, 1000).pid, 0);
+        assert_eq!(Credentials::of_thread(0, 1000, 1000, false).pid, 0);
         assert!(!is_own_thread(1) && !is_own_thread(0));
     }
 }

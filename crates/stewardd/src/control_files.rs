@@ -144,9 +144,10 @@ impl Queue {
 }
 
 impl Backend for Front {
-    fn call(&self, caller: Credentials, call: Call) -> Outcome {
+    fn call(&self, asker: Credentials, call: Call) -> Outcome {
         let failed = |reason: &str| ApiError::MechanismFailed { reason: reason.to_owned() };
-        let caller = Caller::of_process(caller.uid, caller.gid, caller.pid);
+        let mut caller = Caller::of_process(asker.uid, asker.gid, asker.pid);
+        caller.can_wait = asker.can_wait;
         let (answer, answered) = sync_channel(1);
         self.requests.try_send(Request { caller, call, answer }).map_err(|error| match error {
             TrySendError::Full(_) => failed("too many requests wait for stewardd; try again"),
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     fn ask(front: &Front, method: &str) -> Outcome {
-        let caller = Credentials { uid: 7, gid: 8, pid: std::process::id() as i32 };
+        let caller = Credentials { uid: 7, gid: 8, pid: std::process::id() as i32, can_wait: true };
         front.call(caller, Call { method: method.to_owned(), ..Call::default() })
     }
 
