@@ -164,3 +164,55 @@ fn a_client_that_leaves_while_polkit_is_asked_takes_its_question_along() {
     rustix::event::poll(&mut ended, None).expect("it ends");
     assert!(machine.fake.machine().tasks.is_empty());
 }
+
+#[test]
+fn a_process_is_not_moved_out_of_a_domain_of_somebody_else() {
+    let own = rustix::process::geteuid().as_raw();
+    let machine = ruled("");
+    machine.caller_uid.store(own, Ordering::SeqCst);
+    // Without the shipped rules, as the test may run as root, who may do everything by them.
+    let rules = "[[rule]]\nwho = \"everyone\"\naction = \"limit\"\nof = \"own\"\nverdict = \"allow\"\n";
+    let rules = rule("everyone", "reserve", "allow") + rules;
+    std::fs::write(machine.path("rules/default.toml"), rules).expect("written");
+    let daemon = machine.start();
+    let create = api::CreateDomain { domain: "mine".into(), ..api::CreateDomain::default() };
+    daemon.client().call(&create).expect("the rule allows it");
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let enter = api::MoveProcess { pid: Some(sleeper.pid()), domain: "mine".into() };
+    machine.cgroups.tree().add("other.slice", own + 1);
+    machine.cgroups.tree().members.insert(sleeper.pid(), "other.slice".to_owned());
+    let reason = denied(daemon.client().call(&enter));
+    assert!(reason.contains(&format!("other.slice of user {}, which it is in", own + 1)), "{reason}");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "other.slice");
+    // The root of the tree limits nobody.
+    machine.cgroups.tree().members.remove(&sleeper.pid());
+    daemon.client().call(&enter).expect("it may leave the root");
+}
+
+#[test]
+fn a_user_divides_a_domain_of_their_own_and_no_other() {
+    let machine = ruled("");
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    let daemon = machine.start();
+    let create = |name: &str, cpu: f64, user: Option<u32>| {
+        let settings = api::DomainSettings { cpu: Some(cpu), ..api::DomainSettings::default() };
+        daemon.client().call(&api::CreateDomain { domain: name.into(), settings, user, keep: Some(true) })
+    };
+    create("theirs", 0.5, Some(1001)).expect("root may");
+    create("another", 0.2, Some(1002)).expect("root may");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    create("theirs/half", 0.5, None).expect("it is paid out of their own");
+    for name in ["another/part", "top"] {
+        let reason = denied(create(name, 0.1, None));
+        assert!(reason.contains("user 1001 may not reserve CPU time"), "{reason}");
+    }
+    let raise = |name: &str, cpu: f64| {
+        let settings = api::DomainSettings { cpu: Some(cpu), ..api::DomainSettings::default() };
+        daemon.client().call(&api::SetDomain { domain: name.into(), settings, ..api::SetDomain::default() })
+    };
+    raise("theirs/half", 0.75).expect("it is paid out of their own");
+    raise("theirs", 0.4).expect("taking less is free");
+    denied(raise("theirs", 0.45));
+    denied(raise("another", 0.1));
+    denied(daemon.client().call(&api::RemoveDomain { domain: "another".into(), kill: Some(false) }));
+}

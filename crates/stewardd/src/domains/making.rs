@@ -9,7 +9,8 @@ use steward_core::domain::{Change, OWN_LEAF, Settings, name};
 use steward_kernel::KernelError;
 
 use super::{
-    Asker, DOMAINS_MAX, Domains, Given, Held, InForce, invalid_name, invalid_setting, kernel_failed, place,
+    Asker, DOMAINS_IN_ONE_MAX, DOMAINS_MAX, Domains, Given, Held, InForce, invalid_name, invalid_setting,
+    kernel_failed, place,
 };
 use crate::event_loop::now_ns;
 
@@ -54,6 +55,14 @@ impl Domains {
             let reason = format!("there are {DOMAINS_MAX} domains already; remove some first");
             return Err(ApiError::MechanismFailed { reason });
         }
+        let top = self.top_of(path);
+        let in_one = self.held.keys().filter(|held| name::is_at_or_below(held, top)).count();
+        if in_one >= DOMAINS_IN_ONE_MAX {
+            let top = self.names.name_of(top);
+            let reason =
+                format!("there are {DOMAINS_IN_ONE_MAX} domains in {top} already; remove some first");
+            return Err(ApiError::MechanismFailed { reason });
+        }
         self.admit(path, &settings, asker)?;
         let cgroup_id = self.make_cgroup(path).map_err(|error| cannot_make(&error))?;
         self.hold(Held {
@@ -75,6 +84,18 @@ impl Domains {
         }
         self.tell(api::EventKind::DomainCreated, path, asker, None);
         Ok(())
+    }
+
+    /// The domain right in the folder that a path is at or below.
+    fn top_of<'p>(&self, path: &'p str) -> &'p str {
+        let mut top = path;
+        while let Some(parent) = name::parent_of(top)
+            && !parent.is_empty()
+            && parent != self.names.folder()
+        {
+            top = parent;
+        }
+        top
     }
 
     pub(super) fn watch(&mut self, path: &str) -> Result<(), ApiError> {

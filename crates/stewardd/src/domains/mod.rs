@@ -26,6 +26,9 @@ use crate::report;
 
 /// How many domains Steward makes at most.
 pub const DOMAINS_MAX: usize = 4096;
+/// How many domains there are at most in one that is not in another, so that whoever may divide one of their own
+/// leaves room for others.
+pub const DOMAINS_IN_ONE_MAX: usize = 1024;
 /// How many changes wait at most to be told.
 const TOLD_MAX: usize = 65_536;
 

@@ -152,13 +152,19 @@ impl Daemon {
         }
         let user = process.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
         let cgroup = self.domains.resolve(&request.domain)?;
-        let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
-        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
         let from = self.domains.cgroups()?.path_of(pid).map_err(|error| kernel_error(pid, &error))?;
+        self.permit_leaving(caller, &from)?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
         self.domains.enter(pid, &cgroup.path)?;
-        if let Err(error) = self.still_of(&process, user) {
-            self.put_back(pid, &from);
+        let entered = self.still_of(&process, user).and_then(|()| self.still_there(&cgroup));
+        if let Err(error) = entered {
+            if process.is_alive() {
+                self.put_back(pid, &from);
+            } else {
+                self.put_stranger_back(pid, &cgroup.path);
+            }
             return Err(error);
         }
         let names = self.domains.names();
@@ -174,6 +180,44 @@ impl Daemon {
             caller.pid
         );
         Ok(moved)
+    }
+
+    /// Whoever put a process into a domain may have done so to limit it: out of a domain of somebody else it is not
+    /// moved. The root of the tree limits nobody.
+    fn permit_leaving(&mut self, caller: &Caller, from: &str) -> Result<(), ApiError> {
+        let from = name::domain_of(from);
+        if from.is_empty() {
+            return Ok(());
+        }
+        let cgroup = self.domains.cgroups()?.find(from);
+        let cgroup =
+            cgroup.map_err(|_| ApiError::NoSuchDomain { domain: self.domains.names().name_of(from) })?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(
+            caller,
+            &Wish::new(Action::Limit, Resource::Cpu, target, format!("{about}, which it is in")),
+        )
+    }
+
+    /// Whether the cgroup that was decided about is still the one at its path, after acting on it.
+    fn still_there(&self, cgroup: &Cgroup) -> Result<(), ApiError> {
+        let found = self.domains.cgroups()?.find(&cgroup.path).map(|found| found.id);
+        let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
+        if found.is_ok_and(|id| id == cgroup.id) { Ok(()) } else { Err(gone()) }
+    }
+
+    /// The process that was to be moved had ended. If its pid was given out again before the move, another process was
+    /// moved in its place: that one goes where its parent is, which is where it was born.
+    fn put_stranger_back(&self, pid: i32, moved_to: &str) {
+        let roots = &self.options.roots;
+        let Ok(cgroups) = self.domains.cgroups() else { return };
+        let is_here = cgroups.path_of(pid).is_ok_and(|path| name::domain_of(&path) == moved_to);
+        let parent = processes::stat(pid, roots).map(|stat| stat.parent);
+        if let (true, Ok(parent)) = (is_here, parent)
+            && let Ok(path) = cgroups.path_of(parent)
+        {
+            self.put_back(pid, &path);
+        }
     }
 
     fn put_back(&self, pid: i32, path: &str) {
