@@ -49,7 +49,7 @@ impl Who {
             },
             Who::User(uid) => format!("user {uid}"),
             Who::Group(gid) => format!("someone in group {gid}"),
-            Who::Everyone => "the user whose it is".to_owned(),
+            Who::Everyone => "anyone".to_owned(),
         }
     }
 }
@@ -234,13 +234,11 @@ impl Matrix {
         each.max_by_key(Judgement::strictness).unwrap_or(Judgement::NoRule)
     }
 
-    /// Who may do this, as far as some rule allows it and whatever others deny.
+    /// Who may do this for anyone, as far as some rule allows it and whatever others deny.
     pub(super) fn allowed<'a>(&'a self, request: &'a Request) -> impl Iterator<Item = Who> + 'a {
         let allowing = self.rules.iter().filter(|rule| {
-            let covers = |resource: &Resource| {
-                Target::ALL.iter().any(|of| rule.covers(request.action, *resource, *of))
-            };
-            rule.verdict != Effect::Deny && request.resources().iter().all(covers)
+            let covers = |resource: &Resource| rule.covers(request.action, *resource, Target::Others);
+            rule.verdict == Effect::Allow && request.resources().iter().all(covers)
         });
         let helpful = |who: &Who| *who != Who::Everyone;
         allowing.flat_map(|rule| rule.who.iter().copied()).filter(helpful)
