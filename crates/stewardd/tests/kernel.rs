@@ -132,3 +132,23 @@ fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
     told.says("stopped", &["exit code 0", "disabled", "alive"]);
     assert!(!told.text("stopped").contains("io.steward"), "{}", told.text("stopped"));
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {
+    let told = Transcript::of(include_str!("kernel/authority.sh"));
+    told.says(
+        "by-default",
+        &["user 1000 may not reserve", "no rule allows it", "has 1ms/100ms", "best-effort now"],
+    );
+    told.says("group", &["promised 2ms", "of user 0: no rule allows it", "exit code 1"]);
+    told.says("set-user-id", &["may not reserve", "may not limit", "has the rights of several users"]);
+    told.says("mistake", &["has a mistake in it (/etc/steward/authority/50-test.toml:6)", "best-effort now"]);
+    told.says("ask", &["50-test.toml:1 says to ask polkit, and polkit is not there"]);
+    told.says(
+        "moved",
+        &["confined of user 0, which it is in", "0::/confined", "0::/steward/theirs", "of user 0:"],
+    );
+    told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
+    told.says("stopped", &["exit code 0", "disabled"]);
+}

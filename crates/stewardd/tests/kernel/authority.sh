@@ -1,0 +1,79 @@
+# Who may ask for what, on a real kernel: rules, groups, set-user-ID programs, pids that are given out again, and processes
+# that somebody else has put where they are. It runs in the lab's machine, after prelude.sh.
+rules=/etc/steward/authority
+mkdir -p $rules
+mkdir -m 777 /tmp/user
+as_user() { su user -c "$1"; }
+start_daemon
+
+section by-default
+as_user 'sleep 100000 >/dev/null 2>&1 & echo $! >/tmp/user/theirs'
+theirs=$(cat /tmp/user/theirs)
+try as_user "steward set $theirs --cpu 1ms/100ms"
+try steward set $theirs --cpu 1ms/100ms
+try as_user "steward set $theirs --release"
+
+# A rule for a group that the user is in; the daemon sees the file by itself.
+section group
+printf '[[rule]]\nwho = "group:1000"\naction = "reserve"\nof = "own"\nverdict = "allow"\n' >$rules/50-test.toml
+wait_for "as_user 'steward set $theirs --cpu 2ms/100ms'"
+steward explain $theirs
+try as_user "steward set $$ --cpu 2ms/100ms"
+
+# A program that runs for the user with the rights of root is not the user's.
+section set-user-id
+cp /usr/bin/steward /opt/set-user-id
+chmod 4755 /opt/set-user-id
+as_user '/opt/set-user-id events --follow >/dev/null 2>&1 & echo $! >/tmp/user/raised'
+raised=$(cat /tmp/user/raised)
+wait_for "grep -q '^Uid:.1000.0' /proc/$raised/status"
+try as_user "steward set $raised --cpu 1ms/100ms"
+steward set $raised --cpu 1ms/100ms
+try as_user "steward set $raised --release"
+kill $raised
+
+section mistake
+printf '[[rule]]\nwho = "rubbish"\n' >>$rules/50-test.toml
+wait_for 'steward status | grep -q 50-test.toml:7'
+try as_user "steward set $theirs --cpu 1ms/100ms"
+try as_user "steward set $theirs --release"
+rm $rules/50-test.toml
+
+section ask
+printf '[[rule]]\nwho = "user:user"\naction = "reserve"\nof = "own"\nverdict = "ask"\n' >$rules/50-test.toml
+wait_for "! as_user 'steward set $theirs --cpu 1ms/100ms' 2>&1 | grep -v polkit"
+try as_user "steward set $theirs --cpu 1ms/100ms"
+rm $rules/50-test.toml
+
+# Somebody else has put the user's process where it is.
+section moved
+steward domain create theirs --user user --keep
+mkdir /sys/fs/cgroup/confined
+echo $theirs >/sys/fs/cgroup/confined/cgroup.procs
+try as_user "steward domain move $theirs theirs"
+grep '^0::' /proc/$theirs/cgroup
+echo $theirs >/sys/fs/cgroup/cgroup.procs
+try as_user "steward domain move $theirs theirs"
+grep '^0::' /proc/$theirs/cgroup
+try as_user "steward domain move $$ theirs"
+
+# The daemon dies, a program that was given something ends, and its pid is given out again.
+section pid-again
+steward set $theirs --cpu 3ms/100ms
+kill -9 $daemon
+wait $daemon 2>/dev/null
+kill $theirs
+wait_for "! kill -0 $theirs"
+for each in 1 2 3 4 5 6 7 8 9 10; do
+    echo $((theirs - 1)) >/proc/sys/kernel/ns_last_pid
+    sleep 100000 &
+    again=$!
+    [ $again = $theirs ] && break
+    kill $again
+done
+[ $again = $theirs ] && echo "the same pid"
+start_daemon
+steward explain $again
+
+section stopped
+stop_daemon
