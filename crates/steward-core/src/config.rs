@@ -7,7 +7,7 @@
 //! service_cycle = "500ms"
 //! preemption_interval = "0ms"
 //! [domains]
-//! folder = "steward"           # the cgroup in which Steward makes domains
+//! prefix = "steward."          # before the names of the cgroups that Steward makes
 //! cpu_limit = 0.95             # of the machine, for all reservations of domains together
 //! [thresholds]                 # Yang 2009, section 8.1.2; fractions of each CPU
 //! reactivate_below = 0.65
@@ -67,16 +67,16 @@ const PREEMPTION_INTERVAL_MAX_NS: u64 = 10_000_000;
 /// What concerns all domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DomainConfig {
-    /// The cgroup directly below the root in which Steward makes domains.
-    pub folder: String,
+    /// What is before the names of the cgroups that Steward makes.
+    pub prefix: String,
     /// What all domains may reserve of the machine together, above 0 and at most 1.
     pub cpu_limit: f64,
 }
 
 impl Default for DomainConfig {
-    /// The folder `steward`, and [`ROOT_LIMIT`].
+    /// The prefix `steward.`, and [`ROOT_LIMIT`].
     fn default() -> Self {
-        DomainConfig { folder: Names::default().folder().to_owned(), cpu_limit: ROOT_LIMIT }
+        DomainConfig { prefix: Names::default().prefix().to_owned(), cpu_limit: ROOT_LIMIT }
     }
 }
 
@@ -214,12 +214,12 @@ fn read_domains<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> DomainConfi
         reader.error(value.span(), "domains is not a table", "write [domains], then its keys below it");
         return domains;
     };
-    reader.reject_unknown_keys(section, &["folder", "cpu_limit"], "[domains]");
-    if let Some(folder) = reader.string(section, "folder", "steward") {
-        match Names::new(folder.get_ref()) {
-            Ok(names) => domains.folder = names.folder().to_owned(),
+    reader.reject_unknown_keys(section, &["prefix", "cpu_limit"], "[domains]");
+    if let Some(prefix) = reader.string(section, "prefix", "steward.") {
+        match Names::new(prefix.get_ref()) {
+            Ok(names) => domains.prefix = names.prefix().to_owned(),
             Err(what) => {
-                reader.error(folder.span(), what, "write one name without slashes, as in \"steward\"")
+                reader.error(prefix.span(), what, "write a short text without slashes, as in \"steward.\"")
             }
         }
     }
@@ -333,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_domains_and_their_folder_are_read_and_checked() {
+    fn the_order_of_domains_and_their_prefix_are_read_and_checked() {
         let text = "best_effort = \"wrr\"\nservice_cycle = \"250ms\"\npreemption_interval = \"2ms\"\n\
-                    [domains]\nfolder = \"own\"\ncpu_limit = 0.5\n";
+                    [domains]\nprefix = \"own-\"\ncpu_limit = 0.5\n";
         let (config, problems) = parse(text);
         assert_eq!(problems, Vec::<String>::new());
         let expected = BestEffortSettings {
@@ -344,14 +344,14 @@ mod tests {
             preemption_interval_ns: 2_000_000,
         };
         assert_eq!(config.best_effort, expected);
-        assert_eq!(config.domains, DomainConfig { folder: "own".into(), cpu_limit: 0.5 });
+        assert_eq!(config.domains, DomainConfig { prefix: "own-".into(), cpu_limit: 0.5 });
         for (line, expected) in [
             ("best_effort = \"mtrls\"", "did you mean \"mtr-ls\"?"),
             ("service_cycle = \"5ms\"", "out of range; give 10ms to 10s"),
             ("service_cycle = \"5\"", "service_cycle: "),
             ("preemption_interval = \"1s\"", "out of range"),
             ("domains = 3", "is not a table"),
-            ("[domains]\nfolder = \"a/b\"", "one name without slashes"),
+            ("[domains]\nprefix = \"a/b\"", "a short text without slashes"),
             ("[domains]\ncpu_limit = 1.5", "no fraction"),
             ("[domains]\nlimit = 1", "cpu_limit"),
         ] {

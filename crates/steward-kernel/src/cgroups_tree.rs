@@ -230,6 +230,24 @@ impl CgroupTree {
         self.write(path, "cgroup.kill", "1")
     }
 
+    /// Removes a cgroup and those below it as far as no process is in them, and says which were removed and which stay.
+    /// None of them is an error where there is no such cgroup.
+    pub fn remove_empty(&self, path: &str) -> (Vec<String>, Vec<String>) {
+        let (mut removed, mut left) = (Vec::new(), Vec::new());
+        let Ok(children) = self.children(path) else { return (removed, left) };
+        for child in children {
+            let (gone, stays) = self.remove_empty(&child.path);
+            removed.extend(gone);
+            left.extend(stays);
+        }
+        match self.remove(path) {
+            Ok(()) => removed.push(path.to_owned()),
+            Err(error) if error.is_absent() => {}
+            Err(_) => left.push(path.to_owned()),
+        }
+        (removed, left)
+    }
+
     /// Whether a cgroup hands the CPU out to its children, so that they are groups for a scheduler.
     ///
     /// # Errors
@@ -360,6 +378,16 @@ mod tests {
         tree.remove("a/c").expect("it is empty");
         assert!(tree.remove("a/c").expect_err("it has gone").is_absent());
         assert!(tree.create("x/y").expect_err("no parent").is_absent());
+    }
+
+    #[test]
+    fn what_is_empty_is_removed_from_below_and_the_rest_is_named() {
+        let (_keep, tree) = tree();
+        tree.create("a/b/c").expect("there is room");
+        let (removed, left) = tree.remove_empty("a");
+        // The files of this stand-in do not go away with the directory as the kernel's do.
+        assert_eq!((removed, left), (vec!["a/b/c".into(), "a/b".into()], vec!["a".into()]));
+        assert_eq!(tree.remove_empty("none"), (vec![], vec![]));
     }
 
     #[test]

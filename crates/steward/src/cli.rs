@@ -234,8 +234,9 @@ pub struct EventsArguments {
 
 /// Put back what Steward changed in the kernel
 ///
-/// Needed only after a daemon that used SCHED_DEADLINE was killed and is not started again: a daemon that stops
-/// undoes everything itself, one that starts does this first, and a sched_ext scheduler ends with its daemon.
+/// Needed only after a daemon was killed and is not started again: a daemon that stops undoes everything itself, one
+/// that starts does this first, and a sched_ext scheduler ends with its daemon. Empty cgroups of domains are removed;
+/// those with processes stay, as plain cgroups.
 #[derive(Debug, Args)]
 pub struct RevertArguments {
     /// The daemon's state directory.

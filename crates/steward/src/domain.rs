@@ -135,12 +135,12 @@ fn used_ns(usage: &api::DomainUsage) -> u64 {
     usage.best_effort_time_ns + usage.reserved_time_ns
 }
 
-/// The last part of the path under the parts before it.
+/// The last part of the name under the parts before it.
 fn indented(domain: &api::Domain) -> String {
     let depth = domain.path.matches('/').count();
-    match domain.path.rsplit_once('/') {
-        Some((_, "")) | None => "/".to_owned(),
-        Some((_, last)) => format!("{}{}", "  ".repeat(depth), last.escape_debug()),
+    match domain.name.rsplit('/').next() {
+        Some("") | None => "/".to_owned(),
+        Some(last) => format!("{}{}", "  ".repeat(depth), last.escape_debug()),
     }
 }
 

@@ -1,5 +1,9 @@
 //! Commands about the machine that need no daemon: `doctor`, `revert`.
 
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use steward_kernel::cgroups_tree::CgroupTree;
 use steward_kernel::{Roots, doctor, journal};
 
 use crate::cli::RevertArguments;
@@ -18,13 +22,58 @@ pub fn doctor(json: bool) -> anyhow::Result<bool> {
 }
 
 /// `steward revert`. False when something could not be put back.
-pub fn revert(arguments: &RevertArguments) -> anyhow::Result<bool> {
+pub fn revert(socket: &Path, arguments: &RevertArguments) -> anyhow::Result<bool> {
     let journal = arguments.state_directory.join(libsteward::UNDO_JOURNAL);
-    let report = journal::revert(&journal, &Roots::default())?;
+    let mut report = journal::revert(&journal, &Roots::default())?;
+    let domains = arguments.state_directory.join("domains.json");
+    if UnixStream::connect(socket).is_ok() {
+        if domains.exists() {
+            report.left.push("domains: stewardd runs and keeps them; stop it first".to_owned());
+        }
+    } else {
+        revert_domains(&domains, &mut report);
+    }
     if arguments.output.json {
         print_json(&report)?;
     } else {
         print(&report.to_string())?;
     }
     Ok(report.failed.is_empty())
+}
+
+/// Removes the cgroups of domains in which no process is left, and forgets what all of them had. Those with processes
+/// stay as plain cgroups: whoever runs in them goes on undisturbed.
+fn revert_domains(file: &Path, report: &mut journal::Report) {
+    let Ok(text) = std::fs::read_to_string(file) else { return };
+    match std::fs::remove_file(file) {
+        Ok(()) => report.reverted.push(format!("{}: what domains had is forgotten", file.display())),
+        Err(error) => report.failed.push(format!("{}: {error}", file.display())),
+    }
+    let Ok(tree) = CgroupTree::open(&Roots::default()) else { return };
+    for top in tops(&text) {
+        let (removed, left) = tree.remove_empty(&top);
+        report.reverted.extend(removed.iter().map(|path| format!("cgroup {path}: removed, as it was empty")));
+        report.left.extend(left.iter().map(|path| format!("cgroup {path}: processes are in it or below it")));
+    }
+}
+
+/// The cgroups directly below the root that Steward made, by what the daemon kept.
+fn tops(text: &str) -> Vec<String> {
+    let kept: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let made = kept["kept"].as_array().into_iter().flatten().filter(|domain| domain["made"] == true);
+    let paths = made.filter_map(|domain| domain["path"].as_str());
+    paths.filter(|path| !path.is_empty() && !path.contains('/')).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_daemon_made_is_known_from_what_it_kept() {
+        let text = r#"{"schema":1,"kept":[{"path":"steward.a","made":true},{"path":"user.slice","made":false},
+                       {"path":"steward.a/b","made":true}]}"#;
+        assert_eq!(tops(text), ["steward.a"]);
+        assert!(tops("torn").is_empty());
+    }
 }

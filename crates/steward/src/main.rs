@@ -85,7 +85,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
-        Command::Revert(arguments) => machine::revert(arguments),
+        Command::Revert(arguments) => machine::revert(socket, arguments),
         Command::Record(arguments) => record::record(arguments).map(|()| true),
         Command::Sim(arguments) => sim::sim(arguments).map(|()| true),
         Command::Lab(lab) => lab.execute(),

@@ -151,17 +151,16 @@ fn domains_are_made_listed_changed_and_removed() {
     let made = text(&steward(&daemon, &["domain", "create", "front", "--parent", "web", "--cpu", "0.5"]));
     assert!(made.starts_with("Domain web/front has 50 % of web reserved"), "{made}");
     let listed = text(&steward(&daemon, &["domain", "list"]));
-    for part in ["Order among domains: mtr-ls, service cycle 500ms.", "\n    web ", "\n      front ", "20 %"]
-    {
+    for part in ["Order among domains: mtr-ls, service cycle 500ms.", "\n  web ", "\n    front ", "20 %"] {
         assert!(listed.contains(part), "{part:?} is not in:\n{listed}");
     }
     let listed = json(&steward(&daemon, &["domain", "list", "--json"]));
-    assert_eq!(listed["domains"][2]["name"], "web");
+    assert_eq!(listed["domains"][1]["name"], "web");
     let changed = text(&steward(&daemon, &["domain", "set", "web", "--cpu", "default", "--weight", "50"]));
     assert!(changed.contains("nothing reserved"), "{changed}");
     assert!(text(&steward(&daemon, &["set", "web", "--cpu", "30%"])).contains("30 % of the machine"));
     let shown = text(&steward(&daemon, &["domain", "show", "web"]));
-    for part in ["/steward/web (id ", "30 % of the machine", "50 % of at most 100 %", "50, 4", "weight 300"] {
+    for part in ["/steward.web (id ", "30 % of the machine", "50 % of at most 100 %", "50, 4", "weight 300"] {
         assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
     }
     assert_eq!(json(&steward(&daemon, &["domain", "show", "web", "--json"]))["domain"]["weight"], 50);

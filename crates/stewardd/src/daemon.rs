@@ -273,18 +273,18 @@ impl Daemon {
     pub(crate) fn reload(&mut self) -> Applied {
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
         let choice = self.choice();
-        let folder = self.settings.config.domains.folder.clone();
+        let prefix = self.settings.config.domains.prefix.clone();
         self.settings = settings::load(&self.options.config, &self.options.rule_directories);
         self.domains.set_root_limit(self.settings.config.domains.cpu_limit);
-        if self.settings.config.domains.folder != folder {
+        if self.settings.config.domains.prefix != prefix {
             let origin = Origin::at(&self.options.config, 0);
             let advice = "run systemctl restart stewardd when no domain is left";
             self.settings.problems.push(Problem::error(
                 origin,
-                format!("folder has changed, and domains stay in \"{folder}\""),
+                format!("prefix has changed, and new domains still get \"{prefix}\""),
                 advice,
             ));
-            self.settings.config.domains.folder = folder;
+            self.settings.config.domains.prefix = prefix;
         }
         if self.choice() != choice {
             let origin = Origin::at(&self.options.config, 0);
@@ -616,7 +616,7 @@ fn take_back(mut mechanism: Box<dyn Enforcer>, held: &[Held]) {
 fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings) -> Domains {
     let config = &settings.config.domains;
     // The configuration has been held against the same rule.
-    let names = Names::new(&config.folder).unwrap_or_default();
+    let names = Names::new(&config.prefix).unwrap_or_default();
     Domains::new(cgroups, names, config.cpu_limit)
 }
 

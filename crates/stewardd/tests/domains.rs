@@ -70,17 +70,16 @@ fn a_domain_is_made_with_what_it_reserves_and_told_to_the_scheduler() {
     let machine = Machine::new();
     let daemon = machine.start();
     let made = daemon.client().call(&create("batch", Some(0.2))).expect("there is room").domain;
-    assert_eq!((made.name.as_str(), made.path.as_str()), ("batch", "/steward/batch"));
+    assert_eq!((made.name.as_str(), made.path.as_str()), ("batch", "/steward.batch"));
     assert_eq!((made.parent.as_deref(), made.cpu, made.made, made.user), (Some("/"), Some(0.2), true, 0));
-    // The rest of 80 % is shared by the root's own tasks, two slices and the folder with this one domain.
+    // The rest of 80 % is shared by the root's own tasks, two slices and this domain.
     assert!((made.cpu_guaranteed - 0.4).abs() < 1e-9, "{made:?}");
-    let (folder, batch) = (told(&machine, "steward"), told(&machine, "steward/batch"));
-    assert!((folder.unwrap_or(0.0) * batch.unwrap_or(0.0) - 0.2).abs() < 1e-9, "{folder:?} {batch:?}");
+    assert_eq!(told(&machine, "steward.batch"), Some(0.2));
     let root = find(&daemon, "/").expect("the root is always there");
     assert_eq!((root.cpu_sum, root.cpu_limit, root.parent), (0.2, 0.95, None));
     let nested = daemon.client().call(&create("batch/night", Some(1.0))).expect("all of it").domain;
     assert_eq!((nested.parent.as_deref(), nested.cpu), (Some("batch"), Some(1.0)));
-    assert_eq!(told(&machine, "steward/batch/night"), Some(1.0));
+    assert_eq!(told(&machine, "steward.batch/night"), Some(1.0));
 }
 
 #[test]
@@ -97,7 +96,7 @@ fn a_level_is_never_overcommitted_and_a_refusal_leaves_nothing_behind() {
     };
     assert!((asked, limit) == (0.1, 0.95) && (reserved - 0.9).abs() < 1e-9, "{reason}");
     assert!(reason.contains("5 % is left") && reason.contains("a 60 %"), "{reason}");
-    assert!(!machine.cgroups.tree().has("steward/b"));
+    assert!(!machine.cgroups.tree().has("steward.b"));
     assert!(matches!(refusal(daemon.client().call(&reserve("a", 0.66))), ApiError::Overcommitted { .. }));
     assert_eq!(find(&daemon, "a").expect("it is there").cpu, Some(0.6));
     let kinds: Vec<EventKind> = watcher
@@ -135,16 +134,12 @@ fn what_is_no_name_no_fraction_or_no_place_is_refused() {
         ApiError::NoSuchDomain { domain: "web".into() }
     );
     assert_eq!(refusal(client.call(&reserve("web", 0.1))), ApiError::NoSuchDomain { domain: "web".into() });
-    // The name of a slice, of the folder, and of a domain that is there.
+    // The name of a slice, and of a domain that is there.
     client.call(&create("web", None)).expect("there is room");
-    for name in ["user.slice", "steward", "web", "steward/web"] {
+    for name in ["user.slice", "web", "steward.web"] {
         assert!(matches!(refusal(client.call(&create(name, None))), ApiError::DomainExists { .. }), "{name}");
     }
-    assert!(matches!(refusal(client.call(&reserve("steward", 0.1))), ApiError::InvalidParameter { .. }));
-    assert_eq!(
-        names(&daemon),
-        ["/", "steward", "web", "system.slice", "user.slice", "user.slice/user-1000.slice"]
-    );
+    assert_eq!(names(&daemon), ["/", "web", "system.slice", "user.slice", "user.slice/user-1000.slice"]);
 }
 
 #[test]
@@ -160,7 +155,7 @@ fn a_domain_goes_with_its_last_process_and_its_reservation_too() {
     assert_eq!((shown.domain.name.as_str(), shown.processes), ("batch", vec![sleeper.pid()]));
     drop(sleeper);
     until(&daemon, |domains| !domains.iter().any(|domain| domain.name == "batch"));
-    assert!(!machine.cgroups.tree().has("steward/batch"));
+    assert!(!machine.cgroups.tree().has("steward.batch"));
     daemon.client().call(&create("other", Some(0.9))).expect("there is room again");
     let events = daemon.client().call(&api::ListEvents {}).expect("everyone may read").events;
     let removed = events.iter().find(|event| event.kind == EventKind::DomainRemoved).expect("it was told");
@@ -197,8 +192,8 @@ fn a_domain_with_children_keeps_its_own_processes_in_a_leaf_and_takes_its_childr
     client.call(&enter(sleeper.pid(), "web")).expect("root may");
     client.call(&create("web/front", Some(0.5))).expect("there is room");
     client.call(&enter(other.pid(), "web/front")).expect("root may");
-    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/web/.own");
-    let leaf = machine.cgroups.tree().id("steward/web/.own");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward.web/.own");
+    let leaf = machine.cgroups.tree().id("steward.web/.own");
     let policy = machine.fake.machine().domains[&leaf];
     assert_eq!((policy.weight, policy.priority), (Some(300), 6));
     let shown = api::ShowDomain { domain: Some("web".into()), pid: None };
@@ -207,7 +202,7 @@ fn a_domain_with_children_keeps_its_own_processes_in_a_leaf_and_takes_its_childr
     let removed = client.call(&remove("web", false)).expect("root may");
     assert_eq!((removed.removed, removed.moved), (2, 2));
     assert_eq!(machine.cgroups.tree().members[&other.pid()], "");
-    assert!(!machine.cgroups.tree().has("steward/web"));
+    assert!(!machine.cgroups.tree().has("steward.web"));
     assert!(machine.fake.machine().domains.is_empty());
 }
 
@@ -221,10 +216,10 @@ fn a_removed_childs_processes_go_to_the_parent_or_end_as_asked() {
     client.call(&create("web/front", None)).expect("there is room");
     client.call(&enter(sleeper.pid(), "web/front")).expect("root may");
     assert_eq!(client.call(&remove("web/front", false)).expect("root may").moved, 1);
-    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/web/.own");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward.web/.own");
     client.call(&remove("web", true)).expect("root may");
     assert_eq!(machine.cgroups.tree().killed, [sleeper.pid()]);
-    assert!(!machine.cgroups.tree().has("steward/web"));
+    assert!(!machine.cgroups.tree().has("steward.web"));
 }
 
 #[test]
@@ -301,7 +296,7 @@ fn run_enters_a_domain_and_leaves_it_when_the_reservation_is_refused() {
     assert!(matches!(refused, ApiError::AdmissionRefused { .. }), "{refused}");
     assert_eq!(machine.cgroups.tree().members[&own], "");
     daemon.client().call(&run(None)).expect("root may");
-    assert_eq!(machine.cgroups.tree().members[&own], "steward/batch");
+    assert_eq!(machine.cgroups.tree().members[&own], "steward.batch");
     assert!(machine.fake.machine().allowed.is_empty());
     daemon.client().call(&run(Some(reservation(5, 100)))).expect("it fits");
     assert!(machine.fake.machine().tasks.contains_key(&own));
@@ -324,8 +319,8 @@ fn domains_outlive_the_daemon_and_the_scheduler() {
     assert_eq!(machine.fake.machine().domains, before);
     daemon.stop();
     assert!(machine.fake.machine().domains.is_empty());
-    assert!(!machine.cgroups.tree().has("steward/kept"), "empty ones are removed");
-    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward/used/child");
+    assert!(!machine.cgroups.tree().has("steward.kept"), "empty ones are removed");
+    assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward.used/child");
     let daemon = machine.start();
     let cpu = |name: &str| find(&daemon, name).and_then(|domain| domain.cpu);
     assert_eq!((cpu("kept"), cpu("used"), cpu("used/child")), (Some(0.1), Some(0.2), Some(0.5)));
@@ -350,7 +345,7 @@ fn what_the_scheduler_cannot_see_or_do_is_said_and_nothing_is_left() {
     let daemon = machine.start();
     let error = refusal(daemon.client().call(&create("batch", Some(0.1))));
     assert!(error.to_string().contains("sched_ext"), "{error}");
-    assert!(!machine.cgroups.tree().has("steward/batch"));
+    assert!(!machine.cgroups.tree().has("steward.batch"));
 }
 
 #[test]

@@ -133,6 +133,65 @@ fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
     assert!(!told.text("stopped").contains("io.steward"), "{}", told.text("stopped"));
 }
 
+/// CPU time of a domain's own tasks, in nanoseconds.
+fn used_ns(list: &api::DomainList, name: &str) -> u64 {
+    let domain = list.domains.iter().find(|domain| domain.name == name);
+    let usage = domain.unwrap_or_else(|| panic!("no domain {name}: {list:?}")).usage;
+    usage.map_or(0, |usage| usage.best_effort_time_ns)
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
+    let told = Transcript::of(include_str!("kernel/domains.sh"));
+    told.says(
+        "created",
+        &[
+            "Domain a has 60 % of the machine reserved",
+            "Domain a/child has 50 % of a reserved",
+            "too-much cannot have 10 % of the CPU of the machine",
+            "so 5 % is left",
+            "/sys/fs/cgroup/steward.a /sys/fs/cgroup/steward.b",
+        ],
+    );
+    assert!(!told.text("created").contains("steward.too-much"), "nothing is left of what was refused");
+    told.says("entered", &["/steward.a/.own /steward.b", "(id "]);
+
+    let list = |section: &str| -> api::DomainList {
+        let text = told.text(section);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"))
+    };
+    let (before, after) = (list("before"), list("after"));
+    let used = |name: &str| (used_ns(&after, name) - used_ns(&before, name)) as f64;
+    let (a, b) = (used("a"), used("b"));
+    // Both want all they can get: a has 60 % and b 30 % reserved, and they share the rest.
+    let share = a / (a + b);
+    assert!((0.60..0.72).contains(&share), "a used {a} ns and b {b} ns: {share}");
+
+    told.says(
+        "foreign",
+        &["Domain foreign/inner has 10 % of foreign reserved", "100", "somebody else removed"],
+    );
+    told.says(
+        "user",
+        &[
+            "Domain theirs/part has 100 % of theirs reserved",
+            "the domain theirs of user 1000",
+            "the domain b of user 0",
+            "theirs/part",
+        ],
+    );
+    told.says("killed", &["/steward.b"]);
+    let restarted = list("restarted");
+    for (name, cpu) in [("a", 0.6), ("a/child", 0.5), ("b", 0.3), ("theirs", 0.02)] {
+        let domain = restarted.domains.iter().find(|domain| domain.name == name);
+        assert_eq!(domain.and_then(|domain| domain.cpu), Some(cpu), "{name}");
+    }
+    assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a\n/sys/fs/cgroup/steward.theirs");
+    told.says("removed", &["/steward.a/.own", "Domain a is removed", "ended with 137"]);
+    told.says("stopped", &["exit code 0", "/steward.stays"]);
+}
+
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {

@@ -10,8 +10,9 @@
 //! - [`tree`]: who pays for whom, admission, and what each domain is guaranteed.
 //! - [`plan`]: what the mechanism is told, so that the guarantees hold.
 //!
-//! Domains that Steward makes have their cgroups in a *folder*, a cgroup directly below the root. The folder is
-//! no domain of anybody: what stands in it is paid by the root, beside the slices of the service manager.
+//! Domains that Steward makes have their cgroups directly below the root, beside the slices of the service manager,
+//! each with a prefix before its name. In a common cgroup of their own, what an idle one has reserved would go to the
+//! others in it, and nobody could reserve a part of the machine.
 
 pub mod name;
 pub mod plan;

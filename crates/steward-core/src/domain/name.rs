@@ -1,8 +1,8 @@
 //! What a domain may be called, and which cgroup a name means.
 //!
-//! A domain that Steward made is called by its path in the folder (`batch`, `web/front`), every other one by the
-//! path of its cgroup from the root of the tree (`user.slice/user-1000.slice`). A leading `/` always means the
-//! root of the tree, and `/` alone is the root itself.
+//! A domain that Steward made is called by a plain name (`batch`, `web/front`), and its cgroup by that name with a
+//! prefix (`steward.batch`, `steward.web/front`). Every other domain is called by the path of its cgroup from the root
+//! of the tree (`user.slice/user-1000.slice`). A leading `/` always means the root, and `/` alone is the root itself.
 
 /// The cgroup that holds the processes of a domain with children: a cgroup that hands the CPU out to children can
 /// hold no processes itself (Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
@@ -10,37 +10,45 @@ pub const OWN_LEAF: &str = ".own";
 
 /// The longest part of a name, in bytes (`NAME_MAX` of include/uapi/linux/limits.h).
 const PART_BYTES_MAX: usize = 255;
-/// The longest name, in bytes: with the folder before it and a file's name after it, it fits `PATH_MAX`.
+/// The longest prefix, in bytes.
+const PREFIX_BYTES_MAX: usize = 64;
+/// The longest name, in bytes: with a file's name after it, it fits `PATH_MAX`.
 const NAME_BYTES_MAX: usize = 3072;
-/// How deep domains can be nested.
-pub const DEPTH_MAX: usize = 32;
+/// How deep domains can be nested: the scheduler knows cgroups 16 deep.
+pub const DEPTH_MAX: usize = 12;
 
-/// Where the domains are that Steward makes.
+/// How the cgroups of domains are called that Steward makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    folder: String,
+    prefix: String,
 }
 
 impl Default for Names {
-    /// The folder `steward`.
+    /// `batch` is the cgroup `steward.batch`.
     fn default() -> Self {
-        Names { folder: "steward".to_owned() }
+        Names { prefix: "steward.".to_owned() }
     }
 }
 
 impl Names {
-    /// Names with another folder: one part, directly below the root.
+    /// Names with another prefix.
     ///
     /// # Errors
-    /// When it is not one part that a domain could be called.
-    pub fn new(folder: &str) -> Result<Self, String> {
-        check_part(folder)?;
-        Ok(Names { folder: folder.to_owned() })
+    /// When no cgroup could be called by it.
+    pub fn new(prefix: &str) -> Result<Self, String> {
+        check_part(prefix)?;
+        if prefix.len() > PREFIX_BYTES_MAX || prefix.starts_with('.') || prefix.starts_with("cgroup.") {
+            return Err(format!(
+                "{prefix:?} can not be before the name of a domain: it has at most {PREFIX_BYTES_MAX} bytes, and starts \
+                 with neither a dot nor \"cgroup.\""
+            ));
+        }
+        Ok(Names { prefix: prefix.to_owned() })
     }
 
-    /// The folder's path, which is one part.
-    pub fn folder(&self) -> &str {
-        &self.folder
+    /// What is before the name.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The path of the domain that would be made under this name.
@@ -48,14 +56,16 @@ impl Names {
     /// # Errors
     /// What is wrong with the name, and what to write.
     pub fn path_to_make(&self, name: &str) -> Result<String, String> {
-        let name = self.in_folder(name).unwrap_or(name);
+        let name = name.strip_prefix(&self.prefix).unwrap_or(name);
         check(name)?;
         for part in name.split('/') {
             if part.starts_with('.') {
                 return Err(format!("\"{part}\" starts with a dot, which is kept for Steward's own use"));
             }
         }
-        Ok(format!("{}/{name}", self.folder))
+        let path = format!("{}{name}", self.prefix);
+        check(&path)?;
+        Ok(path)
     }
 
     /// The paths that a name may mean, the first that exists is meant.
@@ -71,25 +81,16 @@ impl Names {
             return Ok(vec![from_root.to_owned()]);
         }
         check(name)?;
-        Ok(vec![format!("{}/{name}", self.folder), name.to_owned()])
+        Ok(vec![format!("{}{name}", self.prefix), name.to_owned()])
     }
 
     /// What a domain at this path is called.
     pub fn name_of(&self, path: &str) -> String {
-        if path.is_empty() {
-            return "/".to_owned();
+        match path.strip_prefix(&self.prefix).filter(|name| !name.is_empty() && !name.starts_with('/')) {
+            _ if path.is_empty() => "/".to_owned(),
+            Some(name) => name.to_owned(),
+            None => path.to_owned(),
         }
-        self.in_folder(path).unwrap_or(path).to_owned()
-    }
-
-    /// The rest of a path that leads into the folder.
-    fn in_folder<'path>(&self, path: &'path str) -> Option<&'path str> {
-        path.strip_prefix(&self.folder)?.strip_prefix('/')
-    }
-
-    /// Whether a path leads into the folder, to a domain that Steward made or could have made.
-    pub fn is_in_folder(&self, path: &str) -> bool {
-        self.in_folder(path).is_some()
     }
 }
 
@@ -168,12 +169,12 @@ mod tests {
     #[test]
     fn a_made_domain_has_a_plain_name_and_every_other_one_its_path() {
         let names = Names::default();
-        assert_eq!(names.path_to_make("web/front").expect("a name"), "steward/web/front");
-        assert_eq!(names.path_to_make("steward/web").expect("a name"), "steward/web");
-        assert_eq!(names.name_of("steward/web/front"), "web/front");
+        assert_eq!(names.path_to_make("web/front").expect("a name"), "steward.web/front");
+        assert_eq!(names.path_to_make("steward.web").expect("a name"), "steward.web");
+        assert_eq!(names.name_of("steward.web/front"), "web/front");
         assert_eq!(names.name_of("user.slice/user-7.slice"), "user.slice/user-7.slice");
-        assert_eq!((names.name_of("").as_str(), names.name_of("stewardship").as_str()), ("/", "stewardship"));
-        assert_eq!(names.candidates("batch").expect("a name"), ["steward/batch", "batch"]);
+        assert_eq!((names.name_of("").as_str(), names.name_of("steward.").as_str()), ("/", "steward."));
+        assert_eq!(names.candidates("batch").expect("a name"), ["steward.batch", "batch"]);
         assert_eq!(names.candidates("/batch").expect("a name"), ["batch"]);
         assert_eq!(names.candidates("/").expect("the root"), [""]);
     }
@@ -186,17 +187,20 @@ mod tests {
             assert!(names.path_to_make(name).is_err(), "{name:?}");
         }
         assert!(names.path_to_make(&"x".repeat(256)).is_err());
-        assert!(names.path_to_make(&"x".repeat(255)).is_ok());
+        assert!(names.path_to_make(&"x".repeat(255 - names.prefix().len())).is_ok());
+        assert!(names.path_to_make(&"x".repeat(255)).is_err(), "with the prefix it is too long");
         assert!(names.path_to_make(&["x"; DEPTH_MAX + 1].join("/")).is_err());
         assert!(names.path_to_make("web/.own").is_err());
         assert!(names.path_to_make("/web").is_err(), "a path from the root is not made");
-        assert!(Names::new("a/b").is_err());
+        for prefix in ["", "a/b", ".", ".a", "cgroup.", "\n"] {
+            assert!(Names::new(prefix).is_err(), "{prefix:?}");
+        }
     }
 
     #[test]
     fn processes_of_a_domain_with_children_are_in_its_leaf() {
-        assert_eq!(domain_of("steward/web/.own"), "steward/web");
-        assert_eq!(domain_of("steward/web"), "steward/web");
+        assert_eq!(domain_of("steward.web/.own"), "steward.web");
+        assert_eq!(domain_of("steward.web"), "steward.web");
         assert_eq!(domain_of("a.own"), "a.own");
         assert_eq!((parent_of("a/b"), parent_of("a"), parent_of("")), (Some("a"), Some(""), None));
     }

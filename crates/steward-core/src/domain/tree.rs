@@ -122,15 +122,9 @@ impl Tree {
         self.nodes.iter()
     }
 
-    /// The domain that pays for the one at `path`: its parent, and the root for what stands in the folder.
-    pub fn payer<'path>(&self, path: &'path str) -> Option<&'path str> {
-        name::parent_of(path).map(|parent| if parent == self.names.folder() { "" } else { parent })
-    }
-
-    /// Those that the domain at `path` pays for. The folder itself is none of them.
+    /// Those that the domain at `path` pays for: its children.
     pub fn paid_by<'tree>(&'tree self, path: &str) -> impl Iterator<Item = (&'tree String, &'tree Node)> {
-        let is_paid = move |other: &str| self.payer(other) == Some(path) && other != self.names.folder();
-        self.nodes.iter().filter(move |(other, _)| is_paid(other))
+        self.nodes.iter().filter(move |(other, _)| name::parent_of(other) == Some(path))
     }
 
     /// What the children of the domain at `path` have reserved together, as a fraction of what it has.
@@ -159,7 +153,7 @@ impl Tree {
     fn admit_one(&self, path: &str, settings: &Settings, resource: Resource) -> Result<(), Refusal> {
         let asked = resource.of(settings);
         let before = self.get(path).map_or(0.0, |node| resource.of(&node.settings));
-        let Some(payer) = self.payer(path).filter(|_| asked > before) else { return Ok(()) };
+        let Some(payer) = name::parent_of(path).filter(|_| asked > before) else { return Ok(()) };
         let reserved = (self.reserved_below(payer, resource) - before).max(0.0);
         let limit = self.limit(payer, resource);
         if asked + reserved <= limit + TOLERANCE {
@@ -227,49 +221,35 @@ impl Tree {
         guarantees
     }
 
-    /// For every domain but the root, what it gets of the cgroup above it, parents first. The folder has what its
-    /// children have reserved of the machine, and its weight's part of the rest; its children's reservations are
-    /// given as fractions of that.
-    pub(crate) fn factors(&self) -> BTreeMap<String, f64> {
-        let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for path in self.nodes.keys() {
+    /// For every domain but the root, what it gets of its parent.
+    fn factors(&self) -> BTreeMap<String, f64> {
+        let mut children: BTreeMap<&str, Vec<(&str, &Node)>> = BTreeMap::new();
+        for (path, node) in &self.nodes {
             if let Some(parent) = name::parent_of(path) {
-                children.entry(parent).or_default().push(path);
+                children.entry(parent).or_default().push((path, node));
             }
         }
         let mut factors = BTreeMap::new();
         for (parent, level) in children {
-            let scale =
-                if parent == self.names.folder() { factors.get(parent).copied().unwrap_or(1.0) } else { 1.0 };
-            self.divide(parent, &level, scale, &mut factors);
+            divide(self.nodes.get(parent), &level, &mut factors);
         }
         factors
     }
+}
 
-    /// Divides one cgroup among those below it. `scale` is what a reservation of 1 is of this cgroup's own part.
-    fn divide(&self, parent: &str, level: &[&str], scale: f64, factors: &mut BTreeMap<String, f64>) {
-        let reserved = |path: &str| match self.nodes.get(path) {
-            _ if path == self.names.folder() => {
-                let inside = self.nodes.iter().filter(|(other, _)| name::parent_of(other) == Some(path));
-                inside.map(|(_, node)| node.settings.cpu.unwrap_or(0.0)).sum()
-            }
-            Some(node) if scale > 0.0 => node.settings.cpu.unwrap_or(0.0) / scale,
-            _ => 0.0,
-        };
-        let own = self.nodes.get(parent).filter(|node| node.has_own_tasks);
-        let first = level.iter().filter_map(|path| self.nodes.get(*path)).map(|node| node.settings.priority);
-        let first = first.chain(own.map(|node| node.settings.own_priority)).max().unwrap_or(0);
-        let weight = |path: &str| match self.nodes.get(path) {
-            Some(node) if node.settings.priority == first => f64::from(node.weight()),
-            _ => 0.0,
-        };
-        let own_weight = own.filter(|node| node.settings.own_priority == first).map_or(0, Node::own_weight);
-        let weights: f64 = level.iter().map(|path| weight(path)).sum::<f64>() + f64::from(own_weight);
-        let rest = (1.0 - level.iter().map(|path| reserved(path)).sum::<f64>()).max(0.0);
-        for path in level {
-            let part = if weights > 0.0 { rest * weight(path) / weights } else { 0.0 };
-            factors.insert((*path).to_owned(), reserved(path) + part);
-        }
+/// Divides one domain among its children and its own tasks.
+fn divide(parent: Option<&Node>, level: &[(&str, &Node)], factors: &mut BTreeMap<String, f64>) {
+    let reserved = |node: &Node| Resource::Cpu.of(&node.settings);
+    let own = parent.filter(|node| node.has_own_tasks);
+    let priorities = level.iter().map(|(_, node)| node.settings.priority);
+    let first = priorities.chain(own.map(|node| node.settings.own_priority)).max().unwrap_or(0);
+    let weight = |node: &Node| if node.settings.priority == first { f64::from(node.weight()) } else { 0.0 };
+    let own_weight = own.filter(|node| node.settings.own_priority == first).map_or(0, Node::own_weight);
+    let weights: f64 = level.iter().map(|(_, node)| weight(node)).sum::<f64>() + f64::from(own_weight);
+    let rest = (1.0 - level.iter().map(|(_, node)| reserved(node)).sum::<f64>()).max(0.0);
+    for (path, node) in level {
+        let part = if weights > 0.0 { rest * weight(node) / weights } else { 0.0 };
+        factors.insert((*path).to_owned(), reserved(node) + part);
     }
 }
 

@@ -27,10 +27,9 @@ fn asks(cpu: f64) -> Settings {
 
 #[test]
 fn a_level_cannot_reserve_more_than_its_parent_has() {
-    let tree =
-        tree(&[("steward", Node::default()), ("steward/a", reserved(0.6)), ("user.slice", reserved(0.2))]);
-    assert_eq!(tree.admit("steward/b", &asks(0.15)), Ok(()));
-    let refusal = tree.admit("steward/b", &asks(0.2)).expect_err("only 15 % are left");
+    let tree = tree(&[("steward.a", reserved(0.6)), ("user.slice", reserved(0.2))]);
+    assert_eq!(tree.admit("steward.b", &asks(0.15)), Ok(()));
+    let refusal = tree.admit("steward.b", &asks(0.2)).expect_err("only 15 % are left");
     assert!((refusal.reserved - 0.8).abs() < 1e-9 && refusal.limit == 0.95 && refusal.asked == 0.2);
     let expected = "b cannot have 20 % of the CPU of the machine: other domains have 80 % of it, at most 95 % may be \
                     reserved, so 15 % is left (a 60 %, user.slice 20 %); ask for less, or lower one of those";
@@ -39,41 +38,32 @@ fn a_level_cannot_reserve_more_than_its_parent_has() {
 
 #[test]
 fn what_a_domain_has_already_counts_once() {
-    let tree = tree(&[("steward/a", reserved(0.6)), ("steward/b", reserved(0.3))]);
-    assert_eq!(tree.admit("steward/a", &asks(0.65)), Ok(()));
-    assert!(tree.admit("steward/a", &asks(0.66)).is_err());
-    assert_eq!(tree.admit("steward/a", &asks(0.1)), Ok(()), "less is always admitted");
+    let tree = tree(&[("steward.a", reserved(0.6)), ("steward.b", reserved(0.3))]);
+    assert_eq!(tree.admit("steward.a", &asks(0.65)), Ok(()));
+    assert!(tree.admit("steward.a", &asks(0.66)).is_err());
+    assert_eq!(tree.admit("steward.a", &asks(0.1)), Ok(()), "less is always admitted");
 }
 
 #[test]
 fn below_a_domain_all_of_it_or_its_limit_can_be_reserved() {
-    let mut tree = tree(&[("steward/a", reserved(0.5)), ("steward/a/x", reserved(0.7))]);
-    assert_eq!(tree.admit("steward/a/y", &asks(0.3)), Ok(()));
-    assert!(tree.admit("steward/a/y", &asks(0.31)).is_err());
+    let mut tree = tree(&[("steward.a", reserved(0.5)), ("steward.a/x", reserved(0.7))]);
+    assert_eq!(tree.admit("steward.a/y", &asks(0.3)), Ok(()));
+    assert!(tree.admit("steward.a/y", &asks(0.31)).is_err());
     let limited = Settings { cpu_limit: Some(0.8), ..asks(0.5) };
-    assert_eq!(tree.admit("steward/a", &limited), Ok(()));
-    tree.insert("steward/a", Node { settings: limited, ..Node::default() });
-    assert!(tree.admit("steward/a/y", &asks(0.2)).is_err());
+    assert_eq!(tree.admit("steward.a", &limited), Ok(()));
+    tree.insert("steward.a", Node { settings: limited, ..Node::default() });
+    assert!(tree.admit("steward.a/y", &asks(0.2)).is_err());
     let too_low = Settings { cpu_limit: Some(0.6), ..asks(0.5) };
-    let refusal = tree.admit("steward/a", &too_low).expect_err("70 % are reserved below");
+    let refusal = tree.admit("steward.a", &too_low).expect_err("70 % are reserved below");
     assert!(refusal.reason.contains("its children have reserved 70 %"), "{refusal}");
 }
 
 #[test]
 fn the_disk_is_counted_by_itself() {
     let disk = |disk| Settings { disk: Some(disk), ..Settings::default() };
-    let tree = tree(&[("steward/a", Node { settings: disk(0.9), ..reserved(0.0) })]);
-    assert_eq!(tree.admit("steward/b", &asks(0.9)), Ok(()));
-    assert!(tree.admit("steward/b", &disk(0.2)).expect_err("90 % are taken").reason.contains("disk time"));
-}
-
-#[test]
-fn the_folder_is_no_domain_and_its_children_are_paid_by_the_root() {
-    let tree =
-        tree(&[("steward", Node::default()), ("steward/a", reserved(0.1)), ("user.slice", Node::default())]);
-    let paid: Vec<&str> = tree.paid_by("").map(|(path, _)| path.as_str()).collect();
-    assert_eq!(paid, ["steward/a", "user.slice"]);
-    assert_eq!((tree.payer("steward/a"), tree.payer("steward/a/b")), (Some(""), Some("steward/a")));
+    let tree = tree(&[("steward.a", Node { settings: disk(0.9), ..reserved(0.0) })]);
+    assert_eq!(tree.admit("steward.b", &asks(0.9)), Ok(()));
+    assert!(tree.admit("steward.b", &disk(0.2)).expect_err("90 % are taken").reason.contains("disk time"));
 }
 
 #[test]
@@ -113,12 +103,12 @@ fn requests() -> impl Strategy<Value = Vec<(usize, f64, Option<f64>)>> {
 }
 
 const PATHS: [&str; 9] = [
-    "steward/a",
-    "steward/b",
-    "steward/c",
-    "steward/a/x",
-    "steward/a/y",
-    "steward/a/x/deep",
+    "steward.a",
+    "steward.b",
+    "steward.c",
+    "steward.a/x",
+    "steward.a/y",
+    "steward.a/x/deep",
     "user.slice",
     "user.slice/user-1.slice",
     "system.slice",
@@ -127,7 +117,7 @@ const PATHS: [&str; 9] = [
 proptest! {
     #[test]
     fn no_sequence_of_requests_overcommits_a_level(requests in requests()) {
-        let mut tree = tree(&[("steward", Node::default())]);
+        let mut tree = tree(&[]);
         for path in PATHS {
             tree.insert(path, Node::default());
         }
@@ -150,13 +140,13 @@ proptest! {
         let factors = tree.factors();
         for (path, node) in tree.iter().filter(|(path, _)| !path.is_empty()) {
             // Each gets at least what it reserved of whoever pays for it.
-            let above = guarantees[tree.payer(path).expect("not the root")];
+            let above = guarantees[name::parent_of(path).expect("not the root")];
             let least = above * node.settings.cpu.unwrap_or(0.0);
             prop_assert!(guarantees[path] >= least - 1e-6, "{path}: {} < {least}", guarantees[path]);
             prop_assert!(factors[path] <= 1.0 + 1e-6, "{path}: {factors:?}");
         }
         // Nobody is promised what others are promised too.
-        for path in ["", "steward/a", "steward/a/x", "user.slice"] {
+        for path in ["", "steward.a", "steward.a/x", "user.slice"] {
             let sum: f64 = tree.paid_by(path).map(|(child, _)| guarantees[child]).sum();
             prop_assert!(sum <= guarantees[path] + 1e-6, "{path}: {sum} of {}", guarantees[path]);
         }

@@ -63,7 +63,6 @@ impl Domains {
         if self.check_at_ns <= now_ns && !self.held.is_empty() {
             self.check_at_ns = now_ns + CHECK_EVERY_NS;
             self.check(now_ns);
-            // Slices that came or went beside the folder change what it is told, too.
             ended = true;
         }
         if ended {
@@ -140,16 +139,18 @@ impl Domains {
         for held in held {
             self.held.insert(held.path.clone(), held);
         }
-        self.close_folder();
+        self.close_root();
     }
 
-    /// Removes the folder when nothing is in it, and has the root hand out the CPU no longer if that was for us only.
-    fn close_folder(&mut self) {
+    /// Has the root hand out the CPU no longer if that was for us only.
+    fn close_root(&mut self) {
         let Ok(cgroups) = &self.cgroups else { return };
-        if cgroups.remove(self.names.folder()).is_err() || !self.root_hands_out {
+        let children = cgroups.children("").unwrap_or_default();
+        let are_ours_left =
+            children.iter().any(|child| self.held.get(&child.path).is_some_and(|held| held.made));
+        if !self.root_hands_out || are_ours_left {
             return;
         }
-        let children = cgroups.children("").unwrap_or_default();
         if children.iter().all(|child| cgroups.weight(&child.path).is_none_or(|weight| weight == 100))
             && cgroups.hand_out_cpu("", false).is_ok()
         {

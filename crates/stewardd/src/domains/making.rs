@@ -1,7 +1,7 @@
 //! Domains that Steward makes: their cgroups come, take in processes, and go.
 //!
-//! They are in the folder directly below the root, beside the slices of the service manager, which leaves alone what
-//! it did not make there. A domain with children keeps its own processes in a leaf, because a cgroup that hands the
+//! They are directly below the root, beside the slices of the service manager, which leaves alone what it did not make
+//! there. A domain with children keeps its own processes in a leaf, because a cgroup that hands the
 //! CPU out holds none itself.
 
 use libsteward::api::{self, ApiError};
@@ -28,11 +28,11 @@ impl Domains {
         let path = self.names.path_to_make(name).map_err(invalid_name)?;
         let name = self.names.name_of(&path);
         let is_taken = self.cgroups()?.find(&name).is_ok();
-        if self.held.contains_key(&path) || is_taken || name == self.names.folder() {
+        if self.held.contains_key(&path) || is_taken {
             return Err(ApiError::DomainExists { domain: name });
         }
         let parent = name::parent_of(&path).unwrap_or("");
-        if parent != self.names.folder() && !self.held.get(parent).is_some_and(|held| held.made) {
+        if !parent.is_empty() && !self.held.get(parent).is_some_and(|held| held.made) {
             return Err(ApiError::NoSuchDomain { domain: self.names.name_of(parent) });
         }
         Ok(path)
@@ -86,12 +86,11 @@ impl Domains {
         Ok(())
     }
 
-    /// The domain right in the folder that a path is at or below.
+    /// The domain directly below the root that a path is at or below.
     fn top_of<'p>(&self, path: &'p str) -> &'p str {
         let mut top = path;
         while let Some(parent) = name::parent_of(top)
             && !parent.is_empty()
-            && parent != self.names.folder()
         {
             top = parent;
         }
@@ -108,19 +107,12 @@ impl Domains {
     /// Makes a cgroup, and the way to it. One that is there already, left by an earlier daemon, is taken over.
     pub(super) fn make_cgroup(&mut self, path: &str) -> Result<u64, KernelError> {
         let Ok(cgroups) = &self.cgroups else { return Ok(0) };
-        let folder = self.names.folder();
         let parent = name::parent_of(path).unwrap_or("");
-        if parent == folder {
-            if !cgroups.hands_out_cpu("")? {
-                cgroups.hand_out_cpu("", true)?;
-                self.root_hands_out = true;
-            }
-            create_if_absent(cgroups.as_ref(), folder)?;
-            if !cgroups.hands_out_cpu(folder)? {
-                cgroups.hand_out_cpu(folder, true)?;
-            }
-        } else {
+        if !parent.is_empty() {
             self.open_leaf(parent)?;
+        } else if !cgroups.hands_out_cpu("")? {
+            cgroups.hand_out_cpu("", true)?;
+            self.root_hands_out = true;
         }
         let Ok(cgroups) = &self.cgroups else { return Ok(0) };
         create_if_absent(cgroups.as_ref(), path)

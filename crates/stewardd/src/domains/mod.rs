@@ -104,7 +104,7 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// None yet, on these cgroups (or the reason why there are none). Those that Steward makes are in the folder of
+    /// None yet, on these cgroups (or the reason why there are none). Those that Steward makes are called by
     /// `names`; the machine's domains may reserve `root_limit` of it together.
     pub fn new(cgroups: Result<Box<dyn Cgroups>, String>, names: Names, root_limit: f64) -> Self {
         Domains {
@@ -204,7 +204,7 @@ impl Domains {
     pub fn users_above(&self, path: &str) -> Vec<Option<u32>> {
         let mut users = Vec::new();
         let mut above = name::parent_of(path);
-        while let Some(path) = above.filter(|path| !path.is_empty() && *path != self.names.folder()) {
+        while let Some(path) = above.filter(|path| !path.is_empty()) {
             let cgroup = self.cgroups().ok().and_then(|cgroups| cgroups.find(path).ok());
             users.push(cgroup.map(|cgroup| self.user_of(&cgroup)));
             above = name::parent_of(path);
@@ -255,10 +255,6 @@ impl Domains {
         mechanism: &mut InForce,
     ) -> Result<(), ApiError> {
         let path = cgroup.path.as_str();
-        if path == self.names.folder() {
-            let reason = "it only holds the domains that Steward makes, and gets what they have reserved";
-            return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason: reason.into() });
-        }
         let before = self.held.get(path).cloned();
         let known = before.clone().unwrap_or_else(|| self.foreign(cgroup));
         let settings = change.apply(&known.settings).map_err(invalid_setting)?;
@@ -331,10 +327,9 @@ impl Domains {
         })
     }
 
-    /// What is held and the slices beside the folder: enough to admit, and to tell the mechanism.
+    /// What is held: enough to admit, and to tell the mechanism.
     fn paying_tree(&self) -> Tree {
-        let beside = self.cgroups().ok().and_then(|cgroups| cgroups.children("").ok()).unwrap_or_default();
-        self.tree_of(&beside)
+        self.tree_of(&[])
     }
 
     /// A tree of these cgroups and of all that is held.
@@ -455,7 +450,7 @@ impl Domains {
     fn event(&self, path: &str, asker: Asker) -> api::Event {
         let tree = self.paying_tree();
         let reserved = self.held.get(path).and_then(|held| held.settings.cpu).unwrap_or(0.0);
-        let payer = tree.payer(path).unwrap_or("").to_owned();
+        let payer = name::parent_of(path).unwrap_or("");
         api::Event {
             at_ns: now_ns(),
             tid: asker.pid,
@@ -463,9 +458,9 @@ impl Domains {
             name: self.names.name_of(path),
             cpu: 0,
             kind: api::EventKind::DomainChanged,
-            load: (tree.reserved_below(&payer, Resource::Cpu) - reserved).max(0.0),
+            load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
             bandwidth: reserved,
-            threshold: tree.limit(&payer, Resource::Cpu),
+            threshold: tree.limit(payer, Resource::Cpu),
             text: String::new(),
         }
     }

@@ -32,7 +32,7 @@ impl<'a> Sight<'a> {
     fn of(tree: Tree, records: Option<&'a Records>) -> Self {
         let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
         for (path, node) in tree.iter() {
-            let Some(payer) = tree.payer(path) else { continue };
+            let Some(payer) = name::parent_of(path) else { continue };
             let sum = sums.entry(payer.to_owned()).or_default();
             sum.cpu += node.settings.cpu.unwrap_or(0.0);
             sum.memory_bytes = sum.memory_bytes.saturating_add(node.settings.memory_bytes.unwrap_or(0));
@@ -78,7 +78,7 @@ impl Domains {
             name: self.names.name_of(path),
             path: format!("/{path}"),
             cgroup_id: cgroup.id,
-            parent: tree.payer(path).map(|payer| self.names.name_of(payer)),
+            parent: name::parent_of(path).map(|payer| self.names.name_of(payer)),
             made: held.is_some_and(|held| held.made),
             keep: held.is_some_and(|held| held.keep),
             user: self.user_of(cgroup),

@@ -1,0 +1,82 @@
+# Domains on a real kernel: their shares, their life, and what a restart and a stop leave of them.
+# It runs in the lab's machine, after prelude.sh.
+reservations() { steward domain list --json; }
+place() { sed -n 's/^0:://p' /proc/$1/cgroup; }
+busy() { while :; do :; done; }
+
+start_daemon
+section created
+try steward domain create a --cpu 60% --keep
+try steward domain create a/child --cpu 50% --own-weight 300
+try steward domain create b --cpu 30%
+try steward domain create too-much --cpu 10%
+ls -d /sys/fs/cgroup/steward.*
+
+# Two loops on each CPU, so that each domain always wants more than it has.
+section entered
+for name in a b; do
+    for each in 1 2 3 4; do
+        steward run --domain $name -- sh -c 'while :; do :; done' &
+        pids="$pids $!"
+    done
+    eval "in_$name=$!"
+done
+wait_for '[ "$(cat /proc/$in_b/comm)" = sh ]'
+place $in_a
+place $in_b
+steward domain show --pid $in_b
+sleep 1
+section before
+reservations
+sleep 6
+section after
+reservations
+
+# A cgroup that somebody else made: told to the scheduler, never written to; and removed under the daemon.
+section foreign
+mkdir -p /sys/fs/cgroup/foreign/inner
+echo +cpu >/sys/fs/cgroup/foreign/cgroup.subtree_control
+try steward domain set foreign/inner --cpu 10% --weight 50
+cat /sys/fs/cgroup/foreign/inner/cpu.weight
+rmdir /sys/fs/cgroup/foreign/inner
+wait_for 'steward events | grep -q "foreign/inner is gone"'
+steward events | grep 'foreign/inner'
+
+# A user may divide what is theirs, and nothing else.
+section user
+steward domain create theirs --cpu 2% --user user --keep
+try su user -c 'steward domain create theirs/part --cpu 100%'
+try su user -c 'steward domain set theirs --cpu 5%'
+try su user -c 'steward domain remove b'
+try su user -c 'steward run --domain theirs/part -- steward domain show'
+
+section killed
+kill -9 $daemon
+wait $daemon 2>/dev/null
+wait_for 'grep -q disabled $state'
+place $in_b
+start_daemon
+section restarted
+reservations
+
+section ended
+kill -9 $pids
+wait_for '! steward domain show b'
+ls -d /sys/fs/cgroup/steward.*
+section removed
+steward run --domain a/child -- sleep 100000 &
+last=$!
+wait_for '[ "$(place $last)" = /steward.a/child ]'
+try steward domain remove a/child
+place $last
+try steward domain remove a --kill
+wait $last
+echo "ended with $?"
+
+section stopped
+steward run --domain stays --create -- sleep 100000 &
+last=$!
+wait_for '[ "$(place $last)" = /steward.stays ]'
+stop_daemon
+place $last
+ls -d /sys/fs/cgroup/steward.*
