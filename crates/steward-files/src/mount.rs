@@ -1,14 +1,17 @@
 //! Mounting and unmounting, so that a dead daemon's mount is in nobody's way for longer than until the next one
 //! starts.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount as kernel_mount, unmount};
+use rustix::process::{getegid, geteuid};
 
 use crate::requests::Backend;
 use crate::service::Service;
@@ -21,7 +24,7 @@ const LAYERS_MAX: usize = 64;
 pub struct Mounted {
     path: PathBuf,
     links: Vec<PathBuf>,
-    /// Ends by itself once the kernel has let go of the mount.
+    /// Its thread ends by itself once the kernel has let go of the mount.
     _session: BackgroundSession,
 }
 
@@ -66,19 +69,30 @@ pub fn mount(path: &Path, backend: impl Backend) -> Result<Mounted, MountError> 
     let fail = |tried| move |source| MountError { path: path.to_owned(), tried, source };
     clear(path).map_err(fail("clearing what a dead stewardd left"))?;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(fail("making the directory"))?;
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName("steward".into()),
-        MountOption::Subtype("steward".into()),
-        MountOption::NoExec,
-    ];
+    let device = attach(path).map_err(fail("mounting"))?;
     // Everybody: who may do what is decided for each request.
-    config.acl = SessionACL::All;
-    let session = Session::new(Service::new(backend), path, &config).map_err(fail("mounting"))?;
-    let session = session.spawn().map_err(fail("starting a thread"))?;
+    let session = Session::from_fd(Service::new(backend), device, SessionACL::All, Config::default());
+    let session = session.and_then(Session::spawn);
+    let session = session.map_err(|source| {
+        // Nobody would answer there.
+        let _ = unmount(path, UnmountFlags::DETACH);
+        fail("starting to answer")(source)
+    })?;
     let mut mounted = Mounted { path: path.to_owned(), links: Vec::new(), _session: session };
     mounted.link().map_err(fail("linking to it"))?;
     Ok(mounted)
+}
+
+/// Mounts an empty FUSE file system and gives the device through which the kernel asks what is in it.
+fn attach(path: &Path) -> io::Result<OwnedFd> {
+    let device = fs::File::options().read(true).write(true).open("/dev/fuse")?;
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let options =
+        format!("fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other", device.as_raw_fd());
+    let options = CString::new(options).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    kernel_mount("steward", path, "fuse.steward", flags, Some(options.as_c_str()))?;
+    Ok(device.into())
 }
 
 impl Mounted {

@@ -79,6 +79,7 @@ fn a_shell_reads_and_writes_the_files() {
             "1073741824\nsystem.slice\n"
         );
         assert_eq!(place.says("sh -c 'echo $$ >self/members'; wc -l <self/members"), "1\n");
+        assert_eq!(place.says("stat -c %s self/cpu; echo 5 >self/cpu; stat -c %s self/cpu"), "3\n2\n");
         assert_eq!(place.says("mkdir -p domains/batch/a/b; find domains/batch/a/ -type d | wc -l"), "2\n");
         assert_eq!(place.says("rmdir domains/batch/a/b domains/batch/a; ls -d domains/batch/*/"), {
             "ls: cannot access 'domains/batch/*/': No such file or directory\n"
@@ -109,6 +110,14 @@ fn a_shell_sees_why_a_change_is_refused() {
         assert_eq!(place.says("cat domains/batch/cpu domains/nothing/cpu"), {
             "none\ncat: domains/nothing/cpu: No such file or directory\n"
         });
+    });
+}
+
+#[test]
+fn the_kernel_copies_what_a_file_says_now() {
+    in_own_namespace(|place| {
+        // Busybox's cat has the kernel copy (sendfile), which believes the file's size.
+        assert_eq!(place.says("busybox cat domains/sched domains/cpu"), "mtr-ls\n100\n");
     });
 }
 

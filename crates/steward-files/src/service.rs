@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::caller;
@@ -118,19 +118,34 @@ impl<B: Backend> Shared<B> {
         lock(&self.numbers).node(number.0).ok_or_else(gone)
     }
 
-    fn enter(&self, node: &Node) -> FileAttr {
+    fn enter(&self, asker: Asker, node: &Node) -> FileAttr {
         let number = lock(&self.numbers).remember(node);
-        attributes(number, node)
+        self.attributes(asker, number, node)
+    }
+
+    /// A file's size is that of what it says now: whoever has the kernel copy it (sendfile) gets no more than that.
+    fn attributes(&self, asker: Asker, number: u64, node: &Node) -> FileAttr {
+        let is_file = kind(node) == FileType::RegularFile;
+        let text = is_file.then(|| self.tree.read(asker, node).unwrap_or_default());
+        attributes(number, node, text.map_or(0, |text| text.len() as u64))
+    }
+
+    fn get(&self, request: &Request, number: INodeNo) -> Result<FileAttr, Failure> {
+        let node = self.node(number)?;
+        match kind(&node) {
+            FileType::RegularFile => Ok(self.attributes(asker(request)?, number.0, &node)),
+            _ => Ok(attributes(number.0, &node, 0)),
+        }
     }
 
     fn lookup(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
         let node = self.tree.lookup(asker, &self.node(parent)?, text(name)?)?;
-        Ok(self.enter(&node))
+        Ok(self.enter(asker, &node))
     }
 
     fn make(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
         let node = self.tree.make(asker, &self.node(parent)?, text(name)?)?;
-        Ok(self.enter(&node))
+        Ok(self.enter(asker, &node))
     }
 
     fn read(
@@ -193,7 +208,7 @@ fn kind(node: &Node) -> FileType {
 }
 
 /// The permissions shown are those of the attempt: who may change what is decided by the daemon, for each change.
-fn attributes(number: u64, node: &Node) -> FileAttr {
+fn attributes(number: u64, node: &Node, size_bytes: u64) -> FileAttr {
     let perm = match node {
         Node::Root => 0o555,
         Node::Domain(_) => 0o777,
@@ -203,7 +218,7 @@ fn attributes(number: u64, node: &Node) -> FileAttr {
     };
     FileAttr {
         ino: INodeNo(number),
-        size: 0,
+        size: size_bytes,
         blocks: 0,
         atime: UNIX_EPOCH,
         mtime: UNIX_EPOCH,
@@ -238,16 +253,16 @@ impl<B: Backend> Filesystem for Service<B> {
         lock(&self.shared.numbers).forget(ino.0, lookups);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        match self.shared.node(ino) {
-            Ok(node) => reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node)),
+    fn getattr(&self, request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        match self.shared.get(request, ino) {
+            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
             Err(failure) => reply.error(number(failure)),
         }
     }
 
     fn setattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -267,8 +282,8 @@ impl<B: Backend> Filesystem for Service<B> {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        match self.shared.node(ino) {
-            Ok(node) => reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node)),
+        match self.shared.get(request, ino) {
+            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
             Err(failure) => reply.error(number(failure)),
         }
     }
@@ -443,6 +458,22 @@ impl<B: Backend> Filesystem for Service<B> {
             }
             Err(failure) => reply.error(number(failure)),
         }
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _size_bytes: u32,
+        reply: ReplyXattr,
+    ) {
+        // The kernel does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn listxattr(&self, _request: &Request, _ino: INodeNo, _size_bytes: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
     }
 
     fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

@@ -21,12 +21,15 @@ use tracing_subscriber::registry::LookupSpan;
 /// How many lines may wait to be written.
 const LINES_MAX: usize = 4096;
 
+/// Libraries that say too much: what anybody does with the control files is no line in the log.
+const QUIET: &str = "fuser=off";
+
 /// Starts logging what `filter` lets through, in tracing's filter language: `info`, `debug`, `info,bpf=debug`.
 ///
 /// # Errors
 /// What is wrong with the filter.
 pub fn start(filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
+    let filter = EnvFilter::try_new(format!("{QUIET},{filter}")).map_err(|error| error.to_string())?;
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let format =
         Prefixed { journald, inner: Format::default().with_target(false).with_ansi(false).without_time() };

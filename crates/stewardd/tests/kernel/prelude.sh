@@ -5,7 +5,7 @@ state=/sys/kernel/sched_ext/state
 specs=/etc/steward/specs
 export STEWARD_LOG=info
 mkdir -p $specs /opt/one /opt/other
-modprobe fuse
+modprobe fuse 2>/dev/null
 
 section() { echo "== $1"; }
 
