@@ -149,3 +149,52 @@ fn calls_that_are_sent_at_once_are_answered_in_order() {
         ["io.steward.A", "io.steward.B", "io.steward.C"].map(|name| answer.find(name)).to_vec();
     assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{answer}");
 }
+
+#[test]
+fn two_hundred_clients_at_once_all_get_their_answers() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut clients: Vec<UnixStream> = (0..200).map(|_| connect(&daemon)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let create = format!(
+            "{{\"method\":\"io.steward.CreateDomain\",\"parameters\":{{\"domain\":\"d{number}\",\
+             \"settings\":{{\"cpu\":0.004}}}}}}\0"
+        );
+        client.write_all(create.as_bytes()).expect("sent");
+        client.write_all(b"{\"method\":\"io.steward.ShowDomain\"}\0").expect("sent");
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let mut answers = Vec::new();
+        let mut byte = [0];
+        while answers.iter().filter(|byte| **byte == 0).count() < 2 {
+            assert_eq!(client.read(&mut byte).expect("an answer"), 1, "client {number} was dropped");
+            answers.push(byte[0]);
+        }
+        let answers = String::from_utf8_lossy(&answers);
+        assert!(answers.contains(&format!("\"name\":\"d{number}\"")), "{answers}");
+        assert!(!answers.contains("\"error\""), "{answers}");
+    }
+    let list = daemon.client().call(&api::ListDomains {}).expect("everyone may read").domains;
+    assert_eq!(list.iter().filter(|domain| domain.made).count(), 200);
+    assert!((list[0].cpu_sum - 0.8).abs() < 1e-9);
+}
+
+#[test]
+fn a_domain_that_was_asked_for_is_made_whether_or_not_the_client_waits() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for number in 0..50 {
+        let mut vanishing = connect(&daemon);
+        let call = format!(
+            "{{\"method\":\"io.steward.CreateDomain\",\"parameters\":{{\"domain\":\"d{number}\"}}}}\0"
+        );
+        vanishing.write_all(call.as_bytes()).expect("sent");
+        // Half a message more, and gone.
+        vanishing.write_all(b"{\"method\":\"io.steward.RemoveDomain\",\"par").expect("sent");
+    }
+    let mut names = Vec::new();
+    while names.len() < 50 {
+        let list = daemon.client().call(&api::ListDomains {}).expect("everyone may read").domains;
+        names = list.into_iter().filter(|domain| domain.made).map(|domain| domain.name).collect();
+    }
+}

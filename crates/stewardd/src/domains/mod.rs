@@ -309,7 +309,7 @@ impl Domains {
 
     /// Holds what a domain is to have against what its level has; a refusal is told to all who watch.
     fn admit(&mut self, path: &str, settings: &Settings, asker: Asker) -> Result<(), ApiError> {
-        let Err(refusal) = self.paying_tree().admit(path, settings) else { return Ok(()) };
+        let Err(refusal) = self.level_of(path).admit(path, settings) else { return Ok(()) };
         let event = api::Event {
             kind: api::EventKind::DomainRefused,
             load: refusal.reserved,
@@ -327,25 +327,28 @@ impl Domains {
         })
     }
 
-    /// What is held: enough to admit, and to tell the mechanism.
-    fn paying_tree(&self) -> Tree {
-        self.tree_of(&[])
+    /// One domain with its parent, its siblings and its children, as far as they are held: enough to admit.
+    fn level_of(&self, path: &str) -> Tree {
+        let parent = name::parent_of(path);
+        let is_near = |other: &str| {
+            let above = name::parent_of(other);
+            other == path || Some(other) == parent || above == parent || above == Some(path)
+        };
+        self.tree_of(self.held.keys().map(String::as_str).filter(|other| is_near(other)))
     }
 
-    /// A tree of these cgroups and of all that is held.
-    fn tree_of(&self, cgroups: &[Cgroup]) -> Tree {
+    /// A tree of the domains at these paths and above them.
+    fn tree_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> Tree {
         let mut tree = Tree::new(self.names.clone(), self.root_limit);
-        let paths = cgroups.iter().map(|cgroup| &cgroup.path).chain(self.held.keys());
-        for path in paths.filter(|path| name::domain_of(path) == path.as_str()) {
-            let node = self.node(path);
-            let above = std::iter::successors(name::parent_of(path), |path| name::parent_of(path));
-            for path in above.filter(|path| !path.is_empty()) {
-                if tree.get(path).is_none() {
-                    let node = self.node(path);
-                    tree.insert(path, node);
-                }
+        if self.held.contains_key("") {
+            tree.insert("", self.node(""));
+        }
+        for path in paths.filter(|path| name::domain_of(path) == *path && !path.is_empty()) {
+            let mut missing = Some(path);
+            while let Some(path) = missing.filter(|path| tree.get(path).is_none()) {
+                tree.insert(path, self.node(path));
+                missing = name::parent_of(path);
             }
-            tree.insert(path, node);
         }
         tree
     }
@@ -371,7 +374,7 @@ impl Domains {
             return;
         };
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
-        let wanted = plan::policies(&self.paying_tree(), &has_leaf);
+        let wanted = plan::policies(&self.tree_of(self.held.keys().map(String::as_str)), &has_leaf);
         let given_up: Vec<String> =
             self.applied.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
         for path in given_up {
@@ -448,7 +451,7 @@ impl Domains {
     }
 
     fn event(&self, path: &str, asker: Asker) -> api::Event {
-        let tree = self.paying_tree();
+        let tree = self.level_of(path);
         let reserved = self.held.get(path).and_then(|held| held.settings.cpu).unwrap_or(0.0);
         let payer = name::parent_of(path).unwrap_or("");
         api::Event {

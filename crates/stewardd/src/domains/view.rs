@@ -51,7 +51,7 @@ impl Domains {
         let mut cgroups = self.cgroups()?.list().map_err(|error| kernel_failed(&error))?;
         cgroups.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
         cgroups.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
-        let sight = Sight::of(self.tree_of(&cgroups), Some(records));
+        let sight = Sight::of(self.tree_of(cgroups.iter().map(|cgroup| cgroup.path.as_str())), Some(records));
         Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
     }
 
@@ -63,8 +63,9 @@ impl Domains {
         let above = std::iter::successors(Some(path), |path| name::parent_of(path));
         let mut beside: Vec<Cgroup> =
             above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
-        beside.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
-        Some(self.show(&cgroup, &Sight::of(self.tree_of(&beside), records)))
+        beside.push(cgroup.clone());
+        let tree = self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()));
+        Some(self.show(&cgroup, &Sight::of(tree, records)))
     }
 
     fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {
