@@ -1,7 +1,8 @@
 //! Loads the scheduler, optionally gives one program a reservation, and holds it for some seconds, printing what it
 //! does. For trying the program in the lab's machine: `hold [OPTION...] SECONDS [C_MS T_MS COMMAND...]`, where an
-//! option is `--best-effort mtr-ls|wrr|vtime`, `--cycle MS`, `--domain CGROUP_DIRECTORY=FRACTION` (as often as wanted), or
-//! `--quiet`.
+//! option is `--best-effort mtr-ls|wrr|vtime`, `--cycle MS`, `--domain CGROUP_DIRECTORY=FRACTION` (as often as wanted),
+//! `--quiet`, or `--verified`, which prints how many instructions the verifier looked at for each program, and at the end what each run
+//! of it took (with `sysctl kernel.bpf_stats_enabled=1`).
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -16,12 +17,19 @@ fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut options = LoadOptions::default();
     let mut domains = Vec::new();
-    let mut quiet = false;
+    let (mut quiet, mut verified) = (false, false);
     while arguments.first().is_some_and(|first| first.starts_with("--")) {
         let option = arguments.remove(0);
-        if option == "--quiet" {
-            quiet = true;
-            continue;
+        match option.as_str() {
+            "--quiet" => {
+                quiet = true;
+                continue;
+            }
+            "--verified" => {
+                verified = true;
+                continue;
+            }
+            _ => {}
         }
         let value = arguments.remove(0);
         match option.as_str() {
@@ -46,6 +54,11 @@ fn main() {
         std::process::exit(1)
     });
     println!("loaded");
+    if verified {
+        for program in libbpf_rs::query::ProgInfoIter::default() {
+            println!("{:>8} {}", program.verified_insns, program.name.to_string_lossy());
+        }
+    }
     for domain in &domains {
         let (directory, fraction) = domain.split_once('=').expect("DIRECTORY=FRACTION");
         let cgroup_id = std::fs::metadata(directory).expect("the cgroup exists").ino();
@@ -69,6 +82,12 @@ fn main() {
         if let Some(reason) = scheduler.exit_reason() {
             println!("gone: {reason}");
             return;
+        }
+    }
+    if verified {
+        for program in libbpf_rs::query::ProgInfoIter::default().filter(|program| program.run_cnt > 0) {
+            let name = program.name.to_string_lossy();
+            println!("{:>8} runs of {:>6} ns: {name}", program.run_cnt, program.run_time_ns / program.run_cnt);
         }
     }
     if !quiet {

@@ -240,34 +240,53 @@ __noinline int step_domain_back(u32 index)
 	return 0;
 }
 
+enum served {
+	SERVED,
+	SERVED_NONE, /* no domain waits */
+	SERVE_NEXT, /* this one had nothing for this CPU */
+};
+
+/* Serves the first domain. */
+static __always_inline enum served serve_first(struct domain_table *table)
+{
+	/* Read without the lock: a moment later the answer would be another one anyway. */
+	u16 index = order_first(table);
+	struct domain *d;
+
+	if (!index)
+		return SERVED_NONE;
+	order_serve(table, index);
+	if (table->quotas && domain_held(table, index)) {
+		unqueue_domain(index, true);
+		return SERVE_NEXT;
+	}
+	d = domain_at(table, index);
+	if (*(volatile u32 *)&d->waiting && queue_to_local(QUEUE_DOMAIN(index)))
+		return SERVED;
+	/* Its tasks are on their way in or out, or may not run here; or there are none. */
+	if (*(volatile u32 *)&d->waiting)
+		step_domain_back(index);
+	else
+		unqueue_domain(index, false);
+	return SERVE_NEXT;
+}
+
 /* Serves the first domain whose queue yields a task for this CPU. */
 static __noinline bool serve_domains(void)
 {
 	struct domain_table *table = domains();
+	enum served served;
 	int attempt;
 
 	if (!table)
 		return false;
-	bpf_for(attempt, 0, SERVE_ATTEMPTS) {
-		/* Read without the lock: a moment later the answer would be another one anyway. */
-		u16 index = order_first(table);
-		struct domain *d;
-
-		if (!index)
-			return false;
-		order_serve(table, index);
-		if (table->quotas && domain_held(table, index)) {
-			unqueue_domain(index, true);
-			continue;
-		}
-		d = domain_at(table, index);
-		if (*(volatile u32 *)&d->waiting && queue_to_local(QUEUE_DOMAIN(index)))
-			return true;
-		/* Its tasks are on their way in or out, or may not run here; or there are none. */
-		if (*(volatile u32 *)&d->waiting)
-			step_domain_back(index);
-		else
-			unqueue_domain(index, false);
+	served = serve_first(table);
+	if (served != SERVE_NEXT)
+		return served == SERVED;
+	bpf_for(attempt, 1, SERVE_ATTEMPTS) {
+		served = serve_first(table);
+		if (served != SERVE_NEXT)
+			return served == SERVED;
 	}
 	return false;
 }
@@ -306,35 +325,56 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 	return index && order_preempts(table, index, t->domain);
 }
 
-/* Makes a CPU choose again that runs a task of a domain which comes after this one, if one is found near cpu. */
+/* Makes the CPU choose again if it runs a task of a domain which comes after this one. */
+static __always_inline bool preempt_on(struct domain_table *table, struct task_struct *p, u16 domain, u32 cpu, u64 now_ns)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+	u32 running;
+
+	if (!run)
+		return false;
+	running = run->domain;
+	if (!running || running == domain || now_ns - run->began_ns < settings.preemption_interval_ns)
+		return false;
+	if (!order_preempts(table, domain, running) || !may_run_on(p, cpu))
+		return false;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return true;
+}
+
+/* The same, on the CPU where the task was or on one of those after it. */
 static __always_inline void preempt_later_domain(struct task_struct *p, u16 domain, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
 	u32 cpus = settings.cpus;
 	int i;
 
-	if (!table)
+	if (!table || preempt_on(table, p, domain, cpu, now_ns) || cpus == 1)
 		return;
-	bpf_for(i, 0, PREEMPT_SCAN_MAX) {
+	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
 		u32 candidate = cpu + i;
-		struct cpu_run *run;
-		u32 running;
 
 		if (i >= cpus)
 			break;
 		if (candidate >= cpus)
 			candidate -= cpus;
-		run = cpu_run_of(candidate);
-		if (!run)
+		if (preempt_on(table, p, domain, candidate, now_ns))
 			break;
-		running = run->domain;
-		if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
-			continue;
-		if (order_preempts(table, domain, running) && may_run_on(p, candidate)) {
-			scx_bpf_kick_cpu(candidate, SCX_KICK_PREEMPT);
-			return;
-		}
 	}
+}
+
+/* An idle CPU for the task, -1 when there is none. Idle CPUs are looked for only if one may have become idle. */
+static __always_inline s32 find_idle_cpu(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (!maybe_idle)
+		return -1;
+	maybe_idle = 0;
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0 || p->nr_cpus_allowed < settings.cpus)
+		maybe_idle = 1;
+	return cpu;
 }
 
 /* Brings the tasks of one queue that have waited too long to the queue of those to be rescued. */

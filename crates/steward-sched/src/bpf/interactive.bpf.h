@@ -278,6 +278,17 @@ static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_
 	bpf_timer_start(&entry->timer, left_ns, BPF_F_TIMER_CPU_PIN);
 }
 
+/*
+ * To be called after a task was put into the CPU's interactive queue: most CPUs have none most of the time, and do not look.
+ */
+static __always_inline void expect_interactive(u32 cpu)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	if (run)
+		*(volatile u32 *)&run->interactive = 1;
+}
+
 /* Makes the task's CPU choose again if what runs there has a later deadline, or none. */
 static __always_inline void preempt_for(struct task_slot *slot)
 {
@@ -405,8 +416,10 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 		goto out;
 	}
 	if (may_run_on(p, slot->cpu) && (!migration_disabled(p) || scx_bpf_task_cpu(p) == slot->cpu) &&
-	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns))
+	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns)) {
+		expect_interactive(slot->cpu);
 		preempt_for(slot);
+	}
 out:
 	bpf_task_release(p);
 	return 0;

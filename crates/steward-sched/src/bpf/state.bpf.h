@@ -143,7 +143,8 @@ struct cpu_run {
 	u64 unpaid_ns; /* what tasks of unpaid_domain used here and the domain has not paid yet */
 	u32 unpaid_domain;
 	u32 domain; /* of the task that runs as best-effort and may run elsewhere; 0 for anything else */
-	u64 alone; /* its slice is a long one, because nothing waited */
+	u32 alone; /* its slice is a long one, because nothing waited */
+	u32 interactive; /* tasks may stand in this CPU's interactive queue */
 	u64 padding[3];
 };
 
@@ -200,6 +201,7 @@ volatile struct totals totals;
 volatile struct exit_record exit_record;
 u32 slots_high_water;
 struct event *event_layout; /* never set: it puts the type into the program's BTF */
+volatile u32 maybe_idle = 1; /* a CPU may be idle */
 volatile u32 overdue; /* tasks may stand in QUEUE_RESCUE */
 volatile u32 attached; /* set by ops.init: before that, exec and fork are not ours to act on */
 

@@ -103,6 +103,18 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
 
+/*
+ * The task can run: it counts in its domain, and if it has just woken its period may be a new one. Called on each way
+ * into a queue instead of from ops.runnable, which would be one more callback at each wake-up.
+ */
+static __always_inline void becomes_runnable(struct task_state *t, struct task_slot *slot, bool woken)
+{
+	if (woken && slot && slot->standing == STANDING_ADMITTED)
+		edf_wake(&slot->edf, clock_now());
+	if (!t->runnable_weight)
+		domain_counts(t, t->weight);
+}
+
 s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_state *t = task_state_of(p);
@@ -117,6 +129,7 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		return slot->cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle && !held_by_quota(t)) {
+		becomes_runnable(t, slot, true);
 		t->queue = QUEUE_NONE;
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	}
@@ -134,6 +147,7 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 
 	t->queue = QUEUE_INTERACTIVE(cpu);
 	queue_insert_ordered(p, QUEUE_INTERACTIVE(cpu), slice_ns, clock_now() + relative_deadline_ns, enq_flags);
+	expect_interactive(cpu);
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (run && run->deadline_ns == NEVER)
@@ -155,6 +169,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	leave_queue(t);
 	t->rescued = 0;
 	slot = slot_of(t);
+	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		now_ns = clock_now();
 		if (served_by_deadline(slot, now_ns) && may_run_on(p, slot->cpu) &&
@@ -162,6 +177,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
+			expect_interactive(slot->cpu);
 			preempt_for(slot);
 			return;
 		}
@@ -193,7 +209,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	enqueue_domain(p, t, enq_flags);
 	if (enq_flags & SCX_ENQ_LAST)
 		return;
-	idle_cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	idle_cpu = find_idle_cpu(p);
 	if (idle_cpu >= 0)
 		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
 	else if (enq_flags & SCX_ENQ_WAKEUP)
@@ -228,7 +244,14 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		if (t)
 			charge(prev, t, now_ns);
 	}
-	others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
+	others = false;
+	if (*(volatile u32 *)&run->interactive) {
+		/* Whoever puts a task there says so afterwards: what this look misses, the next one finds. */
+		*(volatile u32 *)&run->interactive = 0;
+		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
+		if (others)
+			*(volatile u32 *)&run->interactive = 1;
+	}
 	if (t && keep_interactive(prev, t, run, cpu, now_ns, others, deadline_ns))
 		return;
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
@@ -305,20 +328,6 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	}
 }
 
-void STRUCT_OPS(steward_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct task_state *t = task_state_of(p);
-	struct task_slot *slot;
-
-	if (!t)
-		return;
-	slot = slot_of(t);
-	if (slot && slot->standing == STANDING_ADMITTED)
-		edf_wake(&slot->edf, clock_now());
-	if (!t->runnable_weight)
-		domain_counts(t, t->weight);
-}
-
 void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_state *t = task_state_of(p);
@@ -363,6 +372,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	t->charged_ns = now_ns;
 	run->began_ns = now_ns;
 	slot = slot_of(t);
+	becomes_runnable(t, slot, false);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		edf_update(&slot->edf, now_ns);
 		if (slot->cpu == cpu && served_by_deadline(slot, now_ns)) {
@@ -503,6 +513,12 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 	t->vtime = domain_at(table, t->domain)->task_clock;
 }
 
+void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
+{
+	if (idle)
+		maybe_idle = 1;
+}
+
 void STRUCT_OPS(steward_cpu_online, s32 cpu)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
@@ -589,7 +605,7 @@ struct sched_ext_ops steward_ops = {
 	.enqueue = (void *)steward_enqueue,
 	.dispatch = (void *)steward_dispatch,
 	.tick = (void *)steward_tick,
-	.runnable = (void *)steward_runnable,
+	.update_idle = (void *)steward_update_idle,
 	.running = (void *)steward_running,
 	.stopping = (void *)steward_stopping,
 	.quiescent = (void *)steward_quiescent,
@@ -608,7 +624,7 @@ struct sched_ext_ops steward_ops = {
 	.cpu_offline = (void *)steward_cpu_offline,
 	.init = (void *)steward_init,
 	.exit = (void *)steward_exit,
-	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
+	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "steward",
 };

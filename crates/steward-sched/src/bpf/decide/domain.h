@@ -125,20 +125,16 @@ DECIDE u32 domain_weight(u32 cgroup_weight, bool idle)
 	return (cgroup_weight ? cgroup_weight : WEIGHT_DEFAULT) * WEIGHT_SCALE;
 }
 
-/* The highest of a set of priorities, 0 for the empty set. */
+/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by one. */
 DECIDE u32 priority_highest(u32 set)
 {
-	u32 highest = 0;
-
-	if (set & 0xf0) {
-		highest += 4;
-		set >>= 4;
-	}
-	if (set & 0xc) {
-		highest += 2;
-		set >>= 2;
-	}
-	return highest + (set >> 1 & 1);
+	set |= set >> 1;
+	set |= set >> 2;
+	set |= set >> 4;
+	/* As many ones as the highest priority and one: count them. */
+	set -= set >> 1 & 0x55;
+	set = (set & 0x33) + (set >> 2 & 0x33);
+	return ((set + (set >> 4)) & 0xf) - 1;
 }
 
 /* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
