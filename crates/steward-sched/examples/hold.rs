@@ -87,7 +87,11 @@ fn main() {
     if verified {
         for program in libbpf_rs::query::ProgInfoIter::default().filter(|program| program.run_cnt > 0) {
             let name = program.name.to_string_lossy();
-            println!("{:>8} runs of {:>6} ns: {name}", program.run_cnt, program.run_time_ns / program.run_cnt);
+            println!(
+                "{:>8} runs of {:>6} ns: {name}",
+                program.run_cnt,
+                program.run_time_ns / program.run_cnt
+            );
         }
     }
     if !quiet {
