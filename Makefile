@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup build demo test lint test-unit test-kernel lab figures install uninstall clean distclean
+.PHONY: help setup build demo test lint test-unit test-kernel fuzz lab figures install uninstall clean distclean
 
 # Arguments for the lab, such as LAB='--kernel host' or LAB='--contender stock'.
 LAB ?=
@@ -49,6 +49,9 @@ test-kernel: ## the tests that run inside the virtual machine, one after the oth
 	cargo build --release --workspace --bins --examples --locked
 	cargo test --workspace --tests --locked -- --ignored --test-threads 1
 
+fuzz: ## look for input that breaks something, ten minutes in all (FUZZ_SECONDS=600); needs rustup
+	@bash fuzz/run.sh
+
 lab: build ## run every scenario of lab/scenarios and report on each
 	@for scenario in lab/scenarios/*.toml; do $(steward) lab run "$$scenario" $(LAB); done
 
@@ -67,6 +70,13 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	install -m 644 specs/*.toml $(DESTDIR)$(specs_directory)
 	install -D -m 644 crates/steward-core/src/authority/default.toml $(DESTDIR)$(rules_directory)/default.toml
 	install -D -m 644 crates/stewardd/polkit/io.steward.policy $(DESTDIR)$(polkit_directory)/io.steward.policy
+	install -D -m 644 target/release/libsteward.so $(DESTDIR)$(PREFIX)/lib/libsteward.so.0
+	ln -sf libsteward.so.0 $(DESTDIR)$(PREFIX)/lib/libsteward.so
+	install -m 644 target/release/libsteward.a $(DESTDIR)$(PREFIX)/lib/libsteward.a
+	install -D -m 644 crates/libsteward-c/include/steward.h $(DESTDIR)$(PREFIX)/include/steward.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(steward) --version | cut -d ' ' -f 2)|" crates/libsteward-c/steward.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
 	$(steward) man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/stewardd --man >$(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	for file in $(completions); do install -d "$(DESTDIR)$(PREFIX)/$${file%/*}"; done
@@ -77,6 +87,8 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /etc/steward and /var/lib/steward stay
 	rm -f $(DESTDIR)$(PREFIX)/bin/steward $(DESTDIR)$(PREFIX)/sbin/stewardd
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service $(DESTDIR)$(tmpfiles_directory)/steward.conf
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libsteward.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
+	rm -f $(DESTDIR)$(PREFIX)/include/steward.h
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))

@@ -313,13 +313,15 @@ int32_t steward_set(const struct steward_client *client,
 int32_t steward_release(const struct steward_client *client, int32_t pid, uint64_t *released);
 
 /*
- Says that the calling process was too late missed times since it last said so: frames, deadlines, requests.
- steward tune goes by it. Stores in complaints, unless it is null, the sum so far.
+ Says that the calling process was too late missed times, 1 to 1000000, since it last said so: frames, deadlines,
+ requests. steward tune goes by it. Stores in complaints, unless it is null, the sum so far.
 
  Pointers:
  client is a handle; complaints is null or can be written.
  */
-int32_t steward_complain(const struct steward_client *client, uint64_t missed, uint64_t *complaints);
+int32_t steward_complain(const struct steward_client *client,
+                         uint64_t missed,
+                         uint64_t *complaints);
 
 /*
  Everything at one moment: stores in json what io.steward.Status returns. Free it with steward_free_text().

@@ -176,8 +176,8 @@ pub unsafe extern "C" fn steward_release(client: *const StewardClient, pid: i32,
     })
 }
 
-/// Says that the calling process was too late `missed` times since it last said so: frames, deadlines, requests.
-/// `steward tune` goes by it. Stores in `complaints`, unless it is null, the sum so far.
+/// Says that the calling process was too late `missed` times, 1 to 1000000, since it last said so: frames, deadlines,
+/// requests. `steward tune` goes by it. Stores in `complaints`, unless it is null, the sum so far.
 ///
 /// # Safety
 /// `client` is a handle; `complaints` is null or can be written.

@@ -135,8 +135,8 @@ impl Client {
         self.stream(&WatchDomains { present: present.then_some(true) })
     }
 
-    /// Says that this process was too late `missed` times since it last said so: frames, deadlines, requests. Whoever
-    /// looks for the right reservation goes by it (`steward tune`). Gives the sum of all its complaints so far.
+    /// Says that this process was too late `missed` times, 1 to 1,000,000, since it last said so: frames, deadlines,
+    /// requests. Whoever looks for the right reservation goes by it (`steward tune`). Gives the sum of all its complaints so far.
     ///
     /// # Errors
     /// As [`Client::call`].
