@@ -4,6 +4,7 @@
 //! Figures are shares of CPU time by the kernel's own accounting, so they do not depend on how busy the host is.
 //! The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold`.
 
+mod domains;
 mod interactive;
 mod programs;
 mod shares;
@@ -35,6 +36,11 @@ const CHECKS: &[Check] = &[
     ("bound-tasks-share-their-cpu", 2, shares::bound_tasks),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),
+    ("a-domain-gets-its-reservation-under-every-order", 1, domains::reservations),
+    ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),
+    ("children-are-paid-out-of-their-parents-own", 1, domains::hierarchy),
+    ("a-changed-reservation-is-in-force-at-once", 1, domains::change_takes_effect),
+    ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-best-effort-task-starts-nothing-interactive", 0, interactive::no_way_up),

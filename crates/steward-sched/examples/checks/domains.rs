@@ -1,0 +1,165 @@
+//! Domains: reservations, priorities, the orders among them, and what they pay for.
+
+use std::os::unix::fs::MetadataExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use steward_core::mechanism::{
+    BestEffortOrder, BestEffortSettings, DomainPolicy, DomainRecord, Grant, Mechanism, Reservation,
+};
+use steward_sched::SchedExt;
+
+use crate::programs::{Group, Program, load, measure};
+use crate::{Outcome, check};
+
+const SECONDS: f64 = 5.0;
+
+fn cgroup_id(group: &Group) -> u64 {
+    std::fs::metadata(&group.0).map_or(0, |metadata| metadata.ino())
+}
+
+fn give(scheduler: &mut SchedExt, group: &Group, policy: DomainPolicy) -> Result<(), String> {
+    scheduler.set_domain(cgroup_id(group), Some(policy)).map_err(|error| error.to_string())
+}
+
+fn reserved(fraction: f64) -> DomainPolicy {
+    DomainPolicy { reserved: fraction, ..DomainPolicy::default() }
+}
+
+fn record(scheduler: &mut SchedExt, group: &Group) -> Result<DomainRecord, String> {
+    let id = cgroup_id(group);
+    let records = scheduler.domains().map_err(|error| error.to_string())?;
+    records
+        .into_iter()
+        .find(|record| record.cgroup_id == id)
+        .ok_or("the domain is not in the table".to_owned())
+}
+
+/// The share of the first group in what programs of several groups got together.
+fn share_of_first(groups: &[Vec<Program>], seconds: f64) -> f64 {
+    let times = measure(&groups.iter().flatten().collect::<Vec<_>>(), seconds);
+    times[..groups[0].len()].iter().sum::<f64>() / times.iter().sum::<f64>()
+}
+
+/// Half of the CPU for one domain beside eight others: it has that, and its part of the rest, under every order.
+pub fn reservations() -> Outcome {
+    let mut scheduler = load()?;
+    let groups: Vec<Group> = (0..9).map(|number| Group::new(&format!("d{number}"))).collect();
+    give(&mut scheduler, &groups[0], reserved(0.5))?;
+    let programs: Vec<Vec<Program>> =
+        groups.iter().map(|group| vec![Program::start(&["spin"]).within(group)]).collect();
+    let mut shares = Vec::new();
+    for order in [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime] {
+        let settings = BestEffortSettings { order, ..BestEffortSettings::default() };
+        scheduler.set_best_effort(settings).map_err(|error| error.to_string())?;
+        sleep(Duration::from_secs(1));
+        shares.push(share_of_first(&programs, SECONDS));
+    }
+    let seen = record(&mut scheduler, &groups[0])?;
+    drop(programs);
+    drop(groups);
+    drop(scheduler);
+    let wanted = 0.5 + 0.5 / 9.0;
+    // Round-robin forgets what goes beyond a cycle.
+    for (share, tolerance) in shares.iter().zip([0.02, 0.06, 0.02]) {
+        check!((share - wanted).abs() <= tolerance, "shares {shares:.3?}, wanted {wanted:.3}");
+    }
+    check!((seen.share - wanted).abs() < 0.01, "the table says {:.3}, wanted {wanted:.3}", seen.share);
+    Ok(format!("mtr-ls, wrr, vtime: {shares:.3?} of {wanted:.3}"))
+}
+
+/// A domain of a higher priority gets all, one of a lower priority its reservation.
+pub fn priorities() -> Outcome {
+    let mut scheduler = load()?;
+    let (high, low) = (Group::new("high"), Group::new("low"));
+    give(&mut scheduler, &high, DomainPolicy { priority: 5, ..DomainPolicy::default() })?;
+    let programs =
+        vec![vec![Program::start(&["spin"]).within(&high)], vec![Program::start(&["spin"]).within(&low)]];
+    sleep(Duration::from_secs(1));
+    let alone = share_of_first(&programs, SECONDS);
+    give(&mut scheduler, &low, reserved(0.25))?;
+    sleep(Duration::from_secs(1));
+    let beside = share_of_first(&programs, SECONDS);
+    drop(programs);
+    drop((high, low));
+    drop(scheduler);
+    check!(alone > 0.97, "the higher one got {alone:.3} beside one without a reservation");
+    check!((beside - 0.75).abs() < 0.03, "the higher one got {beside:.3} beside a reservation of 0.25");
+    Ok(format!("{alone:.3} beside none, {beside:.3} beside a reservation of 0.25"))
+}
+
+/// A parent's children are paid out of the parent's own, however many they are.
+pub fn hierarchy() -> Outcome {
+    let mut scheduler = load()?;
+    let parent = Group::new("house");
+    let children: Vec<Group> = (0..3).map(|number| Group::new(&format!("house/room{number}"))).collect();
+    let other = Group::new("street");
+    give(&mut scheduler, &parent, reserved(0.5))?;
+    give(&mut scheduler, &children[0], reserved(0.6))?;
+    let mut programs: Vec<Vec<Program>> =
+        children.iter().map(|group| vec![Program::start(&["spin"]).within(group)]).collect();
+    programs.push((0..4).map(|_| Program::start(&["spin"]).within(&other)).collect());
+    sleep(Duration::from_secs(1));
+    let share = share_of_first(&programs, SECONDS);
+    drop(programs);
+    drop(children);
+    drop((parent, other));
+    drop(scheduler);
+    // 0.5 + half of the other half; of that 0.6 + a third of the other 0.4.
+    let wanted = 0.75 * (0.6 + 0.4 / 3.0);
+    check!((share - wanted).abs() < 0.03, "the child got {share:.3}, wanted {wanted:.3}");
+    Ok(format!("{share:.3} of {wanted:.3}"))
+}
+
+/// A changed reservation is in force within 10 ms.
+pub fn change_takes_effect() -> Outcome {
+    let mut scheduler = load()?;
+    let groups: Vec<Group> = (0..2).map(|number| Group::new(&format!("c{number}"))).collect();
+    let programs: Vec<Vec<Program>> =
+        groups.iter().map(|group| vec![Program::start(&["spin"]).within(group)]).collect();
+    sleep(Duration::from_secs(2));
+    let begin = Instant::now();
+    give(&mut scheduler, &groups[0], reserved(0.8))?;
+    let took_ms = begin.elapsed().as_secs_f64() * 1e3;
+    sleep(Duration::from_millis(10).saturating_sub(begin.elapsed()));
+    let share = share_of_first(&programs, 0.6);
+    drop(programs);
+    drop(groups);
+    drop(scheduler);
+    check!(took_ms < 10.0, "the request took {took_ms:.1} ms");
+    // A little more than a cycle, so that one piece more or less shows in the third figure only.
+    check!((share - 0.9).abs() < 0.05, "the domain got {share:.3} of 0.9 in the 0.6 s after the change");
+    Ok(format!("asked in {took_ms:.2} ms, {share:.3} of 0.9 in the 0.6 s that follow"))
+}
+
+/// What a task takes out of its reservation is paid by its domain: the domain's other task gets the rest of its half.
+pub fn reservations_are_paid() -> Outcome {
+    let mut scheduler = load()?;
+    let (mixed, other) = (Group::new("mixed"), Group::new("other"));
+    let film = Program::start(&["spin"]).within(&mixed);
+    let grant = Grant {
+        reservation: Reservation { budget_ns: 6_000_000, period_ns: 20_000_000 },
+        inherit: false,
+        revocable: false,
+        keep_over_exec: false,
+        spec_id: 0,
+    };
+    scheduler.assign(film.pid(), Some(grant)).map_err(|error| error.to_string())?;
+    let programs = vec![
+        vec![film, Program::start(&["spin"]).within(&mixed)],
+        vec![Program::start(&["spin"]).within(&other), Program::start(&["spin"]).within(&other)],
+    ];
+    sleep(Duration::from_secs(1));
+    let share = share_of_first(&programs, SECONDS);
+    let seen = record(&mut scheduler, &mixed)?;
+    drop(programs);
+    drop((mixed, other));
+    drop(scheduler);
+    check!((share - 0.5).abs() < 0.03, "the domain with a reservation of 0.3 in it got {share:.3} of 0.5");
+    check!(
+        seen.reserved_time_ns > 1_000_000_000,
+        "only {} ns of it are said to be reserved",
+        seen.reserved_time_ns
+    );
+    Ok(format!("{share:.3} of 0.5, with 0.3 reserved for a task of it"))
+}
