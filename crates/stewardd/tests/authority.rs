@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
@@ -215,4 +216,44 @@ fn a_user_divides_a_domain_of_their_own_and_no_other() {
     denied(raise("theirs", 0.45));
     denied(raise("another", 0.1));
     denied(daemon.client().call(&api::RemoveDomain { domain: "another".into(), kill: Some(false) }));
+}
+
+/// What the kernel says of a process, except whose it is. Returns the file that says that.
+fn proc_of(machine: &Machine, pid: i32) -> std::path::PathBuf {
+    let directory = machine.roots.proc.join(pid.to_string());
+    std::fs::create_dir_all(&directory).expect("created");
+    let link =
+        |name: &str| std::os::unix::fs::symlink(Path::new("/proc").join(name), machine.roots.proc.join(name));
+    let names = ["self".to_owned(), "sys".to_owned(), format!("{pid}/stat"), format!("{pid}/task")];
+    names.iter().for_each(|name| link(name).expect("linked"));
+    directory.join("status")
+}
+
+const OWN: &str = "Uid:\t1001\t1001\t1001\t1001\n";
+const SET_USER_ID: &str = "Uid:\t1001\t0\t0\t0\n";
+
+#[test]
+fn a_program_that_changes_user_while_it_is_acted_on_has_what_it_had() {
+    let mut machine = ruled(&rule("user:1001", "reserve", "allow"));
+    machine.roots = steward_kernel::Roots::under(machine.directory.path());
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let status = proc_of(&machine, sleeper.pid());
+    let daemon = machine.start();
+    let meanwhile = |text: &str| machine.fake.machine().meanwhile = Some((status.clone(), text.to_owned()));
+    let held =
+        || machine.fake.machine().tasks.get(&sleeper.pid()).map(|(grant, _)| grant.reservation.budget_ns);
+
+    std::fs::write(&status, OWN).expect("written");
+    meanwhile(SET_USER_ID);
+    let reason = denied(reserve(&daemon, &sleeper));
+    assert!(reason.contains("became another user's meanwhile"), "{reason}");
+    assert_eq!(held(), None);
+
+    std::fs::write(&status, OWN).expect("written");
+    reserve(&daemon, &sleeper).expect("it is theirs");
+    assert_eq!(held(), Some(1_000_000));
+    meanwhile(SET_USER_ID);
+    let reason = denied(daemon.client().call(&api::Release { pid: sleeper.pid() }));
+    assert!(reason.contains("became another user's meanwhile"), "{reason}");
+    assert_eq!(held(), Some(1_000_000));
 }

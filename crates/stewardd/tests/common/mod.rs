@@ -28,6 +28,8 @@ pub struct Machine {
     pub directory: tempfile::TempDir,
     pub fake: Fake,
     pub cgroups: FakeCgroups,
+    /// The kernel's trees.
+    pub roots: Roots,
     /// The user that callers are taken for.
     pub caller_uid: Arc<AtomicU32>,
 }
@@ -46,7 +48,7 @@ impl Machine {
         std::fs::create_dir(directory.path().join("specs")).expect("created");
         std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
-        Machine { directory, fake, cgroups, caller_uid: Arc::new(AtomicU32::new(0)) }
+        Machine { directory, fake, cgroups, roots: Roots::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +82,7 @@ impl Machine {
             state_directory: self.path("state"),
             mechanism: None,
             best_effort: None,
-            roots: Roots::default(),
+            roots: self.roots.clone(),
             own_reservation: None,
             polkit: self.path("pkcheck"),
         };
