@@ -74,7 +74,8 @@ impl Machine {
         self.try_start().expect("the daemon starts")
     }
 
-    pub fn try_start(&self) -> anyhow::Result<Running> {
+    /// A daemon without a socket.
+    pub fn daemon(&self) -> anyhow::Result<Daemon> {
         let options = Options {
             config: self.path("steward.toml"),
             spec_directories: vec![self.path("specs")],
@@ -86,6 +87,10 @@ impl Machine {
             own_reservation: None,
             polkit: self.path("pkcheck"),
         };
+        Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))
+    }
+
+    pub fn try_start(&self) -> anyhow::Result<Running> {
         let uid = self.caller_uid.clone();
         let identify = move |stream: &UnixStream| {
             let caller = peer::from_kernel(stream)?;
@@ -94,7 +99,7 @@ impl Machine {
         let socket = self.path("socket");
         let server = Server::bind(&socket, Box::new(identify))?;
         let watch = Watch::new()?;
-        let daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
+        let daemon = self.daemon()?;
         let (stop, stopped) = UnixStream::pair()?;
         let (reload, reloaded) = UnixStream::pair()?;
         reloaded.set_nonblocking(true)?;
