@@ -1,4 +1,5 @@
-# The control files, as a shell uses them. It runs in the lab's machine, after prelude.sh.
+# The control files, as a shell uses them: looked at, written, refused, and after the daemon was killed.
+# It runs in the lab's machine, after prelude.sh.
 start_daemon
 domains=/run/steward/domains
 
