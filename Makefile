@@ -98,7 +98,7 @@ uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /e
 
 clean: ## remove what was built (the cache of fetched packages stays)
 	cargo clean
-	rm -rf lab/reports .cache/base .cache/runs
+	rm -rf lab/reports .cache/base .cache/runs fuzz/target
 
 distclean: clean ## remove the cache too
 	rm -rf .cache

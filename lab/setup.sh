@@ -19,7 +19,7 @@ packages=(
     autoconf automake libtool gettext autopoint flex bison gawk pkg-config
     gcc make libc6-dev
     qemu-system-x86 busybox-static cpio zstd xz-utils e2fsprogs util-linux
-    ca-certificates curl git
+    ca-certificates curl git python3
 )
 [ "$(id -u)" = 0 ] || packages+=(fakeroot) # so that the guest's files belong to root
 rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -17,10 +17,13 @@ fn built() -> PathBuf {
     [deps, beside].into_iter().find(has).expect("cargo builds the library before its tests").to_owned()
 }
 
-/// Compiles the program, with warnings as errors, and gives its path.
-fn compile(name: &str, into: &Path, linking: &[&str]) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = into.join(name);
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles a program, with warnings as errors, and gives its path.
+fn compile(source: &Path, into: &Path, linking: &[&str]) -> PathBuf {
+    let program = into.join("program");
     let mut compiler = Command::new("cc");
     compiler.args([
         "-std=c11",
@@ -32,7 +35,7 @@ fn compile(name: &str, into: &Path, linking: &[&str]) -> PathBuf {
         "-pthread",
         "-o",
     ]);
-    compiler.arg(&program).arg(here.join("tests/interface.c")).arg("-I").arg(here.join("include"));
+    compiler.arg(&program).arg(source).arg("-I").arg(here().join("include"));
     let output = compiler.args(linking).output().expect("make setup has installed a C compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
@@ -61,7 +64,8 @@ fn a_program_linked_with_the_shared_library_does_all_that_the_interface_offers()
     let (library, beside) = (built(), directory.path().display().to_string());
     let search = format!("-L{}", library.display());
     let runpath = format!("-Wl,-rpath,{beside}");
-    assert_well(&run(&compile("shared", directory.path(), &[&search, "-lsteward", &runpath]), &machine));
+    let source = here().join("tests/interface.c");
+    assert_well(&run(&compile(&source, directory.path(), &[&search, "-lsteward", &runpath]), &machine));
 }
 
 #[test]
@@ -69,5 +73,18 @@ fn a_program_linked_with_the_static_library_does_the_same() {
     let machine = Machine::new();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let library = built().join("libsteward.a").display().to_string();
-    assert_well(&run(&compile("static", directory.path(), &[&library, "-ldl", "-lm"]), &machine));
+    let source = here().join("tests/interface.c");
+    assert_well(&run(&compile(&source, directory.path(), &[&library, "-ldl", "-lm"]), &machine));
+}
+
+#[test]
+fn the_program_in_the_documentation_compiles() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let page = std::fs::read_to_string(here().join("../../docs/how-to/use-the-api.md")).expect("it is there");
+    let (_, program) = page.split_once("```c\n").expect("it has a program in C");
+    let (program, _) = program.split_once("```").expect("and that ends");
+    let source = directory.path().join("guide.c");
+    std::fs::write(&source, program).expect("written");
+    let library = built().join("libsteward.a").display().to_string();
+    compile(&source, directory.path(), &[&library, "-ldl", "-lm"]);
 }

@@ -60,10 +60,15 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
     Ok(text)
 }
 
+/// Whether nothing particular is wanted: reservations read `none`, and the command line calls it `default`.
+fn gives_up(text: &str) -> bool {
+    matches!(text, "none" | "default")
+}
+
 /// A percentage above 0 and at most 100, such as `50`, `12.5` or `50%`, as a fraction; `none` is none.
 fn parse_fraction(text: &str) -> Result<Option<f64>, String> {
     const EXAMPLE: &str = "write a percentage of the parent's, as in 50 or 12.5, or none";
-    if text == "none" {
+    if gives_up(text) {
         return Ok(None);
     }
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
@@ -83,7 +88,7 @@ fn parse_fraction(text: &str) -> Result<Option<f64>, String> {
 }
 
 fn parse_weight(text: &str) -> Result<Option<u32>, String> {
-    if text == "default" {
+    if gives_up(text) {
         return Ok(None);
     }
     let weight = parse_number(text).filter(|weight| (1..=10_000).contains(weight));
@@ -101,7 +106,7 @@ fn parse_priority(text: &str) -> Result<u8, String> {
 }
 
 fn parse_memory(text: &str) -> Result<Option<u64>, String> {
-    if text == "none" {
+    if gives_up(text) {
         return Ok(None);
     }
     match parse_size(text) {
@@ -150,6 +155,7 @@ mod tests {
             (ControlFile::Cpu, " 12.5 %\n", Value::Cpu(Some(0.125))),
             (ControlFile::Cpu, "100%", Value::Cpu(Some(1.0))),
             (ControlFile::Cpu, "none\n", Value::Cpu(None)),
+            (ControlFile::Cpu, "default\n", Value::Cpu(None)),
             (ControlFile::Io, "10", Value::Io(Some(0.1))),
             (ControlFile::Memory, "64M\n", Value::Memory(Some(64 << 20))),
             (ControlFile::Memory, "none\n", Value::Memory(None)),

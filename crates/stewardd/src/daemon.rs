@@ -196,7 +196,8 @@ impl Daemon {
     }
 
     fn load_mechanism(&mut self, kind: MechanismKind) -> Result<(), LoadFailure> {
-        let mechanism = (self.loader)(kind, self.settings.config.thresholds)?;
+        let mut mechanism = (self.loader)(kind, self.settings.config.thresholds)?;
+        mechanism.set_domain_names(self.domains.names());
         tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
         self.mechanism = Some(mechanism);
         Ok(())

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::mechanism::{
@@ -39,6 +40,8 @@ pub struct Machine {
     pub domains: BTreeMap<u64, DomainPolicy>,
     /// Cgroups that this scheduler does not see.
     pub unseen: Vec<u64>,
+    /// A file and what is written into it as soon as something is assigned: what others do meanwhile.
+    pub meanwhile: Option<(PathBuf, String)>,
     /// The order among domains as set last.
     pub best_effort: BestEffortSettings,
 }
@@ -142,6 +145,9 @@ impl Mechanism for FakeMechanism {
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
         exists(tid)?;
         let mut machine = self.in_force()?;
+        if let Some((file, text)) = machine.meanwhile.take() {
+            std::fs::write(file, text).expect("a test's file can be written");
+        }
         let before = machine.tasks.remove(&tid);
         let name = "fake".to_owned();
         let Some(grant) = grant else {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use steward_core::domain::Names;
 use steward_core::mechanism::{Mechanism, MechanismError, MechanismKind, Thresholds};
 use steward_kernel::Roots;
 use steward_kernel::deadline::DeadlineMechanism;
@@ -23,6 +24,9 @@ pub trait Enforcer: Mechanism {
 
     /// Tells it how much memory a task that comes back may bring in, in bytes; `None` when that is not known.
     fn set_memory_free(&mut self, _bytes: Option<u64>) {}
+
+    /// Tells it how the cgroups are called that Steward made.
+    fn set_domain_names(&mut self, _names: &Names) {}
 
     /// Shows it all processes.
     ///
@@ -109,6 +113,10 @@ fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Enforcer>, LoadFail
 impl Enforcer for DeadlineMechanism {
     fn scan_every(&self) -> Option<Duration> {
         Some(self.scan_interval())
+    }
+
+    fn set_domain_names(&mut self, names: &Names) {
+        DeadlineMechanism::set_domain_names(self, names.clone());
     }
 
     fn scan(&mut self, processes: &[Process]) -> Result<(), MechanismError> {

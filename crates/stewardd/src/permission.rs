@@ -18,9 +18,9 @@ impl Daemon {
         match authority::decide(&self.settings.policy, &caller.identity(), request) {
             Verdict::Allow { .. } => Ok(()),
             Verdict::Deny(refusal) => Err(denied(refusal)),
-            Verdict::Ask { refusal, .. } if !caller.can_wait => {
-                Err(denied(refusal.because("; a person is asked only for a change, or for a call through the socket")))
-            }
+            Verdict::Ask { refusal, .. } if !caller.can_wait => Err(denied(
+                refusal.because("; a person is asked only for a change, or for a call through the socket"),
+            )),
             Verdict::Ask { polkit_action, refusal, .. } => {
                 match self.polkit.ask(caller, polkit_action, &request.words(), now_ns()) {
                     Some(Ok(())) => {

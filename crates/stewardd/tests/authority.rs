@@ -2,11 +2,16 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use common::{Machine, Running, Sleeper, reservation, set};
+use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
+use serde_json::{Value, json};
+use stewardd::peer::Caller;
+use stewardd::server::Answer;
 
 /// The refusal's sentence.
 fn denied<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
@@ -140,10 +145,10 @@ fn a_client_that_leaves_while_polkit_is_asked_takes_its_question_along() {
     let daemon = machine.start();
     let sleeper = Sleeper::start(&machine.program("program"));
     let mut stream = std::os::unix::net::UnixStream::connect(&daemon.socket).expect("the daemon listens");
-    let call = libsteward::wire::Call {
+    let call = Call {
         method: <api::Set as api::Method>::NAME.to_owned(),
         parameters: match serde_json::to_value(set(sleeper.pid(), reservation(1, 100))).expect("plain data") {
-            serde_json::Value::Object(parameters) => parameters,
+            Value::Object(parameters) => parameters,
             other => panic!("parameters are an object: {other}"),
         },
         ..Default::default()
@@ -215,4 +220,68 @@ fn a_user_divides_a_domain_of_their_own_and_no_other() {
     denied(raise("theirs", 0.45));
     denied(raise("another", 0.1));
     denied(daemon.client().call(&api::RemoveDomain { domain: "another".into(), kill: Some(false) }));
+}
+
+/// What the kernel says of a process, except whose it is. Returns the file that says that.
+fn proc_of(machine: &Machine, pid: i32) -> std::path::PathBuf {
+    let directory = machine.roots.proc.join(pid.to_string());
+    std::fs::create_dir_all(&directory).expect("created");
+    let link =
+        |name: &str| std::os::unix::fs::symlink(Path::new("/proc").join(name), machine.roots.proc.join(name));
+    let names = ["self".to_owned(), "sys".to_owned(), format!("{pid}/stat"), format!("{pid}/task")];
+    names.iter().for_each(|name| link(name).expect("linked"));
+    directory.join("status")
+}
+
+const OWN: &str = "Uid:\t1001\t1001\t1001\t1001\n";
+const SET_USER_ID: &str = "Uid:\t1001\t0\t0\t0\n";
+
+#[test]
+fn a_program_that_changes_user_while_it_is_acted_on_has_what_it_had() {
+    let mut machine = ruled(&rule("user:1001", "reserve", "allow"));
+    machine.roots = steward_kernel::Roots::under(machine.directory.path());
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let status = proc_of(&machine, sleeper.pid());
+    let daemon = machine.start();
+    let meanwhile = |text: &str| machine.fake.machine().meanwhile = Some((status.clone(), text.to_owned()));
+    let held =
+        || machine.fake.machine().tasks.get(&sleeper.pid()).map(|(grant, _)| grant.reservation.budget_ns);
+
+    std::fs::write(&status, OWN).expect("written");
+    meanwhile(SET_USER_ID);
+    let reason = denied(reserve(&daemon, &sleeper));
+    assert!(reason.contains("became another user's meanwhile"), "{reason}");
+    assert_eq!(held(), None);
+
+    std::fs::write(&status, OWN).expect("written");
+    reserve(&daemon, &sleeper).expect("it is theirs");
+    assert_eq!(held(), Some(1_000_000));
+    meanwhile(SET_USER_ID);
+    let reason = denied(daemon.client().call(&api::Release { pid: sleeper.pid() }));
+    assert!(reason.contains("became another user's meanwhile"), "{reason}");
+    assert_eq!(held(), Some(1_000_000));
+}
+
+#[test]
+fn what_is_for_the_caller_is_refused_once_the_process_that_asked_has_ended() {
+    let machine = Machine::new();
+    let mut daemon = machine.daemon().expect("it starts");
+    let sleeper = Sleeper::start(&machine.program("program"));
+    // The process that connected; somebody else may have the socket by now, and its pid too.
+    let caller = Caller::of_process(0, 0, sleeper.pid());
+    drop(sleeper);
+    let wishes = [
+        json!({ "cpu": { "budget_ns": 1_000_000, "period_ns": 100_000_000 } }),
+        json!({}),
+        json!({ "domain": "a" }),
+    ];
+    for parameters in wishes {
+        let Value::Object(parameters) = parameters else { unreachable!("they are objects") };
+        let call = Call { method: <api::Run as api::Method>::NAME.into(), parameters, ..Call::default() };
+        match daemon.answer(&caller, call) {
+            Answer::Error(ApiError::NoSuchTask { pid }) => assert_eq!(pid, caller.pid),
+            _ => panic!("the caller has ended"),
+        }
+    }
+    assert!(machine.fake.machine().tasks.is_empty() && machine.fake.machine().allowed.is_empty());
 }

@@ -229,8 +229,8 @@ fn a_cgroup_that_somebody_else_removes_is_noticed_and_its_reservation_is_free() 
     let mut watcher = daemon.client().stream(&api::WatchDomains::default()).expect("sent");
     daemon.client().call(&reserve("user.slice/user-1000.slice", 0.5)).expect("there is room");
     machine.cgroups.tree().delete("user.slice/user-1000.slice");
-    let changes = watcher.by_ref().map(|change| change.expect("a change").event.expect("an event"));
-    let vanished = changes.skip(1).next().expect("it is told");
+    let mut changes = watcher.by_ref().map(|change| change.expect("a change").event.expect("an event"));
+    let vanished = changes.nth(1).expect("it is told");
     assert_eq!(vanished.kind, EventKind::DomainVanished);
     assert!(machine.fake.machine().domains.is_empty());
     // Another cgroup of the same name is another domain.

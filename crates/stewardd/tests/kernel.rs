@@ -211,3 +211,21 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
     told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
     told.says("stopped", &["exit code 0", "disabled"]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn control_files_do_from_a_shell_what_the_interface_does() {
+    let told = Transcript::of(include_str!("kernel/files.sh"));
+    told.says("tree", &["domains last_error self domains 100 mtr-ls"]);
+    told.says("reserve", &["50 50", "batch"]);
+    told.says("members", &["moved domains/batch 40"]);
+    told.says(
+        "refused",
+        &["write \"97\" to cpu of batch: ", "95 %", "write \"lots\"", "no percentage", "40"],
+    );
+    told.says("another-user", &["write \"10\" to cpu of batch: permission denied: user 1000 may not", "40"]);
+    told.says("removed", &["0"]);
+    told.says("killed", &["not connected", "100 1"]);
+    told.says("stopped", &["exit code 0 0"]);
+    assert!(!told.text("stopped").contains("self"), "{}", told.text("stopped"));
+}

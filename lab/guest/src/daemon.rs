@@ -15,7 +15,7 @@ use crate::scheduler::{self, wait};
 const DAEMON: &str = "/usr/sbin/stewardd";
 const CLIENT: &str = "/usr/bin/steward";
 const START_PATIENCE: Duration = Duration::from_secs(60);
-const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A daemon that said it is ready.
 pub struct Daemon {

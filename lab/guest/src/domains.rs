@@ -12,7 +12,7 @@ use crate::scheduler::wait;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CLIENT: &str = "/usr/bin/steward";
-const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The directory of a domain's cgroup.
 pub fn directory(path: &str) -> PathBuf {

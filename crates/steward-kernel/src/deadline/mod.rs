@@ -16,6 +16,7 @@
 //! - Reservations are placed by the kernel on any CPU, so loads are averages over all CPUs.
 //! - The kernel takes no task into SCHED_DEADLINE that is confined to some of the CPUs. Such a task gets a better
 //!   nice value in place of a promise.
+//! - Of domains it knows weights only, through `cpu.weight`, and only in cgroups that Steward made.
 //! - A task that chose a real-time policy or SCHED_DEADLINE itself is left alone: it has an owner.
 //!
 //! Every task carries SCHED_FLAG_RESET_ON_FORK, without which the kernel would forbid it to fork, so that children
@@ -24,14 +25,15 @@
 mod account;
 mod follow;
 mod lineage;
+mod weights;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use steward_core::mechanism::{
-    Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Snapshot, Standing,
-    Thresholds,
+    DomainPolicy, Event, EventKind, FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Snapshot,
+    Standing, Thresholds,
 };
 
 use crate::error::KernelError;
@@ -43,6 +45,7 @@ use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, 
 use account::{Account, Crowd, LoadWindow};
 use follow::Follower;
 use lineage::Lineage;
+use weights::Weights;
 
 /// How many tasks with a specification there may be, as in Steward's own scheduler.
 const TASKS_MAX: usize = 8192;
@@ -95,6 +98,7 @@ pub struct DeadlineMechanism {
     follower: Follower,
     load: LoadWindow,
     crowd: Crowd,
+    weights: Weights,
     events: VecDeque<Event>,
     events_lost: u64,
 }
@@ -119,6 +123,7 @@ impl DeadlineMechanism {
             follower: Follower::new(),
             load: LoadWindow::default(),
             crowd: Crowd::default(),
+            weights: Weights::default(),
             events: VecDeque::new(),
             events_lost: 0,
         })
@@ -400,6 +405,11 @@ impl Mechanism for DeadlineMechanism {
         Ok(())
     }
 
+    /// Only weights, and only of cgroups that Steward made.
+    fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
+        self.set_weight(cgroup_id, policy)
+    }
+
     /// SCHED_DEADLINE keeps no counts: `periods`, `deadlines_missed`, `budgets_exhausted` and `overrun_max_ns` are 0.
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
         let at_ns = account::now_ns();
@@ -430,6 +440,7 @@ impl Mechanism for DeadlineMechanism {
 impl Drop for DeadlineMechanism {
     /// Puts every task back to what it was. What can not be put back stays in the journal.
     fn drop(&mut self) {
+        self.undo_weights();
         let numbers: Vec<u64> = self.tasks.values().filter_map(|task| task.change).collect();
         for number in numbers {
             let Some(change) = self.journal.outstanding().get(&number) else { continue };

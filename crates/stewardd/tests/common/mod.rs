@@ -28,6 +28,8 @@ pub struct Machine {
     pub directory: tempfile::TempDir,
     pub fake: Fake,
     pub cgroups: FakeCgroups,
+    /// The kernel's trees.
+    pub roots: Roots,
     /// The user that callers are taken for.
     pub caller_uid: Arc<AtomicU32>,
 }
@@ -46,7 +48,7 @@ impl Machine {
         std::fs::create_dir(directory.path().join("specs")).expect("created");
         std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
-        Machine { directory, fake, cgroups, caller_uid: Arc::new(AtomicU32::new(0)) }
+        Machine { directory, fake, cgroups, roots: Roots::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -72,7 +74,8 @@ impl Machine {
         self.try_start().expect("the daemon starts")
     }
 
-    pub fn try_start(&self) -> anyhow::Result<Running> {
+    /// A daemon without a socket.
+    pub fn daemon(&self) -> anyhow::Result<Daemon> {
         let options = Options {
             config: self.path("steward.toml"),
             spec_directories: vec![self.path("specs")],
@@ -80,10 +83,14 @@ impl Machine {
             state_directory: self.path("state"),
             mechanism: None,
             best_effort: None,
-            roots: Roots::default(),
+            roots: self.roots.clone(),
             own_reservation: None,
             polkit: self.path("pkcheck"),
         };
+        Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))
+    }
+
+    pub fn try_start(&self) -> anyhow::Result<Running> {
         let uid = self.caller_uid.clone();
         let identify = move |stream: &UnixStream| {
             let caller = peer::from_kernel(stream)?;
@@ -92,7 +99,7 @@ impl Machine {
         let socket = self.path("socket");
         let server = Server::bind(&socket, Box::new(identify))?;
         let watch = Watch::new()?;
-        let daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
+        let daemon = self.daemon()?;
         let (stop, stopped) = UnixStream::pair()?;
         let (reload, reloaded) = UnixStream::pair()?;
         reloaded.set_nonblocking(true)?;

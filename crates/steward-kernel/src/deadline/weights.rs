@@ -1,0 +1,78 @@
+//! Weights of domains through `cpu.weight`, as far as the kernel's default scheduler goes.
+//!
+//! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that Steward
+//! made, with its old value in the journal first: those of others have a manager.
+
+use std::collections::BTreeMap;
+
+use steward_core::domain::name::Names;
+use steward_core::mechanism::{DomainPolicy, MechanismError, MechanismKind};
+
+use super::{DeadlineMechanism, journal_failed};
+use crate::cgroups;
+use crate::cgroups_tree::CgroupTree;
+use crate::journal;
+
+/// The weights that are in force.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    names: Names,
+    /// The change of each cgroup, by its number in the journal.
+    changes: BTreeMap<u64, u64>,
+}
+
+impl DeadlineMechanism {
+    /// How the cgroups are called that Steward made.
+    pub fn set_domain_names(&mut self, names: Names) {
+        self.weights.names = names;
+    }
+
+    pub(super) fn set_weight(
+        &mut self,
+        cgroup_id: u64,
+        policy: Option<DomainPolicy>,
+    ) -> Result<(), MechanismError> {
+        let policy = policy.unwrap_or_default();
+        let only_weight = DomainPolicy { weight: policy.weight, ..DomainPolicy::default() };
+        if policy != only_weight {
+            return Err(unsupported("reservations and priorities of domains"));
+        }
+        let gone = |_| MechanismError::NoSuchDomain { cgroup_id };
+        let all = CgroupTree::open(&self.roots).and_then(|tree| tree.list()).map_err(gone)?;
+        let cgroup = all.iter().find(|cgroup| cgroup.id == cgroup_id);
+        let path = &cgroup.ok_or(MechanismError::NoSuchDomain { cgroup_id })?.path;
+        if !path.starts_with(self.weights.names.prefix()) {
+            return Err(unsupported("weights of cgroups that Steward did not make"));
+        }
+        self.undo_weight(cgroup_id)?;
+        let Some(weight) = policy.weight else { return Ok(()) };
+        let file = cgroups::directory(path, &self.roots).join("cpu.weight");
+        let change = self.journal.write_file(&file, &weight.to_string()).map_err(journal_failed)?;
+        if let Some(change) = change {
+            self.weights.changes.insert(cgroup_id, change);
+        }
+        Ok(())
+    }
+
+    fn undo_weight(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
+        let Some(number) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
+        if let Some(change) = self.journal.outstanding().get(&number) {
+            // Of a cgroup that is gone there is nothing to undo.
+            let _ = journal::undo(change, &self.roots);
+        }
+        self.journal.close(number).map_err(journal_failed)
+    }
+
+    /// Puts every weight back.
+    pub(super) fn undo_weights(&mut self) {
+        let ids: Vec<u64> = self.weights.changes.keys().copied().collect();
+        for id in ids {
+            // What can not be put back stays in the journal.
+            let _ = self.undo_weight(id);
+        }
+    }
+}
+
+fn unsupported(what: &'static str) -> MechanismError {
+    MechanismError::Unsupported { what, by: MechanismKind::Deadline }
+}

@@ -1,0 +1,231 @@
+"""The client against a socket that says what a test wants, and against a daemon where there is one.
+
+A test of the daemon's own starts one and names its socket in STEWARD_TEST_SOCKET; without it those tests are skipped.
+"""
+
+import json
+import os
+import pathlib
+import re
+import select
+import socket
+import tempfile
+import threading
+import unittest
+
+import steward
+
+INTERFACE = pathlib.Path(__file__).resolve().parents[2] / "crates/libsteward/src/io.steward.varlink"
+DAEMON = os.environ.get("STEWARD_TEST_SOCKET")
+
+
+class Scripted:
+    """A daemon that answers each connection with fixed bytes and remembers what it was asked."""
+
+    def __init__(self, *answers):
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.directory.name, "socket")
+        self.asked = []
+        self.answers = list(answers)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        for answer in self.answers:
+            connection, _ = self.listener.accept()
+            with connection:
+                message = b""
+                while not message.endswith(b"\0"):
+                    chunk = connection.recv(4096)
+                    if not chunk:
+                        return
+                    message += chunk
+                self.asked.append(json.loads(message[:-1]))
+                for part in answer if isinstance(answer, list) else [answer]:
+                    connection.sendall(part)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # Wakes a server that waits for a connection that does not come.
+        if self.thread.is_alive():
+            with socket.socket(socket.AF_UNIX) as waker:
+                waker.connect(self.path)
+        self.listener.close()
+        self.directory.cleanup()
+
+
+def reply(parameters, **more):
+    return json.dumps({"parameters": parameters, **more}).encode() + b"\0"
+
+
+class Calls(unittest.TestCase):
+    def test_a_call_carries_what_was_given_and_nothing_else(self):
+        with Scripted(reply({"standing": "admitted"})) as daemon, steward.connect(daemon.path) as client:
+            self.assertEqual(client.run(cpu="5ms/30ms", inherit=True), {"standing": "admitted"})
+        cpu = {"budget_ns": 5_000_000, "period_ns": 30_000_000}
+        self.assertEqual(daemon.asked, [{"method": "io.steward.Run", "parameters": {"cpu": cpu, "inherit": True}}])
+
+    def test_settings_of_a_domain_travel_together(self):
+        with Scripted(reply({})) as daemon, steward.connect(daemon.path) as client:
+            client.domain_set("batch", cpu=0.25, reset=["weight"])
+        settings = {"cpu": 0.25, "reset": ["weight"]}
+        self.assertEqual(daemon.asked[0]["parameters"], {"domain": "batch", "settings": settings})
+        with Scripted(reply({})) as daemon, steward.connect(daemon.path) as client:
+            with self.assertRaisesRegex(TypeError, "cpus is no setting"):
+                client.domain_create("batch", cpus=1)
+
+    def test_a_refusal_is_an_exception_of_its_name_with_what_was_said(self):
+        refusal = {"error": "io.steward.PermissionDenied", "parameters": {"reason": "user 7 may not"}}
+        with Scripted(json.dumps(refusal).encode() + b"\0") as daemon, steward.connect(daemon.path) as client:
+            with self.assertRaises(steward.PermissionDenied) as caught:
+                client.release(1)
+        self.assertEqual(str(caught.exception), "PermissionDenied: user 7 may not")
+        self.assertEqual(caught.exception.name, "io.steward.PermissionDenied")
+
+    def test_an_error_that_is_not_known_keeps_its_name(self):
+        with Scripted(b'{"error":"a.B","parameters":{"x":1}}\0') as daemon, steward.connect(daemon.path) as client:
+            with self.assertRaises(steward.ApiError) as caught:
+                client.status()
+        self.assertEqual((caught.exception.name, str(caught.exception)), ("a.B", "B: x 1"))
+
+    def test_a_daemon_that_is_not_there_or_talks_nonsense_is_an_error_of_ours(self):
+        with self.assertRaisesRegex(steward.CannotConnect, "/no/such/socket"):
+            steward.connect("/no/such/socket")
+        for answer, kind in [(b"", steward.Broken), (b"{]\0", steward.Malformed), (b"[]\0", steward.Malformed)]:
+            with Scripted(answer) as daemon, steward.connect(daemon.path) as client:
+                with self.assertRaises(kind):
+                    client.status()
+                with self.assertRaises(steward.Broken):
+                    client.status()
+
+    def test_a_reply_that_comes_in_pieces_is_put_together(self):
+        whole = reply({"released": 3})
+        with Scripted([whole[:5], whole[5:]]) as daemon, steward.connect(daemon.path) as client:
+            self.assertEqual(client.release(1), 3)
+
+
+class Streams(unittest.TestCase):
+    def test_a_stream_gives_each_reply_and_ends_with_the_last(self):
+        replies = [reply({"lost": 0}, continues=True), reply({"lost": 1})]
+        with Scripted(b"".join(replies)) as daemon:
+            events = steward._client.Events(connected(daemon.path))
+            self.assertEqual([event["lost"] for event in events], [0, 1])
+            with self.assertRaises(steward.Broken):
+                events.next_ready()
+
+    def test_what_has_come_is_given_without_waiting(self):
+        one, other = socket.socketpair()
+        with one, other:
+            connection = steward._client._Connection.__new__(steward._client._Connection)
+            connection._buffer, connection._scanned, connection.socket = bytearray(), 0, one
+            events = steward._client.Events(connection)
+            self.assertIsNone(events.next_ready())
+            other.sendall(reply({"lost": 0}, continues=True) + b'{"para')
+            self.assertEqual(select.select([events], [], [], 10)[0], [events])
+            self.assertEqual(events.next_ready(), {"lost": 0})
+            self.assertIsNone(events.next_ready())
+            other.sendall(b'meters":{"lost":1},"continues":true}\0')
+            self.assertEqual(next(events), {"lost": 1})
+
+
+def connected(path):
+    connection = steward._client._Connection(path)
+    connection.send("io.steward.Monitor", {}, more=True)
+    return connection
+
+
+class Reservations(unittest.TestCase):
+    def test_a_reservation_is_read_as_people_write_it(self):
+        self.assertEqual(steward.Reservation.of("0.5ms/1s"), (500_000, 1_000_000_000))
+        self.assertEqual(steward.Reservation.of((1, 2)), (1, 2))
+        for text in ["5ms", "5/30", "ms/30ms", "-5ms/30ms", "0.0000001us/1s", "5ms/30m"]:
+            with self.assertRaises(ValueError, msg=text):
+                steward.Reservation.of(text)
+
+
+class Interface(unittest.TestCase):
+    def test_every_error_and_method_of_the_interface_has_its_name_here(self):
+        text = INTERFACE.read_text()
+        errors = re.findall(r"^error (\w+)", text, re.MULTILINE)
+        self.assertGreater(len(errors), 8)
+        for error in errors:
+            self.assertTrue(issubclass(getattr(steward, error), steward.ApiError), error)
+        source = pathlib.Path(steward._client.__file__).read_text()
+        for method in re.findall(r"^method (\w+)", text, re.MULTILINE):
+            self.assertRegex(source, rf'\.(call|stream)\(\s*"{method}"', method)
+
+
+@unittest.skipUnless(DAEMON, "no daemon to talk to (STEWARD_TEST_SOCKET)")
+class WithDaemon(unittest.TestCase):
+    def setUp(self):
+        self.client = steward.connect(DAEMON)
+        self.addCleanup(self.client.close)
+
+    def test_this_process_gets_and_loses_a_reservation(self):
+        self.assertEqual(self.client.run(cpu="1ms/100ms"), {"standing": "admitted"})
+        pids = [task["pid"] for task in self.client.status()["tasks"]]
+        self.assertIn(os.getpid(), pids)
+        self.assertEqual(self.client.release(os.getpid()), 1)
+        self.assertIn("best-effort", self.client.explain(os.getpid())["text"])
+        with self.assertRaises(steward.AdmissionRefused):
+            self.client.set(os.getpid(), "99ms/100ms")
+        with self.assertRaises(steward.NoSuchTask):
+            self.client.release(999_999_999)
+
+    def test_a_domain_is_made_changed_and_removed(self):
+        made = self.client.domain_create("python", cpu=0.5, weight=200, keep=True)["domain"]
+        self.assertEqual((made["name"], made["cpu"], made["weight"]), ("python", 0.5, 200))
+        with self.assertRaises(steward.DomainExists):
+            self.client.domain_create("python")
+        with self.assertRaises(steward.Overcommitted) as caught:
+            self.client.domain_create("too-much", cpu=0.9)
+        self.assertEqual(caught.exception.parameters["asked"], 0.9)
+        with self.assertRaises(steward.InvalidParameter):
+            self.client.domain_set("python", cpu=1.5)
+        changed = self.client.domain_set("python", reset=["cpu"])["domain"]
+        self.assertIsNone(changed.get("cpu"))
+        self.assertIn("python", [domain["name"] for domain in self.client.domain_list()["domains"]])
+        self.client.domain_remove("python")
+        with self.assertRaises(steward.NoSuchDomain):
+            self.client.domain_show("python")
+
+    def test_streams_tell_what_happens(self):
+        with self.client.watch_domains(present=True) as changes, self.client.monitor(history=False) as decisions:
+            self.assertIn("domain", next(changes))
+            # A second stream's call is taken by the time that a later call of another is answered.
+            self.client.status()
+            self.client.domain_create("streamed")
+            kinds = (change["event"]["kind"] for change in changes if change.get("event"))
+            self.assertEqual(next(kinds), "domain_created")
+            self.assertEqual(next(decisions)["event"]["name"], "streamed")
+            self.client.domain_remove("streamed")
+
+    def test_complaints_are_counted(self):
+        before = self.client.complain(1)
+        self.assertEqual(self.client.complain(2, of="frames"), before + 2)
+
+    def test_threads_share_a_client(self):
+        problems = []
+
+        def ask():
+            try:
+                for _ in range(50):
+                    self.client.domain_list()
+            except steward.Error as error:
+                problems.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(problems, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
