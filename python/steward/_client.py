@@ -15,7 +15,7 @@ from ._reservation import AnyReservation, Reservation
 #: Where the daemon listens.
 SOCKET_PATH = "/run/steward/io.steward"
 
-_ANSWER_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 150.0
 _REPLY_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 

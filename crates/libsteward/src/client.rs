@@ -15,8 +15,9 @@ use serde_json::{Map, Value};
 use crate::api::{ApiError, Complain, DomainWatched, Method, Monitor, Monitored, WatchDomains};
 use crate::wire::{self, Call, Framer, Reply};
 
-/// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb, and longer
+/// than it gives a person to answer polkit.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Why a call has no reply.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,7 @@ impl Client {
         Client { stream, framer: Framer::new(wire::REPLY_BYTES_MAX) }
     }
 
-    /// Calls a method and waits for its reply, 30 seconds at most.
+    /// Calls a method and waits for its reply, 150 seconds at most: somebody may have to type a password.
     ///
     /// # Errors
     /// [`Error::Api`] when the daemon refused; the others when there was no answer.
