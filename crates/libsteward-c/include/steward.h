@@ -113,7 +113,7 @@
 #define STEWARD_ERROR_CONNECT (-2)
 
 /*
- The connection broke or was closed, or no answer came within 30 seconds. Close the handle and connect again.
+ The connection broke or was closed, or no answer came within 150 seconds. Close the handle and connect again.
  */
 #define STEWARD_ERROR_BROKEN (-3)
 

@@ -12,7 +12,7 @@ pub const STEWARD_OK: i32 = 0;
 pub const STEWARD_ERROR_ARGUMENT: i32 = -1;
 /// Nobody listens at the socket.
 pub const STEWARD_ERROR_CONNECT: i32 = -2;
-/// The connection broke or was closed, or no answer came within 30 seconds. Close the handle and connect again.
+/// The connection broke or was closed, or no answer came within 150 seconds. Close the handle and connect again.
 pub const STEWARD_ERROR_BROKEN: i32 = -3;
 /// The daemon answered what this library does not understand.
 pub const STEWARD_ERROR_MALFORMED: i32 = -4;

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use crate::requests::Asker;
+
 /// The process and the user who read or wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
@@ -21,7 +23,8 @@ pub struct Credentials {
 
 impl Credentials {
     /// Looks the process of a request's thread up.
-    pub(crate) fn of_thread(tid: i32, uid: u32, gid: u32, can_wait: bool) -> Self {
+    pub(crate) fn of(asker: Asker) -> Self {
+        let Asker { tid, uid, gid, can_wait } = asker;
         let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
         Credentials { uid, gid, pid: process_of(&status).unwrap_or(0), can_wait }
     }
@@ -43,7 +46,7 @@ mod tests {
     #[test]
     fn a_thread_is_looked_up_with_its_process() {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let own = Credentials::of_thread(tid, 5, 6, true);
+        let own = Credentials::of(Asker { tid, uid: 5, gid: 6, can_wait: true });
         let pid = std::process::id() as i32;
         assert_eq!(own, Credentials { uid: 5, gid: 6, pid, can_wait: true });
         assert!(is_own_thread(tid));
@@ -51,7 +54,7 @@ mod tests {
 
     #[test]
     fn nobody_is_found_where_nobody_is() {
-        assert_eq!(Credentials::of_thread(0, 1000, 1000, false).pid, 0);
+        assert_eq!(Credentials::of(Asker { tid: 0, uid: 1000, gid: 1000, can_wait: false }).pid, 0);
         assert!(!is_own_thread(1) && !is_own_thread(0));
     }
 }

@@ -29,14 +29,14 @@ pub struct Asker {
     pub uid: u32,
     /// The group (`fsgid`).
     pub gid: u32,
+    /// See [`Credentials::can_wait`].
+    pub can_wait: bool,
 }
 
 /// Calls made for one asker.
 pub(crate) struct Requests<'a> {
     pub(crate) backend: &'a dyn Backend,
     pub(crate) asker: Asker,
-    /// See [`Credentials::can_wait`].
-    pub(crate) can_wait: bool,
 }
 
 /// What the API calls the root of all domains, which has no name in the tree.
@@ -57,7 +57,7 @@ impl Requests<'_> {
         let Ok(Json::Object(parameters)) = serde_json::to_value(method) else {
             unreachable!("parameters are structs with named fields")
         };
-        let caller = Credentials::of_thread(self.asker.tid, self.asker.uid, self.asker.gid, self.can_wait);
+        let caller = Credentials::of(self.asker);
         let call = Call { method: M::NAME.to_owned(), parameters, ..Call::default() };
         let reply = self.backend.call(caller, call)?;
         serde_json::from_value(Json::Object(reply)).map_err(|error| {

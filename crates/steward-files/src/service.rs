@@ -2,7 +2,8 @@
 //!
 //! Nothing is cached: the kernel asks again for every name and every read, so that everybody sees what holds now.
 //! Reading is answered by the one thread that takes requests, because the daemon answers it at once. A change may have
-//! to wait (for someone who is asked for permission), so each has a thread of its own; there are few at a time.
+//! to wait for a person's permission, so each has a thread of its own. When there are too many of those, the next change
+//! is answered by the one thread too, and nobody is asked about it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -27,10 +28,10 @@ const NOT_AT_ALL: Duration = Duration::ZERO;
 const NAME_BYTES_MAX: usize = 255;
 /// The most that one write brings, in bytes: far above any value, so that a long text is refused in one piece.
 const WRITE_BYTES_MAX: u32 = 4096;
-/// How many changes can wait at once, for all users together.
+/// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
-/// How many changes of one user can wait at once.
-const CHANGES_PER_USER_MAX: usize = 4;
+/// How many changes of one user can.
+const CHANGES_PER_USER_MAX: usize = 8;
 
 /// The file system.
 pub(crate) struct Service<B> {
@@ -40,7 +41,7 @@ pub(crate) struct Service<B> {
 struct Shared<B> {
     tree: Tree<B>,
     numbers: Mutex<Numbers>,
-    /// How many changes wait, by user.
+    /// How many changes have a thread of their own, by user.
     changes: Mutex<HashMap<u32, usize>>,
 }
 
@@ -51,32 +52,26 @@ impl<B: Backend> Service<B> {
         Service { shared: Arc::new(shared) }
     }
 
-    /// Answers a change on a thread of its own, or says why not.
-    fn change<R: Send + 'static>(
-        &self,
-        asker: Asker,
-        reply: R,
-        refuse: fn(R, Errno),
-        act: impl FnOnce(&Shared<B>, R) + Send + 'static,
-    ) {
-        let Some(place) = Place::take(&self.shared, asker.uid) else { return refuse(reply, Errno::EAGAIN) };
-        // The reply travels through a slot, so that it is not lost with the closure when there is no thread.
-        let slot = Arc::new(Mutex::new(Some(reply)));
+    /// Answers a change, on a thread of its own if there can be one more.
+    fn change(&self, asker: Asker, act: impl FnOnce(&Shared<B>, Asker) + Send + 'static) {
+        let Some(place) = Place::take(&self.shared, asker.uid) else { return act(&self.shared, asker) };
+        // Through a slot, so that it is not lost with the closure when there is no thread.
+        let slot = Arc::new(Mutex::new(Some(act)));
         let for_thread = slot.clone();
         let started = std::thread::Builder::new().name("control-file".into()).spawn(move || {
-            if let Some(reply) = lock(&for_thread).take() {
-                act(&place.shared, reply);
+            if let Some(act) = lock(&for_thread).take() {
+                act(&place.shared, Asker { can_wait: true, ..asker });
             }
         });
         if started.is_err()
-            && let Some(reply) = lock(&slot).take()
+            && let Some(act) = lock(&slot).take()
         {
-            refuse(reply, Errno::EAGAIN);
+            act(&self.shared, asker);
         }
     }
 }
 
-/// One of the few places for a change that waits; free again when dropped.
+/// The place of a change that has a thread; free again when dropped.
 struct Place<B> {
     shared: Arc<Shared<B>>,
     uid: u32,
@@ -184,7 +179,7 @@ fn asker(request: &Request) -> Result<Asker, Failure> {
         let sentence = "stewardd would wait for itself; ask its API";
         return Err(Failure::new(rustix::io::Errno::DEADLK, sentence));
     }
-    Ok(Asker { tid, uid: request.uid(), gid: request.gid() })
+    Ok(Asker { tid, uid: request.uid(), gid: request.gid(), can_wait: false })
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {
@@ -309,11 +304,9 @@ impl<B: Backend> Filesystem for Service<B> {
             Err(failure) => return reply.error(number(failure)),
         };
         let name = name.to_owned();
-        self.change(asker, reply, ReplyEntry::error, move |shared, reply| {
-            match shared.make(asker, parent, &name) {
-                Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
-                Err(failure) => reply.error(number(failure)),
-            }
+        self.change(asker, move |shared, asker| match shared.make(asker, parent, &name) {
+            Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
+            Err(failure) => reply.error(number(failure)),
         });
     }
 
@@ -323,7 +316,7 @@ impl<B: Backend> Filesystem for Service<B> {
             Err(failure) => return reply.error(number(failure)),
         };
         let name = name.to_owned();
-        self.change(asker, reply, ReplyEmpty::error, move |shared, reply| {
+        self.change(asker, move |shared, asker| {
             let outcome =
                 shared.node(parent).and_then(|parent| shared.tree.remove(asker, &parent, text(&name)?));
             match outcome {
@@ -407,7 +400,7 @@ impl<B: Backend> Filesystem for Service<B> {
             Err(failure) => return reply.error(number(failure)),
         };
         let (opened_by, bytes) = (Owner::from_handle(handle.0), data.to_vec());
-        self.change(asker, reply, ReplyWrite::error, move |shared, reply| {
+        self.change(asker, move |shared, asker| {
             let outcome =
                 shared.node(ino).and_then(|node| shared.tree.write(asker, opened_by, &node, &bytes));
             match outcome {

@@ -172,5 +172,5 @@ fn write<T: serde::Serialize>(output: &T) -> Map<String, Json> {
 
 /// This thread, as that user.
 pub(crate) fn asker(uid: u32) -> Asker {
-    Asker { tid: rustix::thread::gettid().as_raw_nonzero().get(), uid, gid: uid }
+    Asker { tid: rustix::thread::gettid().as_raw_nonzero().get(), uid, gid: uid, can_wait: false }
 }

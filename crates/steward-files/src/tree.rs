@@ -145,7 +145,7 @@ impl<B: Backend> Tree<B> {
             let errno = if file.is_writable() { Errno::INVAL } else { Errno::ACCESS };
             Failure::new(errno, sentence)
         })?;
-        self.changes(asker).change(domain, value)
+        self.requests(asker).change(domain, value)
     }
 
     /// Makes a domain.
@@ -159,7 +159,7 @@ impl<B: Backend> Tree<B> {
             }
             Node::Domain(domain) => {
                 let name = child(domain, name);
-                self.changes(asker).create(&name).map(|()| Node::Domain(name))
+                self.requests(asker).create(&name).map(|()| Node::Domain(name))
             }
             _ => Err(only_domains()),
         };
@@ -175,7 +175,7 @@ impl<B: Backend> Tree<B> {
             Node::Domain(_) if ControlFile::find(name).is_some() => {
                 Err(Failure::new(Errno::NOTDIR, format!("{name} is a control file")))
             }
-            Node::Domain(domain) => self.changes(asker).remove(&child(domain, name)),
+            Node::Domain(domain) => self.requests(asker).remove(&child(domain, name)),
             _ => Err(only_domains()),
         };
         self.note(asker, outcome, || format!("rmdir {name}"))
@@ -193,14 +193,8 @@ impl<B: Backend> Tree<B> {
         outcome
     }
 
-    /// For what is answered at once.
     fn requests(&self, asker: Asker) -> Requests<'_> {
-        Requests { backend: &self.backend, asker, can_wait: false }
-    }
-
-    /// For what may have to wait for a person's permission.
-    fn changes(&self, asker: Asker) -> Requests<'_> {
-        Requests { can_wait: true, ..self.requests(asker) }
+        Requests { backend: &self.backend, asker }
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refusals> {
