@@ -19,7 +19,7 @@ impl Transcript {
         let config = MachineConfig {
             // The guest's clock then does not depend on how busy the host is.
             icount_shift: Some(2),
-            timeout_host: Duration::from_secs(240),
+            timeout_host: Duration::from_secs(600),
             ..MachineConfig::default()
         };
         let files = [
