@@ -32,11 +32,26 @@ struct Request {
 impl Daemon {
     /// Answers one call.
     pub fn answer(&mut self, caller: &Caller, call: Call) -> Answer {
+        let answer = match self.reply_to(caller, call) {
+            // While polkit is asked about it, it is not refused yet.
+            Err(_) if self.polkit.is_waiting(caller.id) => return Answer::Wait,
+            Ok(answer) => answer,
+            Err(error) => {
+                if let ApiError::PermissionDenied { reason } = &error {
+                    tracing::warn!(decision = "denied", uid = caller.uid, pid = caller.pid, "{reason}");
+                }
+                Answer::Error(error)
+            }
+        };
+        // What polkit said was about this call and no other.
+        self.polkit.forget(caller.id);
+        answer
+    }
+
+    fn reply_to(&mut self, caller: &Caller, call: Call) -> Result<Answer, ApiError> {
         if READING.contains(&call.method.as_str()) {
             let wish = Wish::of_all(Action::Read, Target::Others, "what is promised to whom");
-            if let Err(error) = self.permit(caller, &wish) {
-                return self.refused(caller, error);
-            }
+            self.permit(caller, &wish)?;
         }
         let parameters = call.parameters;
         let result = match call.method.as_str() {
@@ -71,46 +86,21 @@ impl Daemon {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }
             api::WatchDomains::NAME => {
-                return match parse::<api::WatchDomains>(parameters) {
-                    Ok(request) => {
-                        let present = self.present_domains(request.present == Some(true));
-                        Answer::Stream(Topic::Domains, present)
-                    }
-                    Err(error) => Answer::Error(error),
-                };
+                let request = parse::<api::WatchDomains>(parameters)?;
+                let present = self.present_domains(request.present == Some(true));
+                return Ok(Answer::Stream(Topic::Domains, present));
             }
             api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
             api::Monitor::NAME => {
-                return match parse::<api::Monitor>(parameters) {
-                    Ok(request) => {
-                        Answer::Stream(Topic::Decisions, self.remembered(request.history == Some(true)))
-                    }
-                    Err(error) => Answer::Error(error),
-                };
+                let request = parse::<api::Monitor>(parameters)?;
+                let remembered = self.remembered(request.history == Some(true));
+                return Ok(Answer::Stream(Topic::Decisions, remembered));
             }
             "org.varlink.service.GetInfo" => Ok(service_info()),
             "org.varlink.service.GetInterfaceDescription" => describe(&parameters),
             _ => Err(ApiError::MethodNotFound { method: call.method }),
         };
-        match result {
-            Ok(parameters) => {
-                self.polkit.forget(caller.id);
-                Answer::Reply(parameters)
-            }
-            Err(error) => self.refused(caller, error),
-        }
-    }
-
-    /// What to answer to a call that failed. While polkit is asked about it, it has not failed yet.
-    fn refused(&mut self, caller: &Caller, error: ApiError) -> Answer {
-        if self.polkit.is_waiting(caller.id) {
-            return Answer::Wait;
-        }
-        self.polkit.forget(caller.id);
-        if let ApiError::PermissionDenied { reason } = &error {
-            tracing::warn!(decision = "denied", uid = caller.uid, pid = caller.pid, "{reason}");
-        }
-        Answer::Error(error)
+        result.map(Answer::Reply)
     }
 
     fn method<M: Method>(

@@ -285,3 +285,26 @@ fn what_is_for_the_caller_is_refused_once_the_process_that_asked_has_ended() {
     }
     assert!(machine.fake.machine().tasks.is_empty() && machine.fake.machine().allowed.is_empty());
 }
+
+#[test]
+fn an_answer_of_polkit_is_used_up_by_the_call_that_it_was_about() {
+    let machine = ruled(&rule("user:1001", "read", "ask"));
+    // It says yes once.
+    polkit(&machine, "mkdir \"$(dirname \"$0\")/asked\" 2>/dev/null || exit 1");
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    client.call(&api::Status {}).expect("polkit says yes");
+    let reason = denied(client.call(&api::Status {}));
+    assert!(reason.contains("it says no"), "{reason}");
+    // A stream has no end of its own: were its answer kept, the fifth would be one too many.
+    polkit(&machine, "exit 0");
+    let streams: Vec<_> = (0..5)
+        .map(|_| {
+            let mut stream = daemon.client().watch_domains(true).expect("sent");
+            stream.next().expect("the root is there").expect("polkit says yes");
+            stream
+        })
+        .collect();
+    client.call(&api::Status {}).expect("polkit says yes");
+    drop(streams);
+}
