@@ -1,3 +1,5 @@
+//! The shipped rules are the paper's, rules add up as said, and mistakes are reported and give nobody more.
+
 use std::path::Path;
 
 use proptest::prelude::*;
