@@ -91,6 +91,11 @@ impl Machine {
     }
 
     pub fn try_start(&self) -> anyhow::Result<Running> {
+        self.try_start_with(None)
+    }
+
+    /// With control files mounted there, where that is possible.
+    pub fn try_start_with(&self, control_files: Option<&Path>) -> anyhow::Result<Running> {
         let uid = self.caller_uid.clone();
         let identify = move |stream: &UnixStream| {
             let caller = peer::from_kernel(stream)?;
@@ -99,12 +104,13 @@ impl Machine {
         let socket = self.path("socket");
         let server = Server::bind(&socket, Box::new(identify))?;
         let watch = Watch::new()?;
-        let daemon = self.daemon()?;
+        let mut daemon = self.daemon()?;
         let (stop, stopped) = UnixStream::pair()?;
         let (reload, reloaded) = UnixStream::pair()?;
         reloaded.set_nonblocking(true)?;
         let controls = Controls { stop: stopped, reload: reloaded };
-        let thread = std::thread::spawn(move || event_loop::run(daemon, server, None, watch, controls));
+        let files = control_files.and_then(|path| daemon.mount_control_files(path));
+        let thread = std::thread::spawn(move || event_loop::run(daemon, server, files, watch, controls));
         Ok(Running { socket, stop, reload, thread: Some(thread) })
     }
 }
