@@ -90,8 +90,8 @@ pub struct Evidence {
     pub budgets_exhausted: u64,
     /// Periods begun.
     pub periods: u64,
-    /// CPU time that it got, in nanoseconds.
-    pub cpu_ns: u64,
+    /// CPU time that it got, in nanoseconds, where that is known.
+    pub cpu_ns: Option<u64>,
 }
 
 impl Evidence {
@@ -112,8 +112,9 @@ impl Evidence {
             self.deadlines_missed.saturating_sub(before.deadlines_missed)
                 + if is_usual { exhausted } else { 0 }
         };
-        let used_ns = self.cpu_ns.saturating_sub(before.cpu_ns) as f64;
-        let used = (elapsed_ns > 0 && cpus > 0.0).then(|| used_ns / elapsed_ns as f64 / cpus);
+        let used_ns = self.cpu_ns.zip(before.cpu_ns).map(|(now, before)| now.saturating_sub(before) as f64);
+        let used = used_ns.filter(|_| elapsed_ns > 0 && cpus > 0.0);
+        let used = used.map(|used_ns| used_ns / elapsed_ns as f64 / cpus);
         Observation { complaints, used }
     }
 }
@@ -486,9 +487,9 @@ mod tests {
 
     #[test]
     fn use_is_a_fraction_of_what_a_level_of_one_is() {
-        let now = Evidence { cpu_ns: 250_000_000, ..Evidence::default() };
-        let seen = now.since(&Evidence::default(), 500_000_000, 2.0);
-        assert_eq!(seen.used, Some(0.25));
+        let [before, now] = [0, 250_000_000].map(|ns| Evidence { cpu_ns: Some(ns), ..Evidence::default() });
+        assert_eq!(now.since(&before, 500_000_000, 2.0).used, Some(0.25));
+        assert_eq!(now.since(&Evidence::default(), 500_000_000, 2.0).used, None);
     }
 
     #[test]

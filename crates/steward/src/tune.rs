@@ -18,8 +18,8 @@ use steward_core::tune::{Evidence, Settings, Step, Tuner};
 use crate::output::{print, print_json};
 use crate::run::to_api;
 
-/// How often the daemon is asked what was missed.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often the daemon is asked what was missed, at least: four times in a window.
+const LOOK_MAX: Duration = Duration::from_millis(250);
 /// Reservations are whole tenths of a millisecond: finer cannot be enforced.
 const GRAIN_NS: u64 = 100_000;
 
@@ -184,16 +184,15 @@ fn of_tasks<'a>(tasks: impl Iterator<Item = &'a api::Task>) -> Option<Evidence> 
             deadlines_missed: sum.deadlines_missed + task.deadlines_missed,
             budgets_exhausted: sum.budgets_exhausted + task.budgets_exhausted,
             periods: sum.periods + task.periods,
-            cpu_ns: sum.cpu_ns.max(task.reserved_time_ns + task.best_effort_time_ns),
+            cpu_ns: sum.cpu_ns.max(Some(task.reserved_time_ns + task.best_effort_time_ns)),
         })
     })
 }
 
 fn of_domain(domain: &api::Domain) -> Evidence {
-    let usage = domain.usage.unwrap_or_default();
     Evidence {
         complaints: domain.complaints,
-        cpu_ns: usage.best_effort_time_ns + usage.reserved_time_ns,
+        cpu_ns: domain.usage.map(|usage| usage.best_effort_time_ns + usage.reserved_time_ns),
         ..Evidence::default()
     }
 }
@@ -234,6 +233,8 @@ struct Search {
     tuner: Tuner,
     started: Instant,
     within: Duration,
+    /// How long to wait between two looks.
+    pause: Duration,
     /// The last evidence, and when it was seen.
     before: Option<(Evidence, u64)>,
     found: Found,
@@ -248,6 +249,7 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
         highest: highest(&mut client, &target, arguments.max)?,
         lowest: lowest(&target),
         window_ns: arguments.window,
+        aftermath_ns: arguments.window / 2,
         ..Settings::default()
     };
     let tuner = Tuner::new(settings, start, 0);
@@ -259,6 +261,7 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
         tuner,
         started: Instant::now(),
         within: Duration::from_nanos(arguments.within),
+        pause: Duration::from_nanos(arguments.window / 4).min(LOOK_MAX),
         before: None,
         found: Found::default(),
     };
@@ -376,7 +379,7 @@ impl Search {
     /// Searches until something is found, the time is over, or the program ends.
     fn run(&mut self, child: &mut Option<Child>) -> anyhow::Result<()> {
         while !self.found.settled && self.started.elapsed() < self.within {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(self.pause);
             if has_ended(child)? || !self.look()? {
                 if self.found.changes.is_empty() && self.before.is_none() {
                     bail!("{} has ended before anything could be seen of it", self.target.name());
@@ -393,7 +396,7 @@ impl Search {
     /// Goes on adjusting until the program has ended.
     fn watch(&mut self, child: &mut Child) -> anyhow::Result<()> {
         while child.try_wait()?.is_none() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(self.pause);
             // What is last seen of a program that ends is its end.
             if !self.look()? {
                 child.wait()?;

@@ -72,6 +72,7 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
                 metrics
             }
             MetricKind::Reply => reply_metrics(&output.text, end_ms),
+            MetricKind::Tune => tune_metrics(&output.text),
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
             MetricKind::Share => continue,
         };
@@ -287,6 +288,17 @@ fn reply_metrics(text: &str, end_ms: f64) -> Metrics {
     metrics
 }
 
+/// What a search for a reservation printed, among other lines: one JSON object.
+fn tune_metrics(text: &str) -> Metrics {
+    let object = text.find("\n{").map_or(text, |at| &text[at..]).trim_start_matches(|c| c != '{');
+    let found = serde_json::Deserializer::from_str(object).into_iter::<serde_json::Value>().next();
+    let Some(Ok(found)) = found else { return Metrics::new() };
+    // One that came to no end has found nothing.
+    let number = |key: &str| found[key].as_f64().filter(|_| found["settled"] == true);
+    let metrics = [("reservation_found", "level"), ("search_seconds", "seconds")];
+    metrics.iter().filter_map(|(metric, key)| Some(((*metric).to_owned(), number(key)?))).collect()
+}
+
 /// Units per second between the first and the last report, in the time that the program says it took, or lines per
 /// second of the run.
 fn work_metrics(row: &ProgramRow, text: &str, start_ms: f64, end_ms: f64) -> Metrics {
@@ -373,6 +385,18 @@ mod tests {
         let metrics = reply_metrics("s 1000\nr 5\ns 2000\nr 7\ns 3000\n", 9000.0);
         assert_eq!(metrics["latency_ms_max"], 6000.0);
         assert_eq!(metrics["latency_ms_p50"], 7.0);
+    }
+
+    #[test]
+    fn a_search_counts_once_it_has_come_to_an_end() {
+        let printed = |settled| {
+            format!(
+                "steward: 1.2 s\n{{\n \"level\": 0.15, \"seconds\": 9.5, \"settled\": {settled}\n}}\nf 1\n"
+            )
+        };
+        let metrics = tune_metrics(&printed(true));
+        assert_eq!((metrics["reservation_found"], metrics["search_seconds"]), (0.15, 9.5));
+        assert!(tune_metrics(&printed(false)).is_empty() && tune_metrics("it failed").is_empty());
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub enum MetricKind {
     Player,
     /// Requests and replies: `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`.
     Reply,
+    /// A search for a reservation (`steward tune --json`): `reservation_found` (a fraction), `search_seconds`.
+    Tune,
     /// Units of work: `work_per_second`.
     Work,
     /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.

@@ -1,14 +1,19 @@
 //! A film player with read-ahead threads: pieces are read by several threads and decoded by one (Eclipse 1998, section 7).
 //!
 //! `read-ahead-player --fps 25 --seconds 30 [--threads 10] [--read-ms 2] [--decode-ms 5] [--device-ms 10] [--buffer 1]
-//! [--input FILE] [--chunk BYTES] [--delay 2]`
+//! [--input FILE] [--chunk BYTES] [--delay 2]
+//! [--complain SOCKET]`
 //!
 //! A piece is a frame. The threads are at most as many frames ahead as there are threads; each takes the next piece, waits
 //! for the device (a timer), reads the file if there is one, and computes. The decoder takes the pieces in their order,
 //! and may be `--buffer` frames ahead of the moment at which a frame is due: that is what the card's buffer holds. A late
 //! frame is played at once and none is dropped.
+//!
+//! With `--complain` a thread tells Steward's daemon how many frames were missed (completed more than a period after their
+//! moment), four times a second at most.
 
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use steward_lab_workloads::{clock, number, output};
@@ -24,6 +29,7 @@ struct Options {
     delay: f64,
     input: Option<String>,
     chunk: usize,
+    complain: Option<String>,
 }
 
 fn parse() -> Result<Options, lexopt::Error> {
@@ -39,6 +45,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         delay: 0.0,
         input: None,
         chunk: 16_384,
+        complain: None,
     };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -52,6 +59,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("buffer") => options.buffer = number(&mut parser)?,
             Long("delay") => options.delay = number(&mut parser)?,
             Long("input") => options.input = Some(parser.value()?.string()?),
+            Long("complain") => options.complain = Some(parser.value()?.string()?),
             Long("chunk") => options.chunk = number(&mut parser)?,
             other => return Err(other.unexpected()),
         }
@@ -136,6 +144,18 @@ fn read(options: &Options, pieces: &Pieces, frames: u64) -> std::io::Result<()> 
     Ok(())
 }
 
+/// Tells the daemon what was missed since the last time, for ever. A film goes on without a daemon.
+fn complain(socket: &str, missed: &AtomicU64) -> Result<(), libsteward::Error> {
+    let mut client = libsteward::Client::connect(socket)?;
+    loop {
+        clock::wait_seconds(0.25);
+        let since = missed.swap(0, Ordering::Relaxed);
+        if since > 0 {
+            client.complain(since)?;
+        }
+    }
+}
+
 fn main() -> anyhow::Result<()> {
     let options = Arc::new(parse()?);
     clock::wait_seconds(options.delay);
@@ -151,6 +171,11 @@ fn main() -> anyhow::Result<()> {
     pieces.wait_for(0);
     let start_ns = clock::now_ns() + (options.buffer + 1) * period_ns;
     output::line(format_args!("start {:.3} {:.6} {frames}", output::ms(start_ns), output::ms(period_ns)));
+    let missed = Arc::new(AtomicU64::new(0));
+    if let Some(socket) = options.complain.clone() {
+        let missed = missed.clone();
+        std::thread::spawn(move || complain(&socket, &missed).map_err(|error| eprintln!("{error}")));
+    }
     let mut demand_until_ns = clock::thread_cpu_ns();
     for frame in 0..frames {
         pieces.wait_for(frame);
@@ -158,7 +183,11 @@ fn main() -> anyhow::Result<()> {
         demand_until_ns += (options.decode_ms * 1e6) as u64;
         clock::burn_until(demand_until_ns);
         pieces.finish(frame);
-        output::line(format_args!("f {:.3}", output::ms(clock::now_ns())));
+        let now_ns = clock::now_ns();
+        if now_ns > start_ns + (frame + 1) * period_ns {
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
+        output::line(format_args!("f {:.3}", output::ms(now_ns)));
     }
     Ok(())
 }
