@@ -206,7 +206,7 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
     told.says("ask", &["50-test.toml:1 says to ask polkit, and polkit is not there"]);
     told.says(
         "moved",
-        &["confined of user 0, which it is in", "0::/confined", "0::/steward/theirs", "of user 0:"],
+        &["confined of user 0, which it is in", "0::/confined", "0::/steward.theirs", "of user 0:"],
     );
     told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
     told.says("stopped", &["exit code 0", "disabled"]);
