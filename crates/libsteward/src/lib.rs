@@ -23,6 +23,9 @@ pub use client::{Client, Error, Events};
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/steward/io.steward";
 
+/// Where the daemon mounts the control files. Links to what is in it are beside it.
+pub const CONTROL_FILES: &str = "/run/steward/fs";
+
 /// Where the daemon keeps what must survive its restart.
 pub const STATE_DIRECTORY: &str = "/var/lib/steward";
 

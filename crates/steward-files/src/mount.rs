@@ -12,13 +12,11 @@ use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount as kernel_mount, unmount};
 use rustix::process::{getegid, geteuid};
+use steward_kernel::mounts::unmount_dead;
 
 use crate::requests::Backend;
 use crate::service::Service;
 use crate::tree::{DOMAINS, OWN};
-
-/// How many dead mounts there can be on top of each other.
-const LAYERS_MAX: usize = 64;
 
 /// A mounted tree. Unmounted when dropped, even while somebody is in it.
 pub struct Mounted {
@@ -133,22 +131,14 @@ fn is_other_device(directory: &Path, found: &fs::Metadata) -> bool {
     fs::metadata(directory).is_ok_and(|directory| directory.dev() != found.dev())
 }
 
-/// Takes away mounts whose daemon has died: touching them says that nobody is connected.
+/// Takes away what a daemon that has died left mounted, and leaves alone what is alive.
 fn clear(path: &Path) -> io::Result<()> {
-    for _ in 0..LAYERS_MAX {
-        let error = match fs::metadata(path) {
-            // On another device than its own directory: somebody alive is mounted there.
-            Ok(found) if path.parent().is_some_and(|parent| is_other_device(parent, &found)) => {
-                return Err(Errno::BUSY.into());
-            }
-            Ok(_) => return Ok(()),
-            Err(error) => error,
-        };
-        match Errno::from_io_error(&error) {
-            Some(Errno::NOTCONN | Errno::CONNABORTED) => unmount(path, UnmountFlags::DETACH)?,
-            Some(Errno::NOENT) => return Ok(()),
-            _ => return Err(error),
-        }
-    }
-    Ok(())
+    unmount_dead(path)?;
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    // On another device than its own directory: somebody is mounted there.
+    let taken = path.parent().is_some_and(|parent| is_other_device(parent, &found));
+    if taken { Err(Errno::BUSY.into()) } else { Ok(()) }
 }

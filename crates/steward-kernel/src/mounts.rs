@@ -5,7 +5,11 @@
 //! device is that of the mount it was reached by (`STATX_MNT_ID`, Linux 5.8).
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::error::KernelError;
 use crate::roots::{Roots, read};
@@ -16,6 +20,26 @@ const MINOR_BITS: u32 = 20;
 /// A device number in the kernel's own encoding, which is not that of user space's `dev_t`.
 pub fn encode_device(major: u32, minor: u32) -> u64 {
     u64::from(major) << MINOR_BITS | u64::from(minor)
+}
+
+/// How many dead mounts are looked for on top of each other.
+const LAYERS_MAX: usize = 64;
+
+/// Unmounts file systems at `path` that were served by a process which has died: touching them says that nobody is
+/// connected. Whoever is in one keeps what they have open. Returns how many there were; what is alive stays.
+///
+/// # Errors
+/// What looking at `path` or unmounting says; that nothing is at `path` is none.
+pub fn unmount_dead(path: &Path) -> io::Result<usize> {
+    for unmounted in 0..LAYERS_MAX {
+        let Err(error) = std::fs::metadata(path) else { return Ok(unmounted) };
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOTCONN | Errno::CONNABORTED) => unmount(path, UnmountFlags::DETACH)?,
+            Some(Errno::NOENT) => return Ok(unmounted),
+            _ => return Err(error),
+        }
+    }
+    Ok(LAYERS_MAX)
 }
 
 /// The devices of mounts by mount id.

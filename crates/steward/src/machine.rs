@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use steward_kernel::cgroups_tree::CgroupTree;
-use steward_kernel::{Roots, doctor, journal};
+use steward_kernel::{Roots, doctor, journal, mounts};
 
 use crate::cli::RevertArguments;
 use crate::output::{print, print_json};
@@ -32,6 +32,7 @@ pub fn revert(socket: &Path, arguments: &RevertArguments) -> anyhow::Result<bool
         }
     } else {
         revert_domains(&domains, &mut report);
+        revert_control_files(Path::new(libsteward::CONTROL_FILES), &mut report);
     }
     if arguments.output.json {
         print_json(&report)?;
@@ -39,6 +40,15 @@ pub fn revert(socket: &Path, arguments: &RevertArguments) -> anyhow::Result<bool
         print(&report.to_string())?;
     }
     Ok(report.failed.is_empty())
+}
+
+/// Unmounts the control files of a daemon that was killed: nobody answers there any more.
+fn revert_control_files(mount_point: &Path, report: &mut journal::Report) {
+    match mounts::unmount_dead(mount_point) {
+        Ok(0) => {}
+        Ok(_) => report.reverted.push(format!("{}: unmounted", mount_point.display())),
+        Err(error) => report.failed.push(format!("{}: cannot be unmounted: {error}", mount_point.display())),
+    }
 }
 
 /// Removes the cgroups of domains in which no process is left, and forgets what all of them had. Those with processes

@@ -22,8 +22,6 @@ use crate::peer::Caller;
 use crate::server::Answer;
 use crate::troubles::Topic;
 
-/// Where the tree is mounted; beside it are links to what is in it, so that `/run/steward/self/cpu` is a file.
-pub const MOUNT_POINT: &str = "/run/steward/fs";
 /// How many requests can wait for the loop; the file system never has more threads than this.
 const WAITING_MAX: usize = 64;
 /// How long a request waits for its answer: longer than a person may take to give permission.

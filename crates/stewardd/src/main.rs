@@ -13,7 +13,7 @@ use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{cgroups, control_files, log, mechanisms, peer, polkit, rules, specs};
+use stewardd::{cgroups, log, mechanisms, peer, polkit, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, value_name = "PATH", default_value = libsteward::SOCKET_PATH)]
     socket: PathBuf,
     /// Where to mount the control files; links to them are made beside it.
-    #[arg(long, value_name = "DIR", default_value = control_files::MOUNT_POINT)]
+    #[arg(long, value_name = "DIR", default_value = libsteward::CONTROL_FILES)]
     control_files: PathBuf,
     /// Mount no control files.
     #[arg(long, conflicts_with = "control_files")]

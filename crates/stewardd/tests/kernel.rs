@@ -225,7 +225,7 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
     );
     told.says("another-user", &["write \"10\" to cpu of batch: permission denied: user 1000 may not", "40"]);
     told.says("removed", &["0"]);
-    told.says("killed", &["not connected", "100 1"]);
+    told.says("killed", &["not connected", "put back: /run/steward/fs: unmounted", "0 100 1"]);
     told.says("stopped", &["exit code 0 0"]);
     assert!(!told.text("stopped").contains("self"), "{}", told.text("stopped"));
 }

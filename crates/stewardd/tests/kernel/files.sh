@@ -39,6 +39,8 @@ section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null
 ls /run/steward/fs
+steward revert
+grep -c /run/steward/fs /proc/mounts
 start_daemon
 cat $domains/cpu
 grep -c /run/steward/fs /proc/mounts
