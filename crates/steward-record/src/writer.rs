@@ -133,3 +133,49 @@ impl<W: Write> Writer<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(write: impl FnOnce(&mut Writer<&mut Vec<u8>>)) -> Vec<Line> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer.begin(1_000);
+        write(&mut writer);
+        writer.check().unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_thread_is_named_once_and_its_cycles_count_from_the_begin() {
+        let mut report =
+            types::report { kind: REPORT_TASK, tid: 7, pid: 6, nice: 5, pinned: -1, ..Default::default() };
+        report.name[..3].copy_from_slice(&[b'a' as _, b'b' as _, b'c' as _]);
+        let slept = types::report { kind: 2, tid: 7, at_ns: 1_500, ran_ns: 100, slept_ns: 300, ..report };
+        let lines = lines(|writer| {
+            writer.report(&report);
+            writer.report(&slept);
+        });
+        let Line::Task { task } = &lines[0] else { panic!("{lines:?}") };
+        assert_eq!((task.tid, task.pid, task.name.as_str(), task.nice, task.pinned), (7, 6, "abc", 5, None));
+        assert_eq!(lines[1], Line::Cycle(Cycle(7, 500, 100, 0, 300, Sleep::S)));
+    }
+
+    #[test]
+    fn what_is_not_over_at_the_end_counts_up_to_it() {
+        let running =
+            types::thread { since_ns: 2_000, ran_ns: 50, phase: PHASE_RUNNING, ..Default::default() };
+        let asleep = types::thread { since_ns: 2_000, phase: 3, ..Default::default() };
+        let lines = lines(|writer| {
+            writer.unfinished(7, &running, 3_000);
+            writer.unfinished(8, &asleep, 3_000);
+        });
+        assert_eq!(
+            lines,
+            [Line::Cycle(Cycle(7, 2_000, 1_050, 0, 0, Sleep::X))],
+            "who only slept did nothing"
+        );
+    }
+}

@@ -169,7 +169,9 @@ impl Machine {
         }
         self.busy_before_ns = self.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
         self.disk.busy_ns = 0;
-        self.scheduler.counts = Default::default();
+        // What became of reservations is of interest from the start.
+        self.scheduler.counts.decisions = 0;
+        self.scheduler.counts.rescued = 0;
         for (task, kernel_task) in self.tasks.iter_mut().zip(&self.kernel.tasks) {
             task.used_before_ns = kernel_task.used_ns;
             task.last_frame_ns = None;
@@ -197,7 +199,6 @@ impl Machine {
         entry.wants_ns = wants_ns;
         entry.woken_ns = Some(now_ns);
         let given = self.scheduler.select_cpu(&mut self.kernel, p);
-        self.scheduler.runnable(&mut self.kernel, p);
         if !given {
             self.scheduler.enqueue(&mut self.kernel, p, Enqueued::Woken);
         }

@@ -27,7 +27,7 @@ pub struct Outcome {
     pub domains: Vec<DomainOutcome>,
 }
 
-/// Counts of decisions.
+/// Counts of decisions; those about reservations from the start of the run, the others since measuring began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Decisions {
     /// A CPU chose what to run next.

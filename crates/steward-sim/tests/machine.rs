@@ -116,8 +116,9 @@ proptest! {
         let sum: u32 = weights.iter().sum();
         for (domain, weight) in outcome.domains.iter().zip(&weights) {
             let due = f64::from(*weight) / f64::from(sum);
-            // MTR-LS puts what a small domain used a little further to the rear than what a large one did.
-            prop_assert!((domain.share - due).abs() < 0.01 + 0.03 * due, "{} is due {due}\n{text}\n{outcome}", domain.name);
+            // MTR-LS works with tokens and ticks: what a domain gets differs from its share by up to 3 % of it.
+            let slack = 0.01 + 0.03 * due;
+            prop_assert!((domain.share - due).abs() < slack, "{} is due {due}\n{text}\n{outcome}", domain.name);
         }
     }
 }

@@ -221,6 +221,17 @@ impl Scheduler {
         k.task(p).pinned.is_some() && k.cpu_count() > 1
     }
 
+    /// The task can run: it counts in its domain, and if it has just woken its period may be a new one.
+    fn becomes_runnable(&mut self, k: &mut Kernel, p: TaskId, woken: bool) {
+        if woken && let Some(slot) = self.admitted(p) {
+            self.slots[slot as usize].edf.wake(k.now_ns);
+        }
+        let t = &self.tasks[p as usize];
+        if t.runnable_weight == 0 {
+            self.domain_counts(p, t.weight);
+        }
+    }
+
     /// A task wakes. True when it was given to an idle CPU at once.
     pub(crate) fn select_cpu(&mut self, k: &mut Kernel, p: TaskId) -> bool {
         if let Some(slot) = self.admitted(p) {
@@ -236,6 +247,7 @@ impl Scheduler {
             k.set_idle(cpu, true);
             return false;
         }
+        self.becomes_runnable(k, p, true);
         k.task_mut(p).slice_ns = SLICE_NS;
         k.give_to(p, cpu);
         k.choose_soon(cpu);
@@ -247,6 +259,7 @@ impl Scheduler {
         let (now_ns, cpu) = (k.now_ns, k.task(p).cpu);
         self.leave_queue(p);
         self.tasks[p as usize].rescued = false;
+        self.becomes_runnable(k, p, why == Enqueued::Woken);
         if let Some(index) = self.admitted(p) {
             let slot = &self.slots[index as usize];
             let (home, edf) = (slot.cpu, slot.edf);
@@ -374,16 +387,6 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn runnable(&mut self, k: &mut Kernel, p: TaskId) {
-        if let Some(slot) = self.admitted(p) {
-            self.slots[slot as usize].edf.wake(k.now_ns);
-        }
-        let t = &self.tasks[p as usize];
-        if t.runnable_weight == 0 {
-            self.domain_counts(p, t.weight);
-        }
-    }
-
     /// The task sleeps: of its own will, or because it waits for a disk.
     pub(crate) fn quiescent(&mut self, p: TaskId, voluntary: bool) {
         self.leave_queue(p);
@@ -413,6 +416,7 @@ impl Scheduler {
         t.charged_ns = now_ns;
         self.leave_queue(p);
         self.cpu_runs[cpu as usize].began_ns = now_ns;
+        self.becomes_runnable(k, p, false);
         if let Some(index) = self.admitted(p) {
             let slot = &mut self.slots[index as usize];
             slot.edf.update(now_ns);
