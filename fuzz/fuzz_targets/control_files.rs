@@ -46,7 +46,7 @@ fuzz_target!(|steps: Vec<(u8, Step)>| {
     DAEMON.0.lock().expect("no input made it panic").next_input();
     for (choice, step) in steps {
         let uid = user(choice);
-        let asker = Asker { tid: std::process::id() as i32, uid, gid: uid };
+        let asker = Asker { tid: std::process::id() as i32, uid, gid: uid, can_wait: false };
         let outcome = match step {
             Step::Make { parent, name } => TREE.make(asker, &Node::Domain(parent), &name).map(drop),
             Step::Remove { parent, name } => TREE.remove(asker, &Node::Domain(parent), &name),
