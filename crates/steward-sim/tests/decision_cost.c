@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Counts what a decision costs: how often two keys are compared, per decision, with few and with many domains. Compiled and
  * run by decision_cost.rs, from the very headers that the scheduler is made of.
