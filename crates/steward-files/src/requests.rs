@@ -70,6 +70,11 @@ impl Requests<'_> {
         self.call(&api::ShowDomain { domain: Some(api_name(name)), pid: None })
     }
 
+    /// What a domain is called that may also be reached by another name.
+    pub(crate) fn name_of(&self, name: &str) -> Result<String, Failure> {
+        Ok(tree_name(self.show(name)?.domain.name))
+    }
+
     /// The domain that pays for this one; `None` for the root.
     pub(crate) fn parent(&self, domain: &Domain) -> Result<Option<Domain>, Failure> {
         let Some(parent) = &domain.parent else { return Ok(None) };

@@ -60,7 +60,9 @@ impl State {
         self.domains.insert(name.to_owned(), (domain, Vec::new()));
     }
 
+    /// A domain by its name, or by the path of its cgroup.
     fn find(&mut self, name: &str) -> Result<&mut (Domain, Vec<i32>), ApiError> {
+        let name = name.strip_prefix("steward.").unwrap_or(name);
         self.domains.get_mut(name).ok_or_else(|| ApiError::NoSuchDomain { domain: name.to_owned() })
     }
 

@@ -42,11 +42,8 @@ impl<B: Backend> Tree<B> {
             },
             Node::Domain(domain) => match ControlFile::find(name) {
                 Some(file) => Ok(Node::File(domain.clone(), file)),
-                None => {
-                    let name = child(domain, name);
-                    self.requests(asker).show(&name)?;
-                    Ok(Node::Domain(name))
-                }
+                // By the name that the daemon has for it: a path may lead to it too.
+                None => Ok(Node::Domain(self.requests(asker).name_of(&child(domain, name))?)),
             },
             _ => Err(Failure::new(Errno::NOTDIR, "this is no directory")),
         }

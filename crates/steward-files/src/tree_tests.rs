@@ -130,6 +130,12 @@ fn a_directory_lists_its_files_and_its_children_only() {
 }
 
 #[test]
+fn a_domain_is_the_same_by_the_path_of_its_cgroup() {
+    let (_, tree) = with_batch();
+    assert_eq!(find(&tree, "domains/steward.batch"), find(&tree, "domains/batch"));
+}
+
+#[test]
 fn names_that_are_taken_or_not_ours_are_refused() {
     let (_, tree) = with_batch();
     let domains = find(&tree, "domains").expect("always there");
