@@ -314,32 +314,3 @@ impl Policy {
         }
     }
 }
-
-/// May this user give CPU time to a program, whoever's it is?
-///
-/// # Errors
-/// [`Refusal`] where the rules do not allow it.
-pub fn may_reserve(caller_uid: u32, policy: &Policy) -> Result<(), Refusal> {
-    let request = Request::new(Action::Reserve, Resource::Cpu, Target::Others, "a program");
-    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
-}
-
-/// May this user lower or give up the CPU time that a process of `target_uid` has?
-///
-/// # Errors
-/// [`Refusal`] where the rules do not allow it.
-pub fn may_release(caller_uid: u32, target_uid: u32, policy: &Policy) -> Result<(), Refusal> {
-    let target = Target::of_process(caller_uid, Some(target_uid));
-    let request =
-        Request::new(Action::Limit, Resource::Cpu, target, format!("a process of user {target_uid}"));
-    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
-}
-
-/// May this user change the daemon itself: reload it, change thresholds, revert what it did?
-///
-/// # Errors
-/// [`Refusal`] where the rules do not allow it.
-pub fn may_administer(caller_uid: u32, policy: &Policy) -> Result<(), Refusal> {
-    let request = Request::of_all(Action::Administer, Target::Others, "how the machine is divided");
-    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
-}

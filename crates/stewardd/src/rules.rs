@@ -74,7 +74,7 @@ fn read(file: &Path, accounts: &dyn Accounts) -> ParsedRules {
 
 #[cfg(test)]
 mod tests {
-    use steward_core::authority::{Identity, Policy, may_release, may_reserve};
+    use steward_core::authority::{Action, Identity, Policy, Refusal, Request, Target};
 
     use super::*;
 
@@ -84,6 +84,10 @@ mod tests {
     fn policy(directories: &[PathBuf]) -> (Policy, Vec<Problem>) {
         let (matrix, problems) = load(directories, &AccountFiles::default());
         (Policy { owner_uid: None, matrix }, problems)
+    }
+
+    fn may(policy: &Policy, uid: u32, action: Action, target: Target) -> Result<(), Refusal> {
+        policy.permit(&Identity::of_user(uid), &Request::of_all(action, target, "it")).map(drop)
     }
 
     #[test]
@@ -105,11 +109,12 @@ mod tests {
         std::fs::create_dir(&directories[2]).expect("created");
         std::fs::write(directories[2].join("50-own.toml"), EVERYONE).expect("written");
         let (added, _) = policy(&directories);
-        assert_eq!((may_reserve(1001, &added), may_release(1001, 1001, &added)), (Ok(()), Ok(())));
+        assert_eq!(may(&added, 1001, Action::Reserve, Target::Others), Ok(()));
+        assert_eq!(may(&added, 1001, Action::Limit, Target::Own), Ok(()));
         std::fs::write(directories[2].join(DEFAULT_FILE_NAME), "").expect("written");
         let (replaced, problems) = policy(&directories);
-        assert_eq!(may_reserve(1001, &replaced), Ok(()));
-        assert!(may_release(1001, 1001, &replaced).is_err() && problems.is_empty());
+        assert_eq!(may(&replaced, 1001, Action::Reserve, Target::Others), Ok(()));
+        assert!(may(&replaced, 1001, Action::Limit, Target::Own).is_err() && problems.is_empty());
     }
 
     #[test]
@@ -120,13 +125,8 @@ mod tests {
         let (policy, problems) = policy(&[place.path().to_owned()]);
         assert_eq!(problems.len(), 1);
         assert!(problems[0].to_string().contains("60-lost.toml: cannot be read"), "{}", problems[0]);
-        assert!(may_reserve(1001, &policy).is_err());
-        assert_eq!(may_reserve(0, &policy), Ok(()));
-        let request = steward_core::authority::Request::of_all(
-            steward_core::authority::Action::Read,
-            steward_core::authority::Target::Others,
-            "it",
-        );
-        assert!(policy.permit(&Identity::of_user(1001), &request).is_ok());
+        assert!(may(&policy, 1001, Action::Reserve, Target::Others).is_err());
+        assert_eq!(may(&policy, 0, Action::Reserve, Target::Others), Ok(()));
+        assert_eq!(may(&policy, 1001, Action::Read, Target::Others), Ok(()));
     }
 }

@@ -36,6 +36,23 @@ fn policy(text: &str) -> Policy {
 const OWNED: fn() -> Policy = || Policy { owner_uid: Some(1000), matrix: Matrix::default() };
 const UNOWNED: fn() -> Policy = Policy::default;
 
+fn may_reserve(caller_uid: u32, policy: &Policy) -> Result<(), Refusal> {
+    let request = Request::new(Action::Reserve, Resource::Cpu, Target::Others, "a program");
+    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
+}
+
+fn may_release(caller_uid: u32, target_uid: u32, policy: &Policy) -> Result<(), Refusal> {
+    let target = Target::of_process(caller_uid, Some(target_uid));
+    let request =
+        Request::new(Action::Limit, Resource::Cpu, target, format!("a process of user {target_uid}"));
+    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
+}
+
+fn may_administer(caller_uid: u32, policy: &Policy) -> Result<(), Refusal> {
+    let request = Request::of_all(Action::Administer, Target::Others, "how the machine is divided");
+    policy.permit(&Identity::of_user(caller_uid), &request).map(drop)
+}
+
 /// 0: allowed, 1: to be asked, 2: denied.
 fn strictness(policy: &Policy, caller: &Identity, request: &Request) -> u8 {
     match decide(policy, caller, request) {
