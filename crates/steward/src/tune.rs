@@ -150,12 +150,8 @@ impl Target {
                 Ok(of_tasks(status.tasks.iter().filter(|task| task.pid == *pid)))
             }
             Target::Domain { name, .. } => {
-                let request = api::ShowDomain { domain: Some(name.clone()), pid: None };
-                match client.call(&request) {
-                    Ok(shown) => Ok(Some(of_domain(&shown.domain))),
-                    Err(Error::Api(api::ApiError::NoSuchDomain { .. })) => Ok(None),
-                    Err(error) => Err(error),
-                }
+                let domains = client.call(&api::ListDomains {})?.domains;
+                Ok(of_domain(&domains, name))
             }
         }
     }
@@ -189,12 +185,19 @@ fn of_tasks<'a>(tasks: impl Iterator<Item = &'a api::Task>) -> Option<Evidence> 
     })
 }
 
-fn of_domain(domain: &api::Domain) -> Evidence {
-    Evidence {
-        complaints: domain.complaints,
-        cpu_ns: domain.usage.map(|usage| usage.best_effort_time_ns + usage.reserved_time_ns),
-        ..Evidence::default()
-    }
+/// The domain together with all below it: theirs is paid out of its own.
+fn of_domain(domains: &[api::Domain], name: &str) -> Option<Evidence> {
+    let path = &domains.iter().find(|domain| domain.name == name)?.path;
+    let below = format!("{}/", path.trim_end_matches('/'));
+    let all = domains.iter().filter(|domain| domain.path == *path || domain.path.starts_with(&below));
+    Some(all.fold(Evidence::default(), |sum, domain| {
+        let used = domain.usage.map(|usage| usage.best_effort_time_ns + usage.reserved_time_ns);
+        Evidence {
+            complaints: sum.complaints + domain.complaints,
+            cpu_ns: used.map_or(sum.cpu_ns, |used| Some(sum.cpu_ns.unwrap_or(0) + used)),
+            ..sum
+        }
+    }))
 }
 
 /// What was done when, for `--json`.
@@ -528,6 +531,21 @@ mod tests {
         assert_eq!(reservation(0.151, 30_000_000).budget_ns, 4_600_000);
         assert_eq!(reservation(0.000_1, 30_000_000).budget_ns, 100_000);
         assert_eq!(reservation(1.0, 30_000_000).budget_ns, 30_000_000);
+    }
+
+    #[test]
+    fn what_is_below_a_domain_counts_for_it() {
+        let domain = |path: &str, complaints| api::Domain {
+            name: path[1..].into(),
+            path: path.into(),
+            complaints,
+            ..api::Domain::default()
+        };
+        let mut domains = vec![domain("/web", 1), domain("/web/front", 2), domain("/webmail", 4)];
+        assert_eq!(of_domain(&domains, "web").map(|sum| (sum.complaints, sum.cpu_ns)), Some((3, None)));
+        domains[1].usage = Some(api::DomainUsage { best_effort_time_ns: 7, ..Default::default() });
+        assert_eq!(of_domain(&domains, "web").and_then(|sum| sum.cpu_ns), Some(7));
+        assert_eq!(of_domain(&domains, "mail"), None);
     }
 
     #[test]
