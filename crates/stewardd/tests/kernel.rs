@@ -168,6 +168,8 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     let share = a / (a + b);
     assert!((0.60..0.72).contains(&share), "a used {a} ns and b {b} ns: {share}");
 
+    assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
+
     told.says(
         "foreign",
         &["Domain foreign/inner has 10 % of foreign reserved", "100", "somebody else removed"],
@@ -177,19 +179,20 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
         &[
             "Domain theirs/part has 100 % of theirs reserved",
             "the domain theirs of user 1000",
-            "the domain b of user 0",
+            "the domain a of user 0",
             "theirs/part",
         ],
     );
-    told.says("killed", &["/steward.b"]);
+    told.says("killed", &["/steward.stays"]);
     let restarted = list("restarted");
-    for (name, cpu) in [("a", 0.6), ("a/child", 0.5), ("b", 0.3), ("theirs", 0.02)] {
+    for (name, cpu) in [("a", Some(0.6)), ("a/child", Some(0.5)), ("theirs", Some(0.02)), ("stays", None)] {
         let domain = restarted.domains.iter().find(|domain| domain.name == name);
-        assert_eq!(domain.and_then(|domain| domain.cpu), Some(cpu), "{name}");
+        assert_eq!(domain.map(|domain| domain.cpu), Some(cpu), "{name}");
     }
-    assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a\n/sys/fs/cgroup/steward.theirs");
-    told.says("removed", &["/steward.a/.own", "Domain a is removed", "ended with 137"]);
+    told.says("removed", &["/steward.a/child", "/steward.a/.own", "Domain a is removed", "ended with 137"]);
     told.says("stopped", &["exit code 0", "/steward.stays"]);
+    assert!(!told.text("stopped").contains("steward.theirs"), "empty ones are removed");
+    told.says("reverted", &["cgroup steward.stays: removed", "exit code 0", "No such file"]);
 }
 
 #[test]

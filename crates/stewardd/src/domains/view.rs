@@ -112,7 +112,8 @@ impl Domains {
         for id in [Some(cgroup.id), leaf.map(|leaf| leaf.id)].into_iter().flatten() {
             let Some(record) = records.get(&id) else { continue };
             known = true;
-            usage.share += record.share;
+            // With a leaf, only the leaf can have tasks that are due something.
+            usage.share = record.share;
             usage.best_effort_time_ns += record.best_effort_time_ns;
             usage.reserved_time_ns += record.reserved_time_ns;
             usage.waiting_time_ns += record.waiting_time_ns;

@@ -2,12 +2,11 @@
 # It runs in the lab's machine, after prelude.sh.
 reservations() { steward domain list --json; }
 place() { sed -n 's/^0:://p' /proc/$1/cgroup; }
-busy() { while :; do :; done; }
 
 start_daemon
 section created
-try steward domain create a --cpu 60% --keep
-try steward domain create a/child --cpu 50% --own-weight 300
+try steward domain create a --cpu 60% --own-weight 300 --keep
+try steward domain create a/child --cpu 50% --keep
 try steward domain create b --cpu 30%
 try steward domain create too-much --cpu 10%
 ls -d /sys/fs/cgroup/steward.*
@@ -21,7 +20,7 @@ for name in a b; do
     done
     eval "in_$name=$!"
 done
-wait_for '[ "$(cat /proc/$in_b/comm)" = sh ]'
+wait_for '[ "$(place $in_b)" = /steward.b ]'
 place $in_a
 place $in_b
 steward domain show --pid $in_b
@@ -31,6 +30,10 @@ reservations
 sleep 6
 section after
 reservations
+kill -9 $pids
+section ended
+wait_for '! steward domain show b'
+ls -d /sys/fs/cgroup/steward.*
 
 # A cgroup that somebody else made: told to the scheduler, never written to; and removed under the daemon.
 section foreign
@@ -47,26 +50,24 @@ section user
 steward domain create theirs --cpu 2% --user user --keep
 try su user -c 'steward domain create theirs/part --cpu 100%'
 try su user -c 'steward domain set theirs --cpu 5%'
-try su user -c 'steward domain remove b'
+try su user -c 'steward domain remove a'
 try su user -c 'steward run --domain theirs/part -- steward domain show'
 
 section killed
+steward run --create --domain stays -- sleep 100000 &
+last=$!
+wait_for '[ "$(place $last)" = /steward.stays ]'
 kill -9 $daemon
 wait $daemon 2>/dev/null
 wait_for 'grep -q disabled $state'
-place $in_b
+place $last
 start_daemon
 section restarted
 reservations
 
-section ended
-kill -9 $pids
-wait_for '! steward domain show b'
-ls -d /sys/fs/cgroup/steward.*
 section removed
-steward run --domain a/child -- sleep 100000 &
-last=$!
-wait_for '[ "$(place $last)" = /steward.a/child ]'
+try steward domain move $last a/child
+place $last
 try steward domain remove a/child
 place $last
 try steward domain remove a --kill
@@ -79,4 +80,9 @@ last=$!
 wait_for '[ "$(place $last)" = /steward.stays ]'
 stop_daemon
 place $last
+ls -d /sys/fs/cgroup/steward.*
+section reverted
+kill -9 $last
+wait $last
+try steward revert
 ls -d /sys/fs/cgroup/steward.*
