@@ -3,7 +3,7 @@
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount as mount_raw, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -141,6 +141,41 @@ fn a_living_mount_is_left_alone_and_one_that_ended_makes_room() {
         assert_eq!(place.says("ls -a fs | wc -l; ls"), "2\nfs\n");
         place.mount().expect("mounted again");
         assert_eq!(place.says("cat domains/cpu"), "100\n");
+    });
+}
+
+#[test]
+fn whoever_uses_the_files_when_they_go_is_let_go() {
+    in_own_namespace(|place| {
+        place.says("mkdir domains/batch");
+        let scripts = [
+            "while cat domains/cpu; do :; done",
+            "while env echo 5 >domains/batch/cpu; do :; done",
+            "while ls -l domains/batch; do :; done",
+            "exec 3<domains/cpu; cd domains/batch; while cat cpu; do :; done",
+        ];
+        let running: Vec<_> = scripts
+            .iter()
+            .map(|script| {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", script]).current_dir(&place.directory);
+                shell.stdout(Stdio::null()).stderr(Stdio::null());
+                shell.spawn().expect("every machine has sh")
+            })
+            .collect();
+        // Each has done its thing at least once.
+        while place.daemon.state().changes < 3 {
+            std::thread::yield_now();
+        }
+        place.mounted = None;
+        for (script, mut shell) in scripts.iter().zip(running) {
+            // Whoever is in a directory of it still finds it there, until the process that answers has ended.
+            if script.contains("cd ") {
+                shell.kill().expect("it runs");
+            }
+            let status = shell.wait().expect("it ends");
+            assert_eq!(status.success(), !script.contains("cd "), "{script}: {status}");
+        }
     });
 }
 
