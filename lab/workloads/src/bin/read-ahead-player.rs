@@ -2,15 +2,15 @@
 //!
 //! `read-ahead-player --fps 25 --seconds 30 [--threads 10] [--read-ms 2] [--decode-ms 5] [--device-ms 10] [--buffer 1]
 //! [--input FILE] [--chunk BYTES] [--delay 2]
-//! [--complain SOCKET]`
+//! [--drop] [--complain SOCKET]`
 //!
 //! A piece is a frame. The threads are at most as many frames ahead as there are threads; each takes the next piece, waits
 //! for the device (a timer), reads the file if there is one, and computes. The decoder takes the pieces in their order,
 //! and may be `--buffer` frames ahead of the moment at which a frame is due: that is what the card's buffer holds. A late
 //! frame is played at once and none is dropped.
 //!
-//! With `--complain` a thread tells Steward's daemon how many frames were missed (completed more than a period after their
-//! moment), four times a second at most.
+//! With `--drop` a frame that is not begun a period after its moment is not decoded, and not shown. With `--complain` a thread
+//! tells Steward's daemon, four times a second at most, how many frames were dropped or late.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,7 @@ struct Options {
     delay: f64,
     input: Option<String>,
     chunk: usize,
+    drop: bool,
     complain: Option<String>,
 }
 
@@ -45,6 +46,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         delay: 0.0,
         input: None,
         chunk: 16_384,
+        drop: false,
         complain: None,
     };
     let mut parser = lexopt::Parser::from_env();
@@ -59,6 +61,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("buffer") => options.buffer = number(&mut parser)?,
             Long("delay") => options.delay = number(&mut parser)?,
             Long("input") => options.input = Some(parser.value()?.string()?),
+            Long("drop") => options.drop = true,
             Long("complain") => options.complain = Some(parser.value()?.string()?),
             Long("chunk") => options.chunk = number(&mut parser)?,
             other => return Err(other.unexpected()),
@@ -180,14 +183,20 @@ fn main() -> anyhow::Result<()> {
     for frame in 0..frames {
         pieces.wait_for(frame);
         clock::sleep_until(start_ns + frame * period_ns - options.buffer * period_ns);
-        demand_until_ns += (options.decode_ms * 1e6) as u64;
-        clock::burn_until(demand_until_ns);
+        let deadline_ns = start_ns + (frame + 1) * period_ns;
+        let is_dropped = options.drop && clock::now_ns() > deadline_ns;
+        if !is_dropped {
+            demand_until_ns += (options.decode_ms * 1e6) as u64;
+            clock::burn_until(demand_until_ns);
+        }
         pieces.finish(frame);
         let now_ns = clock::now_ns();
-        if now_ns > start_ns + (frame + 1) * period_ns {
+        if now_ns > deadline_ns {
             missed.fetch_add(1, Ordering::Relaxed);
         }
-        output::line(format_args!("f {:.3}", output::ms(now_ns)));
+        if !is_dropped {
+            output::line(format_args!("f {:.3}", output::ms(now_ns)));
+        }
     }
     Ok(())
 }
