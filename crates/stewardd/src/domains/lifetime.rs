@@ -5,6 +5,8 @@
 //! within one boot, domains are what they were. When the daemon stops, the cgroups of empty domains are removed, and
 //! those with processes stay as plain cgroups: nobody is moved, and without the scheduler all have the same weight.
 
+use std::ops::Bound;
+
 use libsteward::api;
 use steward_core::domain::name;
 
@@ -14,6 +16,8 @@ use super::{Asker, Domains, Held, InForce};
 pub const UNUSED_NS: u64 = 60_000_000_000;
 /// How often domains are looked at whether they are still there, in nanoseconds.
 const CHECK_EVERY_NS: u64 = 1_000_000_000;
+/// How many are looked at each time; the next ones then follow.
+const CHECK_AT_ONCE: usize = 256;
 
 impl Domains {
     /// Takes over what an earlier daemon of this boot kept. A domain that was made to stay, or has not been used yet,
@@ -63,7 +67,8 @@ impl Domains {
         if self.check_at_ns <= now_ns && !self.held.is_empty() {
             self.check_at_ns = now_ns + CHECK_EVERY_NS;
             self.check(now_ns);
-            ended = true;
+            // What could not be told the mechanism before may be possible now.
+            ended |= self.changed || !self.troubles.is_empty();
         }
         if ended {
             self.apply(mechanism);
@@ -72,8 +77,17 @@ impl Domains {
 
     /// Looks whether every domain is still there and still wanted.
     fn check(&mut self, now_ns: u64) {
-        let paths: Vec<String> = self.held.keys().rev().cloned().collect();
-        for path in paths {
+        let after = (Bound::Excluded(std::mem::take(&mut self.checked)), Bound::Unbounded);
+        let mut paths: Vec<String> =
+            self.held.range(after).take(CHECK_AT_ONCE).map(|(path, _)| path.clone()).collect();
+        if paths.len() == CHECK_AT_ONCE {
+            self.checked = paths.last().cloned().unwrap_or_default();
+        }
+        if self.held.contains_key("") {
+            paths.push(String::new());
+        }
+        // Children before their parents, which go with them.
+        for path in paths.into_iter().rev() {
             let Some(held) = self.held.get(&path) else { continue };
             let id = self.cgroups().ok().and_then(|cgroups| cgroups.find(&path).ok()).map(|cgroup| cgroup.id);
             if id != Some(held.cgroup_id) {

@@ -101,6 +101,8 @@ pub struct Domains {
     /// Whether the root hands out the CPU because of us.
     root_hands_out: bool,
     check_at_ns: u64,
+    /// The last path that was looked at whether it is still there.
+    checked: String,
 }
 
 impl Domains {
@@ -119,6 +121,7 @@ impl Domains {
             changed: false,
             root_hands_out: false,
             check_at_ns: 0,
+            checked: String::new(),
         }
     }
 
