@@ -1,6 +1,7 @@
 //! The tree as FUSE asks for it.
 //!
-//! Nothing is cached: the kernel asks again for every name and every read, so that everybody sees what holds now.
+//! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so that
+//! everybody sees what holds now. Who reads on after that gets the rest of the same text.
 //! Reading is answered by the one thread that takes requests, because the daemon answers it at once. A change may have
 //! to wait for a person's permission, so each has a thread of its own. When there are too many of those, the next change
 //! is answered by the one thread too, and nobody is asked about it.
@@ -18,7 +19,7 @@ use fuser::{
 
 use crate::caller;
 use crate::errno::Failure;
-use crate::names::{Node, Numbers};
+use crate::names::{ControlFile, Node, Numbers};
 use crate::requests::{Asker, Backend};
 use crate::tree::{Owner, Tree};
 
@@ -28,6 +29,11 @@ const NOT_AT_ALL: Duration = Duration::ZERO;
 const NAME_BYTES_MAX: usize = 255;
 /// The most that one write brings, in bytes: far above any value, so that a long text is refused in one piece.
 const WRITE_BYTES_MAX: u32 = 4096;
+/// The size of a file with one value, as sysfs has it: whoever has the kernel copy a file (sendfile) gets no more than
+/// its size, and reading says where the end is.
+const VALUE_SIZE_BYTES: u64 = 4096;
+/// How many texts are kept for those who read on.
+const UNFINISHED_MAX: usize = 64;
 /// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
 /// How many changes of one user can.
@@ -38,17 +44,26 @@ pub(crate) struct Service<B> {
     shared: Arc<Shared<B>>,
 }
 
+/// Who reads what: file, thread, user.
+type Reading = (u64, i32, u32);
+
 struct Shared<B> {
     tree: Tree<B>,
     numbers: Mutex<Numbers>,
+    /// The texts of files that have not been read to their end.
+    unfinished: Mutex<HashMap<Reading, Vec<u8>>>,
     /// How many changes have a thread of their own, by user.
     changes: Mutex<HashMap<u32, usize>>,
 }
 
 impl<B: Backend> Service<B> {
     pub(crate) fn new(backend: B) -> Self {
-        let shared =
-            Shared { tree: Tree::new(backend), numbers: Mutex::default(), changes: Mutex::default() };
+        let shared = Shared {
+            tree: Tree::new(backend),
+            numbers: Mutex::default(),
+            unfinished: Mutex::default(),
+            changes: Mutex::default(),
+        };
         Service { shared: Arc::new(shared) }
     }
 
@@ -118,11 +133,16 @@ impl<B: Backend> Shared<B> {
         self.attributes(asker, number, node)
     }
 
-    /// A file's size is that of what it says now: whoever has the kernel copy it (sendfile) gets no more than that.
     fn attributes(&self, asker: Asker, number: u64, node: &Node) -> FileAttr {
-        let is_file = kind(node) == FileType::RegularFile;
-        let text = is_file.then(|| self.tree.read(asker, node).unwrap_or_default());
-        attributes(number, node, text.map_or(0, |text| text.len() as u64))
+        let size_bytes = match node {
+            // These can be longer.
+            Node::LastError | Node::File(_, ControlFile::Members | ControlFile::LastError) => {
+                self.tree.read(asker, node).unwrap_or_default().len() as u64
+            }
+            Node::File(..) => VALUE_SIZE_BYTES,
+            _ => 0,
+        };
+        attributes(number, node, size_bytes)
     }
 
     fn get(&self, request: &Request, number: INodeNo) -> Result<FileAttr, Failure> {
@@ -150,10 +170,24 @@ impl<B: Backend> Shared<B> {
         offset: u64,
         count_max_bytes: u32,
     ) -> Result<Vec<u8>, Failure> {
-        let text = self.tree.read(asker, &self.node(number)?)?.into_bytes();
+        let reading = (number.0, asker.tid, asker.uid);
+        let begun = lock(&self.unfinished).remove(&reading).filter(|_| offset > 0);
+        let text = match begun {
+            Some(text) => text,
+            None => self.tree.read(asker, &self.node(number)?)?.into_bytes(),
+        };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
         let end = start.saturating_add(count_max_bytes as usize).min(text.len());
-        Ok(text[start..end].to_vec())
+        let part = text[start..end].to_vec();
+        if !part.is_empty() {
+            let mut unfinished = lock(&self.unfinished);
+            if unfinished.len() >= UNFINISHED_MAX {
+                // Whoever reads on gets the text of that moment.
+                unfinished.clear();
+            }
+            unfinished.insert(reading, text);
+        }
+        Ok(part)
     }
 
     /// The entries from `offset` on, each with the offset of the next.
