@@ -311,7 +311,7 @@ impl Machine {
                 }
                 Next::Disk(ns) => {
                     if let Some(service_ns) = self.disk.submit(p, ns) {
-                        self.kernel.events.push(now_ns + service_ns, Event::DiskDone);
+                        self.kernel.events.push(now_ns.saturating_add(service_ns), Event::DiskDone);
                     }
                     return After::Waits { voluntary: false };
                 }
@@ -344,7 +344,8 @@ impl Machine {
         let now_ns = self.kernel.now_ns;
         let task = &mut self.tasks[p as usize];
         task.frame += 1;
-        let next_begins_ns = task.started_ns.unwrap_or(0) + task.frame * period_ns;
+        let next_begins_ns =
+            task.started_ns.unwrap_or(0).saturating_add(task.frame.saturating_mul(period_ns));
         let at_ns = now_ns - self.measured_from_ns;
         let before_ns = task.last_frame_ns.replace(at_ns);
         self.measured[task.entry as usize].frame(at_ns, before_ns, now_ns > next_begins_ns);
@@ -359,7 +360,7 @@ impl Machine {
     fn disk_done(&mut self) {
         let Some((task, next_ns)) = self.disk.complete() else { return };
         if let Some(next_ns) = next_ns {
-            self.kernel.events.push(self.kernel.now_ns + next_ns, Event::DiskDone);
+            self.kernel.events.push(self.kernel.now_ns.saturating_add(next_ns), Event::DiskDone);
         }
         self.wake(task);
     }

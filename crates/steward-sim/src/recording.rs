@@ -264,7 +264,7 @@ impl Recording {
     fn programs(&self) -> BTreeMap<i32, (u64, Vec<Phase>)> {
         let mut programs: BTreeMap<i32, (u64, Vec<Phase>)> = BTreeMap::new();
         for Cycle(tid, at_ns, ran_ns, waited_ns, slept_ns, sleep) in self.cycles.iter().copied() {
-            let start_ns = at_ns.saturating_sub(ran_ns + waited_ns + slept_ns);
+            let start_ns = at_ns.saturating_sub(ran_ns.saturating_add(waited_ns).saturating_add(slept_ns));
             let (_, phases) = programs.entry(tid).or_insert((start_ns, Vec::new()));
             if ran_ns > 0 {
                 phases.push(Phase::Run(Amount::Fixed(ran_ns)));

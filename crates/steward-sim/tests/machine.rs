@@ -124,6 +124,19 @@ proptest! {
 }
 
 #[test]
+fn amounts_beyond_all_measure_are_no_more_than_long() {
+    let century = "3000000000s";
+    for phase in ["run", "sleep", "wait", "disk", "until"] {
+        let outcome = run(&format!(
+            "duration = \"1s\"\n[[task]]\nname = \"long\"\ncount = 3\nstart = \"uniform 0s 0.5s\"\n\
+             program = [{{ run = \"1ms\" }}, {{ {phase} = \"{century}\" }}]\n[[task]]\nname = \"never\"\n\
+             start = \"{century}\"\nprogram = [{{ run = \"exponential {century}\" }}]\n"
+        ));
+        assert_eq!(outcome.task("never").unwrap().share, 0.0);
+    }
+}
+
+#[test]
 fn another_seed_gives_another_workload() {
     let text = |seed| format!("seed = {seed}\n{}", mixed_task(1, 1000, 1000, 0));
     assert_ne!(run(&text(1)), run(&text(2)));
