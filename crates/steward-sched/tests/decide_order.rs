@@ -312,6 +312,22 @@ proptest! {
     }
 
     #[test]
+    fn under_mtr_ls_shares_are_kept_to_a_hundredth_whatever_the_quantum_is_to_a_cycle(
+        weights in weights(), quantum_ns in MS / 2..=6 * MS,
+    ) {
+        let sum: u32 = weights.iter().sum();
+        let mut machine = Machine::new(table(Order::MtrLs, 1, &weights), &vec![BUSY; weights.len()], quantum_ns);
+        machine.run(60 * SECOND);
+        for (task, weight) in weights.iter().enumerate() {
+            let ideal_ns = machine.now_ns as f64 * f64::from(*weight) / f64::from(sum);
+            // What the clamps and a cycle's ends leave is constant: less than a quarter of a cycle, and a quantum.
+            let bound_ns = 125.0 * MS as f64 * f64::from(*weight) / f64::from(sum) + quantum_ns as f64 + ideal_ns * 0.01;
+            let error_ns = (machine.tasks[task].used_ns as f64 - ideal_ns).abs();
+            prop_assert!(error_ns <= bound_ns, "{error_ns} above {bound_ns} of {ideal_ns}, weight {weight} of {weights:?}");
+        }
+    }
+
+    #[test]
     fn under_mtr_ls_a_busy_domain_gets_its_fraction_in_every_cycle_and_a_quantum_of_each_other(
         weights in weights(), quantum_ns in MS..=4 * MS,
     ) {

@@ -377,11 +377,12 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
 	return cpu;
 }
 
-/* Brings the tasks of one queue that have waited too long to the queue of those to be rescued. */
-static __noinline int find_overdue(u64 queue, u64 now_ns)
+/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most room of them. */
+static __noinline u32 find_overdue(u64 queue, u64 now_ns, u32 room)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
+	u32 moved = 0;
 	int i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
@@ -389,20 +390,22 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			struct task_state *t;
 
 			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
+			if (!p || moved >= room)
 				break;
 			t = task_state_of(p);
 			if (!t || !rescue_due(t->waiting_since_ns, now_ns))
 				continue;
 			t->rescued = 1;
-			if (iterated_move(&it, p, QUEUE_RESCUE))
+			if (iterated_move(&it, p, QUEUE_RESCUE)) {
 				leave_queue(t);
-			else
+				moved++;
+			} else {
 				t->rescued = 0;
+			}
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	return 0;
+	return moved;
 }
 
 /* Serves one overdue task that may run here, if it is time to. */

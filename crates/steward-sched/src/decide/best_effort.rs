@@ -8,7 +8,7 @@ pub const SLICE_ALONE_NS: u64 = 20_000_000;
 /// A CPU puts what its tasks use together up to this much before their domain pays it.
 pub const CHARGE_BATCH_NS: u64 = 500_000;
 /// A best-effort task that has waited this long is rescued: served for a moment whatever its weight and quota.
-pub const RESCUE_AFTER_NS: u64 = 8_000_000_000;
+pub const RESCUE_AFTER_NS: u64 = 12_000_000_000;
 /// How long a rescued task runs.
 pub const RESCUE_SLICE_NS: u64 = 100_000;
 /// A CPU rescues at most one task in this time.
@@ -18,6 +18,7 @@ unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
     fn decide_rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
     fn decide_bound_fraction(bound_shares: u64, cpus: u32) -> u64;
 }
@@ -38,6 +39,13 @@ pub fn rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool {
 pub fn rescue_allowed(last_ns: u64, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_allowed(last_ns, now_ns) }
+}
+
+/// How many tasks may be taken out of their queues to be rescued until the next look, a second later, when `standing`
+/// were taken before and still wait.
+pub fn rescue_room(standing: u32, cpus: u32) -> u32 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_room(standing, cpus) }
 }
 
 /// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, at most [`TASK_LAG_MAX_NS`] behind.

@@ -65,9 +65,7 @@ pub struct Domain {
     pub waited_ns: u64,
     /// MTR-LS: what its tokens hold together.
     pub tokens_ns: u64,
-    /// MTR-LS: when it last paid, on the clock of served time.
-    pub appended_ns: u64,
-    /// MTR-LS: the stamp that it was given then.
+    /// MTR-LS: the stamp that it was given when it last paid.
     pub last_stamp: u64,
     /// WRR: what is left of its part of the cycle.
     pub cycle_left_ns: i64,

@@ -2,7 +2,7 @@
 
 use steward_sched::decide::{
     CHARGE_BATCH_NS, Domain, Policy, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE,
-    bound_fraction, domain_weight, rescue_allowed, rescue_due, task_cost, task_join,
+    bound_fraction, domain_weight, rescue_allowed, rescue_due, rescue_room, task_cost, task_join,
 };
 
 use super::Scheduler;
@@ -256,28 +256,40 @@ impl Scheduler {
         first_key.wrapping_sub(own_key) as i64 >= 0
     }
 
-    /// Brings the tasks of one queue that have waited too long to the queue of those to be rescued.
-    fn find_overdue(&mut self, k: &mut Kernel, queue: Queue) {
+    /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.
+    /// Returns how many.
+    fn find_overdue(&mut self, k: &mut Kernel, queue: Queue, room: usize) -> usize {
         let now_ns = k.now_ns;
         let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, now_ns);
-        let overdue: Vec<TaskId> = k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).collect();
+        let overdue: Vec<TaskId> =
+            k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).take(room).collect();
+        let moved = overdue.len();
         for p in overdue {
             k.queue_remove(p);
             k.queue_insert(p, Queue::Rescue, SLICE_NS, 0);
             self.tasks[p as usize].rescued = true;
             self.leave_queue(p);
         }
+        moved
     }
 
     /// Looks through the queues of best-effort work for tasks that have waited too long.
     pub(super) fn find_all_overdue(&mut self, k: &mut Kernel) {
-        for index in 1..self.domains.high_water as u16 {
-            if self.domains.at(index).waiting > 0 {
-                self.find_overdue(k, Queue::Domain(index));
-            }
-        }
+        let mut room = rescue_room(k.queue_len(Queue::Rescue) as u32, k.cpu_count()) as usize;
         for cpu in 0..k.cpu_count() {
-            self.find_overdue(k, Queue::Bound(cpu));
+            room -= self.find_overdue(k, Queue::Bound(cpu), room);
+        }
+        // Goes on where the last look ran out of room.
+        for _ in 0..self.domains.high_water {
+            if room == 0 {
+                break;
+            }
+            let index =
+                if self.overdue_cursor < self.domains.high_water as u16 { self.overdue_cursor } else { 0 };
+            self.overdue_cursor = index + 1;
+            if self.domains.at(index).waiting > 0 {
+                room -= self.find_overdue(k, Queue::Domain(index), room);
+            }
         }
         self.overdue = k.queue_len(Queue::Rescue) > 0;
     }

@@ -109,6 +109,8 @@ pub(crate) struct Scheduler {
     pub(crate) domains: Box<DomainTable>,
     preemption_interval_ns: u64,
     overdue: bool,
+    /// The domain at which the next look for tasks that have waited too long begins.
+    overdue_cursor: u16,
     room: u32,
     samples: u32,
     sampled_ns: u64,
@@ -134,6 +136,7 @@ impl Scheduler {
             domains,
             preemption_interval_ns: best_effort.preemption_interval_ns,
             overdue: false,
+            overdue_cursor: 0,
             room: 0,
             samples: 0,
             sampled_ns: 0,

@@ -22,9 +22,10 @@
  * Weights alone may keep a task waiting for minutes, and so may cpu.max and cpu.idle. One that has waited
  * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, at most
  * every RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU at most, and the
- * kernel, which takes a scheduler out when a task has waited 30 s, has no reason to.
+ * kernel, which takes a scheduler out when a task has waited 30 s, has no reason to. No more tasks are taken out of their
+ * queues for it than can be rescued until the next look, so that the others are served as usual meanwhile.
  */
-#define RESCUE_AFTER_NS (8 * NSEC_PER_SEC)
+#define RESCUE_AFTER_NS (12 * NSEC_PER_SEC)
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 
@@ -44,6 +45,14 @@ DECIDE bool rescue_due(u64 waiting_since_ns, u64 now_ns)
 DECIDE bool rescue_allowed(u64 last_ns, u64 now_ns)
 {
 	return clock_before(last_ns + RESCUE_INTERVAL_NS, now_ns);
+}
+
+/* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a second. */
+DECIDE u32 rescue_room(u32 standing, u32 cpus)
+{
+	u64 most = NSEC_PER_SEC / RESCUE_INTERVAL_NS * (cpus ? cpus : 1);
+
+	return standing < most ? (u32)(most - standing) : 0;
 }
 
 /* Where a task joins its domain's queue: at most a slice ahead of the clock, at most TASK_LAG_MAX_NS behind. */

@@ -60,8 +60,7 @@ struct domain {
 	u64 reserved_used_ns; /* CPU time out of its tasks' reservations, for ever */
 	u64 waited_ns; /* time that its tasks have waited as best-effort, summed over tasks, for ever */
 	u64 tokens_ns; /* MTR-LS: what its tokens hold together */
-	u64 appended_ns; /* MTR-LS: when it last paid, on the clock of served time */
-	u64 last_stamp; /* MTR-LS: the stamp that it was given then */
+	u64 last_stamp; /* MTR-LS: the stamp that it was given when it last paid */
 	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
 	u64 cycle; /* WRR: the cycle that cycle_left_ns belongs to */
 	struct token tokens[MAX_TOKENS]; /* a ring; stamps grow from the first to the last */

@@ -231,6 +231,11 @@ bool decide_rescue_allowed(u64 last_ns, u64 now_ns)
 	return rescue_allowed(last_ns, now_ns);
 }
 
+u32 decide_rescue_room(u32 standing, u32 cpus)
+{
+	return rescue_room(standing, cpus);
+}
+
 u64 decide_task_join(u64 vtime, u64 clock)
 {
 	return task_join(vtime, clock);
@@ -282,7 +287,6 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, reserved_used_ns),
 	offsetof(struct domain, waited_ns),
 	offsetof(struct domain, tokens_ns),
-	offsetof(struct domain, appended_ns),
 	offsetof(struct domain, last_stamp),
 	offsetof(struct domain, cycle_left_ns),
 	offsetof(struct domain, cycle),

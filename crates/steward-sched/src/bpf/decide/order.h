@@ -12,15 +12,16 @@
  * CPU time that all domains got together), and a domain's key is its first stamp. What differs from the paper, because
  * time here does not come in ticks and shares change as work comes and goes:
  *
- *  - Service within one 16th of a cycle is one token with the stamp of the first of it. That bounds how many there are.
+ *  - Service close together, about a 16th of a cycle, is one token with the mean of its stamps. That bounds how many there are.
  *  - When a domain's share changes, its tokens are scaled in place: the list's order stays, and the change holds at once.
  *  - A new domain's tokens are spread over the last cycle, as if it had had its share all along.
  *  - A domain may use more than it holds, because slices end at ticks. It pays the difference d by a stamp that
  *    lies d / share ahead: by then the others have had what they are due beside it.
- *  - A domain that used its whole share in one go would come back in one go every cycle. Consecutive service of a
- *    domain is therefore spread at the rear, each time to twice the distance, until its tokens lie evenly between
- *    those of the others. An evenly spaced token may lie a quarter of what the domain is due before the rear, and at most
- *    all of that behind it, so that being early or late now and then costs and gains nothing.
+ *  - A domain that used its whole share in one go would come back in one go every cycle. Its service is therefore
+ *    spread at the rear at the distances at which it is due, so that after some cycles its tokens lie evenly between
+ *    those of the others: at most a quarter of what it is due before the rear, and at most all of that behind it, or a
+ *    16th of a cycle or the distance of one payment if these are more. So being early or late now and then costs and
+ *    gains nothing.
  *
  * WRR, weighted round-robin (Eclipse 1998, section 6.2): a domain has its share of each cycle; those that have some of it
  * left take turns in the order of arrival, ahead of those that have not.
@@ -50,6 +51,8 @@ enum order {
 #define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
 /* Tokens are scaled by a factor in 2^-SCALE_BITS-ths. What a domain is due stays below 2^43 ns (10 s on 512 CPUs). */
 #define SCALE_BITS 20
+/* Means of stamps are taken without this many bits, about a microsecond. */
+#define MEAN_BITS 10
 /* WRR: a key is the cycle above this many bits of the sequence of arrivals. */
 #define SEQUENCE_BITS 40
 
@@ -158,7 +161,6 @@ DECIDE void tokens_begin(const struct domain_table *t, struct domain *d, u64 due
 	d->first_token = 0;
 	d->token_count = TOKENS_PER_CYCLE;
 	d->tokens_ns = each_ns * TOKENS_PER_CYCLE;
-	d->appended_ns = t->served_ns;
 	d->last_stamp = d->tokens[TOKENS_PER_CYCLE - 1].stamp;
 }
 
@@ -215,7 +217,10 @@ DECIDE u64 tokens_take(struct domain *d, u64 used_ns)
 	return covered_ns;
 }
 
-/* Appends a token, or adds to the last one if that is not a 16th of a cycle old. */
+/*
+ * Appends a token, or adds to the last one if that lies less than a 16th of a cycle before. The stamp is then the mean of
+ * the two by what they hold: with the first of them, domains whose service comes close together would gain on others.
+ */
 DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 stamp, u64 left_ns)
 {
 	struct token *last = token_at(d, d->first_token + d->token_count - 1), *token;
@@ -224,6 +229,10 @@ DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 st
 	d->last_stamp = stamp;
 	if (d->token_count && clock_before(stamp, last->stamp + order_window(t) / TOKENS_PER_CYCLE)) {
 		last->left_ns += left_ns;
+		if (clock_before(last->stamp, stamp) && last->left_ns >> MEAN_BITS)
+			last->stamp += (((stamp - last->stamp) >> MEAN_BITS) * (left_ns >> MEAN_BITS) /
+					(last->left_ns >> MEAN_BITS))
+				       << MEAN_BITS;
 		return;
 	}
 	if (d->token_count >= MAX_TOKENS) {
@@ -243,15 +252,14 @@ DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 st
 /* MTR-LS: the domain was served used_ns; what it used moves to the rear. served_ns includes it already. */
 DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
 {
-	u64 due_ns = order_due(t, share), cost_ns, covered_ns, gap_ns, stamp, nearest, furthest;
+	u64 due_ns = order_due(t, share), cost_ns = domain_cost(used_ns, share), covered_ns, stamp, nearest, furthest;
+	u64 slack_ns = max_u64(order_window(t) / TOKENS_PER_CYCLE, cost_ns);
 
 	tokens_scale(t, d, due_ns);
 	covered_ns = tokens_take(d, used_ns);
-	cost_ns = domain_cost(used_ns, share);
-	gap_ns = min_u64(2 * (t->served_ns - d->appended_ns), cost_ns);
-	stamp = d->last_stamp + gap_ns;
-	nearest = t->served_ns - due_ns / 4;
-	furthest = t->served_ns + due_ns;
+	stamp = d->last_stamp + cost_ns;
+	nearest = t->served_ns - max_u64(due_ns / 4, slack_ns);
+	furthest = t->served_ns + max_u64(due_ns, slack_ns);
 	if (clock_before(stamp, nearest))
 		stamp = nearest;
 	if (clock_before(furthest, stamp))
@@ -264,7 +272,6 @@ DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns,
 			stamp = furthest;
 	}
 	tokens_append(t, d, stamp, covered_ns);
-	d->appended_ns = t->served_ns;
 	d->key = token_at(d, d->first_token)->stamp;
 }
 
