@@ -52,18 +52,18 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Up by a half, down by a twentieth and at most a fifth, quiet for a second; 5 minutes of memory.
+    /// Up by a half, down by a twentieth and then at most 15 % (so that the last quiet level is close), quiet for a second; 5 minutes of memory.
     fn default() -> Self {
         Settings {
             lowest: 0.005,
             highest: 0.95,
             raise: 1.5,
             lower: 0.05,
-            lower_most: 0.2,
+            lower_most: 0.15,
             window_ns: 1_000_000_000,
-            aftermath_ns: 500_000_000,
+            aftermath_ns: 1_000_000_000,
             memory_ns: 300_000_000_000,
-            close: 1.1,
+            close: 1.2,
             confirmations: 3,
             headroom: 1.5,
         }
@@ -217,6 +217,10 @@ pub struct Tuner {
     quiet: Option<f64>,
     /// The most that was used between two observations of this window.
     used: Option<f64>,
+    /// Whether the level was raised by a complaint and has not been quiet for a window since.
+    raised: bool,
+    /// Whether that was to a level that had been quiet before.
+    went_back: bool,
     /// Quiet windows that lowered the level, since the last complaint.
     lowered: u32,
     confirmations: u32,
@@ -234,6 +238,8 @@ impl Tuner {
             complained: None,
             quiet: None,
             used: None,
+            raised: false,
+            went_back: false,
             lowered: 0,
             confirmations: 0,
             settled: false,
@@ -285,11 +291,14 @@ impl Tuner {
     fn complain(&mut self, now_ns: u64, seen: Observation) -> Step {
         let at = self.level;
         let complaints = seen.complaints;
+        // After a raise, a program that has fallen behind may complain until it has caught up: that says little about
+        // the new level. So only those are remembered at which the trouble began, and which had seemed to be enough.
         let before = self.complained.map_or(0.0, |(level, _)| level);
-        self.complained = Some((before.max(at), now_ns));
+        let counts = !self.raised || self.went_back;
+        self.complained = Some((if counts { before.max(at) } else { before }, now_ns));
         // A level that was quiet once and complains now says that the program wants more than it did.
         self.quiet = self.quiet.filter(|quiet| *quiet > at);
-        (self.lowered, self.confirmations, self.settled) = (0, 0, false);
+        (self.lowered, self.confirmations, self.settled) = (self.lowered.min(1), 0, false);
         if at >= self.settings.highest {
             (self.since_ns, self.used) = (now_ns, None);
             return Step::Insufficient { level: at, complaints };
@@ -298,12 +307,14 @@ impl Tuner {
             Some(quiet) => (quiet, Reason::BackToQuiet { complaints, at }),
             None => (at * self.settings.raise, Reason::Complaint { complaints, at }),
         };
+        (self.raised, self.went_back) = (true, self.quiet.is_some());
         self.aftermath_until_ns = now_ns.saturating_add(self.settings.aftermath_ns);
         self.set(level, now_ns, reason)
     }
 
     fn after_quiet(&mut self, now_ns: u64) -> Step {
         let at = self.level;
+        self.raised = false;
         self.quiet = Some(self.quiet.map_or(at, |quiet| quiet.min(at)));
         let used = self.used.take();
         let complained = self.complained.map(|(level, _)| level);
@@ -416,11 +427,14 @@ mod tests {
         ) {
             let trace = search(Settings::default(), start, needed, None);
             let mut complained: f64 = 0.0;
+            let mut before = f64::INFINITY;
             for pair in trace.levels.windows(2) {
                 prop_assert!(pair[1] > complained || pair[1] == pair[0], "{:?}", trace.levels);
-                if pair[0] < needed {
+                // Of a chain of raises, only the first level is held to be too little.
+                if pair[0] < needed && pair[0] < before {
                     complained = complained.max(pair[0]);
                 }
+                before = pair[0];
             }
         }
     }
@@ -449,8 +463,8 @@ mod tests {
         let raised = tuner.observe(1_000_000_000, complaint);
         let reason = Reason::Complaint { complaints: 3, at: 0.1 };
         assert_eq!(raised, Step::Set { level: 0.1 * 1.5, reason });
-        assert_eq!(tuner.observe(1_250_000_000, complaint), Step::Hold);
-        assert!(matches!(tuner.observe(1_500_000_000, complaint), Step::Set { .. }));
+        assert_eq!(tuner.observe(1_750_000_000, complaint), Step::Hold);
+        assert!(matches!(tuner.observe(2_000_000_000, complaint), Step::Set { .. }));
     }
 
     #[test]

@@ -54,17 +54,23 @@ pub fn record(arguments: &RecordArguments) -> anyhow::Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("watching for Ctrl-C")?;
     }
-    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    // What stood there before is replaced only by a whole recording.
+    let mut partial = path.clone().into_os_string();
+    partial.push(".part");
+    let partial = PathBuf::from(partial);
+    let file = File::create(&partial).with_context(|| format!("creating {}", partial.display()))?;
     let recorded =
         steward_record::record(arguments.duration, BufWriter::new(file), || stop.load(Ordering::Relaxed));
     let summary = match recorded {
         Ok(summary) => summary,
         Err(error) => {
-            // A file without a recording in it is of no use to anyone; that it stays would be no harm.
-            let _ = std::fs::remove_file(path);
+            // It holds nothing of use; that it may stay does no harm.
+            let _ = std::fs::remove_file(&partial);
             return Err(error.into());
         }
     };
+    std::fs::rename(&partial, path)
+        .with_context(|| format!("renaming {} to {}", partial.display(), path.display()))?;
     let report = Report {
         file: path.display().to_string(),
         seconds: summary.duration_ns as f64 / 1e9,

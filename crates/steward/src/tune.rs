@@ -252,7 +252,7 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
         highest: highest(&mut client, &target, arguments.max)?,
         lowest: lowest(&target),
         window_ns: arguments.window,
-        aftermath_ns: arguments.window / 2,
+        aftermath_ns: arguments.window,
         ..Settings::default()
     };
     let tuner = Tuner::new(settings, start, 0);

@@ -91,7 +91,7 @@ fn a_domain_gets_no_more_than_its_siblings_leave() {
                 std::thread::yield_now();
             }
         });
-        let output = tune(&daemon, &["--domain", "batch", "--within", "2s"]);
+        let output = tune(&daemon, &["--window", "200ms", "--within", "2s", "--domain", "batch"]);
         over.store(true, Ordering::Relaxed);
         output
     });

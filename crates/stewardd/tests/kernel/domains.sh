@@ -20,7 +20,7 @@ for name in a b; do
     done
     eval "in_$name=$!"
 done
-wait_for '[ "$(place $in_b)" = /steward.b ]'
+for pid in $pids; do wait_for "place $pid | grep -q steward"; done
 place $in_a
 place $in_b
 steward domain show --pid $in_b
