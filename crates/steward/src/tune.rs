@@ -45,8 +45,8 @@ pub struct TuneArguments {
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
     pub pid: Option<i32>,
     /// The period T of a process's reservation: about the time between two frames.
-    #[arg(long, value_name = "T", default_value = "30ms", value_parser = parse_period)]
-    pub period: u64,
+    #[arg(long = "period", value_name = "T", default_value = "30ms", value_parser = parse_period)]
+    pub period_ns: u64,
     /// The process's other threads and children get the same reservation.
     #[arg(long)]
     pub inherit: bool,
@@ -294,7 +294,7 @@ fn begin(
         let cpus = cpus_of_parent(client, name)?;
         return Ok((Target::Domain { name: name.clone(), cpus }, child));
     }
-    let (period_ns, inherit) = (arguments.period, arguments.inherit);
+    let (period_ns, inherit) = (arguments.period_ns, arguments.inherit);
     let mut child = None;
     let pid = match arguments.pid {
         Some(pid) => pid,

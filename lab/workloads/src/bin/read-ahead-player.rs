@@ -92,9 +92,13 @@ struct State {
 }
 
 impl Pieces {
+    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the lock")
+    }
+
     /// The next piece to read, when there is room for it; none when the film is over.
     fn take(&self, frames: u64) -> Option<u64> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.locked();
         loop {
             if state.next >= frames {
                 return None;
@@ -103,27 +107,27 @@ impl Pieces {
                 state.next += 1;
                 return Some(state.next - 1);
             }
-            state = self.room.wait(state).unwrap();
+            state = self.room.wait(state).expect("no thread panics while it holds the lock");
         }
     }
 
     fn put(&self, piece: u64) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.locked();
         let slot = piece as usize % state.ready.len();
         state.ready[slot] = true;
         self.arrived.notify_one();
     }
 
     fn wait_for(&self, piece: u64) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.locked();
         let slot = piece as usize % state.ready.len();
         while !state.ready[slot] {
-            state = self.arrived.wait(state).unwrap();
+            state = self.arrived.wait(state).expect("no thread panics while it holds the lock");
         }
     }
 
     fn finish(&self, piece: u64) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.locked();
         let slot = piece as usize % state.ready.len();
         state.ready[slot] = false;
         state.decoded = piece + 1;
