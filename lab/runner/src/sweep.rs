@@ -32,6 +32,8 @@ pub struct OverSweep {
     pub metric: String,
     /// The number is the smallest value from which on this metric is at most this.
     pub at_most: Option<f64>,
+    /// The number when not even the largest value is enough.
+    pub otherwise: Option<f64>,
     /// The number is this metric's worst value over its first one.
     #[serde(default)]
     pub growth: bool,
@@ -116,7 +118,9 @@ pub fn over(rows: &[OverSweep], points: &[Point], metrics: &Metrics) -> Metrics 
             .map(|point| (point.value, metrics.get(&at(&row.metric, &point.label)).copied()))
             .collect();
         let number = match row.at_most {
-            Some(bound) => smallest(&values, bound),
+            // Without a measurement there is no number, whatever it would otherwise be.
+            Some(_) if values.iter().any(|(_, metric)| metric.is_none()) => None,
+            Some(bound) => smallest(&values, bound).or(row.otherwise),
             None => growth(&row.metric, &values),
         };
         numbers.extend(number.map(|number| (row.name.clone(), number)));
