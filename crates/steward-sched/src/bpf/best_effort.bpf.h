@@ -377,12 +377,17 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
 	return cpu;
 }
 
-/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most room of them. */
-static __noinline u32 find_overdue(u64 queue, u64 now_ns, u32 room)
+/*
+ * How many more tasks may be taken to be rescued at this look. In memory and not in a variable, because the verifier
+ * would follow each value that a counter has in the loop below.
+ */
+static volatile u32 rescue_left;
+
+/* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
+static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	u32 moved = 0;
 	int i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
@@ -390,7 +395,7 @@ static __noinline u32 find_overdue(u64 queue, u64 now_ns, u32 room)
 			struct task_state *t;
 
 			p = bpf_iter_scx_dsq_next(&it);
-			if (!p || moved >= room)
+			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
 			if (!t || !rescue_due(t->waiting_since_ns, now_ns))
@@ -398,14 +403,14 @@ static __noinline u32 find_overdue(u64 queue, u64 now_ns, u32 room)
 			t->rescued = 1;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {
 				leave_queue(t);
-				moved++;
+				rescue_left -= 1;
 			} else {
 				t->rescued = 0;
 			}
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	return moved;
+	return 0;
 }
 
 /* Serves one overdue task that may run here, if it is time to. */

@@ -161,34 +161,34 @@ static __noinline int reactivate(u32 cpu)
 }
 
 /* The domain at which the next look for tasks that have waited too long begins. */
-static u32 overdue_cursor;
+static volatile u32 overdue_cursor;
 
 /* Looks through the queues of best-effort work for tasks that have waited too long. */
 static __always_inline void find_all_overdue(u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u32 cpus = settings.cpus, high_water, room;
+	u32 cpus = settings.cpus, high_water;
 	int i;
 
 	if (!table)
 		return;
 	high_water = table->high_water;
-	room = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
+	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
 	bpf_for(i, 0, cpus) {
-		if (room && scx_bpf_dsq_nr_queued(QUEUE_BOUND(i)) > 0)
-			room -= find_overdue(QUEUE_BOUND(i), now_ns, room);
+		if (scx_bpf_dsq_nr_queued(QUEUE_BOUND(i)) > 0)
+			find_overdue(QUEUE_BOUND(i), now_ns);
 	}
 	/* Goes on where the last look ran out of room. */
 	bpf_for(i, 0, high_water) {
 		u32 index = overdue_cursor;
 
-		if (!room)
+		if (!rescue_left)
 			break;
 		if (index >= high_water)
 			index = 0;
 		overdue_cursor = index + 1;
 		if (domain_at(table, index)->waiting)
-			room -= find_overdue(QUEUE_DOMAIN(index), now_ns, room);
+			find_overdue(QUEUE_DOMAIN(index), now_ns);
 	}
 }
 
