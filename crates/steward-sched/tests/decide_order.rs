@@ -169,7 +169,7 @@ enum Step {
     Dequeue(u16),
     Charge(u16, u64),
     Serve(u64),
-    StepBack,
+    Postpone,
 }
 
 fn step(domains: u16) -> impl Strategy<Value = Step> {
@@ -180,7 +180,7 @@ fn step(domains: u16) -> impl Strategy<Value = Step> {
         2 => index().prop_map(Step::Dequeue),
         2 => (index(), used.clone()).prop_map(|(index, used)| Step::Charge(index, used)),
         2 => used.prop_map(Step::Serve),
-        1 => Just(Step::StepBack),
+        1 => Just(Step::Postpone),
     ]
 }
 
@@ -259,7 +259,7 @@ proptest! {
                         table.charge(first, used_ns, SHARE_ONE / 200, now_ns);
                     }
                 }
-                Step::StepBack => {
+                Step::Postpone => {
                     if let Some(first) = table.first() {
                         table.step_back(first);
                     }
