@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use steward_core::mechanism::{BestEffortOrder, DomainPolicy, Grant, Mechanism, Reservation};
+use steward_core::config::order_by_name;
+use steward_core::mechanism::{DomainPolicy, Grant, Mechanism, Reservation};
 use steward_sched::{LoadOptions, SchedExt};
 
 fn main() {
@@ -34,11 +35,7 @@ fn main() {
         let value = arguments.remove(0);
         match option.as_str() {
             "--best-effort" => {
-                options.best_effort.order = match value.as_str() {
-                    "wrr" => BestEffortOrder::Wrr,
-                    "vtime" => BestEffortOrder::Vtime,
-                    _ => BestEffortOrder::MtrLs,
-                }
+                options.best_effort.order = order_by_name(&value).unwrap_or_default();
             }
             "--cycle" => {
                 options.best_effort.service_cycle_ns =

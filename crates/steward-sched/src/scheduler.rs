@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind,
-    FileIdentity, Grant, Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing,
-    TaskRecord, Thresholds,
+    BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
+    Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, TaskRecord, Thresholds,
 };
 
 use crate::decide::{Domain, DomainTable, Order, SHARE_ONE, WEIGHT_SCALE};
@@ -101,13 +100,8 @@ impl SchedExt {
         if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
             data.settings.preemption_interval_ns = settings.preemption_interval_ns;
         }
-        let order = match settings.order {
-            BestEffortOrder::MtrLs => Order::MtrLs,
-            BestEffortOrder::Wrr => Order::Wrr,
-            BestEffortOrder::Vtime => Order::Vtime,
-        };
         let request = types::order_request {
-            order: order as u32,
+            order: Order::from(settings.order) as u32,
             service_cycle_ns: settings.service_cycle_ns,
             ..Default::default()
         };

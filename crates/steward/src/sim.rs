@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
+use steward_core::config::order_by_name;
 use steward_core::mechanism::{BestEffortOrder, Reservation};
 use steward_sim::recording::Recording;
 use steward_sim::{Machine, Outcome, ScenarioFile};
@@ -62,9 +63,7 @@ fn parse_named_reservation(text: &str) -> Result<(String, Reservation), String> 
 }
 
 fn parse_order(text: &str) -> Result<BestEffortOrder, String> {
-    let orders = [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime];
-    let named = orders.into_iter().find(|order| order.to_string() == text);
-    named.ok_or_else(|| "write mtr-ls, wrr or vtime".to_owned())
+    order_by_name(text).ok_or_else(|| "write mtr-ls, wrr or vtime".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

@@ -48,7 +48,7 @@ __noinline int unqueue_domain(u32 index, bool held)
 	return 0;
 }
 
-/* A domain pays for CPU time that its tasks got, and so do the quotas above it. */
+/* A domain pays for CPU time that its tasks got. */
 __noinline int pay_domain(u32 index, u64 used_ns)
 {
 	struct domain_table *table = domains();
@@ -63,6 +63,7 @@ __noinline int pay_domain(u32 index, u64 used_ns)
 	return 0;
 }
 
+/* The quotas of a domain and of those above it pay for best-effort time. */
 __noinline int pay_quotas(u32 index, u64 used_ns)
 {
 	struct domain_table *table = domains();

@@ -1,5 +1,7 @@
 //! The order of domains: who is served next (`src/bpf/decide/order.h`).
 
+use steward_core::mechanism::BestEffortOrder;
+
 use super::DomainTable;
 
 /// The service cycle unless settings say otherwise (Eclipse 1998, section 6.2).
@@ -20,6 +22,16 @@ pub enum Order {
     Wrr = 1,
     /// Weighted virtual time.
     Vtime = 2,
+}
+
+impl From<BestEffortOrder> for Order {
+    fn from(order: BestEffortOrder) -> Self {
+        match order {
+            BestEffortOrder::MtrLs => Order::MtrLs,
+            BestEffortOrder::Wrr => Order::Wrr,
+            BestEffortOrder::Vtime => Order::Vtime,
+        }
+    }
 }
 
 unsafe extern "C" {

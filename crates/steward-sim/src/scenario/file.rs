@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use steward_core::mechanism::{BestEffortOrder, BestEffortSettings, PRIORITIES, Reservation, Thresholds};
+use steward_core::config::order_by_name;
+use steward_core::mechanism::{BestEffortSettings, PRIORITIES, Reservation, Thresholds};
 use steward_core::problem::{Origin, Problem};
 use steward_core::quantity::{QuantityError, parse_duration};
 use toml::{Spanned, Value};
@@ -306,15 +307,10 @@ impl Reader<'_> {
         let default = BestEffortSettings::default();
         let order = match &table.order {
             None => default.order,
-            Some(word) => match word.get_ref().as_str() {
-                "mtr-ls" => BestEffortOrder::MtrLs,
-                "wrr" => BestEffortOrder::Wrr,
-                "vtime" => BestEffortOrder::Vtime,
-                other => {
-                    let what = format!("there is no order \"{other}\"");
-                    return Err(self.problem(word.span(), what, "write \"mtr-ls\", \"wrr\" or \"vtime\""));
-                }
-            },
+            Some(word) => order_by_name(word.get_ref()).ok_or_else(|| {
+                let what = format!("there is no order \"{}\"", word.get_ref());
+                self.problem(word.span(), what, "write \"mtr-ls\", \"wrr\" or \"vtime\"")
+            })?,
         };
         let interval = table.preemption_interval.as_ref();
         Ok(BestEffortSettings {

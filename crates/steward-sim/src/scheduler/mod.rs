@@ -8,9 +8,9 @@ mod best_effort;
 mod interactive;
 mod sampler;
 
-use steward_core::mechanism::{BestEffortOrder, BestEffortSettings};
+use steward_core::mechanism::BestEffortSettings;
 use steward_sched::decide::{
-    DomainTable, LoadThresholds, Order, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
+    DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
 };
 
 use crate::kernel::{Kernel, Queue, TaskId};
@@ -121,12 +121,7 @@ impl Scheduler {
     pub(crate) fn new(cpus: u32, thresholds: LoadThresholds, best_effort: &BestEffortSettings) -> Self {
         let mut domains = DomainTable::new();
         domains.cpus = cpus;
-        let order = match best_effort.order {
-            BestEffortOrder::MtrLs => Order::MtrLs,
-            BestEffortOrder::Wrr => Order::Wrr,
-            BestEffortOrder::Vtime => Order::Vtime,
-        };
-        domains.set_order(order, best_effort.service_cycle_ns);
+        domains.set_order(best_effort.order.into(), best_effort.service_cycle_ns);
         let mut scheduler = Scheduler {
             thresholds,
             tasks: Vec::new(),
