@@ -5,11 +5,10 @@
 //! bandwidths are fractions of one CPU. A parameter that the daemon does not know is an error, so that a newer
 //! client is never half obeyed by an older daemon.
 
-mod error;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use error::ApiError;
+pub use forecast::*;
 
 /// The interface's name.
 pub const INTERFACE: &str = "io.steward";
@@ -31,6 +30,9 @@ macro_rules! method {
         }
     };
 }
+
+mod error;
+mod forecast;
 
 /// `budget_ns` of CPU time in every `period_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -758,6 +760,10 @@ mod tests {
             MoveProcess::NAME,
             WatchDomains::NAME,
             Complain::NAME,
+            ListForecasts::NAME,
+            WatchForecasts::NAME,
+            SuspendDomain::NAME,
+            AuditDomain::NAME,
         ] {
             let short = name.rsplit('.').next().unwrap();
             assert!(description.contains(&format!("method {short}(")), "{short}");

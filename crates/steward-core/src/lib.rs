@@ -6,6 +6,7 @@ pub mod authority;
 pub mod config;
 pub mod domain;
 pub mod explain;
+pub mod forecast;
 pub mod mechanism;
 pub mod problem;
 pub mod quantity;
