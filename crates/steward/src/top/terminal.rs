@@ -172,6 +172,8 @@ impl Screen {
 fn suspend(terminal: &mut DefaultTerminal) -> anyhow::Result<()> {
     ratatui::restore();
     signal_hook::low_level::raise(signal_hook::consts::SIGTSTP).context("cannot stop this process")?;
+    // The other screen is empty when it is taken, and a new terminal knows of nothing on it: no need to clear it, which
+    // would ask the terminal for the cursor's place and race for the answer with the thread that reads keys.
     *terminal = ratatui::try_init().context("cannot use the terminal again")?;
-    terminal.clear().context("cannot draw on the terminal")
+    Ok(())
 }
