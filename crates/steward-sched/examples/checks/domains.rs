@@ -194,7 +194,7 @@ pub fn suspension() -> Outcome {
     check!(reason.is_none(), "the scheduler left: {reason:?}");
     check!(held[0] + held[1] < 1.0, "while suspended they got {held:.2?} ms");
     check!(held[2] > 2900.0, "beside a suspended domain the other got {:.0} of 3,000 ms", held[2]);
-    check!(killed_s < 3.0, "a suspended program that was killed ended after {killed_s:.1} s");
+    check!(killed_s < 10.0, "a suspended program that was killed ended after {killed_s:.1} s");
     check!(free[0] > 50.0 && free[1] > 50.0, "after it, they got {free:.0?} ms in a second");
     Ok(format!("{held:.2?} ms while suspended, {free:.0?} ms after, killed within {killed_s:.2} s"))
 }
