@@ -63,7 +63,8 @@ fn domain(cgroup_id: u64) -> DomainSample {
 
 fn task(tid: u64, busy: u64, step: u64) -> TaskSample {
     let rate = if tid < busy { 1 + tid % 7 } else { 0 };
-    let run_ns = TENTH_NS / busy.max(1) * rate / 2;
+    // Four CPUs, all handed out.
+    let run_ns = TENTH_NS / busy.max(1) * rate;
     TaskSample {
         tid: tid as i32,
         pid: tid as i32,

@@ -125,7 +125,7 @@ fn error_of(text: &str, model: Model) -> Error {
 
 fn mean_errors(spread: Spread) -> Vec<(u64, f64)> {
     let mut errors: Vec<(u64, f64)> =
-        (0..100).map(|seed| (seed, error_of(&workload(seed, spread), Model::Steward).mean())).collect();
+        (0..40).map(|seed| (seed, error_of(&workload(seed, spread), Model::Steward).mean())).collect();
     errors.sort_by(|a, b| a.1.total_cmp(&b.1));
     errors
 }
@@ -138,16 +138,67 @@ fn mean(errors: &[(u64, f64)]) -> f64 {
 fn what_is_predicted_for_an_unchanging_workload_is_what_stewards_scheduler_gives_in_the_next_second() {
     for spread in [Spread::Fixed, Spread::Fifth, Spread::Exponential] {
         let errors = mean_errors(spread);
+        let has_priority = |seed: u64| workload(seed, spread).contains("priority");
+        let (prioritised, flat): (Vec<_>, Vec<_>) = errors.iter().partition(|(seed, _)| has_priority(*seed));
         println!(
-            "{spread:?}: mean {:.3}, median {:.3}, worst {:?}",
+            "{spread:?}: mean {:.3}, median {:.3}, worst {:?}; with priorities {:.3}, without {:.3}",
             mean(&errors),
             errors[errors.len() / 2].1,
-            &errors[errors.len() - 5..]
+            &errors[errors.len() - 5..],
+            mean(&prioritised),
+            mean(&flat)
         );
         if spread != Spread::Exponential {
             assert!(mean(&errors) <= 0.10, "{spread:?}: {errors:?}");
         }
     }
+}
+
+/// A workload of one domain to which more tasks come at 6 s.
+fn changing_workload(seed: u64) -> String {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let cpus = 1 + random.next_u64() % 3;
+    let mut text = format!("seed = {seed}\nduration = \"20s\"\n[machine]\ncpus = {cpus}\n");
+    for task in 0..4 + random.next_u64() % 8 {
+        let pattern = pattern(&mut random);
+        let program = toml_program(&pattern, Spread::Fifth);
+        writeln!(text, "[[task]]\nname = \"t{task}\"\nnice = {}\nprogram = {program}", pattern.nice).unwrap();
+        if random.next_u64().is_multiple_of(3) {
+            writeln!(text, "start = \"6s\"").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn soon_after_a_change_a_prediction_is_nearer_than_that_all_stays_as_it_was() {
+    let (mut predicted, mut unchanged) = (Error::default(), Error::default());
+    for seed in 0..50 {
+        let text = changing_workload(seed);
+        let scenario = ScenarioFile::parse(Path::new("test.toml"), &text).unwrap().scenario(&[]).unwrap();
+        let mut machine = Machine::new(&scenario);
+        let mut herald = Herald::new();
+        let mut observe_until = |herald: &mut Herald, from: u64, to: u64| {
+            for step in from..=to {
+                machine.run_until(step * TENTH_NS);
+                herald.observe(step * TENTH_NS, machine.task_samples());
+            }
+            machine.domain_samples()
+        };
+        let domains = observe_until(&mut herald, 1, 63);
+        let soon = herald.forecasts(Model::Steward, scenario.machine.cpus, &domains);
+        let tids: Vec<i32> = herald.tasks().iter().map(|task| task.tid).collect();
+        observe_until(&mut herald, 64, 73);
+        let later = herald.forecasts(Model::Steward, scenario.machine.cpus, &domains);
+        for (tid, soon) in tids.iter().zip(&soon.tasks) {
+            let Ok(index) = herald.tasks().binary_search_by_key(tid, |task| task.tid) else { continue };
+            let actual = later.tasks[index].actual_ms_per_s;
+            predicted.add(soon.predicted_ms_per_s, actual);
+            unchanged.add(soon.actual_ms_per_s, actual);
+        }
+    }
+    println!("0.3 s after a change: predicted {:.3}, unchanged {:.3}", predicted.mean(), unchanged.mean());
+    assert!(predicted.mean() < 0.8 * unchanged.mean());
 }
 
 /// CPU Futures, figure 4: an unchanging process, and one more identical one at a time, up to ten.
@@ -195,15 +246,14 @@ fn a_prediction_follows_as_identical_processes_come_one_by_one() {
 fn the_timesharing_model_holds_for_a_scheduler_with_levels_of_priority() {
     let mut all = Error::default();
     let mut worst: f64 = 0.0;
-    for seed in 0..100 {
+    for seed in 0..50 {
         let error = timesharing_error(seed);
         worst = worst.max(error.mean());
-        all.add(0.0, 0.0);
         all.wrong += error.wrong;
         all.given += error.given;
     }
     println!("timesharing: mean error {:.3}, worst workload {worst:.3}", all.mean());
-    assert!(all.mean() <= 0.35, "{}", all.mean());
+    assert!(all.mean() <= 0.25, "{}", all.mean());
 }
 
 fn timesharing_error(seed: u64) -> Error {

@@ -14,13 +14,13 @@ pub struct PriorityGroup {
 }
 
 impl PriorityGroup {
-    /// What one task gets that is always ready (equation 2); 0 where nothing was given out. One that joins a level on
-    /// which there was less than one task in the mean has it to itself for the rest of the time.
+    /// What one task of the level gets (equation 2); 0 where nothing was given out. A level on which there was less than one
+    /// task in the mean is not shared: whoever is on it gets what the level gets, not more.
     pub fn per_task_ms_per_s(&self) -> f64 {
         if self.allocation_ms_per_s <= 0.0 || self.ready <= 0.0 {
             return 0.0;
         }
-        self.allocation_ms_per_s / self.ready
+        self.allocation_ms_per_s / self.ready.max(1.0)
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     fn a_task_keeps_its_level_or_falls_to_a_worse_one_that_has_more() {
         assert_eq!(potential_ms_per_s(&GROUPS, 0), 150.0);
         assert_eq!(potential_ms_per_s(&GROUPS, 1), 150.0);
-        assert_eq!(potential_ms_per_s(&GROUPS, 2), 800.0);
+        assert_eq!(potential_ms_per_s(&GROUPS, 2), 400.0);
         assert_eq!(potential_ms_per_s(&GROUPS, 3), 0.0);
     }
 
@@ -59,8 +59,8 @@ mod tests {
     fn no_task_is_predicted_more_than_it_desires_or_one_cpu_has() {
         assert_eq!(predicted_ms_per_s(&GROUPS, 2, 50.0), 50.0);
         assert_eq!(predicted_ms_per_s(&GROUPS, 1, 500.0), 150.0);
-        let lonely = PriorityGroup { allocation_ms_per_s: 900.0, ready: 0.1 };
-        assert_eq!(potential_ms_per_s(&[lonely], 0), 1000.0);
+        let rounded_up = PriorityGroup { allocation_ms_per_s: 1000.1, ready: 0.9 };
+        assert_eq!(potential_ms_per_s(&[rounded_up], 0), 1000.0);
         assert_eq!(PriorityGroup::default().per_task_ms_per_s(), 0.0);
     }
 }
