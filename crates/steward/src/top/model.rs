@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::History;
 use super::promise::{self, Keeping, Promise};
+use super::text::NOTHING_MS_PER_S;
 
 /// What the daemon said at one moment.
 #[derive(Clone, Debug)]
@@ -204,9 +205,14 @@ impl Model {
         let tasks = snapshot.tasks.iter();
         let tasks = tasks.map(|row| (row.key(), &row.task.forecast, row.promise.as_ref()));
         for (key, forecast, promise) in domains.chain(tasks) {
-            let history = self.histories.entry(key.clone()).or_default();
-            history.add(at_ns, forecast, promise.map(|promise| promise.state));
-            present.insert(key);
+            // Most tasks of a machine never do anything while it is watched, and need no memory.
+            let most_ms_per_s = forecast.actual_ms_per_s.max(forecast.desired_ms_per_s);
+            let is_idle = most_ms_per_s < NOTHING_MS_PER_S && promise.is_none();
+            if !is_idle || self.histories.contains_key(&key) {
+                let history = self.histories.entry(key.clone()).or_default();
+                history.add(at_ns, forecast, promise.map(|promise| promise.state));
+                present.insert(key);
+            }
         }
         self.histories.retain(|key, _| present.contains(key));
     }
@@ -381,6 +387,18 @@ mod tests {
             reading.domains.domains[4].parent = Some("web".into());
         });
         assert_eq!(state(&circle).0, Keeping::Broken);
+    }
+
+    #[test]
+    fn a_task_that_never_did_anything_costs_no_memory() {
+        let mut model = model();
+        let cron = Key::Task(77, 77);
+        assert_eq!(model.history(&cron).map(|history| history.points().len()), None);
+        let mut next = reading(30);
+        next.forecasts.tasks[0].forecast.actual_ms_per_s = 5.0;
+        model.take(next);
+        model.take(reading(31));
+        assert_eq!(model.history(&cron).map(|history| history.points().len()), Some(2));
     }
 
     #[test]
