@@ -7,6 +7,7 @@ mod domain;
 mod domain_cli;
 mod machine;
 mod output;
+mod pool;
 mod record;
 mod run;
 mod sim;
@@ -83,6 +84,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
+        Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),
