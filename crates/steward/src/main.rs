@@ -10,10 +10,12 @@ mod machine;
 mod output;
 mod pool;
 mod record;
+mod report;
 mod run;
 mod sim;
 mod spec;
 mod status;
+mod top;
 mod tune;
 
 use std::path::Path;
@@ -88,6 +90,8 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
+        Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
