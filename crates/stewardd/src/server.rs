@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use libsteward::ApiError;
+use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
 use serde_json::{Map, Value};
@@ -22,8 +23,8 @@ use crate::peer::{Caller, Identify};
 
 /// How many connections there can be at once.
 const CLIENTS_MAX: usize = 512;
-/// What may wait for all clients together to read it, in bytes.
-const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What may wait for all clients together to read it, in bytes: some forecasts of ten thousand tasks.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
 /// How many connections are accepted in one turn.
@@ -42,12 +43,25 @@ pub enum Topic {
 pub enum Answer {
     /// One reply.
     Reply(Map<String, Value>),
+    /// One reply, as the JSON text of its parameters: for long ones.
+    Text(String),
     /// An error.
     Error(ApiError),
     /// These replies now, and then every one that is broadcast on the topic.
     Stream(Topic, Vec<Map<String, Value>>),
+    /// One reply to this from time to time, whenever [`Server::serve_watchers`] finds it due.
+    Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
+}
+
+/// A call that is answered again and again.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// What was asked for.
+    pub request: WatchForecasts,
+    /// Time between two replies, in nanoseconds, above 0.
+    pub every_ns: u64,
 }
 
 struct Client {
@@ -59,6 +73,8 @@ struct Client {
     waiting: Option<Call>,
     /// What it listens to, and how many broadcasts were lost since the last that was sent; `Some` once it monitors.
     monitoring: Option<(Topic, u64)>,
+    /// What it is answered again and again, and when next, in nanoseconds of `CLOCK_MONOTONIC`.
+    watching: Option<(Watch, u64)>,
     /// The turn in which it last said something.
     last_turn: u64,
     /// To be closed once its output is sent.
@@ -160,6 +176,39 @@ impl Server {
         }
     }
 
+    /// Answers every watcher whose time has come. One who has not read the last reply yet gets none: it would only
+    /// grow old while it waits. With an error its watch ends.
+    pub fn serve_watchers(
+        &mut self,
+        now_ns: u64,
+        answer: &mut dyn FnMut(&Caller, &WatchForecasts) -> Result<String, ApiError>,
+    ) {
+        for client in &mut self.clients {
+            let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns) else {
+                continue;
+            };
+            // On a common beat, so that those with the same interval are served from one sample.
+            *due_ns = (now_ns / watch.every_ns + 1) * watch.every_ns;
+            if !client.output.is_empty() {
+                continue;
+            }
+            match answer(&client.caller, &watch.request) {
+                Ok(text) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
+                Err(error) => {
+                    client.watching = None;
+                    client.send_error(&error);
+                }
+            }
+            client.write_out();
+        }
+        self.bound_output();
+    }
+
+    /// When the next watcher is due, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn watcher_due_ns(&self) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(_, due_ns)| *due_ns).min()
+    }
+
     /// Whether this caller's connection stands.
     pub fn is_connected(&self, caller_id: u64) -> bool {
         self.clients.iter().any(|client| client.caller.id == caller_id)
@@ -239,6 +288,7 @@ impl Client {
             output,
             waiting: None,
             monitoring: None,
+            watching: None,
             last_turn: turn,
             closing: false,
             gone: false,
@@ -248,7 +298,11 @@ impl Client {
     /// A client who has not read its reply, or waits for one, is not asked for more, and one who monitors has nothing
     /// more to say.
     fn wants_input(&self) -> bool {
-        self.output.is_empty() && !self.closing && self.waiting.is_none() && self.monitoring.is_none()
+        self.output.is_empty()
+            && !self.closing
+            && self.waiting.is_none()
+            && self.monitoring.is_none()
+            && self.watching.is_none()
     }
 
     fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
@@ -330,14 +384,19 @@ impl Client {
             Answer::Wait => self.waiting = Some(call),
             _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
+            Answer::Text(parameters) => {
+                self.output.extend_from_slice(&wire::encode_reply(&parameters, false));
+            }
             Answer::Error(error) => self.send_error(&error),
-            Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
+            Answer::Watch(_) | Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
             Answer::Stream(topic, first) => {
                 self.monitoring = Some((topic, 0));
                 for parameters in first {
                     self.send(&Reply { parameters, continues: Some(true), error: None });
                 }
             }
+            // Due at once.
+            Answer::Watch(watch) => self.watching = Some((watch, 0)),
         }
     }
 
