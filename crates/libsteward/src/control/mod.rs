@@ -1,0 +1,7 @@
+//! Controllers: feedback loops that act on forecasts (CPU Futures, sections 3.2 and 5).
+//!
+//! Each is a small state machine without a clock and without I/O: it is told what was seen and when, and says what to
+//! do. Whoever drives it reads the forecasts ([`crate::api::WatchForecasts`]) and carries out what it says. All of
+//! them share one way to look for a setting, [`search`].
+
+pub mod search;
