@@ -62,6 +62,8 @@ pub struct Watch {
     pub request: WatchForecasts,
     /// Time between two replies, in nanoseconds, above 0.
     pub every_ns: u64,
+    /// Whether the caller may see all of what was asked for.
+    pub granted: bool,
 }
 
 struct Client {
@@ -181,7 +183,7 @@ impl Server {
     pub fn serve_watchers(
         &mut self,
         now_ns: u64,
-        answer: &mut dyn FnMut(&Caller, &WatchForecasts) -> Result<String, ApiError>,
+        answer: &mut dyn FnMut(&Caller, &Watch) -> Result<String, ApiError>,
     ) {
         for client in &mut self.clients {
             let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns) else {
@@ -192,7 +194,7 @@ impl Server {
             if !client.output.is_empty() {
                 continue;
             }
-            match answer(&client.caller, &watch.request) {
+            match answer(&client.caller, watch) {
                 Ok(text) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
                 Err(error) => {
                     client.watching = None;
@@ -412,4 +414,72 @@ impl Client {
 
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One text of this many bytes is more than a socket takes.
+    const LONG_BYTES: usize = 1 << 20;
+
+    fn watched(server: &mut Server) -> UnixStream {
+        let mut client = UnixStream::connect(&server.path).expect("it listens");
+        client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
+        let request = WatchForecasts::default();
+        let watch = Watch { request, every_ns: 100, granted: true };
+        for _ in 0..2 {
+            let ready = vec![PollFlags::IN; 1 + server.clients.len()];
+            server.take_turn(&ready, &mut |_, _| Answer::Watch(watch.clone()));
+        }
+        client
+    }
+
+    fn server() -> (tempfile::TempDir, Server) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("socket");
+        let server = Server::bind(&path, Box::new(crate::peer::from_kernel)).expect("it listens");
+        (directory, server)
+    }
+
+    #[test]
+    fn watchers_are_served_on_a_common_beat() {
+        let (_keep, mut server) = server();
+        let _clients = [watched(&mut server), watched(&mut server)];
+        let mut answers = 0;
+        for now_ns in [1030, 1040, 1099, 1100, 1350] {
+            server.serve_watchers(now_ns, &mut |_, _| {
+                answers += 1;
+                Ok("{}".to_owned())
+            });
+        }
+        assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
+    }
+
+    #[test]
+    fn one_who_does_not_read_has_at_most_one_reply_waiting() {
+        let (_keep, mut server) = server();
+        let _client = watched(&mut server);
+        let mut answers = 0;
+        for beat in 1..1000 {
+            server.serve_watchers(beat * 100, &mut |_, _| {
+                answers += 1;
+                Ok("1".repeat(LONG_BYTES))
+            });
+        }
+        assert_eq!((answers, server.clients.len()), (1, 1));
+        assert!(server.clients[0].output.len() <= LONG_BYTES + 100);
+    }
+
+    #[test]
+    fn an_error_ends_the_watch_and_not_the_connection() {
+        let (_keep, mut server) = server();
+        let client = watched(&mut server);
+        server.serve_watchers(1, &mut |_, _| Err(ApiError::NoSuchTask { pid: 7 }));
+        assert_eq!(server.watcher_due_ns(), None);
+        let mut bytes = [0; 200];
+        let count = (&client).read(&mut bytes).expect("an answer");
+        assert!(String::from_utf8_lossy(&bytes[..count]).contains("io.steward.NoSuchTask"));
+        assert!(server.clients[0].wants_input());
+    }
 }
