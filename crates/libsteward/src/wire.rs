@@ -174,7 +174,10 @@ mod tests {
             let mut bytes = encode_reply(r#"{"a":[1,2]}"#, continues);
             assert_eq!(bytes.pop(), Some(0));
             let reply: Reply = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!((reply.parameters["a"][1].as_u64(), reply.continues == Some(true)), (Some(2), continues));
+            assert_eq!(
+                (reply.parameters["a"][1].as_u64(), reply.continues == Some(true)),
+                (Some(2), continues)
+            );
             let raw: RawReply = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(raw.parameters.unwrap().get(), r#"{"a":[1,2]}"#);
         }

@@ -38,6 +38,8 @@ struct Pace {
     read_at_ns: Option<u64>,
     asked_until_ns: u64,
     watched: bool,
+    /// What was read last will not do for an answer, however new it is.
+    stale: bool,
 }
 
 impl Pace {
@@ -45,6 +47,7 @@ impl Pace {
         let cost_ns = cost_ns as f64;
         self.cost_ns = if self.read_at_ns.is_none() { cost_ns } else { 0.8 * self.cost_ns + 0.2 * cost_ns };
         self.read_at_ns = Some(at_ns);
+        self.stale = false;
     }
 
     fn is_wanted(&self, now_ns: u64) -> bool {
@@ -68,7 +71,7 @@ impl Pace {
     /// Whether what was read last will do for an answer.
     fn is_fresh(&self, now_ns: u64) -> bool {
         let fresh_ns = FRESH_NS.max(self.fast_ns() / 2);
-        self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < fresh_ns && at <= now_ns)
+        !self.stale && self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < fresh_ns && at <= now_ns)
     }
 }
 
@@ -98,7 +101,7 @@ impl Sampler {
     /// Something was changed that forecasts depend on.
     pub(crate) fn invalidate(&mut self) {
         self.groups.invalidate();
-        self.pace.read_at_ns = self.pace.read_at_ns.map(|_| 0);
+        self.pace.stale = true;
     }
 
     /// Whether somebody watches from now on.
@@ -180,7 +183,10 @@ impl Daemon {
             (Model::Steward, Some(mechanism)) => mechanism.domains().ok(),
             _ => None,
         };
-        let samples = self.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
+        let mut samples = self.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
+        for sample in &mut samples {
+            sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
+        }
         let cpus = cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32);
         Outlook { report: self.sampler.herald.forecasts(model, cpus, &samples), model, cpus, samples }
     }
@@ -223,8 +229,11 @@ mod tests {
 
     #[test]
     fn a_read_of_a_moment_ago_will_do_and_one_from_the_future_will_not() {
-        let pace = pace(MS);
+        let mut pace = pace(MS);
         assert!(pace.is_fresh(SECOND + 49 * MS) && !pace.is_fresh(SECOND + 50 * MS));
         assert!(!pace.is_fresh(SECOND - 1) && !Pace::default().is_fresh(0));
+        // A change makes it old for who asks, and is no reason to read when nobody does.
+        pace.stale = true;
+        assert_eq!((pace.is_fresh(SECOND), pace.due_ns(SECOND)), (false, Some(2 * SECOND)));
     }
 }

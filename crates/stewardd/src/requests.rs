@@ -17,6 +17,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod domains;
 mod forecasts;
+mod suspension;
 
 use crate::daemon::Daemon;
 use crate::peer::Caller;
@@ -86,6 +87,8 @@ impl Daemon {
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
             }
+            api::SuspendDomain::NAME => self
+                .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }

@@ -186,7 +186,8 @@ impl Server {
         answer: &mut dyn FnMut(&Caller, &Watch) -> Result<String, ApiError>,
     ) {
         for client in &mut self.clients {
-            let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns) else {
+            let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns)
+            else {
                 continue;
             };
             // On a common beat, so that those with the same interval are served from one sample.

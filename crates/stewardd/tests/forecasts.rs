@@ -9,7 +9,8 @@ use libsteward::{ApiError, Error, api};
 use stewardd::fake_tasks::FakeTask;
 
 /// Rules under which nobody sees what is others'.
-const PRIVATE: &str = "[[rule]]\nwho = [\"root\", \"owner\"]\naction = \"all\"\nof = \"anyone\"\nverdict = \"allow\"\n";
+const PRIVATE: &str =
+    "[[rule]]\nwho = [\"root\", \"owner\"]\naction = \"all\"\nof = \"anyone\"\nverdict = \"allow\"\n";
 
 /// Two tasks of user 1000 (one of them in a slice of theirs), one of user 1001, one of root in that slice.
 fn machine() -> Machine {
@@ -69,7 +70,10 @@ fn one_read_has_all_tasks_and_domains_with_what_they_got_and_wanted() {
     assert_eq!((idle.forecast.desired_ms_per_s, idle.forecast.slowdown), (0.0, None));
     assert_eq!((second.name.as_str(), second.domain.as_str()), ("task-11", "user.slice/user-1000.slice"));
     assert!((all.machine.actual_ms_per_s - 875.0).abs() < 0.1 && all.machine == all.others, "{all:?}");
-    assert_eq!((all.domains[0].tasks, all.domains[3].tasks, all.domains[3].parent.as_deref()), (4, 2, Some("user.slice")));
+    assert_eq!(
+        (all.domains[0].tasks, all.domains[3].tasks, all.domains[3].parent.as_deref()),
+        (4, 2, Some("user.slice"))
+    );
 }
 
 #[test]

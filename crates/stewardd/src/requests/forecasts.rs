@@ -66,11 +66,7 @@ impl Daemon {
 
     /// Whether somebody may see all of what they ask for, though it is not theirs. A person is asked only for what is
     /// named: in a list of everything, what may not be seen is left out.
-    fn permit_forecasts(
-        &mut self,
-        caller: &Caller,
-        request: &api::WatchForecasts,
-    ) -> Result<bool, ApiError> {
+    fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
         let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
         let sees_all = self.settings.policy.permit(&caller.identity(), &machine).is_ok();
         let now_ns = now_ns();
@@ -122,7 +118,11 @@ impl Daemon {
                     // It started after tasks were read last.
                     self.sample(now_ns);
                 }
-                if self.has_process(pid) { Ok(Subject::Process(pid)) } else { Err(ApiError::NoSuchTask { pid }) }
+                if self.has_process(pid) {
+                    Ok(Subject::Process(pid))
+                } else {
+                    Err(ApiError::NoSuchTask { pid })
+                }
             }
         }
     }
@@ -248,7 +248,7 @@ fn task_forecast(sample: &TaskSample, group: &Group, figures: &Forecast) -> api:
         user: sample.uid,
         domain: group.name.clone(),
         weight: rounded(sample.weight),
-        reserved: (sample.reserved > 0.0).then(|| sample.reserved),
+        reserved: (sample.reserved > 0.0).then_some(sample.reserved),
         runnable: sample.runnable,
         forecast: forecast(figures),
     }

@@ -51,7 +51,14 @@ impl Machine {
         std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
         let tasks = FakeTasks::default();
-        Machine { directory, fake, cgroups, tasks, roots: Roots::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
+        Machine {
+            directory,
+            fake,
+            cgroups,
+            tasks,
+            roots: Roots::default(),
+            caller_uid: Arc::new(AtomicU32::new(0)),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -90,8 +97,7 @@ impl Machine {
             own_reservation: None,
             polkit: self.path("pkcheck"),
         };
-        let mut daemon =
-            Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
+        let mut daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
         daemon.set_task_source(Box::new(self.tasks.clone()));
         Ok(daemon)
     }
