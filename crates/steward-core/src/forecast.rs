@@ -9,6 +9,7 @@ mod divide;
 mod herald;
 mod history;
 mod tasks;
+pub mod timesharing;
 mod tree;
 
 pub use herald::{DomainFigures, Herald, Report};

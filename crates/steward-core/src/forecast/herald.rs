@@ -16,7 +16,7 @@ use super::{DomainSample, Forecast, Model, TaskSample};
 /// ```
 #[derive(Debug, Default)]
 pub struct Herald {
-    history: History,
+    pub(super) history: History,
     tasks: Vec<TaskSample>,
     busy_now: f64,
 }

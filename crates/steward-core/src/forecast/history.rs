@@ -68,6 +68,8 @@ pub(super) struct Usage {
     pub(super) desired: f64,
     /// Its mean weight.
     pub(super) weight: f64,
+    /// The part of the window for which it is known.
+    pub(super) known: f64,
 }
 
 /// The counters of the last second, and coarser ones of the last hundred.
@@ -202,8 +204,9 @@ impl History {
             while first.counted.get(index).is_some_and(|old| old.tid < task.tid) {
                 index += 1;
             }
-            let old =
-                first.counted.get(index).filter(|old| old.tid == task.tid && origin.at_ns <= first.at_ns);
+            // Of a life that fits into the window all of it counts.
+            let is_older = origin.at_ns <= first.at_ns && latest.at_ns - origin.at_ns > WINDOW_NS;
+            let old = first.counted.get(index).filter(|old| is_older && old.tid == task.tid);
             let span = match old {
                 Some(old) => Span::between(latest.at_ns - first.at_ns, now, old),
                 None => Span::since(latest.at_ns, origin, now),
@@ -224,7 +227,8 @@ impl History {
         // A birth that is only taken for one has no weight to sum before it.
         let weight =
             if span.weight_ns > 0.0 { (span.weight_ns / elapsed).min(f64::MAX) } else { task.weight };
-        Usage { actual, eligible: actual + waited, desired, weight }
+        let known = (elapsed / self.window_ns().max(1) as f64).min(1.0);
+        Usage { actual, eligible: actual + waited, desired, weight, known }
     }
 
     /// The longest span known of a task, up to a hundred seconds.
@@ -302,4 +306,12 @@ fn first_origin(at_ns: u64, task: &TaskSample) -> Origin {
         };
     }
     Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, weight_ns: 0.0 }
+}
+
+#[cfg(test)]
+impl History {
+    /// How many observations are kept, of the last second and of the last hundred.
+    pub(super) fn lengths(&self) -> (usize, usize) {
+        (self.recent.len(), self.long.len())
+    }
 }

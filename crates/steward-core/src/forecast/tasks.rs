@@ -21,6 +21,8 @@ pub(super) struct Claim {
     pub(super) actual: f64,
     /// The fraction of time for which it was ready.
     pub(super) eligible: f64,
+    /// The part of the window for which it is known.
+    pub(super) known: f64,
     /// How the scheduler served it beside what its weight says: 1 unless the past tells more. See [`judge`].
     pub(super) favour: f64,
 }
@@ -32,25 +34,28 @@ const LEVEL_MAX: f64 = 1e9;
 const LEVEL_MIN: f64 = 1e-15;
 /// Halvings of the logarithm's range: the level is known to 1e-6 of itself.
 const STEPS: u32 = 26;
+/// A task that wants less disturbs nobody.
+const NEGLIGIBLE: f64 = 0.01;
 /// What is less is none.
 const EPSILON: f64 = 1e-9;
 
-/// What a task that is served at `rate` while it is ready gets in the mean, when it wants `wants` on an idle machine: it
-/// works for `wants` and sleeps for `1 - wants`, and working takes `1 / rate` as long.
-fn allocation(wants: f64, rate: f64) -> f64 {
-    if wants <= 0.0 || rate <= 0.0 {
+/// What a task gets in the mean that wants `wants` on an idle machine, has `floor` out of a reservation, and is served at
+/// `rate` for the rest of the time in which it is ready.
+///
+/// It works for `wants` and sleeps for `1 - wants`, so with an allocation `a` it sleeps for `a (1 - wants) / wants` of the time
+/// and is ready for the rest, `e`. Then `a = floor + rate (e - floor)`, which is solved for `a`.
+fn allocation(wants: f64, floor: f64, rate: f64) -> f64 {
+    if wants <= 0.0 {
         return 0.0;
     }
-    wants / (wants / rate + 1.0 - wants)
+    let served = floor + rate * (1.0 - floor);
+    (served * wants / (wants + rate * (1.0 - wants))).min(wants)
 }
 
 impl Claim {
-    fn rate(&self, level: f64) -> f64 {
-        (level * self.weight * self.favour).min(1.0)
-    }
-
     fn at(&self, level: f64) -> f64 {
-        allocation(self.wants, self.rate(level)).max(self.floor).min(self.wants)
+        let rate = (level * self.weight * self.favour).min(1.0);
+        allocation(self.wants, self.floor, rate)
     }
 
     fn rate_before(&self, level: f64) -> f64 {
@@ -74,21 +79,25 @@ fn solve(target: f64, sum: impl Fn(f64) -> f64) -> Option<f64> {
 
 /// Finds how the scheduler treated each task beside what its weight says: the rate at which it was served while it was
 /// ready, over the rate that the model gives for the past. So what is forecast is what was, as long as nothing
-/// changes, and a changed weight scales it.
+/// changes, and a changed weight scales it. After a task has come, the past of the others is that of another situation, and
+/// tells the less the younger the task is.
 pub(super) fn judge(claims: &mut [Claim]) {
     let given: f64 = claims.iter().map(|claim| claim.actual).sum();
     if given <= EPSILON {
         return;
     }
     let past = |level: f64| -> f64 {
-        claims.iter().map(|claim| allocation(claim.wants, claim.rate_before(level)).max(claim.floor)).sum()
+        claims.iter().map(|claim| allocation(claim.wants, claim.floor, claim.rate_before(level))).sum()
     };
     let level = solve(given, past).unwrap_or(LEVEL_MAX);
-    for claim in claims.iter_mut().filter(|claim| claim.eligible > EPSILON && claim.floor <= 0.0) {
-        let served = claim.actual / claim.eligible;
+    let known =
+        (claims.iter().filter(|claim| claim.wants > NEGLIGIBLE).map(|claim| claim.known)).fold(1.0, f64::min);
+    for claim in claims.iter_mut().filter(|claim| claim.eligible > claim.floor + EPSILON) {
+        // Beside its reservation.
+        let served = (claim.actual - claim.floor) / (claim.eligible - claim.floor);
         let expected = claim.rate_before(level);
         if expected > 0.0 {
-            claim.favour = (served / expected).clamp(1.0 / FAVOUR_MAX, FAVOUR_MAX);
+            claim.favour = (served / expected).clamp(1.0 / FAVOUR_MAX, FAVOUR_MAX).powf(known);
         }
     }
 }

@@ -251,6 +251,7 @@ impl Scene<'_> {
                 weight_before: self.weight(usage.weight, task.class),
                 actual: if suspended { 0.0 } else { usage.actual },
                 eligible: usage.eligible,
+                known: usage.known,
                 favour: 1.0,
             }
         };
