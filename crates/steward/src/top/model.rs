@@ -43,7 +43,7 @@ pub struct Snapshot {
     pub unix_ms: u64,
     /// The same moment in nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// Over how long the figures of the past are, in nanoseconds.
+    /// Over how long the figures of the past are, in nanoseconds; 0 when the daemon has none yet, and all are 0.
     pub window_ns: u64,
     /// What enforces reservations: `sched_ext`, `SCHED_DEADLINE`, or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,7 +145,7 @@ impl Model {
         let known: HashSet<i32> = status.tasks.iter().map(|task| task.tid).collect();
         self.decisions.retain(|tid, _| known.contains(tid));
         let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
-        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus);
+        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
         let suspended = suspended(&rows_of_domains);
         let rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
         let flags = status.tasks.iter().map(|task| (task.pid, (task.grant.inherit, task.grant.revocable)));
@@ -236,6 +236,11 @@ impl DomainRow {
 }
 
 impl Snapshot {
+    /// Whether the daemon has counted long enough for figures.
+    pub fn is_measured(&self) -> bool {
+        self.window_ns > 0
+    }
+
     /// The same as a recording keeps it: tasks without a promise are left out.
     pub fn to_record(&self) -> Snapshot {
         let tasks = self.tasks.iter().filter(|row| row.promise.is_some()).cloned().collect();
@@ -248,6 +253,7 @@ fn domain_rows(
     domains: &api::DomainList,
     status: &api::StatusReply,
     cpus: u32,
+    measured: bool,
 ) -> Vec<DomainRow> {
     let by_name: HashMap<&str, &api::Domain> =
         domains.domains.iter().map(|domain| (domain.name.as_str(), domain)).collect();
@@ -256,7 +262,7 @@ fn domain_rows(
     let nothing_in_force =
         mechanism.kind.is_none().then(|| reason.unwrap_or("nothing enforces reservations now"));
     let rows = forecasts.into_iter().map(|domain| {
-        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force);
+        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force, measured);
         DomainRow { domain, promise }
     });
     rows.collect()
@@ -380,6 +386,8 @@ mod tests {
         assert_eq!(state(&gone), (Keeping::Broken, "not in force: the scheduler was ejected"));
         let suspended = changed(&|reading| reading.forecasts.domains[4].suspended = true);
         assert_eq!(state(&suspended).0, Keeping::Idle);
+        let unknown = changed(&|reading| reading.forecasts.window_ns = 0);
+        assert_eq!(state(&unknown), (Keeping::Idle, "there are no figures yet"));
         let idle = changed(&|reading| reading.forecasts.domains[4].forecast.desired_ms_per_s = 0.0);
         assert_eq!(state(&idle), (Keeping::Idle, "it wanted nothing in the last second"));
         let circle = changed(&|reading| {
