@@ -6,6 +6,7 @@
 //! - [`control_files`]: the same requests, through a file tree.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
+//! - [`suspension`]: who has suspended which domain; [`guard`] lets it go on after `kill -9`.
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
@@ -20,6 +21,7 @@ pub mod domains;
 pub mod event_loop;
 pub mod fake;
 pub mod fake_cgroups;
+pub mod guard;
 pub mod log;
 pub mod mechanisms;
 pub mod peer;
@@ -34,6 +36,7 @@ pub mod server;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod suspension;
 pub mod troubles;
 pub mod waiting;
 pub mod watch;

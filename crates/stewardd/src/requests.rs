@@ -16,6 +16,7 @@ use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod domains;
+mod suspension;
 
 use crate::daemon::Daemon;
 use crate::peer::Caller;
@@ -82,6 +83,8 @@ impl Daemon {
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
             }
+            api::SuspendDomain::NAME => self
+                .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }

@@ -176,6 +176,12 @@ impl Search {
         self.go(now_ns, next)
     }
 
+    /// Forgets what was seen of other settings, because the work has changed; the one in force stays for now.
+    pub fn begin_again(&mut self) {
+        (self.low, self.high) = (None, None);
+        self.restart();
+    }
+
     /// Takes note of a setting that could not be put in force: the one before it is in force still, and the search
     /// goes no further in that direction than it (`lowest` or `highest` becomes that one).
     pub fn refused(&mut self, in_force: i64) {
@@ -203,7 +209,7 @@ impl Search {
         // What was too high before is not any more: the work has changed.
         if self.high.is_some_and(|high| high.setting <= here.setting) {
             self.high = None;
-            self.begin_again();
+            self.restart();
         }
         self.low = Some(here);
         if let Some(high) = self.high {
@@ -216,7 +222,7 @@ impl Search {
     fn too_high(&mut self, now_ns: u64, here: Candidate) -> i64 {
         if self.low.is_some_and(|low| low.setting >= here.setting) {
             self.low = None;
-            self.begin_again();
+            self.restart();
         }
         self.high = Some(here);
         if let Some(low) = self.low {
@@ -226,7 +232,7 @@ impl Search {
         self.advance(next)
     }
 
-    fn begin_again(&mut self) {
+    fn restart(&mut self) {
         self.phase = Phase::Searching;
         self.step = 1;
         self.interval_ns = self.settings.recheck_first_ns;

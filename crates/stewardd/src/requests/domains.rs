@@ -107,7 +107,7 @@ impl Daemon {
     }
 
     /// Whose a domain is, seen from the caller, and what it is called in a refusal.
-    fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
+    pub(super) fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
         let user = self.domains.user_of(cgroup);
         let above = self.domains.users_above(&cgroup.path);
         let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
@@ -127,6 +127,7 @@ impl Daemon {
             let about = format!("process {pid} in it, which belongs to somebody else");
             self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
         }
+        self.suspensions.end_below(&cgroup.path, &mut self.mechanism);
         self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
     }
 
