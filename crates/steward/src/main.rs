@@ -9,6 +9,7 @@ mod domain_cli;
 mod forecast;
 mod machine;
 mod output;
+mod pool;
 mod record;
 mod report;
 mod run;
@@ -94,6 +95,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
+        Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),
