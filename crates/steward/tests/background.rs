@@ -51,7 +51,7 @@ struct Daemon {
 impl Daemon {
     fn start() -> Self {
         let daemon =
-            Daemon { directory: tempfile::tempdir().expect("a temporary directory"), script: Arc::default() };
+            Daemon { directory: tempfile::tempdir().expect("a temporary directory"), shared: Arc::default() };
         let listener = UnixListener::bind(daemon.socket()).expect("bound");
         let shared = Arc::clone(&daemon.shared);
         std::thread::spawn(move || {
