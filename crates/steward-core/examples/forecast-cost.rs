@@ -1,4 +1,4 @@
-//! What the herald costs: one observation and one read, for 1,000 and 10,000 tasks.
+//! What the herald costs: one observation and one read, for 1,000 and 10,000 tasks. Medians of a hundred.
 //!
 //!     cargo run --release -p steward-core --example forecast-cost
 
@@ -27,26 +27,29 @@ fn main() {
 fn measure(count: u64, busy: u64) {
     let mut herald = Herald::new();
     let domains: Vec<DomainSample> = (1..=DOMAINS).map(domain).collect();
-    let (mut observe_ns, mut steward_ns, mut proportional_ns) = (0, 0, 0);
+    let (mut observe_ns, mut steward_ns, mut proportional_ns) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..ROUNDS {
         let tasks: Vec<TaskSample> = (0..count).map(|tid| task(tid, busy, step)).collect();
         let begin = Instant::now();
         herald.observe((100 + step) * TENTH_NS, tasks);
-        observe_ns += begin.elapsed().as_nanos();
+        observe_ns.push(begin.elapsed().as_nanos());
         for (model, spent_ns) in
             [(Model::Steward, &mut steward_ns), (Model::ProportionalShare, &mut proportional_ns)]
         {
             let begin = Instant::now();
             std::hint::black_box(herald.forecasts(model, 4, &domains));
-            *spent_ns += begin.elapsed().as_nanos();
+            spent_ns.push(begin.elapsed().as_nanos());
         }
     }
-    let mean_ms = |sum_ns: u128| sum_ns as f64 / ROUNDS as f64 / 1e6;
+    let median_ms = |mut spent_ns: Vec<u128>| {
+        spent_ns.sort_unstable();
+        spent_ns[spent_ns.len() / 2] as f64 / 1e6
+    };
     println!(
         "{count:>7} {busy:>8} {:>14.3} {:>14.3} {:>14.3}",
-        mean_ms(observe_ns),
-        mean_ms(steward_ns),
-        mean_ms(proportional_ns)
+        median_ms(observe_ns),
+        median_ms(steward_ns),
+        median_ms(proportional_ns)
     );
 }
 

@@ -29,52 +29,63 @@ pub(super) struct Claim {
 
 /// What the past may tell of a task's favour at most.
 const FAVOUR_MAX: f64 = 4.0;
-/// A level above which no one is held back by its weight.
-const LEVEL_MAX: f64 = 1e9;
-const LEVEL_MIN: f64 = 1e-15;
-/// Halvings of the logarithm's range: the level is known to 1e-6 of itself.
-const STEPS: u32 = 26;
+/// Steps towards a level: five to ten are enough.
+const STEPS: u32 = 50;
 /// A task that wants less disturbs nobody.
 const NEGLIGIBLE: f64 = 0.01;
 /// What is less is none.
 const EPSILON: f64 = 1e-9;
 
 /// What a task gets in the mean that wants `wants` on an idle machine, has `floor` out of a reservation, and is served at
-/// `rate` for the rest of the time in which it is ready.
+/// `rate` for the rest of the time in which it is ready; and how much more it gets for more `rate`.
 ///
 /// It works for `wants` and sleeps for `1 - wants`, so with an allocation `a` it sleeps for `a (1 - wants) / wants` of the time
 /// and is ready for the rest, `e`. Then `a = floor + rate (e - floor)`, which is solved for `a`.
-fn allocation(wants: f64, floor: f64, rate: f64) -> f64 {
-    if wants <= 0.0 {
-        return 0.0;
+fn allocation(wants: f64, floor: f64, rate: f64) -> (f64, f64) {
+    if wants <= floor {
+        return (wants, 0.0);
     }
-    let served = floor + rate * (1.0 - floor);
-    (served * wants / (wants + rate * (1.0 - wants))).min(wants)
+    let rate = rate.clamp(0.0, 1.0);
+    let stretch = wants + rate * (1.0 - wants);
+    let given = (floor + rate * (1.0 - floor)) * wants / stretch;
+    (given.min(wants), wants * (wants - floor) / (stretch * stretch))
 }
 
 impl Claim {
-    fn at(&self, level: f64) -> f64 {
-        let rate = (level * self.weight * self.favour).min(1.0);
-        allocation(self.wants, self.floor, rate)
+    /// What it gets at a level, and how much more for more of it, if the level counts for it `factor` times.
+    fn at_rate(&self, level: f64, factor: f64) -> (f64, f64) {
+        let rate = level * factor;
+        let (given, slope) = allocation(self.wants, self.floor, rate);
+        (given, if rate < 1.0 { slope * factor } else { 0.0 })
     }
 
-    fn rate_before(&self, level: f64) -> f64 {
-        (level * self.weight_before).min(1.0)
+    fn at(&self, level: f64) -> (f64, f64) {
+        self.at_rate(level, self.weight * self.favour)
     }
 }
 
-/// The level at which `sum` of it is `target`; `None` if there is none below [`LEVEL_MAX`]. `sum` never falls.
-fn solve(target: f64, sum: impl Fn(f64) -> f64) -> Option<f64> {
-    if sum(LEVEL_MAX) <= target {
-        return None;
-    }
-    let (mut low, mut high) = (LEVEL_MIN.ln(), LEVEL_MAX.ln());
-    // A few steps by secant would do; halving never fails.
+/// The level at which all get `target`; `None` if they want no more than that. `curve` gives the sum at a level and
+/// its slope. It grows ever more slowly, so that Newton's steps from below never pass the level.
+fn solve(target: f64, curve: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
+    let mut level = 0.0;
     for _ in 0..STEPS {
-        let middle = (low + high) / 2.0;
-        if sum(middle.exp()) > target { high = middle } else { low = middle }
+        let (sum, slope) = curve(level);
+        let missing = target - sum;
+        if missing <= EPSILON {
+            return Some(level);
+        }
+        let next = level + missing / slope;
+        // The slope is 0 where all have what they want.
+        if !next.is_finite() {
+            return None;
+        }
+        level = next;
     }
-    Some(low.exp())
+    Some(level)
+}
+
+fn sum(parts: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    parts.fold((0.0, 0.0), |(given, slope), (more, more_slope)| (given + more, slope + more_slope))
 }
 
 /// Finds how the scheduler treated each task beside what its weight says: the rate at which it was served while it was
@@ -86,16 +97,14 @@ pub(super) fn judge(claims: &mut [Claim]) {
     if given <= EPSILON {
         return;
     }
-    let past = |level: f64| -> f64 {
-        claims.iter().map(|claim| allocation(claim.wants, claim.floor, claim.rate_before(level))).sum()
-    };
-    let level = solve(given, past).unwrap_or(LEVEL_MAX);
+    let past = |level: f64| sum(claims.iter().map(|claim| claim.at_rate(level, claim.weight_before)));
+    let level = solve(given, past).unwrap_or(f64::MAX);
     let known =
         (claims.iter().filter(|claim| claim.wants > NEGLIGIBLE).map(|claim| claim.known)).fold(1.0, f64::min);
     for claim in claims.iter_mut().filter(|claim| claim.eligible > claim.floor + EPSILON) {
         // Beside its reservation.
         let served = (claim.actual - claim.floor) / (claim.eligible - claim.floor);
-        let expected = claim.rate_before(level);
+        let expected = (level * claim.weight_before).min(1.0);
         if expected > 0.0 {
             claim.favour = (served / expected).clamp(1.0 / FAVOUR_MAX, FAVOUR_MAX).powf(known);
         }
@@ -108,9 +117,9 @@ pub(super) fn divide(pool: f64, claims: &[Claim]) -> Vec<f64> {
     if wanted <= pool + EPSILON {
         return claims.iter().map(|claim| claim.wants).collect();
     }
-    let sum = |level: f64| -> f64 { claims.iter().map(|claim| claim.at(level)).sum() };
-    let level = solve(pool, sum).unwrap_or(LEVEL_MAX);
-    let mut given: Vec<f64> = claims.iter().map(|claim| claim.at(level)).collect();
+    let curve = |level: f64| sum(claims.iter().map(|claim| claim.at(level)));
+    let level = solve(pool, curve).unwrap_or(f64::MAX);
+    let mut given: Vec<f64> = claims.iter().map(|claim| claim.at(level).0).collect();
     let total: f64 = given.iter().sum();
     if total > pool {
         // The floors alone are more than there is.
@@ -131,21 +140,21 @@ pub(super) fn potentials(pool: f64, claims: &[Claim], predicted: &[f64]) -> Vec<
         .fold((0.0, 0.0), |(sum, count), claim| (sum + claim.weight * claim.favour, count + 1.0));
     // The level with one more task, of middling weight, that is always ready.
     let middling = if active > 0.0 { weights / active } else { 1.0 };
-    let level = (wants + 1.0 > pool)
+    let level = (wants + 1.0 > pool && pool > EPSILON)
         .then(|| {
-            solve(pool, |level| {
-                (level * middling).min(1.0) + claims.iter().map(|claim| claim.at(level)).sum::<f64>()
-            })
+            let one_more = Claim { wants: 1.0, weight: middling, favour: 1.0, ..Claim::default() };
+            solve(pool, |level| sum(claims.iter().chain([&one_more]).map(|claim| claim.at(level))))
         })
-        .flatten();
+        .flatten()
+        .filter(|level| *level > 0.0);
     // What a task contributes in the mean is what it gets over the level.
     let contributed: f64 =
-        level.map_or(0.0, |level| claims.iter().map(|claim| claim.at(level) / level).sum());
+        level.map_or(0.0, |level| claims.iter().map(|claim| claim.at(level).0 / level).sum());
     let potential = |(claim, predicted): (&Claim, &f64)| {
         let left = pool - (given - predicted);
         let share = level.map_or(0.0, |level| {
             let weight = claim.weight * claim.favour;
-            pool * weight / (contributed - claim.at(level) / level + weight)
+            pool * weight / (contributed - claim.at(level).0 / level + weight)
         });
         left.max(share).max(claim.floor).max(*predicted).min(1.0).min(pool.max(*predicted))
     };
