@@ -50,6 +50,8 @@ pub enum Command {
     /// would help if not.
     Explain(ExplainArguments),
     Events(EventsArguments),
+    Top(crate::top::TopArguments),
+    Report(crate::report::ReportArguments),
     Tune(crate::tune::TuneArguments),
     /// Have the daemon read its configuration and specifications again
     ///
@@ -275,7 +277,7 @@ pub enum Promise {
     Fraction(f64),
 }
 
-fn parse_promise(text: &str) -> Result<Promise, String> {
+pub fn parse_promise(text: &str) -> Result<Promise, String> {
     if text.ends_with('%') || text.parse::<f64>().is_ok() {
         return crate::domain_cli::fraction(text).map(Promise::Fraction);
     }
