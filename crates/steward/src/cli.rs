@@ -53,6 +53,8 @@ pub enum Command {
     Top(crate::top::TopArguments),
     Report(crate::report::ReportArguments),
     Tune(crate::tune::TuneArguments),
+    #[command(subcommand)]
+    Pool(crate::pool::PoolCommand),
     /// Have the daemon read its configuration and specifications again
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.

@@ -8,6 +8,7 @@ mod domain;
 mod domain_cli;
 mod machine;
 mod output;
+mod pool;
 mod record;
 mod report;
 mod run;
@@ -92,6 +93,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
+        Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),
