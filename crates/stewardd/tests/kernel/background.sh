@@ -16,7 +16,7 @@ suspended_beside_a_loop() {
     steward background --verbose --threshold 1.001 --name quiet -- sh -c "$spin" 2>/tmp/control &
     control=$!
     wait_for 'grep -q suspended /tmp/control'
-    quiet=$(pgrep -P $control)
+    quiet=$(cat /sys/fs/cgroup/steward.background/quiet/cgroup.procs)
     goes_on $quiet
 }
 
