@@ -47,11 +47,11 @@ impl Undo {
             Undo::Apache { drop_in, pid_file, check } => apache::restore(drop_in, pid_file, check),
             Undo::Haproxy { control, backend, server, maxconn } => {
                 let server = haproxy::ServerName { backend: backend.clone(), server: server.clone() };
-                match std::os::unix::net::UnixStream::connect(control) {
-                    // A HAProxy that has ended took the limit with it.
-                    Err(_) => Ok(()),
-                    Ok(_) => haproxy::set_maxconn(control, &server, *maxconn),
+                // A HAProxy that has ended took the limit with it.
+                if std::os::unix::net::UnixStream::connect(control).is_err() {
+                    return Ok(());
                 }
+                haproxy::set_maxconn(control, &server, *maxconn)
             }
         }
     }
