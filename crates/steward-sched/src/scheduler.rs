@@ -274,9 +274,11 @@ impl Mechanism for SchedExt {
             std::ptr::copy_nonoverlapping(self.domains, &raw mut *copy, 1);
             copy
         };
+        let (at_ns, offset_ns) = self.clocks();
+        let now_ns = at_ns.wrapping_add_signed(offset_ns.wrapping_neg());
         Ok((1..table.high_water.min(crate::DOMAINS_MAX as u32) as u16)
             .filter(|index| table.at(*index).in_use == 1)
-            .map(|index| domain_record(&table, index))
+            .map(|index| domain_record(&table, index, now_ns))
             .collect())
     }
 
@@ -362,8 +364,10 @@ fn encode_policy(policy: &DomainPolicy) -> types::domain_policy {
     }
 }
 
-fn domain_record(table: &DomainTable, index: u16) -> DomainRecord {
+/// `now_ns` is on the scheduler's clock.
+fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
     let domain: &Domain = table.at(index);
+    let (runnable_time_ns, runnable_squared_ns) = domain.runnable_until(now_ns);
     let parent_id = if domain.parent == 0 { 0 } else { table.at(domain.parent).cgroup_id };
     let own_weight = Some(domain.own_weight / WEIGHT_SCALE).filter(|weight| *weight > 0);
     DomainRecord {
@@ -380,6 +384,8 @@ fn domain_record(table: &DomainTable, index: u16) -> DomainRecord {
         best_effort_time_ns: domain.used_ns.saturating_sub(domain.reserved_used_ns),
         reserved_time_ns: domain.reserved_used_ns,
         waiting_time_ns: domain.waited_ns,
+        runnable_time_ns,
+        runnable_squared_ns,
         tasks: domain.tasks,
         runnable: domain.runnable,
         throttled: domain.throttled == 1,

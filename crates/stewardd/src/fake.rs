@@ -224,6 +224,8 @@ impl Mechanism for FakeMechanism {
             best_effort_time_ns: 1_000_000,
             reserved_time_ns: 0,
             waiting_time_ns: 0,
+            runnable_time_ns: 0,
+            runnable_squared_ns: 0,
             tasks: 1,
             runnable: 1,
             throttled: false,
