@@ -19,6 +19,7 @@ use steward_kernel::Roots;
 use steward_kernel::memory;
 use steward_kernel::processes::{self, Process, TaskId};
 
+use crate::audit::Audit;
 use crate::cgroups::Cgroups;
 use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
@@ -101,6 +102,7 @@ pub struct Daemon {
     pub(crate) complaints: BTreeMap<TaskId, u64>,
     pub(crate) troubles: Troubles,
     pub(crate) polkit: Polkit,
+    pub(crate) audit: Audit,
     pub(crate) history: VecDeque<api::Event>,
     pub(crate) events_lost: u64,
     waiting: Waiting,
@@ -131,6 +133,7 @@ impl Daemon {
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
         let (held, domain_message) = domain_state.load();
         let domains = domains_of(cgroups, &settings);
+        let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let mut daemon = Daemon {
             options,
             loader,
@@ -146,13 +149,15 @@ impl Daemon {
             complaints: BTreeMap::new(),
             troubles: Troubles::default(),
             polkit,
+            audit,
             history: VecDeque::new(),
             events_lost: 0,
             waiting: Waiting::default(),
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
-        daemon.troubles.set(Topic::State, message.into_iter().chain(domain_message).collect());
+        let messages = [message, domain_message, audit_message];
+        daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
         daemon.log_problems();
         daemon.domains.restore(held);
         let files_read = begun.elapsed();
@@ -432,6 +437,7 @@ impl Daemon {
         self.scan_if_due(now_ns);
         let mut told = self.take_events();
         self.domains.tick(now_ns, &mut self.mechanism);
+        self.audit_if_due(now_ns);
         self.publish_memory(now_ns);
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
@@ -455,7 +461,7 @@ impl Daemon {
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let scans = self.mechanism.as_ref().is_some_and(|mechanism| mechanism.scan_every().is_some());
         let scan_at_ns = scans.then_some(self.scan_at_ns);
-        [self.health.retry_at_ns, scan_at_ns].into_iter().flatten().min()
+        [self.health.retry_at_ns, scan_at_ns, self.audit.wake_at_ns()].into_iter().flatten().min()
     }
 
     /// Shows all processes to a mechanism that does not see programs start by itself.
@@ -585,6 +591,7 @@ impl Daemon {
             take_back(mechanism, &held);
         }
         self.domains.stop();
+        self.audit.finish();
         self.settle_domains();
         tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
     }

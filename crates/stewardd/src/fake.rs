@@ -38,6 +38,8 @@ pub struct Machine {
     pub thresholds: Thresholds,
     /// Policies of domains, by cgroup id.
     pub domains: BTreeMap<u64, DomainPolicy>,
+    /// What it has counted for domains, by cgroup id; others have the default below the root.
+    pub counted: BTreeMap<u64, DomainRecord>,
     /// Cgroups that this scheduler does not see.
     pub unseen: Vec<u64>,
     /// A file and what is written into it as soon as something is assigned: what others do meanwhile.
@@ -218,7 +220,7 @@ impl Mechanism for FakeMechanism {
         let machine = self.in_force()?;
         let record = |(cgroup_id, policy): (&u64, &DomainPolicy)| DomainRecord {
             cgroup_id: *cgroup_id,
-            parent_id: 0,
+            parent_id: 1,
             policy: *policy,
             share: policy.reserved,
             best_effort_time_ns: 1_000_000,
@@ -230,7 +232,12 @@ impl Mechanism for FakeMechanism {
             runnable: 1,
             throttled: false,
         };
-        Ok(machine.domains.iter().map(record).collect())
+        let counted = |(cgroup_id, policy): (&u64, &DomainPolicy)| {
+            let counted = machine.counted.get(cgroup_id).cloned();
+            counted.map(|counted| DomainRecord { policy: *policy, ..counted })
+        };
+        let domains = machine.domains.iter();
+        Ok(domains.map(|domain| counted(domain).unwrap_or_else(|| record(domain))).collect())
     }
 
     fn set_best_effort(&mut self, settings: BestEffortSettings) -> Result<(), MechanismError> {

@@ -6,6 +6,7 @@
 //! - [`control_files`]: the same requests, through a file tree.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
+//! - [`audit`]: whether domains got what they were promised.
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
@@ -13,6 +14,7 @@
 //! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place, and
 //!   [`fake_cgroups`] in that of the cgroup tree.
 
+pub mod audit;
 pub mod cgroups;
 pub mod control_files;
 pub mod daemon;

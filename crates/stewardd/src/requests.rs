@@ -15,6 +15,7 @@ use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecor
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
+mod audit;
 mod domains;
 
 use crate::daemon::Daemon;
@@ -81,6 +82,9 @@ impl Daemon {
             }
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
+            }
+            api::AuditDomain::NAME => {
+                self.method::<api::AuditDomain>(parameters, |it, request| it.audit_domain(caller, &request))
             }
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))

@@ -28,6 +28,8 @@ pub enum Topic {
     Domains,
     /// Keeping domains.
     SaveDomains,
+    /// Keeping the record of promises.
+    Audit,
     /// Mounting the control files.
     ControlFiles,
 }

@@ -15,7 +15,10 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// The numbers of the CPUs that are online.
-pub(super) fn online_cpus(roots: &Roots) -> Result<Vec<u32>, KernelError> {
+///
+/// # Errors
+/// [`KernelError`] with the path, when sysfs does not say it in the form that we know.
+pub fn online_cpus(roots: &Roots) -> Result<Vec<u32>, KernelError> {
     let path = roots.sys.join("devices/system/cpu/online");
     let text = read(&path)?;
     parse_cpu_list(text.trim()).ok_or_else(|| KernelError::parse(path, "a list of CPUs as in 0-3,6", &text))

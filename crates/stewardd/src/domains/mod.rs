@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
+use steward_core::audit::Promise;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Node, OWN_LEAF, Settings, Tree, plan, tree::Resource};
 use steward_core::mechanism::{DomainPolicy, MechanismError};
@@ -161,6 +162,14 @@ impl Domains {
     /// All that is kept, to be saved.
     pub fn all_held(&self) -> Vec<Held> {
         self.held.values().cloned().collect()
+    }
+
+    /// Those that have something reserved of the CPU, for the record of promises.
+    pub fn promises(&self) -> Vec<Promise> {
+        let reserved = self.held.values().filter(|held| held.settings.cpu.is_some_and(|cpu| cpu > 0.0));
+        let promise =
+            |held: &Held| Promise { path: held.path.clone(), cgroup_id: held.cgroup_id, user: held.user };
+        reserved.map(promise).collect()
     }
 
     /// Changes since the last call.

@@ -59,7 +59,7 @@ impl Daemon {
         Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
     }
 
-    fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
+    pub(super) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
         let cgroup = self.domains.of_process(caller.pid)?;
         // Only while it runs does the pid mean the caller.
         if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }
@@ -107,7 +107,7 @@ impl Daemon {
     }
 
     /// Whose a domain is, seen from the caller, and what it is called in a refusal.
-    fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
+    pub(super) fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
         let user = self.domains.user_of(cgroup);
         let above = self.domains.users_above(&cgroup.path);
         let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
