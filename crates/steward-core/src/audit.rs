@@ -29,8 +29,8 @@
 //! goes back to the tolerance, so the next second is broken only if it adds to it.
 //!
 //! A domain that was made a moment ago, or whose reservation was changed, begins anew; so do all when the scheduler was loaded
-//! again. While `cpu.max` holds a domain back it wants nothing of the scheduler, and neither do suspended and frozen tasks,
-//! which are not runnable. Tasks that may run on few CPUs only can make a domain want more than the scheduler
+//! again. A domain that is held back by choice wants nothing of the scheduler: one that is suspended, has used up its
+//! `cpu.max`, or has a `cpu.max` below its promise or below it in the tree. Neither do frozen tasks, which are not runnable. Tasks that may run on few CPUs only can make a domain want more than the scheduler
 //! is allowed to give it, which the counters do not show.
 
 mod auditor;

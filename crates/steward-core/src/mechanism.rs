@@ -372,6 +372,10 @@ pub struct DomainRecord {
     pub runnable: u32,
     /// Whether `cpu.max` holds it back at this moment.
     pub throttled: bool,
+    /// Whether it is suspended.
+    pub suspended: bool,
+    /// What `cpu.max` leaves to it, in CPUs; infinity without a limit.
+    pub limit_cpus: f64,
 }
 
 /// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a
@@ -415,6 +419,16 @@ pub trait Mechanism: Send {
     fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
         let _ = (cgroup_id, policy);
         Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind() })
+    }
+
+    /// Suspends the domain of this cgroup, whose path has no leading slash, with all below it, or lets it go on.
+    /// What its tasks have reserved for themselves they get all the same. Doing it twice changes nothing.
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSuchDomain`], [`MechanismError::Kernel`], [`MechanismError::Unsupported`].
+    fn suspend_domain(&mut self, cgroup_id: u64, path: &str, suspended: bool) -> Result<(), MechanismError> {
+        let _ = (cgroup_id, path, suspended);
+        Err(MechanismError::Unsupported { what: "suspending domains", by: self.kind() })
     }
 
     /// Reads all domains, in no particular order.

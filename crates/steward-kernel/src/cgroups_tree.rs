@@ -182,6 +182,17 @@ impl CgroupTree {
         Ok(self.read(path, "cgroup.events")?.lines().any(|line| line == "populated 1"))
     }
 
+    /// Whether a cgroup itself is frozen; the root never is.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.freeze`.
+    pub fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        if path.is_empty() {
+            return Ok(false);
+        }
+        Ok(self.read(path, "cgroup.freeze")?.trim() == "1")
+    }
+
     /// `cpu.weight` of a cgroup; `None` where its parent does not hand out the CPU.
     pub fn weight(&self, path: &str) -> Option<u32> {
         self.read(path, "cpu.weight").ok()?.trim().parse().ok()

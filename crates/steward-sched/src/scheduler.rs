@@ -12,7 +12,7 @@ use steward_core::mechanism::{
     Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, TaskRecord, Thresholds,
 };
 
-use crate::decide::{Domain, DomainTable, Order, SHARE_ONE, WEIGHT_SCALE};
+use crate::decide::{Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE};
 use crate::error::{LoadError, to_io};
 use crate::load::{self, Loaded, as_bytes, map_array, text_of};
 use crate::skeleton::types;
@@ -265,6 +265,21 @@ impl Mechanism for SchedExt {
         )
     }
 
+    fn suspend_domain(&mut self, cgroup_id: u64, _path: &str, suspended: bool) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        let request = types::suspend_request { cgroup_id, suspended: suspended.into(), ..Default::default() };
+        call(&self.loaded.skeleton.progs.steward_suspend_domain, as_bytes(&request)).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::ENOENT) => MechanismError::NoSuchDomain { cgroup_id },
+                _ => MechanismError::Kernel {
+                    action: format!("suspending the domain with cgroup id {cgroup_id}"),
+                    source,
+                    advice: "stewardd must run as root".to_owned(),
+                },
+            }
+        })
+    }
+
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
@@ -370,6 +385,10 @@ fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
     let (runnable_time_ns, runnable_squared_ns) = domain.runnable_until(now_ns);
     let parent_id = if domain.parent == 0 { 0 } else { table.at(domain.parent).cgroup_id };
     let own_weight = Some(domain.own_weight / WEIGHT_SCALE).filter(|weight| *weight > 0);
+    let limit_cpus = match domain.quota_ns {
+        QUOTA_NONE => f64::INFINITY,
+        quota_ns => quota_ns as f64 / domain.quota_period_ns.max(1) as f64,
+    };
     DomainRecord {
         cgroup_id: domain.cgroup_id,
         parent_id,
@@ -389,6 +408,8 @@ fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
         tasks: domain.tasks,
         runnable: domain.runnable,
         throttled: domain.throttled == 1,
+        suspended: domain.suspended == 1,
+        limit_cpus,
     }
 }
 

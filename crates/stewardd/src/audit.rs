@@ -4,7 +4,7 @@
 //! While nothing is reserved for any domain this does nothing at all. The disk is written once a minute at most, by a
 //! thread of its own: the loop waits for no disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -39,6 +39,8 @@ pub(crate) struct Audit {
     save_at_ns: Option<u64>,
     /// Whether something is promised to any domain.
     busy: bool,
+    /// The cgroups that were suspended since the last reading, for however short a time.
+    suspended: BTreeSet<u64>,
 }
 
 /// Seconds since boot, sleep included.
@@ -67,6 +69,7 @@ impl Audit {
             due_at_ns: 0,
             save_at_ns: None,
             busy: false,
+            suspended: BTreeSet::new(),
         };
         (audit, message)
     }
@@ -85,6 +88,13 @@ impl Audit {
     /// What is kept of a domain of this user.
     pub(crate) fn record(&self, path: &str, user: u32) -> Option<&Record> {
         self.records.get(path, user)
+    }
+
+    /// A domain is suspended: from now to the next reading it wants nothing.
+    pub(crate) fn note_suspended(&mut self, cgroup_id: u64) {
+        if self.busy {
+            self.suspended.insert(cgroup_id);
+        }
     }
 
     /// Takes in a reading.
@@ -155,7 +165,11 @@ impl Daemon {
             Some(mechanism) if self.audit.busy => mechanism.domains().ok(),
             _ => None,
         };
-        let Some(records) = records else { return self.audit.auditor.forget() };
+        let suspended = std::mem::take(&mut self.audit.suspended);
+        let Some(mut records) = records else { return self.audit.auditor.forget() };
+        for record in &mut records {
+            record.suspended |= suspended.contains(&record.cgroup_id);
+        }
         let reading = self.reading(now_ns, &records);
         let at_s = self.audit.now_s(since_boot_s);
         self.audit.observe(&reading, &promises, at_s);

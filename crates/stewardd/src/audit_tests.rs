@@ -90,6 +90,8 @@ fn record(cgroup_id: u64) -> DomainRecord {
         tasks: 1,
         runnable: 1,
         throttled: false,
+        suspended: false,
+        limit_cpus: f64::INFINITY,
     }
 }
 

@@ -25,6 +25,8 @@ pub trait Cgroups: Send {
     fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError>;
     /// Whether a process is in it or below it.
     fn is_populated(&self, path: &str) -> Result<bool, KernelError>;
+    /// Whether it is frozen itself.
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError>;
     /// Its `cpu.weight`, where it has one.
     fn weight(&self, path: &str) -> Option<u32>;
     /// Moves a process there.
@@ -95,6 +97,10 @@ impl Cgroups for Kernel {
 
     fn is_populated(&self, path: &str) -> Result<bool, KernelError> {
         self.tree.is_populated(path)
+    }
+
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        self.tree.is_frozen(path)
     }
 
     fn weight(&self, path: &str) -> Option<u32> {

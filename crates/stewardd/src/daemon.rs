@@ -30,6 +30,7 @@ use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
 use crate::state::StateFile;
+use crate::suspension::Suspensions;
 use crate::troubles::{Topic, Troubles};
 use crate::waiting::{Memory, Waiting};
 
@@ -98,6 +99,7 @@ pub struct Daemon {
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
     pub(crate) complaints: BTreeMap<TaskId, u64>,
     pub(crate) troubles: Troubles,
@@ -146,6 +148,7 @@ impl Daemon {
             state,
             domains,
             domain_state,
+            suspensions: Suspensions::default(),
             complaints: BTreeMap::new(),
             troubles: Troubles::default(),
             polkit,
@@ -222,6 +225,7 @@ impl Daemon {
         }
         self.domains.forget_applied();
         self.domains.apply(&mut self.mechanism);
+        self.suspensions.apply(&mut self.mechanism);
         self.forget_ended();
         let running = self.running();
         let steps = plan::at_start(&self.loaded.table, &running, &self.by_hand);

@@ -131,6 +131,9 @@ impl Loop {
         if let Some(files) = &mut files {
             files.take_turn(&mut |caller, call| daemon.answer(caller, call));
         }
+        if !daemon.suspensions.is_empty() {
+            daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
+        }
         if !daemon.polkit.has_questions() {
             return;
         }

@@ -1,7 +1,7 @@
 //! A mechanism in memory, for tests: it admits up to the threshold on one CPU, and a test can look at it, eject
 //! it and refuse to load it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,6 +40,8 @@ pub struct Machine {
     pub domains: BTreeMap<u64, DomainPolicy>,
     /// What it has counted for domains, by cgroup id; others have the default below the root.
     pub counted: BTreeMap<u64, DomainRecord>,
+    /// Cgroups that are suspended.
+    pub suspended: BTreeSet<u64>,
     /// Cgroups that this scheduler does not see.
     pub unseen: Vec<u64>,
     /// A file and what is written into it as soon as something is assigned: what others do meanwhile.
@@ -70,6 +72,7 @@ impl Fake {
         machine.tasks.clear();
         machine.exec_table.clear();
         machine.domains.clear();
+        machine.suspended.clear();
     }
 
     /// Loads mechanisms on this machine.
@@ -107,6 +110,7 @@ impl Drop for FakeMechanism {
             machine.tasks.clear();
             machine.exec_table.clear();
             machine.domains.clear();
+            machine.suspended.clear();
         }
     }
 }
@@ -216,6 +220,19 @@ impl Mechanism for FakeMechanism {
         Ok(())
     }
 
+    fn suspend_domain(&mut self, cgroup_id: u64, _path: &str, suspended: bool) -> Result<(), MechanismError> {
+        let mut machine = self.in_force()?;
+        if machine.unseen.contains(&cgroup_id) {
+            return Err(MechanismError::NoSuchDomain { cgroup_id });
+        }
+        if suspended {
+            machine.suspended.insert(cgroup_id);
+        } else {
+            machine.suspended.remove(&cgroup_id);
+        }
+        Ok(())
+    }
+
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         let machine = self.in_force()?;
         let record = |(cgroup_id, policy): (&u64, &DomainPolicy)| DomainRecord {
@@ -231,6 +248,8 @@ impl Mechanism for FakeMechanism {
             tasks: 1,
             runnable: 1,
             throttled: false,
+            suspended: machine.suspended.contains(cgroup_id),
+            limit_cpus: f64::INFINITY,
         };
         let counted = |(cgroup_id, policy): (&u64, &DomainPolicy)| {
             let counted = machine.counted.get(cgroup_id).cloned();

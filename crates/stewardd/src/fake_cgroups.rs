@@ -31,6 +31,7 @@ struct Group {
     uid: u32,
     weight: Option<u32>,
     hands_out_cpu: bool,
+    frozen: bool,
 }
 
 impl Default for Tree {
@@ -62,6 +63,13 @@ impl Tree {
     /// Removes a cgroup as somebody else than Steward would.
     pub fn delete(&mut self, path: &str) {
         self.groups.remove(path);
+    }
+
+    /// Freezes a cgroup, or thaws it, as somebody else than Steward would.
+    pub fn freeze(&mut self, path: &str, frozen: bool) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.frozen = frozen;
+        }
     }
 
     /// Whether there is such a cgroup.
@@ -189,6 +197,10 @@ impl Cgroups for FakeCgroups {
         let tree = self.tree();
         tree.get(path)?;
         Ok(tree.is_populated(path))
+    }
+
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.tree().get(path)?.frozen)
     }
 
     fn weight(&self, path: &str) -> Option<u32> {

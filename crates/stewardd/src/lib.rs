@@ -7,6 +7,7 @@
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
 //! - [`audit`]: whether domains got what they were promised.
+//! - [`suspension`]: who has suspended which domain; [`guard`] lets it go on after `kill -9`.
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
@@ -22,6 +23,7 @@ pub mod domains;
 pub mod event_loop;
 pub mod fake;
 pub mod fake_cgroups;
+pub mod guard;
 pub mod log;
 pub mod mechanisms;
 pub mod peer;
@@ -36,6 +38,7 @@ pub mod server;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod suspension;
 pub mod troubles;
 pub mod waiting;
 pub mod watch;

@@ -17,6 +17,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
 mod domains;
+mod suspension;
 
 use crate::daemon::Daemon;
 use crate::peer::Caller;
@@ -86,6 +87,8 @@ impl Daemon {
             api::AuditDomain::NAME => {
                 self.method::<api::AuditDomain>(parameters, |it, request| it.audit_domain(caller, &request))
             }
+            api::SuspendDomain::NAME => self
+                .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }

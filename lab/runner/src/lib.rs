@@ -18,6 +18,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sweep;
+pub mod web;
 
 pub use outcome::Outcome;
 pub use run::{RunOptions, run_scenario};

@@ -128,6 +128,9 @@ pub enum MetricKind {
     Tune,
     /// Units of work: `work_per_second`.
     Work,
+    /// Clients of a web server: `work_per_second` (requests answered; `_heavy`, `_light` where the load alternates),
+    /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`.
+    Web,
     /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.
     Share,
 }
@@ -215,7 +218,9 @@ pub struct FileRow {
     /// Where it is in the machine.
     pub path: String,
     /// A script in the scenario's directory; the last line that it prints is the file's path on the host.
-    pub script: String,
+    pub script: Option<String>,
+    /// A file in the scenario's directory that is brought as it is, instead of a script.
+    pub source: Option<String>,
 }
 
 /// A command that prepares the machine.
@@ -271,6 +276,9 @@ pub struct ProgramRow {
     /// How many of it; they are named NAME-1, NAME-2, ...
     #[serde(default = "one")]
     pub count: u32,
+    /// It runs under these contenders only; under all if empty.
+    #[serde(default)]
+    pub under: Vec<Contender>,
     /// The CPUs that it may use.
     #[serde(default)]
     pub affinity: Vec<u32>,
@@ -412,6 +420,9 @@ impl Scenario {
                 bail!("two programs are called `{}`", program.name);
             }
             names.push(&program.name);
+        }
+        if let Some(file) = self.files.iter().find(|file| file.script.is_some() == file.source.is_some()) {
+            bail!("[[file]] {}: give either its source or the script that makes it", file.path);
         }
         if let Some(unknown) = self.measure.of.iter().find(|name| !names.contains(name)) {
             bail!("[measure] of: there is no program `{unknown}`");

@@ -80,7 +80,8 @@ struct Counters {
     waited_ns: u64,
     runnable_ns: u64,
     runnable_squared_ns: u64,
-    throttled: bool,
+    /// By a quota that is used up, or because it is suspended.
+    held: bool,
 }
 
 impl Counters {
@@ -90,7 +91,7 @@ impl Counters {
             waited_ns: record.waiting_time_ns,
             runnable_ns: record.runnable_time_ns,
             runnable_squared_ns: record.runnable_squared_ns,
-            throttled: record.throttled,
+            held: record.throttled || record.suspended,
         }
     }
 }
@@ -110,7 +111,8 @@ struct Change {
     runnable_ns: f64,
     /// The root of an upper bound of the integral of the square.
     runnable_squared_root: f64,
-    throttled: bool,
+    /// It was held back by choice.
+    held: bool,
     /// A counter went back: nothing can be said.
     reset: bool,
 }
@@ -129,7 +131,7 @@ impl Change {
             waited_ns: waited.unwrap_or(0),
             runnable_ns: grown(now.runnable_ns, before.runnable_ns),
             runnable_squared_root: squared.sqrt(),
-            throttled: now.throttled || before.throttled,
+            held: now.held || before.held,
             reset: received.is_none() || waited.is_none(),
         }
     }
@@ -139,7 +141,7 @@ impl Change {
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.runnable_ns += other.runnable_ns;
         self.runnable_squared_root += other.runnable_squared_root;
-        self.throttled |= other.throttled;
+        self.held |= other.held;
         self.reset |= other.reset;
     }
 }
@@ -190,7 +192,8 @@ impl Auditor {
         let mut audited = Vec::new();
         for (place, promise) in promises.iter().enumerate() {
             let Some(fraction) = here.get(&promise.cgroup_id).copied() else { continue };
-            let mut change = Change { throttled: tree.is_throttled(promise.cgroup_id), ..Change::default() };
+            let held = tree.is_held(promise.cgroup_id, beside.cpus, &last.counters);
+            let mut change = Change { held, ..Change::default() };
             for record in tree.at_or_below(promise.cgroup_id) {
                 change.add(&Change::between(last.counters.get(&record.cgroup_id), &Counters::of(record)));
             }
@@ -219,7 +222,7 @@ fn judge(missing: &mut Missing, change: &Change, beside: &Beside) -> Tally {
     let promised_cpus = missing.fraction * beside.cpus;
     let promised_ns = promised_cpus * elapsed_ns;
     let received_ns = change.received_ns as f64;
-    let has_evidence = !change.throttled && beside.elapsed_ns <= EVIDENCE_MAX_NS;
+    let has_evidence = !change.held && beside.elapsed_ns <= EVIDENCE_MAX_NS;
     let squared_ns = change.runnable_squared_root * change.runnable_squared_root;
     let proven_ns = match has_evidence {
         true => wanted_at_least_ns(promised_cpus, change.runnable_ns, squared_ns, elapsed_ns),
@@ -323,8 +326,17 @@ impl<'a> Family<'a> {
         if fractions.peek().is_none() { 0.0 } else { fractions.product::<f64>().clamp(0.0, 1.0) }
     }
 
-    fn is_throttled(&self, cgroup_id: u64) -> bool {
-        self.up_from(cgroup_id).any(|record| record.throttled)
+    /// Whether a domain is or was held back by choice: it or one above it is suspended or has used up a quota, has a quota
+    /// that is less than its promise, or there is any quota below it.
+    fn is_held(&self, cgroup_id: u64, cpus: f64, before: &BTreeMap<u64, Counters>) -> bool {
+        let was_held = |id| before.get(&id).is_some_and(|counters| counters.held);
+        let mut above = self.up_from(cgroup_id);
+        let from_above = above.any(|record| {
+            let promised_cpus = self.reserved_of_machine(record.cgroup_id) * cpus;
+            Counters::of(record).held || was_held(record.cgroup_id) || record.limit_cpus < promised_cpus
+        });
+        let mut below = self.at_or_below(cgroup_id).into_iter().skip(1);
+        from_above || below.any(|record| record.limit_cpus.is_finite())
     }
 
     fn at_or_below(&self, cgroup_id: u64) -> Vec<&'a DomainRecord> {

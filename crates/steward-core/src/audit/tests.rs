@@ -27,6 +27,8 @@ fn record(cgroup_id: u64, parent_id: u64, reserved: f64) -> DomainRecord {
         tasks: 1,
         runnable: 1,
         throttled: false,
+        suspended: false,
+        limit_cpus: f64::INFINITY,
     }
 }
 
@@ -272,6 +274,14 @@ fn a_changed_promise_and_a_quota_begin_anew() {
     assert_eq!((held.broken, held.wanted_ns), (0, 0), "cpu.max holds it back, not the scheduler");
     watched.records[1].throttled = false;
     assert_eq!(a_little_late(&mut watched), Some(0));
+    for (limit_cpus, broken) in [(0.55, 0), (0.7, 1)] {
+        watched.records[1].limit_cpus = limit_cpus;
+        assert_eq!(watched.second(1, 0).map(|tally| tally.broken), Some(broken), "a limit of {limit_cpus} CPUs");
+    }
+    watched.records[1].suspended = true;
+    watched.second(1, 0);
+    watched.records[1].suspended = false;
+    assert_eq!(watched.second(1, 0).map(|tally| tally.broken), Some(0), "it was, for a part of that second");
     watched.records.remove(1);
     watched.now_ns += SECOND;
     assert_eq!(watched.look(), None, "the domain has gone");

@@ -127,6 +127,7 @@ impl Daemon {
             let about = format!("process {pid} in it, which belongs to somebody else");
             self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
         }
+        self.suspensions.end_below(&cgroup.path, &mut self.mechanism);
         self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
     }
 
