@@ -276,7 +276,11 @@ fn a_changed_promise_and_a_quota_begin_anew() {
     assert_eq!(a_little_late(&mut watched), Some(0));
     for (limit_cpus, broken) in [(0.55, 0), (0.7, 1)] {
         watched.records[1].limit_cpus = limit_cpus;
-        assert_eq!(watched.second(1, 0).map(|tally| tally.broken), Some(broken), "a limit of {limit_cpus} CPUs");
+        assert_eq!(
+            watched.second(1, 0).map(|tally| tally.broken),
+            Some(broken),
+            "a limit of {limit_cpus} CPUs"
+        );
     }
     watched.records[1].suspended = true;
     watched.second(1, 0);
