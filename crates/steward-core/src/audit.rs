@@ -38,9 +38,7 @@ pub mod file;
 mod records;
 pub mod text;
 
-pub use auditor::{
-    Audited, Auditor, Promise, QUANTUM_NS, Reading, reserved_of_machine, tolerance_ns, wanted_at_least_ns,
-};
+pub use auditor::{Audited, Auditor, Family, Promise, QUANTUM_NS, Reading, tolerance_ns, wanted_at_least_ns};
 pub use records::{DOMAINS_MAX, Record, Records, Span, Timeline};
 
 /// What was promised and given within some time. All times are in nanoseconds; sums saturate.

@@ -107,6 +107,8 @@ pub struct Daemon {
     pub(crate) audit: Audit,
     pub(crate) history: VecDeque<api::Event>,
     pub(crate) events_lost: u64,
+    /// How many there were of each kind, by its name in the log.
+    pub(crate) decisions: BTreeMap<&'static str, u64>,
     waiting: Waiting,
     prune_at_ns: u64,
     scan_at_ns: u64,
@@ -155,6 +157,7 @@ impl Daemon {
             audit,
             history: VecDeque::new(),
             events_lost: 0,
+            decisions: BTreeMap::new(),
             waiting: Waiting::default(),
             prune_at_ns: 0,
             scan_at_ns: 0,
@@ -411,6 +414,7 @@ impl Daemon {
                 "{}",
                 event.text
             );
+            *self.decisions.entry(report::domain_event_name(event.kind)).or_default() += 1;
             self.note(event.clone());
         }
         told
@@ -494,6 +498,7 @@ impl Daemon {
         for event in &events {
             log_event(event);
             self.waiting.note(event);
+            *self.decisions.entry(report::event_kind_name(event.kind)).or_default() += 1;
             let event = report::event(event);
             self.note(event.clone());
             told.push(Told { event, domain: None });

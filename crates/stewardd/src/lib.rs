@@ -7,6 +7,7 @@
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
 //! - [`audit`]: whether domains got what they were promised.
+//! - [`metrics`] and [`metrics_endpoint`]: figures for Prometheus.
 //! - [`suspension`]: who has suspended which domain; [`guard`] lets it go on after `kill -9`.
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
@@ -26,6 +27,8 @@ pub mod fake_cgroups;
 pub mod guard;
 pub mod log;
 pub mod mechanisms;
+pub mod metrics;
+pub mod metrics_endpoint;
 pub mod peer;
 pub mod permission;
 pub mod plan;

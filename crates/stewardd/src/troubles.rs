@@ -30,6 +30,8 @@ pub enum Topic {
     SaveDomains,
     /// Keeping the record of promises.
     Audit,
+    /// Serving metrics.
+    Metrics,
     /// Mounting the control files.
     ControlFiles,
 }

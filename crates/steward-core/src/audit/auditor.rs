@@ -289,20 +289,15 @@ pub fn tolerance_ns(fraction: f64, cpus: f64, cycle_ns: f64, waiting_domains: f6
     fraction * cpus * delay_ns + cpus * quantum_ns
 }
 
-/// The fraction of the machine that is reserved for a domain: the product of the reservations in force up to the root; 0 when
-/// one of them is missing.
-pub fn reserved_of_machine(cgroup_id: u64, records: &[DomainRecord]) -> f64 {
-    Family::of(records).reserved_of_machine(cgroup_id)
-}
-
 /// Domains by id and by parent.
-struct Family<'a> {
+pub struct Family<'a> {
     by_id: BTreeMap<u64, &'a DomainRecord>,
     children: BTreeMap<u64, Vec<u64>>,
 }
 
 impl<'a> Family<'a> {
-    fn of(records: &'a [DomainRecord]) -> Self {
+    /// All that the scheduler knows.
+    pub fn of(records: &'a [DomainRecord]) -> Self {
         let mut children: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for record in records {
             children.entry(record.parent_id).or_default().push(record.cgroup_id);
@@ -321,7 +316,9 @@ impl<'a> Family<'a> {
         })
     }
 
-    fn reserved_of_machine(&self, cgroup_id: u64) -> f64 {
+    /// The fraction of the machine that is reserved for a domain: the product of the reservations in force up to the root; 0
+    /// when one of them is missing.
+    pub fn reserved_of_machine(&self, cgroup_id: u64) -> f64 {
         let mut fractions = self.up_from(cgroup_id).map(|record| record.policy.reserved).peekable();
         if fractions.peek().is_none() { 0.0 } else { fractions.product::<f64>().clamp(0.0, 1.0) }
     }
@@ -339,7 +336,8 @@ impl<'a> Family<'a> {
         from_above || below.any(|record| record.limit_cpus.is_finite())
     }
 
-    fn at_or_below(&self, cgroup_id: u64) -> Vec<&'a DomainRecord> {
+    /// A domain, if it is there, and all below it.
+    pub fn at_or_below(&self, cgroup_id: u64) -> Vec<&'a DomainRecord> {
         let mut found: Vec<&DomainRecord> = self.by_id.get(&cgroup_id).copied().into_iter().collect();
         let mut place = 0;
         while place < found.len() && found.len() <= self.by_id.len() {

@@ -32,6 +32,10 @@ fn record(cgroup_id: u64, parent_id: u64, reserved: f64) -> DomainRecord {
     }
 }
 
+fn reserved_of_machine(watched: &Watched, cgroup_id: u64) -> f64 {
+    Family::of(&watched.records).reserved_of_machine(cgroup_id)
+}
+
 fn promise(cgroup_id: u64) -> Promise {
     Promise { path: format!("steward.{cgroup_id}"), cgroup_id, user: 0 }
 }
@@ -225,11 +229,11 @@ fn what_is_below_a_domain_counts_for_it_and_a_part_of_nothing_is_no_promise() {
     watched.pass(3, SECOND, 1, 200 * MS);
     let tally = watched.look().expect("it is audited");
     assert_eq!((tally.received_ns, tally.wanted_ns), (400 * MS, 500 * MS));
-    assert_eq!(reserved_of_machine(2, &watched.records), 0.5);
-    assert_eq!(reserved_of_machine(4, &watched.records), 0.0, "its parent has nothing reserved");
-    assert_eq!(reserved_of_machine(ROOT, &watched.records), 0.0);
+    assert_eq!(reserved_of_machine(&watched, 2), 0.5);
+    assert_eq!(reserved_of_machine(&watched, 4), 0.0, "its parent has nothing reserved");
+    assert_eq!(reserved_of_machine(&watched, ROOT), 0.0);
     watched.records[2].policy.reserved = 0.5;
-    assert_eq!(reserved_of_machine(4, &watched.records), 0.5 * 0.5 * 0.9);
+    assert_eq!(reserved_of_machine(&watched, 4), 0.5 * 0.5 * 0.9);
 }
 
 /// A second with less missing than the tolerance: broken only if something was missing before.

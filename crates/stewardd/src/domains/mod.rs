@@ -172,6 +172,14 @@ impl Domains {
         reserved.map(promise).collect()
     }
 
+    /// The root, and all that were made by Steward or given something, by path and id: few enough for metrics.
+    pub fn places(&self) -> Vec<(String, u64)> {
+        let root = self.cgroups().ok().and_then(|cgroups| cgroups.find("").ok());
+        let held = self.held.values().filter(|held| !held.path.is_empty());
+        let held = held.map(|held| (held.path.clone(), held.cgroup_id));
+        root.map(|root| (root.path, root.id)).into_iter().chain(held).collect()
+    }
+
     /// Changes since the last call.
     pub fn take_told(&mut self) -> Vec<Told> {
         self.told.drain(..).collect()

@@ -2,7 +2,7 @@
 
 use libsteward::api::{self, ApiError};
 use steward_core::audit::text::{Promised, explain};
-use steward_core::audit::{Span, Tally, reserved_of_machine};
+use steward_core::audit::{Family, Span, Tally};
 use steward_core::authority::{Action, Request as Wish, Resource};
 use steward_core::mechanism::MechanismKind;
 use steward_kernel::cgroups_tree::Cgroup;
@@ -55,7 +55,7 @@ impl Daemon {
             return Promised::NotInForce;
         };
         let own = records.iter().find(|record| record.cgroup_id == cgroup.id);
-        let fraction = reserved_of_machine(cgroup.id, &records);
+        let fraction = Family::of(&records).reserved_of_machine(cgroup.id);
         match own {
             Some(own) if own.policy.reserved > 0.0 && fraction <= 0.0 => Promised::Above,
             Some(_) if fraction > 0.0 => Promised::Fraction {
