@@ -174,6 +174,15 @@ impl CgroupTree {
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
     }
 
+    /// The threads in a cgroup itself.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.threads`.
+    pub fn threads(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+        let text = self.read(path, "cgroup.threads")?;
+        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
     /// Whether a process is left in a cgroup or below it.
     ///
     /// # Errors

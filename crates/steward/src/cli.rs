@@ -49,7 +49,11 @@ pub enum Command {
     /// would help if not.
     Explain(ExplainArguments),
     Events(EventsArguments),
+    Top(crate::top::TopArguments),
+    Report(crate::report::ReportArguments),
     Tune(crate::tune::TuneArguments),
+    #[command(subcommand)]
+    Pool(crate::pool::PoolCommand),
     /// Have the daemon read its configuration and specifications again
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
@@ -293,7 +297,7 @@ pub enum Promise {
     Fraction(f64),
 }
 
-fn parse_promise(text: &str) -> Result<Promise, String> {
+pub fn parse_promise(text: &str) -> Result<Promise, String> {
     if text.ends_with('%') || text.parse::<f64>().is_ok() {
         return crate::domain_cli::fraction(text).map(Promise::Fraction);
     }

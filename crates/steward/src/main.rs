@@ -8,11 +8,14 @@ mod domain;
 mod domain_cli;
 mod machine;
 mod output;
+mod pool;
 mod record;
+mod report;
 mod run;
 mod sim;
 mod spec;
 mod status;
+mod top;
 mod tune;
 
 use std::path::Path;
@@ -87,7 +90,10 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
+        Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
+        Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),

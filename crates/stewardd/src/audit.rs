@@ -14,7 +14,7 @@ use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use steward_core::audit::{Audited, Auditor, Promise, Reading, Record, Records, Tally, Timeline, file};
 use steward_core::mechanism::DomainRecord;
-use steward_kernel::deadline::online_cpus;
+use steward_kernel::cpus;
 
 use crate::daemon::Daemon;
 use crate::troubles::Topic;
@@ -187,7 +187,7 @@ impl Daemon {
 
     /// How many CPUs are online; where that cannot be read, one.
     pub(crate) fn online_cpu_count(&self) -> u32 {
-        online_cpus(&self.options.roots).map_or(1, |cpus| cpus.len().max(1) as u32)
+        cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32)
     }
 }
 

@@ -22,6 +22,7 @@ use steward_kernel::processes::{self, Process, TaskId};
 use crate::audit::Audit;
 use crate::cgroups::Cgroups;
 use crate::domains::{Domains, Held as HeldDomain, Told};
+use crate::herald::Sampler;
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
@@ -99,6 +100,7 @@ pub struct Daemon {
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    pub(crate) sampler: Sampler,
     pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
     pub(crate) complaints: BTreeMap<TaskId, u64>,
@@ -150,6 +152,7 @@ impl Daemon {
             state,
             domains,
             domain_state,
+            sampler: Sampler::default(),
             suspensions: Suspensions::default(),
             complaints: BTreeMap::new(),
             troubles: Troubles::default(),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_kernel::KernelError;
+use steward_kernel::cgroups::CpuShare;
 use steward_kernel::cgroups_tree::Cgroup;
 
 use crate::cgroups::Cgroups;
@@ -205,6 +206,11 @@ impl Cgroups for FakeCgroups {
 
     fn weight(&self, path: &str) -> Option<u32> {
         self.tree().get(path).ok()?.weight
+    }
+
+    fn cpu_share(&self, path: &str) -> CpuShare {
+        let weight = self.weight(path).map(u64::from);
+        CpuShare { weight, ..CpuShare::default() }
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

@@ -13,9 +13,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use steward_core::audit::{self, Tally};
+use steward_core::forecast::Forecast;
 use steward_core::mechanism::{DomainRecord, MechanismKind, Standing};
 
 use crate::daemon::Daemon;
+use crate::event_loop::now_ns;
 
 /// Everything that is served, at one moment.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct Figures {
     pub decisions_lost: u64,
     /// Problems of files, and what goes wrong in the daemon.
     pub problems: u64,
+    /// What all tasks together get, wanted, will get and could get.
+    pub forecast: Forecast,
     /// Domains that were made by Steward, or given something, and the root.
     pub domains: Vec<DomainFigures>,
 }
@@ -79,6 +83,11 @@ struct OfMechanism {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfStanding {
     standing: Word,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfAllocation {
+    allocation: Word,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -137,6 +146,21 @@ fn describe_daemon(registry: &mut Registry, figures: &Figures) {
     registry.register("decisions_lost", "Decisions that came too fast to be counted", lost);
     let problems = gauge(figures.problems);
     registry.register("problems", "What is wrong now; steward status says what", problems);
+    describe_forecast(registry, &figures.forecast);
+}
+
+fn describe_forecast(registry: &mut Registry, forecast: &Forecast) {
+    let family = Family::<OfAllocation, Ratio>::default();
+    for (allocation, ms_per_s) in [
+        ("actual", forecast.actual_ms_per_s),
+        ("desired", forecast.desired_ms_per_s),
+        ("predicted", forecast.predicted_ms_per_s),
+        ("potential", forecast.potential_ms_per_s),
+    ] {
+        family.get_or_create(&OfAllocation { allocation: Word(allocation) }).set(ms_per_s / 1000.0);
+    }
+    let help = "CPUs that all tasks together got, wanted, will get and could get, over the last second and the next";
+    registry.register("forecast_cpus", help, family);
 }
 
 fn counter(count: u64) -> Counter {
@@ -207,6 +231,7 @@ impl Daemon {
             decisions: self.decisions.iter().map(|(kind, count)| (*kind, *count)).collect(),
             decisions_lost: self.events_lost,
             problems: (self.problems().count() + self.troubles.all().count()) as u64,
+            forecast: self.outlook_of_last_read(now_ns()).report.machine,
             domains: self.domain_figures(&records),
         }
     }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::audit::Tally;
+use steward_core::forecast::Forecast;
 use steward_core::mechanism::{MechanismKind, Standing};
 
 use super::*;
@@ -23,6 +24,7 @@ fn figures() -> Figures {
         cpus: 4,
         tasks: vec![(Standing::Admitted, 3), (Standing::Refused, 0)],
         decisions: vec![("admitted", 5), ("domain-refused", 1)],
+        forecast: Forecast { desired_ms_per_s: 2500.0, ..Forecast::default() },
         domains: vec![root, web],
         ..Figures::default()
     }
@@ -80,6 +82,7 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         ("steward_mechanism_in_force{mechanism=\"sched_ext\"}".to_owned(), 1.0),
         ("steward_mechanism_in_force{mechanism=\"deadline\"}".to_owned(), 0.0),
         ("steward_cpus".to_owned(), 4.0),
+        ("steward_forecast_cpus{allocation=\"desired\"}".to_owned(), 2.5),
         ("steward_tasks{standing=\"admitted\"}".to_owned(), 3.0),
         ("steward_decisions_total{decision=\"domain-refused\"}".to_owned(), 1.0),
         (format!("steward_domain_reserved_ratios{{{web}}}"), 0.25),

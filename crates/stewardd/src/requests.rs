@@ -17,6 +17,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
 mod domains;
+mod forecasts;
 mod suspension;
 
 use crate::daemon::Daemon;
@@ -56,6 +57,9 @@ impl Daemon {
             self.permit(caller, &wish)?;
         }
         let parameters = call.parameters;
+        if !READING.contains(&call.method.as_str()) && !FORECASTS.contains(&call.method.as_str()) {
+            self.sampler.invalidate();
+        }
         let result = match call.method.as_str() {
             api::Run::NAME => self.method::<api::Run>(parameters, |it, request| it.run(caller, request)),
             api::Set::NAME => self.method::<api::Set>(parameters, |it, request| it.set(caller, request)),
@@ -97,6 +101,8 @@ impl Daemon {
                 let present = self.present_domains(request.present == Some(true));
                 return Ok(Answer::Stream(Topic::Domains, present));
             }
+            api::ListForecasts::NAME => return self.list_forecasts(caller, parse(parameters)?),
+            api::WatchForecasts::NAME => return self.watch_forecasts(caller, parse(parameters)?),
             api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
             api::Monitor::NAME => {
                 let request = parse::<api::Monitor>(parameters)?;
@@ -466,6 +472,13 @@ const READING: [&str; 8] = [
     api::ShowDomain::NAME,
     api::WatchDomains::NAME,
 ];
+
+/// Calls that change nothing, and have their own rule about who sees what.
+const FORECASTS: [&str; 2] = [api::ListForecasts::NAME, api::WatchForecasts::NAME];
+
+fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
+    ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
+}
 
 fn kernel_error(pid: i32, error: &KernelError) -> ApiError {
     if error.is_denied() {

@@ -34,6 +34,8 @@ pub enum Topic {
     Metrics,
     /// Mounting the control files.
     ControlFiles,
+    /// Reading what tasks use.
+    Forecasts,
 }
 
 /// All troubles at the moment.

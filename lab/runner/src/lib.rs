@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod domains;
 pub mod figure;
+pub mod forecasts;
 pub mod machine;
 pub mod metrics;
 pub mod outcome;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
-use crate::web;
+use crate::{forecasts, web};
 
 /// Metric name to number.
 pub type Metrics = BTreeMap<String, f64>;
@@ -76,6 +76,7 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
             MetricKind::Tune => tune_metrics(&output.text),
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
             MetricKind::Web => web::web_metrics(&output.text),
+            MetricKind::Forecast => forecasts::forecast_metrics(&output.text),
             MetricKind::Share => continue,
         };
         of_kind.entry(row.metrics).or_default().push((output.name.clone(), metrics));

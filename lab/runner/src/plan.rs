@@ -83,6 +83,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         true => Some(StewardSetup {
             specifications: specifications(scenario)?,
             best_effort: contender.best_effort().map(str::to_owned),
+            mechanism: contender.mechanism().map(str::to_owned),
         }),
         false => None,
     };
@@ -115,7 +116,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
                 command.extend(shell_words::split(arguments)?);
             }
         }
-        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime => {
+        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime | Contender::StewardDeadline => {
             if let Some(reservation) = reservation {
                 let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
                 command.splice(0..0, launcher.map(str::to_owned));

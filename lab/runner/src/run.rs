@@ -134,6 +134,7 @@ const OWN_PROGRAMS: &[&str] = &[
     "io-loop",
     "read-ahead-player",
     "web-load",
+    "forecast-check",
 ];
 
 /// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.

@@ -46,7 +46,6 @@ use crate::mounts::MountTable;
 use crate::processes::{self, Process, TaskId};
 use crate::roots::Roots;
 use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
-pub use account::online_cpus;
 use account::{Account, Crowd, LoadWindow};
 use follow::Follower;
 use lineage::Lineage;

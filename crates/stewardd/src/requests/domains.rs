@@ -11,7 +11,7 @@ use steward_core::domain::{Change, Setting, Settings, name};
 use steward_kernel::cgroups_tree::Cgroup;
 use steward_kernel::processes;
 
-use super::{for_process, kernel_error};
+use super::{for_process, invalid, kernel_error};
 use crate::daemon::Daemon;
 use crate::domains::view::Records;
 use crate::domains::{Asker, Given};
@@ -290,10 +290,6 @@ impl Daemon {
 
 fn asker(caller: &Caller) -> Asker {
     Asker { pid: caller.pid, uid: caller.uid }
-}
-
-fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
-    ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
 }
 
 /// A wish about the resources that a change is about; one about none of them is about the CPU.
