@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -283,10 +284,13 @@ impl Mechanism for SchedExt {
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
-        // what is read is a value that each member had at some moment.
+        // what is read is a value that each member had at some moment. What was never used stays zero.
         let table = unsafe {
             let mut copy = DomainTable::new();
-            std::ptr::copy_nonoverlapping(self.domains, &raw mut *copy, 1);
+            let used = std::ptr::read_volatile(&raw const (*self.domains).high_water) as usize;
+            let bytes = offset_of!(DomainTable, domains) + used.min(crate::DOMAINS_MAX) * size_of::<Domain>();
+            std::ptr::copy_nonoverlapping(self.domains.cast::<u8>(), (&raw mut *copy).cast::<u8>(), bytes);
+            copy.high_water = copy.high_water.min(used as u32);
             copy
         };
         let (at_ns, offset_ns) = self.clocks();

@@ -17,6 +17,7 @@ use steward_core::mechanism::DomainRecord;
 use steward_kernel::cpus;
 
 use crate::daemon::Daemon;
+use crate::event_loop;
 use crate::troubles::Topic;
 
 /// From one reading to the next, in nanoseconds.
@@ -145,7 +146,7 @@ impl Daemon {
             // At the same moments of each second, and none twice.
             let next_ns = self.audit.due_at_ns.saturating_add(EVERY_NS);
             self.audit.due_at_ns = if next_ns > now_ns { next_ns } else { now_ns.saturating_add(EVERY_NS) };
-            self.audit_now(now_ns, since_boot_s());
+            self.audit_now(&event_loop::now_ns, since_boot_s());
         }
         if self.audit.save_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.audit.save_at_ns = None;
@@ -157,20 +158,21 @@ impl Daemon {
         }
     }
 
-    /// Reads what the scheduler has counted, and judges it.
-    pub(crate) fn audit_now(&mut self, now_ns: u64, since_boot_s: u64) {
+    /// Reads what the scheduler has counted, and judges it. The clock is read when the counters are: what the loop did before
+    /// may have taken long.
+    pub(crate) fn audit_now(&mut self, clock: &dyn Fn() -> u64, since_boot_s: u64) {
         let promises = self.domains.promises();
         self.audit.busy = !promises.is_empty();
         let records = match self.mechanism.as_mut() {
-            Some(mechanism) if self.audit.busy => mechanism.domains().ok(),
+            Some(mechanism) if self.audit.busy => mechanism.domains().ok().map(|records| (records, clock())),
             _ => None,
         };
         let suspended = std::mem::take(&mut self.audit.suspended);
-        let Some(mut records) = records else { return self.audit.auditor.forget() };
+        let Some((mut records, at_ns)) = records else { return self.audit.auditor.forget() };
         for record in &mut records {
             record.suspended |= suspended.contains(&record.cgroup_id);
         }
-        let reading = self.reading(now_ns, &records);
+        let reading = self.reading(at_ns, &records);
         let at_s = self.audit.now_s(since_boot_s);
         self.audit.observe(&reading, &promises, at_s);
     }

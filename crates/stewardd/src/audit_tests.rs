@@ -58,7 +58,7 @@ impl Machine {
         }
         self.now_ns += SECOND_NS;
         self.since_boot_s += 1;
-        daemon.audit_now(self.now_ns, self.since_boot_s);
+        daemon.audit_now(&|| self.now_ns, self.since_boot_s);
     }
 
     fn sum(&self, daemon: &Daemon, path: &str, span: Span) -> Tally {

@@ -159,7 +159,8 @@ fn describe_forecast(registry: &mut Registry, forecast: &Forecast) {
     ] {
         family.get_or_create(&OfAllocation { allocation: Word(allocation) }).set(ms_per_s / 1000.0);
     }
-    let help = "CPUs that all tasks together got, wanted, will get and could get, over the last second and the next";
+    let help =
+        "CPUs that all tasks together got, wanted, will get and could get, over the last second and the next";
     registry.register("forecast_cpus", help, family);
 }
 
