@@ -383,8 +383,8 @@ fn encode_policy(policy: &DomainPolicy) -> types::domain_policy {
     }
 }
 
-/// `now_ns` is on the scheduler's clock.
-fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
+/// What the table says of a domain; `now_ns` is on the scheduler's clock.
+pub fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
     let domain: &Domain = table.at(index);
     let (runnable_time_ns, runnable_squared_ns) = domain.runnable_until(now_ns);
     let parent_id = if domain.parent == 0 { 0 } else { table.at(domain.parent).cgroup_id };

@@ -8,6 +8,8 @@ use crate::mechanism::DomainRecord;
 /// `q`: the longest that a task runs at a time beside others, in nanoseconds. A slice of 3 ms ends at the tick after it, and
 /// ticks are 4 ms apart (docs/scheduler.md, section 3).
 pub const QUANTUM_NS: u64 = 7_000_000;
+/// How long a reading may take, in nanoseconds: what is read first and what is read last are so much apart.
+pub const READING_MAX_NS: u64 = 10_000_000;
 /// Readings further apart, in nanoseconds, say how much was received, but not how evenly it was wanted: the integral of the
 /// square may have wrapped.
 const EVIDENCE_MAX_NS: u64 = 10_000_000_000;
@@ -285,7 +287,9 @@ pub fn wanted_at_least_ns(
 /// what it is promised of the machine.
 pub fn tolerance_ns(fraction: f64, cpus: f64, cycle_ns: f64, waiting_domains: f64) -> f64 {
     let quantum_ns = QUANTUM_NS as f64;
-    let delay_ns = (1.0 - fraction) * 9.0 / 8.0 * cycle_ns + (waiting_domains / cpus + 4.0) * quantum_ns;
+    let reading_ns = 2.0 * READING_MAX_NS as f64;
+    let delay_ns =
+        (1.0 - fraction) * 9.0 / 8.0 * cycle_ns + (waiting_domains / cpus + 4.0) * quantum_ns + reading_ns;
     fraction * cpus * delay_ns + cpus * quantum_ns
 }
 
