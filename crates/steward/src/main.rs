@@ -6,6 +6,7 @@ mod background;
 mod cli;
 mod domain;
 mod domain_cli;
+mod forecast;
 mod machine;
 mod output;
 mod pool;
@@ -90,6 +91,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Forecast(arguments) => forecast::forecast(socket, arguments).map(|()| true),
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),

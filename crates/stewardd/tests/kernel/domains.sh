@@ -35,6 +35,8 @@ section kept
 steward status b --json
 section kept-in-words
 steward status b
+section forecast
+steward forecast --json
 # What the kernel puts ahead of all domains takes from b's promise.
 section broken
 busy-loops --count $(nproc) --deadline 75ms/100ms --seconds 6
