@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
