@@ -15,6 +15,7 @@ use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecor
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
+mod audit;
 mod domains;
 mod forecasts;
 mod suspension;
@@ -86,6 +87,9 @@ impl Daemon {
             }
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
+            }
+            api::AuditDomain::NAME => {
+                self.method::<api::AuditDomain>(parameters, |it, request| it.audit_domain(caller, &request))
             }
             api::SuspendDomain::NAME => self
                 .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),

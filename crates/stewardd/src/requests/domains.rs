@@ -59,7 +59,7 @@ impl Daemon {
         Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
     }
 
-    fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
+    pub(super) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
         let cgroup = self.domains.of_process(caller.pid)?;
         // Only while it runs does the pid mean the caller.
         if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }
