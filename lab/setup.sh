@@ -20,6 +20,7 @@ packages=(
     gcc make libc6-dev
     qemu-system-x86 busybox-static cpio zstd xz-utils e2fsprogs util-linux
     ca-certificates curl git python3
+    tmux # the tests of steward top look at it in a terminal
 )
 [ "$(id -u)" = 0 ] || packages+=(fakeroot) # so that the guest's files belong to root
 rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

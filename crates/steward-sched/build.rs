@@ -1,31 +1,8 @@
 //! Compiles the BPF program with clang, and its decision headers for the host.
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use libbpf_cargo::SkeletonBuilder;
-
-const PROGRAM: &str = "src/bpf/steward.bpf.c";
-
 fn main() {
-    println!("cargo:rerun-if-changed=src/bpf");
-    println!("cargo:rerun-if-env-changed=CLANG");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let clang = find_clang();
-    SkeletonBuilder::new()
-        .source(PROGRAM)
-        .clang(&clang)
-        .clang_args([
-            "-mcpu=v3",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-parameter",
-            "-Wno-sign-compare",
-            "-Wno-missing-declarations",
-        ])
-        .build_and_generate(out.join("steward.skel.rs"))
-        .unwrap_or_else(|error| panic!("cannot build {PROGRAM} with {}: {error:#}", clang.display()));
+    steward_bpf_build::compile("src/bpf/steward.bpf.c", &["-Wno-sign-compare"]);
+    println!("cargo:rerun-if-changed=src/bpf/decide");
 
     cc::Build::new()
         .file("src/bpf/decide/host.c")
@@ -36,17 +13,4 @@ fn main() {
         // Signed overflow wraps in BPF; so it does here.
         .flag("-fwrapv")
         .compile("steward_decide");
-}
-
-/// `$CLANG`, or the newest of the versions that are known to build the program.
-fn find_clang() -> PathBuf {
-    if let Some(named) = env::var_os("CLANG") {
-        return named.into();
-    }
-    for name in ["clang-19", "clang-20", "clang-21", "clang"] {
-        if Command::new(name).arg("--version").output().is_ok() {
-            return Path::new(name).into();
-        }
-    }
-    panic!("no clang found: install clang-19 (`make setup` does it), or set CLANG to one")
 }

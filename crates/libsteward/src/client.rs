@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::api::{ApiError, Complain, DomainWatched, Method, Monitor, Monitored, WatchDomains};
-use crate::wire::{self, Call, Framer, Reply};
+use crate::api::{
+    ApiError, Complain, DomainWatched, Forecasts, Method, Monitor, Monitored, WatchDomains, WatchForecasts,
+};
+use crate::wire::{self, Call, Framer};
 
 /// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb, and longer
 /// than it gives a person to answer polkit.
@@ -51,9 +55,9 @@ pub struct Client {
     framer: Framer,
 }
 
-/// One reply as it came.
-struct Received {
-    parameters: Map<String, Value>,
+/// One reply.
+struct Received<R> {
+    reply: R,
     /// Whether more follow.
     continues: bool,
 }
@@ -80,7 +84,7 @@ impl Client {
     /// # Errors
     /// [`Error::Api`] when the daemon refused; the others when there was no answer.
     pub fn call<M: Method>(&mut self, method: &M) -> Result<M::Reply, Error> {
-        typed(self.call_by_name(M::NAME, parameters_of(method))?)
+        self.call_for(M::NAME, parameters_of(method))
     }
 
     /// Calls a method by its full name (`io.steward.Status`), with parameters and reply as JSON; for languages that
@@ -93,9 +97,17 @@ impl Client {
         name: &str,
         parameters: Map<String, Value>,
     ) -> Result<Map<String, Value>, Error> {
+        self.call_for(name, parameters)
+    }
+
+    fn call_for<R: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        parameters: Map<String, Value>,
+    ) -> Result<R, Error> {
         self.stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         self.request(name, parameters, None)?;
-        Ok(self.receive()?.parameters)
+        Ok(self.receive()?.reply)
     }
 
     /// Calls a method that answers with a stream, and gives the replies as they come, without a time limit.
@@ -136,6 +148,14 @@ impl Client {
         self.stream(&WatchDomains { present: present.then_some(true) })
     }
 
+    /// The forecasts that `watch` asks for, again and again. Whoever reads slower than they come misses some.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when the call could not be sent.
+    pub fn watch_forecasts(self, watch: &WatchForecasts) -> Result<Events<Forecasts>, Error> {
+        self.stream(watch)
+    }
+
     /// Says that this process was too late `missed` times, 1 to 1,000,000, since it last said so: frames, deadlines,
     /// requests. Whoever looks for the right reservation goes by it (`steward tune`). Gives the sum of all its complaints so far.
     ///
@@ -166,7 +186,7 @@ impl Client {
     }
 
     /// The next reply, and whether more follow. Waits for it.
-    fn receive(&mut self) -> Result<Received, Error> {
+    fn receive<R: DeserializeOwned>(&mut self) -> Result<Received<R>, Error> {
         loop {
             if let Some(reply) = self.received()? {
                 return Ok(reply);
@@ -180,16 +200,21 @@ impl Client {
     }
 
     /// The next reply if it is here already.
-    fn received(&mut self) -> Result<Option<Received>, Error> {
-        let malformed = |error: &dyn std::fmt::Display| Error::Malformed(error.to_string());
-        let Some(message) = self.framer.next_message().map_err(|error| malformed(&error))? else {
-            return Ok(None);
-        };
-        let reply: Reply = serde_json::from_slice(&message).map_err(|error| malformed(&error))?;
+    fn received<R: DeserializeOwned>(&mut self) -> Result<Option<Received<R>>, Error> {
+        let Some(message) = self.framer.next_message().map_err(malformed)? else { return Ok(None) };
+        let reply: wire::RawReply<'_> = serde_json::from_slice(&message).map_err(malformed)?;
+        let parameters = reply.parameters.map_or("{}", RawValue::get);
         match reply.error {
-            Some(name) => Err(Error::Api(ApiError::from_wire(&name, &reply.parameters))),
+            Some(name) => {
+                let parameters: Option<Map<String, Value>> =
+                    serde_json::from_str(parameters).map_err(malformed)?;
+                Err(Error::Api(ApiError::from_wire(&name, &parameters.unwrap_or_default())))
+            }
             None => {
-                Ok(Some(Received { continues: reply.continues == Some(true), parameters: reply.parameters }))
+                // Some implementations send `null` where there are no parameters.
+                let parameters = if parameters == "null" { "{}" } else { parameters };
+                let reply_of_method = serde_json::from_str(parameters).map_err(malformed)?;
+                Ok(Some(Received { continues: reply.continues == Some(true), reply: reply_of_method }))
             }
         }
     }
@@ -235,7 +260,7 @@ pub struct Events<R> {
     reply: PhantomData<R>,
 }
 
-impl<R: serde::de::DeserializeOwned> Events<R> {
+impl<R: DeserializeOwned> Events<R> {
     /// The next reply if it is here already, without waiting. `None` until more comes; call it again until it says
     /// so, because several may have come at once.
     ///
@@ -251,10 +276,10 @@ impl<R: serde::de::DeserializeOwned> Events<R> {
             Ok(None) => false,
             Err(_) => true,
         };
-        received?.map(|reply| typed(reply.parameters)).transpose()
+        Ok(received?.map(|received| received.reply))
     }
 
-    fn receive_ready(&mut self) -> Result<Option<Received>, Error> {
+    fn receive_ready(&mut self) -> Result<Option<Received<R>>, Error> {
         loop {
             if let Some(reply) = self.client.received()? {
                 return Ok(Some(reply));
@@ -271,8 +296,8 @@ impl<R: serde::de::DeserializeOwned> Events<R> {
     }
 }
 
-fn typed<R: serde::de::DeserializeOwned>(reply: Map<String, Value>) -> Result<R, Error> {
-    serde_json::from_value(Value::Object(reply)).map_err(|error| Error::Malformed(error.to_string()))
+fn malformed(error: impl std::fmt::Display) -> Error {
+    Error::Malformed(error.to_string())
 }
 
 impl<R> AsFd for Events<R> {
@@ -282,7 +307,7 @@ impl<R> AsFd for Events<R> {
     }
 }
 
-impl<R: serde::de::DeserializeOwned> Iterator for Events<R> {
+impl<R: DeserializeOwned> Iterator for Events<R> {
     type Item = Result<R, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -290,8 +315,8 @@ impl<R: serde::de::DeserializeOwned> Iterator for Events<R> {
             return None;
         }
         let received = self.client.receive();
-        self.finished = !received.as_ref().is_ok_and(|reply| reply.continues);
-        Some(received.and_then(|reply| typed(reply.parameters)))
+        self.finished = !received.as_ref().is_ok_and(|received| received.continues);
+        Some(received.map(|received| received.reply))
     }
 }
 

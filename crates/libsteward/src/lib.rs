@@ -15,6 +15,7 @@
 
 pub mod api;
 mod client;
+pub mod control;
 pub mod wire;
 
 pub use api::ApiError;

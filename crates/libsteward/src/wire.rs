@@ -7,6 +7,7 @@
 //! and client and daemon share it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// The longest message that the daemon accepts, in bytes without the NUL.
@@ -45,6 +46,20 @@ pub struct Reply {
     pub parameters: Map<String, Value>,
     /// More replies to the same call follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<bool>,
+}
+
+/// A reply as it travels, with its parameters as the text that they came in: a long one is read once, as what it is.
+#[derive(Debug, Deserialize)]
+pub struct RawReply<'a> {
+    /// As in [`Reply`].
+    #[serde(default)]
+    pub error: Option<String>,
+    /// As in [`Reply`], as JSON; `None` where there are none.
+    #[serde(default, borrow)]
+    pub parameters: Option<&'a RawValue>,
+    /// As in [`Reply`].
+    #[serde(default)]
     pub continues: Option<bool>,
 }
 
@@ -115,6 +130,12 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a reply whose parameters are JSON already, NUL included.
+pub fn encode_reply(parameters: &str, continues: bool) -> Vec<u8> {
+    let end: &str = if continues { ",\"continues\":true}\0" } else { "}\0" };
+    [r#"{"parameters":"#, parameters, end].concat().into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +166,21 @@ mod tests {
         let mut framer = Framer::new(4);
         framer.push(b"five+\0");
         assert_eq!(framer.next_message(), Err(TooLong { limit: 4 }));
+    }
+
+    #[test]
+    fn a_reply_that_was_written_as_text_reads_as_any_other() {
+        for continues in [false, true] {
+            let mut bytes = encode_reply(r#"{"a":[1,2]}"#, continues);
+            assert_eq!(bytes.pop(), Some(0));
+            let reply: Reply = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(
+                (reply.parameters["a"][1].as_u64(), reply.continues == Some(true)),
+                (Some(2), continues)
+            );
+            let raw: RawReply = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(raw.parameters.unwrap().get(), r#"{"a":[1,2]}"#);
+        }
     }
 
     #[test]

@@ -5,7 +5,19 @@
 //! wanted does not depend on the scheduler; what it will get does, so there is one model per kind of
 //! scheduler ([`Model`]).
 
+mod divide;
+mod herald;
+mod history;
+mod tasks;
+pub mod timesharing;
+mod tree;
+
+pub use herald::{DomainFigures, Herald, Report};
+
 use crate::mechanism::DomainPolicy;
+
+/// The largest slowdown that is told: one that waits and gets nothing is this many times slower, or more.
+pub const SLOWDOWN_MAX: f64 = 1000.0;
 
 /// How a scheduler treats a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,3 +96,35 @@ pub struct Forecast {
     /// The most that it could get if it wanted all it could have.
     pub potential_ms_per_s: f64,
 }
+
+impl Forecast {
+    /// How many times slower the CPU seemed than an idle one: desired over actual, at most [`SLOWDOWN_MAX`]; `None` where
+    /// nothing was wanted (CPU Futures, section 3.1).
+    pub fn slowdown(&self) -> Option<f64> {
+        self.desired_over(self.actual_ms_per_s)
+    }
+
+    /// Desired over predicted, at most [`SLOWDOWN_MAX`]; `None` where nothing was wanted.
+    pub fn future_slowdown(&self) -> Option<f64> {
+        self.desired_over(self.predicted_ms_per_s)
+    }
+
+    /// Desired over potential, at most [`SLOWDOWN_MAX`]; below 1 there is room for more. `None` where nothing was wanted.
+    pub fn potential_slowdown(&self) -> Option<f64> {
+        self.desired_over(self.potential_ms_per_s)
+    }
+
+    fn desired_over(&self, allocation_ms_per_s: f64) -> Option<f64> {
+        let desired = self.desired_ms_per_s;
+        (desired > 0.0).then(|| {
+            if allocation_ms_per_s * SLOWDOWN_MAX > desired {
+                desired / allocation_ms_per_s
+            } else {
+                SLOWDOWN_MAX
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

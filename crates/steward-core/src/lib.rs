@@ -8,6 +8,7 @@ pub mod domain;
 pub mod explain;
 pub mod forecast;
 pub mod mechanism;
+pub mod nice;
 pub mod problem;
 pub mod quantity;
 pub mod spec;

@@ -412,6 +412,16 @@ pub trait Mechanism: Send {
         Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind() })
     }
 
+    /// Suspends the domain of this cgroup, whose path has no leading slash, with all below it, or lets it go on.
+    /// What its tasks have reserved for themselves they get all the same. Doing it twice changes nothing.
+    ///
+    /// # Errors
+    /// [`MechanismError::NoSuchDomain`], [`MechanismError::Kernel`], [`MechanismError::Unsupported`].
+    fn suspend_domain(&mut self, cgroup_id: u64, path: &str, suspended: bool) -> Result<(), MechanismError> {
+        let _ = (cgroup_id, path, suspended);
+        Err(MechanismError::Unsupported { what: "suspending domains", by: self.kind() })
+    }
+
     /// Reads all domains, in no particular order.
     ///
     /// # Errors

@@ -174,12 +174,32 @@ impl CgroupTree {
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
     }
 
+    /// The threads in a cgroup itself.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.threads`.
+    pub fn threads(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+        let text = self.read(path, "cgroup.threads")?;
+        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
     /// Whether a process is left in a cgroup or below it.
     ///
     /// # Errors
     /// [`KernelError::Read`] naming `cgroup.events`.
     pub fn is_populated(&self, path: &str) -> Result<bool, KernelError> {
         Ok(self.read(path, "cgroup.events")?.lines().any(|line| line == "populated 1"))
+    }
+
+    /// Whether a cgroup itself is frozen; the root never is.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.freeze`.
+    pub fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        if path.is_empty() {
+            return Ok(false);
+        }
+        Ok(self.read(path, "cgroup.freeze")?.trim() == "1")
     }
 
     /// `cpu.weight` of a cgroup; `None` where its parent does not hand out the CPU.

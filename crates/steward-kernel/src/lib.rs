@@ -4,6 +4,7 @@
 //! - [`processes`]: every process and thread, cheaply; [`process_events`]: what changes among them, as it happens.
 //! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given; [`cgroups_tree`]: the tree
 //!   itself, listed, changed and watched.
+//! - [`cpus`]: which CPUs there are.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
@@ -13,6 +14,7 @@
 
 pub mod cgroups;
 pub mod cgroups_tree;
+pub mod cpus;
 pub mod deadline;
 pub mod doctor;
 pub mod error;

@@ -265,6 +265,21 @@ impl Mechanism for SchedExt {
         )
     }
 
+    fn suspend_domain(&mut self, cgroup_id: u64, _path: &str, suspended: bool) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        let request = types::suspend_request { cgroup_id, suspended: suspended.into(), ..Default::default() };
+        call(&self.loaded.skeleton.progs.steward_suspend_domain, as_bytes(&request)).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::ENOENT) => MechanismError::NoSuchDomain { cgroup_id },
+                _ => MechanismError::Kernel {
+                    action: format!("suspending the domain with cgroup id {cgroup_id}"),
+                    source,
+                    advice: "stewardd must run as root".to_owned(),
+                },
+            }
+        })
+    }
+
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:

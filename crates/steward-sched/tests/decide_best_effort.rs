@@ -258,23 +258,63 @@ proptest! {
     }
 
     #[test]
-    fn a_domain_is_held_when_it_or_any_above_it_is_throttled(
+    fn a_domain_is_held_when_it_or_any_above_it_is_throttled_or_suspended(
         tree in tree(40),
         throttled in vec(prop::bool::weighted(0.1), 41),
+        suspended in vec(prop::bool::weighted(0.1), 41),
     ) {
         let mut table = table(&tree);
         let all: Vec<u16> = indices(&tree).collect();
-        for (index, throttled) in all.iter().zip(&throttled) {
+        for ((index, throttled), suspended) in all.iter().zip(&throttled).zip(&suspended) {
             table.at_mut(*index).throttled = (*throttled).into();
+            prop_assert_eq!(table.suspend(*index, *suspended), *suspended);
         }
+        prop_assert_eq!(table.quotas as usize, suspended[..all.len()].iter().filter(|is| **is).count());
         for index in &all {
             let mut above = Some(*index);
             let mut expected = false;
             while let Some(domain) = above.map(|index| table.at(index)) {
-                expected |= domain.throttled == 1;
+                expected |= domain.throttled == 1 || domain.suspended == 1;
                 above = Some(domain.parent).filter(|parent| *parent != 0);
             }
             prop_assert_eq!(table.held(*index), expected);
+        }
+    }
+
+    #[test]
+    fn a_suspended_domain_counts_for_the_others_like_one_that_sleeps_and_comes_back_as_it_was(
+        tree in tree(20),
+        weights in vec(0..=4000u32, 21),
+        changes in vec((0..21u16, any::<bool>(), 0..=4000u32), 0..20),
+    ) {
+        let (mut table, mut asleep) = (table(&tree), table(&tree));
+        let all: Vec<u16> = indices(&tree).collect();
+        let mut weights = weights[..all.len()].to_vec();
+        for (index, weight) in all.iter().zip(&weights) {
+            set_runnable(&mut table, *index, *weight);
+        }
+        for (place, suspended, weight) in changes {
+            let place = place as usize % all.len();
+            table.suspend(all[place], suspended);
+            // Its tasks may wake and sleep while it is suspended.
+            set_runnable(&mut table, all[place], weight);
+            weights[place] = weight;
+        }
+        for (index, weight) in all.iter().zip(&weights) {
+            set_runnable(&mut asleep, *index, if table.held(*index) { 0 } else { *weight });
+        }
+        for index in all.iter().filter(|index| !table.held(**index)) {
+            prop_assert_eq!(table.share(*index), asleep.share(*index), "domain {}", index);
+        }
+        for index in &all {
+            table.suspend(*index, false);
+        }
+        for (index, weight) in all.iter().zip(&weights) {
+            set_runnable(&mut asleep, *index, *weight);
+        }
+        prop_assert_eq!(table.quotas, 0);
+        for index in &all {
+            prop_assert_eq!(table.share(*index), asleep.share(*index), "domain {}, after all", index);
         }
     }
 

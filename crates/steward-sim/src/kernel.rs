@@ -31,6 +31,10 @@ pub(crate) struct KernelTask {
     /// The only CPU that it may use, if it is pinned.
     pub(crate) pinned: Option<u32>,
     pub(crate) runnable: bool,
+    /// When it last became runnable or ceased to be.
+    pub(crate) turned_ns: u64,
+    /// Time for which it was runnable, up to `turned_ns`.
+    pub(crate) ready_ns: u64,
     pub(crate) slice_ns: u64,
     /// CPU time that its program asks for before it does something else.
     pub(crate) wants_ns: u64,
@@ -47,12 +51,26 @@ impl KernelTask {
             cpu: pinned.unwrap_or(0),
             pinned,
             runnable: false,
+            turned_ns: 0,
+            ready_ns: 0,
             slice_ns: 0,
             wants_ns: 0,
             used_ns: 0,
             woken_ns: None,
             queued: None,
         }
+    }
+
+    /// It becomes runnable, or ceases to be.
+    pub(crate) fn set_runnable(&mut self, runnable: bool, now_ns: u64) {
+        self.ready_ns = self.ready_until(now_ns);
+        self.turned_ns = now_ns;
+        self.runnable = runnable;
+    }
+
+    /// Time for which it was runnable, up to now.
+    pub(crate) fn ready_until(&self, now_ns: u64) -> u64 {
+        self.ready_ns + if self.runnable { now_ns - self.turned_ns } else { 0 }
     }
 
     pub(crate) fn may_run_on(&self, cpu: u32) -> bool {

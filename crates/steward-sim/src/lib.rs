@@ -21,6 +21,7 @@
 //! docs/simulator.md says what is modelled and what is not.
 
 mod event;
+mod forecast;
 mod kernel;
 mod machine;
 mod measure;
@@ -30,6 +31,7 @@ pub mod recording;
 mod report;
 pub mod scenario;
 mod scheduler;
+pub mod timesharing;
 
 pub use machine::Machine;
 pub use program::{Phase, Program};

@@ -19,7 +19,8 @@ pub(crate) struct Task {
     /// Index of its entry in the scenario.
     pub(crate) entry: u32,
     pub(crate) domain: u16,
-    started_ns: Option<u64>,
+    pub(crate) started_ns: Option<u64>,
+    pub(crate) ended: bool,
     frame: u64,
     /// When its last frame ended, from when measuring began.
     pub(crate) last_frame_ns: Option<u64>,
@@ -92,6 +93,7 @@ impl Machine {
                     entry: entry as u32,
                     domain,
                     started_ns: None,
+                    ended: false,
                     frame: 0,
                     last_frame_ns: None,
                     used_before_ns: 0,
@@ -195,7 +197,7 @@ impl Machine {
         };
         let now_ns = self.kernel.now_ns;
         let entry = self.kernel.task_mut(p);
-        entry.runnable = true;
+        entry.set_runnable(true, now_ns);
         entry.wants_ns = wants_ns;
         entry.woken_ns = Some(now_ns);
         let given = self.scheduler.select_cpu(&mut self.kernel, p);
@@ -277,6 +279,7 @@ impl Machine {
             }
             After::Ended => {
                 self.leave_cpu(p, cpu);
+                self.tasks[p as usize].ended = true;
                 self.scheduler.exit_task(&mut self.kernel, p);
             }
         }
@@ -284,7 +287,8 @@ impl Machine {
 
     fn leave_cpu(&mut self, p: TaskId, cpu: u32) {
         self.scheduler.stopping(&mut self.kernel, p, cpu);
-        self.kernel.task_mut(p).runnable = false;
+        let now_ns = self.kernel.now_ns;
+        self.kernel.task_mut(p).set_runnable(false, now_ns);
         let entry = self.kernel.cpu_mut(cpu);
         entry.current = None;
         entry.generation = entry.generation.wrapping_add(1);

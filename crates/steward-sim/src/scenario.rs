@@ -175,13 +175,7 @@ pub(crate) fn to_parts(thresholds: Thresholds) -> LoadThresholds {
     }
 }
 
-/// The weight of a task by its nice value: the kernel's table in hundredths of nice 0's.
+/// The weight of a task by its nice value: the kernel's table in hundredths of nice 0's, as the scheduler has it.
 pub fn weight_of_nice(nice: i32) -> u32 {
-    const WEIGHTS: [u32; 40] = [
-        88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906,
-        3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45,
-        36, 29, 23, 18, 15,
-    ];
-    let weight = WEIGHTS[(nice.clamp(-20, 19) + 20) as usize];
-    (weight * 100 + 512) / 1024
+    (steward_core::nice::kernel_weight(nice) * 100 + 512) / 1024
 }

@@ -20,8 +20,8 @@ use crate::domain_cli::DomainCommand;
         steward status                                   what is promised, and how full the CPUs are\n  \
         steward explain $(pgrep -n mplayer)              what a program has, and why\n  \
         steward doctor                                   which promises hold on this machine\n\n\
-        Exit codes: 0 success, 1 failure, 2 usage. `steward run` gives the program's own, and 125 to 127 for its \
-        own failures."
+        Exit codes: 0 success, 1 failure, 2 usage. `steward run` and `steward background` give the program's own, and 125 to \
+        127 for their own failures."
 )]
 pub struct Cli {
     /// The daemon's socket.
@@ -35,6 +35,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(RunArguments),
+    Background(crate::background::BackgroundArguments),
     Set(SetArguments),
     #[command(subcommand)]
     Domain(DomainCommand),
@@ -49,6 +50,8 @@ pub enum Command {
     /// would help if not.
     Explain(ExplainArguments),
     Events(EventsArguments),
+    Top(crate::top::TopArguments),
+    Report(crate::report::ReportArguments),
     Tune(crate::tune::TuneArguments),
     /// Have the daemon read its configuration and specifications again
     ///
@@ -274,7 +277,7 @@ pub enum Promise {
     Fraction(f64),
 }
 
-fn parse_promise(text: &str) -> Result<Promise, String> {
+pub fn parse_promise(text: &str) -> Result<Promise, String> {
     if text.ends_with('%') || text.parse::<f64>().is_ok() {
         return crate::domain_cli::fraction(text).map(Promise::Fraction);
     }

@@ -60,7 +60,7 @@ pub fn set_reservation(socket: &Path, domain: &str, cpu: Option<f64>) -> anyhow:
 }
 
 /// A domain after a change.
-fn line(domain: &api::Domain) -> String {
+pub fn line(domain: &api::Domain) -> String {
     let reserved = match domain.cpu {
         Some(cpu) => format!("{} of {} reserved", percent(cpu), whose(domain)),
         None => "nothing reserved".to_owned(),

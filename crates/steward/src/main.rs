@@ -1,17 +1,20 @@
 //! Steward's command line: reads it ([`cli`]), does what it says, ends with the right code.
 //!
-//! 0 success, 1 failure, 2 usage; `steward run` ends with the program's own code, or with 125 to 127.
+//! 0 success, 1 failure, 2 usage; `steward run` and `steward background` end with the program's own code, or with 125 to 127.
 
+mod background;
 mod cli;
 mod domain;
 mod domain_cli;
 mod machine;
 mod output;
 mod record;
+mod report;
 mod run;
 mod sim;
 mod spec;
 mod status;
+mod top;
 mod tune;
 
 use std::path::Path;
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
     };
     if let Command::Run(arguments) = &cli.command {
         return run::run(&cli.socket, arguments);
+    }
+    if let Command::Background(arguments) = &cli.command {
+        return background::background(&cli.socket, arguments);
     }
     match carry_out(&cli) {
         Ok(true) => ExitCode::SUCCESS,
@@ -54,12 +60,13 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints help or what is wrong with the arguments. Those of `run` that are wrong end with its own code, so that a
+/// Prints help or what is wrong with the arguments. Those of `run` and `background` that are wrong end with their own code, so that a
 /// program's 2 can be told from steward's.
 fn usage(error: &clap::Error) -> ExitCode {
     // Nobody can be told that it cannot be printed.
     let _ = error.print();
-    let is_run = std::env::args_os().nth(1).is_some_and(|command| command == "run");
+    let is_run =
+        std::env::args_os().nth(1).is_some_and(|command| command == "run" || command == "background");
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if is_run => ExitCode::from(run::OWN_FAILURE),
@@ -71,7 +78,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
     let socket = &cli.socket;
     match &cli.command {
-        Command::Run(_) => unreachable!("run ends in its own way"),
+        Command::Run(_) | Command::Background(_) => unreachable!("they end in their own way"),
         Command::Set(arguments) => set(socket, arguments).map(|()| true),
         Command::Domain(command) => domain::domain(socket, command).map(|()| true),
         Command::Spec(SpecCommand::Check(arguments)) => spec::check(arguments),
@@ -82,6 +89,8 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
+        Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),

@@ -69,7 +69,8 @@ fn headline(status: &api::StatusReply) -> String {
     text
 }
 
-fn mechanism_name(kind: api::MechanismKind) -> &'static str {
+/// The word for a mechanism.
+pub fn mechanism_name(kind: api::MechanismKind) -> &'static str {
     match kind {
         api::MechanismKind::SchedExt => "sched_ext",
         api::MechanismKind::Deadline => "SCHED_DEADLINE",

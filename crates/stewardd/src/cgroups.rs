@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use steward_kernel::cgroups::CpuShare;
 use steward_kernel::cgroups_tree::{Cgroup, CgroupTree};
 use steward_kernel::{KernelError, Roots, cgroups};
 
@@ -25,8 +26,12 @@ pub trait Cgroups: Send {
     fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError>;
     /// Whether a process is in it or below it.
     fn is_populated(&self, path: &str) -> Result<bool, KernelError>;
+    /// Whether it is frozen itself.
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError>;
     /// Its `cpu.weight`, where it has one.
     fn weight(&self, path: &str) -> Option<u32>;
+    /// Its weight and limit, as far as they can be read.
+    fn cpu_share(&self, path: &str) -> CpuShare;
     /// Moves a process there.
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError>;
     /// Moves all processes from one to another; returns how many.
@@ -97,8 +102,16 @@ impl Cgroups for Kernel {
         self.tree.is_populated(path)
     }
 
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        self.tree.is_frozen(path)
+    }
+
     fn weight(&self, path: &str) -> Option<u32> {
         self.tree.weight(path)
+    }
+
+    fn cpu_share(&self, path: &str) -> CpuShare {
+        cgroups::cpu_share(path, &self.roots).unwrap_or_default()
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

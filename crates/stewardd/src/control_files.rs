@@ -29,11 +29,27 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(150);
 
 type Outcome = Result<Map<String, Value>, ApiError>;
 
+/// A reply as the loop gives it. One that is text already is read by the thread that waits for it.
+enum Given {
+    Parameters(Map<String, Value>),
+    Text(String),
+}
+
+impl Given {
+    fn parameters(self) -> Outcome {
+        match self {
+            Given::Parameters(parameters) => Ok(parameters),
+            Given::Text(text) => serde_json::from_str(&text)
+                .map_err(|error| ApiError::MechanismFailed { reason: error.to_string() }),
+        }
+    }
+}
+
 /// One call, and where its answer goes.
 struct Request {
     caller: Caller,
     call: Call,
-    answer: SyncSender<Outcome>,
+    answer: SyncSender<Result<Given, ApiError>>,
 }
 
 /// The mounted tree, as the loop sees it. Unmounted when dropped.
@@ -131,9 +147,10 @@ impl Queue {
 
     fn put(&mut self, request: Request, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         let outcome = match handle(&request.caller, request.call.clone()) {
-            Answer::Reply(parameters) => Ok(parameters),
+            Answer::Reply(parameters) => Ok(Given::Parameters(parameters)),
+            Answer::Text(text) => Ok(Given::Text(text)),
             Answer::Error(error) => Err(error),
-            Answer::Stream(..) => Err(ApiError::ExpectedMore),
+            Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
             Answer::Wait => return self.waiting.push(request),
         };
         // It has room for one, and whoever gave up waiting needs none.
@@ -154,7 +171,7 @@ impl Backend for Front {
         // A full socket has woken the loop already.
         let _ = (&self.wake).write(b"x");
         match answered.recv_timeout(ANSWER_WITHIN) {
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome.and_then(Given::parameters),
             Err(RecvTimeoutError::Timeout) => {
                 Err(failed("stewardd did not answer in time; its log says why"))
             }

@@ -21,6 +21,7 @@ use steward_kernel::processes::{self, Process, TaskId};
 
 use crate::cgroups::Cgroups;
 use crate::domains::{Domains, Held as HeldDomain, Told};
+use crate::herald::Sampler;
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
@@ -29,6 +30,7 @@ use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
 use crate::state::StateFile;
+use crate::suspension::Suspensions;
 use crate::troubles::{Topic, Troubles};
 use crate::waiting::{Memory, Waiting};
 
@@ -97,6 +99,8 @@ pub struct Daemon {
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    pub(crate) sampler: Sampler,
+    pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
     pub(crate) complaints: BTreeMap<TaskId, u64>,
     pub(crate) troubles: Troubles,
@@ -143,6 +147,8 @@ impl Daemon {
             state,
             domains,
             domain_state,
+            sampler: Sampler::default(),
+            suspensions: Suspensions::default(),
             complaints: BTreeMap::new(),
             troubles: Troubles::default(),
             polkit,
@@ -217,6 +223,7 @@ impl Daemon {
         }
         self.domains.forget_applied();
         self.domains.apply(&mut self.mechanism);
+        self.suspensions.apply(&mut self.mechanism);
         self.forget_ended();
         let running = self.running();
         let steps = plan::at_start(&self.loaded.table, &running, &self.by_hand);

@@ -120,6 +120,7 @@ impl Loop {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
         self.broadcast(&told);
+        self.forecast(daemon);
         self.notify_status(daemon, &[]);
         Ok(true)
     }
@@ -131,6 +132,9 @@ impl Loop {
         if let Some(files) = &mut files {
             files.take_turn(&mut |caller, call| daemon.answer(caller, call));
         }
+        if !daemon.suspensions.is_empty() {
+            daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
+        }
         if !daemon.polkit.has_questions() {
             return;
         }
@@ -141,6 +145,16 @@ impl Loop {
         }
         let waits_for_file = |id| files.as_ref().is_some_and(|files| files.is_waiting(id));
         daemon.polkit.keep(|id| self.server.is_connected(id) || waits_for_file(id));
+    }
+
+    /// Reads tasks when it is time to, and answers those who watch.
+    fn forecast(&mut self, daemon: &mut Daemon) {
+        let now = now_ns();
+        self.server.serve_watchers(now, &mut |caller, watch| {
+            daemon.forecasts(caller, &watch.request, watch.granted)
+        });
+        daemon.sampler.set_watched(self.server.watcher_due_ns().is_some());
+        daemon.sample_if_due(now);
     }
 
     fn wait(&self, daemon: &Daemon) -> anyhow::Result<Ready> {
@@ -180,8 +194,9 @@ impl Loop {
     fn timeout(&self, daemon: &Daemon) -> Timespec {
         let now = now_ns();
         let gathered = Some(self.gather_until_ns).filter(|until| *until > now);
-        let moments = [self.reload_at_ns, gathered, daemon.wake_at_ns()];
-        let soonest = moments.into_iter().flatten().map(|at| at.saturating_sub(now)).min();
+        let forecast = [self.server.watcher_due_ns(), daemon.sampler.wake_at_ns(now)];
+        let moments = [self.reload_at_ns, gathered, daemon.wake_at_ns()].into_iter().chain(forecast);
+        let soonest = moments.flatten().map(|at| at.saturating_sub(now)).min();
         let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);
         if self.server.has_calls() {
             sleep_ns = 0;

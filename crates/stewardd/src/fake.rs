@@ -1,7 +1,7 @@
 //! A mechanism in memory, for tests: it admits up to the threshold on one CPU, and a test can look at it, eject
 //! it and refuse to load it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,6 +38,8 @@ pub struct Machine {
     pub thresholds: Thresholds,
     /// Policies of domains, by cgroup id.
     pub domains: BTreeMap<u64, DomainPolicy>,
+    /// Cgroups that are suspended.
+    pub suspended: BTreeSet<u64>,
     /// Cgroups that this scheduler does not see.
     pub unseen: Vec<u64>,
     /// A file and what is written into it as soon as something is assigned: what others do meanwhile.
@@ -68,6 +70,7 @@ impl Fake {
         machine.tasks.clear();
         machine.exec_table.clear();
         machine.domains.clear();
+        machine.suspended.clear();
     }
 
     /// Loads mechanisms on this machine.
@@ -105,6 +108,7 @@ impl Drop for FakeMechanism {
             machine.tasks.clear();
             machine.exec_table.clear();
             machine.domains.clear();
+            machine.suspended.clear();
         }
     }
 }
@@ -210,6 +214,19 @@ impl Mechanism for FakeMechanism {
         match policy {
             Some(policy) => _ = machine.domains.insert(cgroup_id, policy),
             None => _ = machine.domains.remove(&cgroup_id),
+        }
+        Ok(())
+    }
+
+    fn suspend_domain(&mut self, cgroup_id: u64, _path: &str, suspended: bool) -> Result<(), MechanismError> {
+        let mut machine = self.in_force()?;
+        if machine.unseen.contains(&cgroup_id) {
+            return Err(MechanismError::NoSuchDomain { cgroup_id });
+        }
+        if suspended {
+            machine.suspended.insert(cgroup_id);
+        } else {
+            machine.suspended.remove(&cgroup_id);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_kernel::KernelError;
+use steward_kernel::cgroups::CpuShare;
 use steward_kernel::cgroups_tree::Cgroup;
 
 use crate::cgroups::Cgroups;
@@ -31,6 +32,7 @@ struct Group {
     uid: u32,
     weight: Option<u32>,
     hands_out_cpu: bool,
+    frozen: bool,
 }
 
 impl Default for Tree {
@@ -62,6 +64,13 @@ impl Tree {
     /// Removes a cgroup as somebody else than Steward would.
     pub fn delete(&mut self, path: &str) {
         self.groups.remove(path);
+    }
+
+    /// Freezes a cgroup, or thaws it, as somebody else than Steward would.
+    pub fn freeze(&mut self, path: &str, frozen: bool) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.frozen = frozen;
+        }
     }
 
     /// Whether there is such a cgroup.
@@ -191,8 +200,17 @@ impl Cgroups for FakeCgroups {
         Ok(tree.is_populated(path))
     }
 
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.tree().get(path)?.frozen)
+    }
+
     fn weight(&self, path: &str) -> Option<u32> {
         self.tree().get(path).ok()?.weight
+    }
+
+    fn cpu_share(&self, path: &str) -> CpuShare {
+        let weight = self.weight(path).map(u64::from);
+        CpuShare { weight, ..CpuShare::default() }
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

@@ -6,12 +6,14 @@
 //! - [`control_files`]: the same requests, through a file tree.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
+//! - [`herald`]: what all tasks use, read from time to time, and what will become of it.
+//! - [`suspension`]: who has suspended which domain; [`guard`] lets it go on after `kill -9`.
 //! - [`permission`] and [`polkit`]: may this caller have that?
 //! - [`plan`] and [`retry`]: decisions about running tasks and about reloading, without I/O.
 //! - [`waiting`]: who waits for room, so that free memory is read only while someone does.
 //! - [`specs`], [`rules`], [`settings`], [`state`], [`watch`]: files.
 //! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place, and
-//!   [`fake_cgroups`] in that of the cgroup tree.
+//!   [`fake_cgroups`] in that of the cgroup tree, [`fake_tasks`] in that of the machine's tasks.
 
 pub mod cgroups;
 pub mod control_files;
@@ -20,6 +22,10 @@ pub mod domains;
 pub mod event_loop;
 pub mod fake;
 pub mod fake_cgroups;
+pub mod fake_tasks;
+mod groups;
+pub mod guard;
+pub mod herald;
 pub mod log;
 pub mod mechanisms;
 pub mod peer;
@@ -34,6 +40,7 @@ pub mod server;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod suspension;
 pub mod troubles;
 pub mod waiting;
 pub mod watch;

@@ -13,7 +13,7 @@ use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
-use stewardd::{cgroups, log, mechanisms, peer, polkit, rules, specs};
+use stewardd::{cgroups, guard, log, mechanisms, peer, polkit, rules, specs};
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -51,6 +51,9 @@ struct Arguments {
     /// What to log: error, warn, info, debug, or a list as in info,bpf=debug.
     #[arg(long, value_name = "FILTER", env = "STEWARD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
+    /// Be the process that lets suspended programs go on when stewardd is killed.
+    #[arg(long, hide = true)]
+    guard: bool,
     /// Print the man page, for packagers.
     #[arg(long, hide = true)]
     man: bool,
@@ -79,6 +82,10 @@ enum OrderName {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.guard {
+        guard::run(std::io::stdin().lock());
+        return ExitCode::SUCCESS;
+    }
     if arguments.man {
         let page = clap_mangen::Man::new(Arguments::command()).section("8");
         return if page.render(&mut std::io::stdout()).is_ok() {

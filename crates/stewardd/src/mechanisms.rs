@@ -10,6 +10,8 @@ use steward_kernel::deadline::DeadlineMechanism;
 use steward_kernel::journal::{self, Journal};
 use steward_kernel::processes::Process;
 
+use crate::guard::Guard;
+
 /// A mechanism with what it needs from time to time.
 pub trait Enforcer: Mechanism {
     /// How often it must be shown all processes; `None` for never.
@@ -149,5 +151,9 @@ fn load_deadline(thresholds: Thresholds, journal: &Path) -> Result<Box<dyn Enfor
     let journal = Journal::open(journal, &roots).map_err(|error| error.to_string())?;
     let mut mechanism = DeadlineMechanism::new(roots, journal).map_err(|error| error.to_string())?;
     mechanism.set_thresholds(thresholds).map_err(|error| error.to_string())?;
+    // Where this program cannot be found again, nothing is frozen.
+    if let Ok(own) = std::env::current_exe() {
+        mechanism.set_outliver(Box::new(Guard::new(&own)));
+    }
     Ok(Box::new(mechanism))
 }

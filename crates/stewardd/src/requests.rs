@@ -16,6 +16,8 @@ use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod domains;
+mod forecasts;
+mod suspension;
 
 use crate::daemon::Daemon;
 use crate::peer::Caller;
@@ -54,6 +56,9 @@ impl Daemon {
             self.permit(caller, &wish)?;
         }
         let parameters = call.parameters;
+        if !READING.contains(&call.method.as_str()) && !FORECASTS.contains(&call.method.as_str()) {
+            self.sampler.invalidate();
+        }
         let result = match call.method.as_str() {
             api::Run::NAME => self.method::<api::Run>(parameters, |it, request| it.run(caller, request)),
             api::Set::NAME => self.method::<api::Set>(parameters, |it, request| it.set(caller, request)),
@@ -82,6 +87,8 @@ impl Daemon {
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
             }
+            api::SuspendDomain::NAME => self
+                .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }
@@ -90,6 +97,8 @@ impl Daemon {
                 let present = self.present_domains(request.present == Some(true));
                 return Ok(Answer::Stream(Topic::Domains, present));
             }
+            api::ListForecasts::NAME => return self.list_forecasts(caller, parse(parameters)?),
+            api::WatchForecasts::NAME => return self.watch_forecasts(caller, parse(parameters)?),
             api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
             api::Monitor::NAME => {
                 let request = parse::<api::Monitor>(parameters)?;
@@ -459,6 +468,13 @@ const READING: [&str; 8] = [
     api::ShowDomain::NAME,
     api::WatchDomains::NAME,
 ];
+
+/// Calls that change nothing, and have their own rule about who sees what.
+const FORECASTS: [&str; 2] = [api::ListForecasts::NAME, api::WatchForecasts::NAME];
+
+fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
+    ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
+}
 
 fn kernel_error(pid: i32, error: &KernelError) -> ApiError {
     if error.is_denied() {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use libsteward::ApiError;
+use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
 use serde_json::{Map, Value};
@@ -22,8 +23,8 @@ use crate::peer::{Caller, Identify};
 
 /// How many connections there can be at once.
 const CLIENTS_MAX: usize = 512;
-/// What may wait for all clients together to read it, in bytes.
-const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What may wait for all clients together to read it, in bytes: some forecasts of ten thousand tasks.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
 /// How many connections are accepted in one turn.
@@ -42,12 +43,27 @@ pub enum Topic {
 pub enum Answer {
     /// One reply.
     Reply(Map<String, Value>),
+    /// One reply, as the JSON text of its parameters: for long ones.
+    Text(String),
     /// An error.
     Error(ApiError),
     /// These replies now, and then every one that is broadcast on the topic.
     Stream(Topic, Vec<Map<String, Value>>),
+    /// One reply to this from time to time, whenever [`Server::serve_watchers`] finds it due.
+    Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
+}
+
+/// A call that is answered again and again.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// What was asked for.
+    pub request: WatchForecasts,
+    /// Time between two replies, in nanoseconds, above 0.
+    pub every_ns: u64,
+    /// Whether the caller may see all of what was asked for.
+    pub granted: bool,
 }
 
 struct Client {
@@ -59,6 +75,8 @@ struct Client {
     waiting: Option<Call>,
     /// What it listens to, and how many broadcasts were lost since the last that was sent; `Some` once it monitors.
     monitoring: Option<(Topic, u64)>,
+    /// What it is answered again and again, and when next, in nanoseconds of `CLOCK_MONOTONIC`.
+    watching: Option<(Watch, u64)>,
     /// The turn in which it last said something.
     last_turn: u64,
     /// To be closed once its output is sent.
@@ -160,6 +178,40 @@ impl Server {
         }
     }
 
+    /// Answers every watcher whose time has come. One who has not read the last reply yet gets none: it would only
+    /// grow old while it waits. With an error its watch ends.
+    pub fn serve_watchers(
+        &mut self,
+        now_ns: u64,
+        answer: &mut dyn FnMut(&Caller, &Watch) -> Result<String, ApiError>,
+    ) {
+        for client in &mut self.clients {
+            let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns)
+            else {
+                continue;
+            };
+            // On a common beat, so that those with the same interval are served from one sample.
+            *due_ns = (now_ns / watch.every_ns + 1) * watch.every_ns;
+            if !client.output.is_empty() {
+                continue;
+            }
+            match answer(&client.caller, watch) {
+                Ok(text) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
+                Err(error) => {
+                    client.watching = None;
+                    client.send_error(&error);
+                }
+            }
+            client.write_out();
+        }
+        self.bound_output();
+    }
+
+    /// When the next watcher is due, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn watcher_due_ns(&self) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(_, due_ns)| *due_ns).min()
+    }
+
     /// Whether this caller's connection stands.
     pub fn is_connected(&self, caller_id: u64) -> bool {
         self.clients.iter().any(|client| client.caller.id == caller_id)
@@ -239,6 +291,7 @@ impl Client {
             output,
             waiting: None,
             monitoring: None,
+            watching: None,
             last_turn: turn,
             closing: false,
             gone: false,
@@ -248,7 +301,11 @@ impl Client {
     /// A client who has not read its reply, or waits for one, is not asked for more, and one who monitors has nothing
     /// more to say.
     fn wants_input(&self) -> bool {
-        self.output.is_empty() && !self.closing && self.waiting.is_none() && self.monitoring.is_none()
+        self.output.is_empty()
+            && !self.closing
+            && self.waiting.is_none()
+            && self.monitoring.is_none()
+            && self.watching.is_none()
     }
 
     fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
@@ -330,14 +387,19 @@ impl Client {
             Answer::Wait => self.waiting = Some(call),
             _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
+            Answer::Text(parameters) => {
+                self.output.extend_from_slice(&wire::encode_reply(&parameters, false));
+            }
             Answer::Error(error) => self.send_error(&error),
-            Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
+            Answer::Watch(_) | Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
             Answer::Stream(topic, first) => {
                 self.monitoring = Some((topic, 0));
                 for parameters in first {
                     self.send(&Reply { parameters, continues: Some(true), error: None });
                 }
             }
+            // Due at once.
+            Answer::Watch(watch) => self.watching = Some((watch, 0)),
         }
     }
 
@@ -353,4 +415,72 @@ impl Client {
 
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One text of this many bytes is more than a socket takes.
+    const LONG_BYTES: usize = 1 << 20;
+
+    fn watched(server: &mut Server) -> UnixStream {
+        let mut client = UnixStream::connect(&server.path).expect("it listens");
+        client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
+        let request = WatchForecasts::default();
+        let watch = Watch { request, every_ns: 100, granted: true };
+        for _ in 0..2 {
+            let ready = vec![PollFlags::IN; 1 + server.clients.len()];
+            server.take_turn(&ready, &mut |_, _| Answer::Watch(watch.clone()));
+        }
+        client
+    }
+
+    fn server() -> (tempfile::TempDir, Server) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("socket");
+        let server = Server::bind(&path, Box::new(crate::peer::from_kernel)).expect("it listens");
+        (directory, server)
+    }
+
+    #[test]
+    fn watchers_are_served_on_a_common_beat() {
+        let (_keep, mut server) = server();
+        let _clients = [watched(&mut server), watched(&mut server)];
+        let mut answers = 0;
+        for now_ns in [1030, 1040, 1099, 1100, 1350] {
+            server.serve_watchers(now_ns, &mut |_, _| {
+                answers += 1;
+                Ok("{}".to_owned())
+            });
+        }
+        assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
+    }
+
+    #[test]
+    fn one_who_does_not_read_has_at_most_one_reply_waiting() {
+        let (_keep, mut server) = server();
+        let _client = watched(&mut server);
+        let mut answers = 0;
+        for beat in 1..1000 {
+            server.serve_watchers(beat * 100, &mut |_, _| {
+                answers += 1;
+                Ok("1".repeat(LONG_BYTES))
+            });
+        }
+        assert_eq!((answers, server.clients.len()), (1, 1));
+        assert!(server.clients[0].output.len() <= LONG_BYTES + 100);
+    }
+
+    #[test]
+    fn an_error_ends_the_watch_and_not_the_connection() {
+        let (_keep, mut server) = server();
+        let client = watched(&mut server);
+        server.serve_watchers(1, &mut |_, _| Err(ApiError::NoSuchTask { pid: 7 }));
+        assert_eq!(server.watcher_due_ns(), None);
+        let mut bytes = [0; 200];
+        let count = (&client).read(&mut bytes).expect("an answer");
+        assert!(String::from_utf8_lossy(&bytes[..count]).contains("io.steward.NoSuchTask"));
+        assert!(server.clients[0].wants_input());
+    }
 }

@@ -30,6 +30,8 @@ pub enum Topic {
     SaveDomains,
     /// Mounting the control files.
     ControlFiles,
+    /// Reading what tasks use.
+    Forecasts,
 }
 
 /// All troubles at the moment.

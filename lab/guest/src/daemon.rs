@@ -42,6 +42,7 @@ impl Daemon {
             .arg("--spec-directory")
             .arg(&specifications)
             .args(setup.best_effort.iter().flat_map(|order| ["--best-effort", order]))
+            .args(setup.mechanism.iter().flat_map(|name| ["--mechanism", name]))
             .env("NOTIFY_SOCKET", &socket_path)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -49,7 +50,11 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
         let mut daemon = Daemon { child, log };
-        let ready = daemon.wait_until_ready(&socket).and_then(|()| scheduler::is_loaded());
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| match setup.mechanism {
+            None => scheduler::is_loaded(),
+            // No scheduler is to be there.
+            Some(_) => Ok(()),
+        });
         match ready {
             Ok(()) => Ok(daemon),
             Err(error) => {

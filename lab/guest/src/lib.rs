@@ -53,6 +53,9 @@ pub struct StewardSetup {
     pub specifications: String,
     /// What `--best-effort` says, if anything.
     pub best_effort: Option<String>,
+    /// What `--mechanism` says, if anything.
+    #[serde(default)]
+    pub mechanism: Option<String>,
 }
 
 /// A cgroup with a policy.

@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod domains;
 pub mod figure;
+pub mod forecasts;
 pub mod machine;
 pub mod metrics;
 pub mod outcome;
@@ -18,6 +19,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sweep;
+pub mod web;
 
 pub use outcome::Outcome;
 pub use run::{RunOptions, run_scenario};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
+use crate::{forecasts, web};
 
 /// Metric name to number.
 pub type Metrics = BTreeMap<String, f64>;
@@ -74,6 +75,8 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
             MetricKind::Reply => reply_metrics(&output.text, end_ms),
             MetricKind::Tune => tune_metrics(&output.text),
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
+            MetricKind::Web => web::web_metrics(&output.text),
+            MetricKind::Forecast => forecasts::forecast_metrics(&output.text),
             MetricKind::Share => continue,
         };
         of_kind.entry(row.metrics).or_default().push((output.name.clone(), metrics));
@@ -113,7 +116,7 @@ fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) 
 
 /// Whether more of a metric is better, by its name.
 pub fn more_is_better(metric: &str) -> bool {
-    ["frames_total", "frames_per_second", "work_per_second", "work_growth", "share_"]
+    ["frames_total", "frames_per_second", "work_per_second", "work_growth", "requests_total", "share_"]
         .iter()
         .any(|start| metric.starts_with(start))
 }

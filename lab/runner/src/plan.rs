@@ -70,7 +70,8 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
 
 fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
     let mut programs = Vec::new();
-    for row in &scenario.programs {
+    let runs = |row: &&ProgramRow| row.under.is_empty() || row.under.contains(&contender);
+    for row in scenario.programs.iter().filter(runs) {
         for name in row.names() {
             let own = row.own_domain.then_some(name.as_str());
             let domain = domains::of_program(scenario, row.domain.as_deref(), own);
@@ -82,6 +83,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         true => Some(StewardSetup {
             specifications: specifications(scenario)?,
             best_effort: contender.best_effort().map(str::to_owned),
+            mechanism: contender.mechanism().map(str::to_owned),
         }),
         false => None,
     };
@@ -114,7 +116,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
                 command.extend(shell_words::split(arguments)?);
             }
         }
-        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime => {
+        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime | Contender::StewardDeadline => {
             if let Some(reservation) = reservation {
                 let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
                 command.splice(0..0, launcher.map(str::to_owned));
@@ -214,6 +216,15 @@ start = "2s"
         let specifications = run.steward.unwrap().specifications;
         assert!(specifications.contains("path = \"/lab/bin/busy-loops\"\ncpu = \"10000us/100000us\""));
         assert!(!specifications.contains("frame-player"));
+    }
+
+    #[test]
+    fn a_program_that_belongs_to_some_contenders_runs_under_no_other() {
+        let text = "title='t'\nduration='1s'\n[[program]]\nname='a'\ncommand='true'\n\
+            [[program]]\nname='b'\ncommand='true'\nunder=['steward']\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let plan = plan(&scenario, &[Contender::Stock, Contender::Steward], 1).unwrap();
+        assert_eq!(plan.runs.iter().map(|run| run.programs.len()).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::figure::{self, escape};
 use crate::outcome::{EMULATED, Outcome, TargetOutcome, readable};
 use crate::scenario::Contender;
 
-const STYLE: &str = "\
+/// The look of a page with figures, light and dark.
+pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#656d76;--rule:#d8dee4;--good:#1a7f37;--bad:#b42318}\
 @media(prefers-color-scheme:dark){:root{--ground:#0d1117;--ink:#e6edf3;--faint:#9198a1;--rule:#30363d;--good:#56d364;\
 --bad:#ff7b72}}\

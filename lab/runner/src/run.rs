@@ -112,7 +112,11 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
         files.push(GuestFile::from_host(built(&binaries, plan::FLOOR)?, path)?);
     }
     for row in &scenario.files {
-        files.push(GuestFile::from_host(scripted(row, scripts)?, row.path.clone())?);
+        let path = match &row.source {
+            Some(source) => scripts.join(source),
+            None => scripted(row, scripts)?,
+        };
+        files.push(GuestFile::from_host(path, row.path.clone())?);
     }
     Ok(files)
 }
@@ -129,6 +133,8 @@ const OWN_PROGRAMS: &[&str] = &[
     "sleeper",
     "io-loop",
     "read-ahead-player",
+    "web-load",
+    "forecast-check",
 ];
 
 /// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.
@@ -157,7 +163,7 @@ fn built(directory: &Path, name: &str) -> Result<PathBuf> {
 
 /// Runs a script that makes or fetches a file; the last line that it prints is the path.
 fn scripted(row: &FileRow, scripts: &Path) -> Result<PathBuf> {
-    let script = scripts.join(&row.script);
+    let script = scripts.join(row.script.as_deref().context("a file needs a source or a script")?);
     let output = std::process::Command::new("bash")
         .arg(&script)
         .env("STEWARD_CACHE", steward_machine::cache_directory())

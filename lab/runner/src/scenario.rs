@@ -29,19 +29,22 @@ pub enum Contender {
     StewardWrr,
     /// Steward with weighted virtual time among domains.
     StewardVtime,
+    /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default scheduler.
+    StewardDeadline,
     /// The least that a sched_ext scheduler can be (`lab/floor`): what the framework itself costs.
     SchedExtFloor,
 }
 
 impl Contender {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 7] = [
+    pub const ALL: [Contender; 8] = [
         Contender::Stock,
         Contender::StockNice,
         Contender::Deadline,
         Contender::Steward,
         Contender::StewardWrr,
         Contender::StewardVtime,
+        Contender::StewardDeadline,
         Contender::SchedExtFloor,
     ];
     /// Those of a scenario that names none.
@@ -50,7 +53,13 @@ impl Contender {
 
     /// Whether Steward's daemon runs.
     pub fn is_steward(self) -> bool {
-        matches!(self, Contender::Steward | Contender::StewardWrr | Contender::StewardVtime)
+        use Contender::{Steward, StewardDeadline, StewardVtime, StewardWrr};
+        matches!(self, Steward | StewardWrr | StewardVtime | StewardDeadline)
+    }
+
+    /// What enforces Steward's reservations, where it is not its scheduler.
+    pub fn mechanism(self) -> Option<&'static str> {
+        (self == Contender::StewardDeadline).then_some("deadline")
     }
 
     /// Steward's order among domains, where it is not the default.
@@ -71,6 +80,7 @@ impl Contender {
             Contender::Steward => "steward",
             Contender::StewardWrr => "steward-wrr",
             Contender::StewardVtime => "steward-vtime",
+            Contender::StewardDeadline => "steward-deadline",
             Contender::SchedExtFloor => "sched-ext-floor",
         }
     }
@@ -128,6 +138,11 @@ pub enum MetricKind {
     Tune,
     /// Units of work: `work_per_second`.
     Work,
+    /// Clients of a web server: `work_per_second` (requests answered; `_heavy`, `_light` where the load alternates),
+    /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`.
+    Web,
+    /// `forecast-check`: `forecast_error_ratio` and others (see `lab/runner/src/forecasts.rs`).
+    Forecast,
     /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.
     Share,
 }
@@ -215,7 +230,9 @@ pub struct FileRow {
     /// Where it is in the machine.
     pub path: String,
     /// A script in the scenario's directory; the last line that it prints is the file's path on the host.
-    pub script: String,
+    pub script: Option<String>,
+    /// A file in the scenario's directory that is brought as it is, instead of a script.
+    pub source: Option<String>,
 }
 
 /// A command that prepares the machine.
@@ -271,6 +288,9 @@ pub struct ProgramRow {
     /// How many of it; they are named NAME-1, NAME-2, ...
     #[serde(default = "one")]
     pub count: u32,
+    /// It runs under these contenders only; under all if empty.
+    #[serde(default)]
+    pub under: Vec<Contender>,
     /// The CPUs that it may use.
     #[serde(default)]
     pub affinity: Vec<u32>,
@@ -412,6 +432,9 @@ impl Scenario {
                 bail!("two programs are called `{}`", program.name);
             }
             names.push(&program.name);
+        }
+        if let Some(file) = self.files.iter().find(|file| file.script.is_some() == file.source.is_some()) {
+            bail!("[[file]] {}: give either its source or the script that makes it", file.path);
         }
         if let Some(unknown) = self.measure.of.iter().find(|name| !names.contains(name)) {
             bail!("[measure] of: there is no program `{unknown}`");

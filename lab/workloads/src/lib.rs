@@ -11,9 +11,17 @@
 //! | `s AT` | a request was sent |
 //! | `r LATENCY` | it was answered, after this many milliseconds |
 //! | `w UNITS AT` | so many units of work are done since the start of the program |
+//! | `q LATENCY COUNT` | since the last `q` lines so many requests were answered after about so many milliseconds |
+//! | `o AGE COUNT` | so many requests, sent so long ago, are open at the end |
+//! | `x COUNT` | so many requests failed in all |
+//! | `p AT ACTUAL DESIRED PREDICTED POTENTIAL` | the daemon's forecast of a process, in milliseconds of CPU time per second |
+//! | `n COUNT AT` | from here on so many processes compete |
+//! | `c CPU AT` | CPU time that the daemon has used so far |
+//! | `phase NAME AT` | from here on the load is `heavy` or `light` |
 //! | `granted` / `refused WHY` | a loop asked the kernel for a reservation of its own |
 
 pub mod clock;
+pub mod http;
 pub mod output;
 pub mod process;
 pub mod scheduling;

@@ -3,7 +3,7 @@
 use steward_core::mechanism::{CpuRecord, Standing, TaskRecord};
 
 use super::Managed;
-use crate::error::KernelError;
+pub(super) use crate::cpus::online as online_cpus;
 use crate::processes;
 use crate::roots::{Roots, read, read_if_present};
 use crate::scheduling;
@@ -12,22 +12,6 @@ use crate::scheduling;
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
-/// The numbers of the CPUs that are online.
-pub(super) fn online_cpus(roots: &Roots) -> Result<Vec<u32>, KernelError> {
-    let path = roots.sys.join("devices/system/cpu/online");
-    let text = read(&path)?;
-    parse_cpu_list(text.trim()).ok_or_else(|| KernelError::parse(path, "a list of CPUs as in 0-3,6", &text))
-}
-
-fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        cpus.extend(first.parse().ok()?..=last.parse::<u32>().ok()?);
-    }
-    Some(cpus)
 }
 
 /// How many tasks run or want to run now, on the whole machine.
@@ -218,13 +202,6 @@ pub(super) fn cpu_record(cpu: u32, reserved: f64, load: &LoadWindow, tasks: &[Ta
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_cpus_is_read_with_ranges_and_gaps() {
-        assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(parse_cpu_list("0"), Some(vec![0]));
-        assert_eq!(parse_cpu_list("none"), None);
-    }
 
     #[test]
     fn a_task_is_held_while_others_wait_and_let_go_when_none_does() {

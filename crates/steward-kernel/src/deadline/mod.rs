@@ -16,6 +16,7 @@
 //! - Reservations are placed by the kernel on any CPU, so loads are averages over all CPUs.
 //! - The kernel takes no task into SCHED_DEADLINE that is confined to some of the CPUs. Such a task gets a better
 //!   nice value in place of a promise.
+//! - A suspended domain is frozen (`cgroup.freeze`), its reservations with it.
 //! - Of domains it knows weights only, through `cpu.weight`, and only in cgroups that Steward made.
 //! - A task that chose a real-time policy or SCHED_DEADLINE itself is left alone: it has an owner.
 //!
@@ -25,7 +26,10 @@
 mod account;
 mod follow;
 mod lineage;
+mod suspension;
 mod weights;
+
+pub use suspension::Outliver;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::RawFd;
@@ -45,6 +49,7 @@ use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, 
 use account::{Account, Crowd, LoadWindow};
 use follow::Follower;
 use lineage::Lineage;
+use suspension::Frozen;
 use weights::Weights;
 
 /// How many tasks with a specification there may be, as in Steward's own scheduler.
@@ -99,6 +104,7 @@ pub struct DeadlineMechanism {
     load: LoadWindow,
     crowd: Crowd,
     weights: Weights,
+    frozen: Frozen,
     events: VecDeque<Event>,
     events_lost: u64,
 }
@@ -124,6 +130,7 @@ impl DeadlineMechanism {
             load: LoadWindow::default(),
             crowd: Crowd::default(),
             weights: Weights::default(),
+            frozen: Frozen::default(),
             events: VecDeque::new(),
             events_lost: 0,
         })
@@ -410,6 +417,11 @@ impl Mechanism for DeadlineMechanism {
         self.set_weight(cgroup_id, policy)
     }
 
+    /// Through `cgroup.freeze`.
+    fn suspend_domain(&mut self, cgroup_id: u64, path: &str, suspended: bool) -> Result<(), MechanismError> {
+        self.set_frozen(cgroup_id, path, suspended)
+    }
+
     /// SCHED_DEADLINE keeps no counts: `periods`, `deadlines_missed`, `budgets_exhausted` and `overrun_max_ns` are 0.
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
         let at_ns = account::now_ns();
@@ -440,6 +452,7 @@ impl Mechanism for DeadlineMechanism {
 impl Drop for DeadlineMechanism {
     /// Puts every task back to what it was. What can not be put back stays in the journal.
     fn drop(&mut self) {
+        self.thaw_all();
         self.undo_weights();
         let numbers: Vec<u64> = self.tasks.values().filter_map(|task| task.change).collect();
         for number in numbers {

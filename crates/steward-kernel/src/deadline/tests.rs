@@ -344,3 +344,48 @@ fn a_task_that_has_ended_is_told_apart() {
     assert!(matches!(error, MechanismError::NoSuchTask { .. }), "{error}");
     assert!(matches!(place.mechanism.allow_interactive_exec(tid), Err(MechanismError::NoSuchTask { .. })));
 }
+
+/// Notes what it is told, and whether the file said so already.
+#[derive(Debug, Default)]
+struct Told(std::sync::Arc<std::sync::Mutex<Vec<(char, String)>>>);
+
+impl Outliver for Told {
+    fn freezing(&mut self, file: &std::path::Path) -> std::io::Result<()> {
+        let says = std::fs::read_to_string(file)?;
+        self.0.lock().expect("no panic").push(('+', says));
+        Ok(())
+    }
+
+    fn thawed(&mut self, file: &std::path::Path) {
+        let says = std::fs::read_to_string(file).unwrap_or_default();
+        self.0.lock().expect("no panic").push(('-', says));
+    }
+}
+
+#[test]
+fn a_cgroup_is_frozen_only_after_the_journal_and_the_outliver_know_and_thawed_before_they_forget() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let journal_path = directory.path().join("undo");
+    let file = directory.path().join("cgroup.freeze");
+    let other = directory.path().join("of-somebody-else");
+    std::fs::write(&file, "0\n").expect("written");
+    std::fs::write(&other, "1\n").expect("written");
+    let journal = Journal::open(&journal_path, &Roots::default()).expect("a journal");
+    let mut mechanism = DeadlineMechanism::new(Roots::default(), journal).expect("procfs");
+    let error = mechanism.freeze(7, file.clone()).expect_err("nobody would thaw it").to_string();
+    assert!(error.contains("cgroup.freeze"), "{error}");
+    let told = Told::default();
+    let seen = told.0.clone();
+    mechanism.set_outliver(Box::new(told));
+    mechanism.freeze(7, file.clone()).expect("frozen");
+    assert_eq!(std::fs::read_to_string(&file).expect("readable"), "1");
+    assert!(std::fs::read_to_string(&journal_path).expect("readable").contains("cgroup.freeze"));
+    mechanism.freeze(8, other.clone()).expect("nothing to do");
+    mechanism.set_frozen(7, "", false).expect("thawed");
+    drop(mechanism);
+    assert_eq!(std::fs::read_to_string(&file).expect("readable").trim(), "0");
+    assert_eq!(std::fs::read_to_string(&other).expect("readable").trim(), "1", "theirs to thaw");
+    let seen: Vec<(char, String)> = seen.lock().expect("no panic").clone();
+    let seen: Vec<(char, &str)> = seen.iter().map(|(sign, says)| (*sign, says.trim())).collect();
+    assert_eq!(seen, [('+', "0"), ('+', "1"), ('-', "1"), ('-', "0")]);
+}

@@ -163,3 +163,42 @@ pub fn reservations_are_paid() -> Outcome {
     );
     Ok(format!("{share:.3} of 0.5, with 0.3 reserved for a task of it"))
 }
+
+/// A suspended domain gets nothing, with all below it and a task that is bound to a CPU; it goes on when it may, and what was killed
+/// meanwhile ends soon.
+pub fn suspension() -> Outcome {
+    let mut scheduler = load()?;
+    let (parent, other) = (Group::new("still"), Group::new("busy"));
+    let below = Group::new("still/below");
+    let quiet: Vec<Program> =
+        vec![Program::start(&["spin"]).within(&below), Program::start(&["spin"]).within(&below).bind(0)];
+    let mut doomed = Program::start(&["spin"]).within(&below);
+    let beside = Program::start(&["spin"]).within(&other);
+    sleep(Duration::from_millis(500));
+    suspend(&mut scheduler, &parent, true)?;
+    // What runs ends at its tick.
+    sleep(Duration::from_millis(50));
+    let watched: Vec<&Program> = quiet.iter().chain([&beside]).collect();
+    let held = measure(&watched, 3.0);
+    let begin = Instant::now();
+    doomed.kill();
+    let killed_s = begin.elapsed().as_secs_f64();
+    suspend(&mut scheduler, &parent, false)?;
+    sleep(Duration::from_millis(20));
+    let free = measure(&watched, 1.0);
+    let reason = scheduler.exit_reason();
+    drop((quiet, doomed, beside));
+    drop(below);
+    drop((parent, other));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(held[0] + held[1] < 1.0, "while suspended they got {held:.2?} ms");
+    check!(held[2] > 2900.0, "beside a suspended domain the other got {:.0} of 3,000 ms", held[2]);
+    check!(killed_s < 10.0, "a suspended program that was killed ended after {killed_s:.1} s");
+    check!(free[0] > 50.0 && free[1] > 50.0, "after it, they got {free:.0?} ms in a second");
+    Ok(format!("{held:.2?} ms while suspended, {free:.0?} ms after, killed within {killed_s:.2} s"))
+}
+
+fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Result<(), String> {
+    scheduler.suspend_domain(cgroup_id(group), "", suspended).map_err(|error| error.to_string())
+}

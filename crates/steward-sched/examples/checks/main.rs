@@ -40,6 +40,7 @@ const CHECKS: &[Check] = &[
     ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),
     ("children-are-paid-out-of-their-parents-own", 1, domains::hierarchy),
     ("a-changed-reservation-is-in-force-at-once", 1, domains::change_takes_effect),
+    ("a-suspended-domain-waits-and-goes-on", 0, domains::suspension),
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Best-effort work: domains, their queues, quotas, and work bound to one CPU.
+ * Best-effort work: domains, their queues, quotas, suspension, and work bound to one CPU.
  *
  * A waiting task stands in its domain's queue, ordered by its virtual time; the domains that have waiting tasks
  * stand in the order of decide/order.h. Any CPU with nothing interactive to do serves the first domain's
@@ -384,6 +384,12 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
  */
 static volatile u32 rescue_left;
 
+/* Whether the task was killed while it is held, and so has to run once to notice. */
+static __always_inline bool killed_while_held(struct task_struct *p, struct task_state *t)
+{
+	return p->signal->flags & SIGNAL_GROUP_EXIT && held_by_quota(t);
+}
+
 /* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
@@ -399,7 +405,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || !rescue_due(t->waiting_since_ns, now_ns))
+			if (!t || (!rescue_due(t->waiting_since_ns, now_ns) && !killed_while_held(p, t)))
 				continue;
 			t->rescued = 1;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

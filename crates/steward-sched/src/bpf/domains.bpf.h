@@ -66,6 +66,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	d->in_use = 1;
 	d->dying = 0;
 	d->throttled = 0;
+	d->suspended = 0;
 	d->parked = 0;
 	domain_set_quota(table, index, period_ns, quota_ns, burst_ns, now_ns);
 	if (index >= table->high_water)
@@ -94,6 +95,7 @@ void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
 	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	domain_set_quota(table, index, 0, QUOTA_NONE, 0, 0);
+	domain_suspend(table, index, false);
 	d->dying = 1;
 	d->parked = 0;
 	domain_set_policy(table, index, &default_policy);
@@ -191,6 +193,29 @@ int steward_set_domain(struct domain_request *request)
 	bpf_spin_lock(&domains_lock);
 	order_refresh(table, index, share);
 	bpf_spin_unlock(&domains_lock);
+	return 0;
+}
+
+/*
+ * The daemon suspends a domain with all below it, or lets it go on. What runs ends at its CPU's next tick; what waits is
+ * found by the look at quotas, 5 ms after it was let go. When the daemon dies this scheduler goes with it, and
+ * nothing is suspended any more.
+ */
+SEC("syscall")
+int steward_suspend_domain(struct suspend_request *request)
+{
+	struct domain_table *table = domains();
+	u64 id = request->cgroup_id;
+	bool suspended = request->suspended;
+	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
+
+	if (!table || !found)
+		return -ENOENT;
+	index = *found;
+	bpf_spin_lock(&domains_lock);
+	domain_suspend(table, index, suspended);
+	bpf_spin_unlock(&domains_lock);
+	watch_quotas();
 	return 0;
 }
 

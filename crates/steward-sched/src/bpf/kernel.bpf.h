@@ -52,6 +52,7 @@ enum {
 };
 
 #define CLOCK_MONOTONIC 1
+#define SIGNAL_GROUP_EXIT 0x4 /* the process was killed, or ends with all its threads */
 #define ENOENT 2
 #define ESRCH 3
 #define EAGAIN 11
@@ -96,6 +97,10 @@ struct mm_struct {
 	unsigned long total_vm;
 };
 
+struct signal_struct {
+	unsigned int flags;
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -108,6 +113,7 @@ struct task_struct {
 	s32 pid;
 	s32 tgid;
 	struct task_struct *real_parent;
+	struct signal_struct *signal;
 	char comm[16];
 };
 

@@ -101,6 +101,12 @@ struct domain_request {
 	struct domain_policy policy;
 };
 
+struct suspend_request {
+	u64 cgroup_id;
+	u32 suspended;
+	u32 unused;
+};
+
 struct order_request {
 	u64 service_cycle_ns;
 	u32 order; /* enum order */

@@ -192,7 +192,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
-	if (is_bound(p)) {
+	if (is_bound(p) && !held_by_quota(t)) {
 		enqueue_bound(p, t, cpu, enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

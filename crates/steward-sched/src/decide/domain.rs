@@ -119,13 +119,15 @@ pub struct Domain {
     pub active: u8,
     /// 1: it stands in the heap.
     pub queued: u8,
+    /// 1: it is kept out of the heap because it or an ancestor is held.
+    pub parked: u8,
     /// 1: it has used up its quota.
     pub throttled: u8,
-    /// 1: it is kept out of the heap because it or an ancestor is throttled.
-    pub parked: u8,
+    /// 1: it is suspended.
+    pub suspended: u8,
     /// 1: the cgroup is gone; tasks of it may still run.
     pub dying: u8,
-    unused: [u8; 2],
+    unused: u8,
 }
 
 /// What the owner decided for a domain (Walfield, sections 3.2 and 4.1; Eclipse 1998, section 3).
@@ -195,7 +197,7 @@ pub struct DomainTable {
     pub heap_count: u32,
     /// No index at or above it was ever used.
     pub high_water: u32,
-    /// How many domains have a quota.
+    /// How many domains have a quota or are suspended.
     pub quotas: u32,
     pub(super) cursor: u32,
     /// A heap by [`HeapEntry::key`], of four children each.
@@ -212,6 +214,7 @@ unsafe extern "C" {
     fn decide_domain_settle(table: *mut DomainTable, index: u16);
     fn decide_domain_set_weight(table: *mut DomainTable, index: u16, weight: u32);
     fn decide_domain_set_policy(table: *mut DomainTable, index: u16, policy: *const Policy);
+    fn decide_domain_suspend(table: *mut DomainTable, index: u16, suspended: bool) -> bool;
     fn decide_domain_held(table: *const DomainTable, index: u16) -> bool;
     fn decide_domain_set_quota(
         table: *mut DomainTable,
@@ -296,7 +299,13 @@ impl DomainTable {
         unsafe { decide_domain_set_policy(self, index, policy) }
     }
 
-    /// Whether the domain or one above it has used up its quota. O(depth).
+    /// Suspends a domain with all below it, or lets it go on; true when that changes anything. O(depth).
+    pub fn suspend(&mut self, index: u16, suspended: bool) -> bool {
+        // SAFETY: as in share().
+        unsafe { decide_domain_suspend(self, index, suspended) }
+    }
+
+    /// Whether the domain or one above it has used up its quota or is suspended. O(depth).
     pub fn held(&self, index: u16) -> bool {
         // SAFETY: as in share().
         unsafe { decide_domain_held(self, index) }

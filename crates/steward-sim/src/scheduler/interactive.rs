@@ -37,7 +37,7 @@ pub(crate) struct Slot {
     pub(super) exhausted_sample: u32,
     pub(super) admitted_sample: u32,
     pub(super) waiting_since_ns: u64,
-    reservation: Reservation,
+    pub(crate) reservation: Reservation,
     timer: u32,
 }
 

@@ -55,6 +55,15 @@ impl Domains {
         Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
     }
 
+    /// What each domain is guaranteed, by path; nothing where nobody has reserved anything.
+    pub fn guarantees(&self) -> BTreeMap<String, f64> {
+        if self.held.values().all(|held| held.settings.cpu.is_none()) {
+            return BTreeMap::new();
+        }
+        let listed = self.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
+        self.tree_of(listed.iter().map(|cgroup| cgroup.path.as_str())).guarantees()
+    }
+
     /// One domain; `None` when it is not there.
     pub fn view(&self, path: &str, records: Option<&Records>) -> Option<api::Domain> {
         let cgroups = self.cgroups().ok()?;

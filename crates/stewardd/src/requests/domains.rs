@@ -11,7 +11,7 @@ use steward_core::domain::{Change, Setting, Settings, name};
 use steward_kernel::cgroups_tree::Cgroup;
 use steward_kernel::processes;
 
-use super::{for_process, kernel_error};
+use super::{for_process, invalid, kernel_error};
 use crate::daemon::Daemon;
 use crate::domains::view::Records;
 use crate::domains::{Asker, Given};
@@ -107,7 +107,7 @@ impl Daemon {
     }
 
     /// Whose a domain is, seen from the caller, and what it is called in a refusal.
-    fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
+    pub(super) fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
         let user = self.domains.user_of(cgroup);
         let above = self.domains.users_above(&cgroup.path);
         let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
@@ -127,6 +127,7 @@ impl Daemon {
             let about = format!("process {pid} in it, which belongs to somebody else");
             self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
         }
+        self.suspensions.end_below(&cgroup.path, &mut self.mechanism);
         self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
     }
 
@@ -289,10 +290,6 @@ impl Daemon {
 
 fn asker(caller: &Caller) -> Asker {
     Asker { pid: caller.pid, uid: caller.uid }
-}
-
-fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
-    ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
 }
 
 /// A wish about the resources that a change is about; one about none of them is about the CPU.

@@ -19,6 +19,7 @@ use stewardd::daemon::{Daemon, Options};
 use stewardd::event_loop::{self, Controls};
 use stewardd::fake::Fake;
 use stewardd::fake_cgroups::FakeCgroups;
+use stewardd::fake_tasks::FakeTasks;
 use stewardd::peer;
 use stewardd::server::Server;
 use stewardd::watch::Watch;
@@ -28,6 +29,7 @@ pub struct Machine {
     pub directory: tempfile::TempDir,
     pub fake: Fake,
     pub cgroups: FakeCgroups,
+    pub tasks: FakeTasks,
     /// The kernel's trees.
     pub roots: Roots,
     /// The user that callers are taken for.
@@ -48,7 +50,15 @@ impl Machine {
         std::fs::create_dir(directory.path().join("specs")).expect("created");
         std::fs::write(directory.path().join("steward.toml"), "owner = 1000\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
-        Machine { directory, fake, cgroups, roots: Roots::default(), caller_uid: Arc::new(AtomicU32::new(0)) }
+        let tasks = FakeTasks::default();
+        Machine {
+            directory,
+            fake,
+            cgroups,
+            tasks,
+            roots: Roots::default(),
+            caller_uid: Arc::new(AtomicU32::new(0)),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -87,7 +97,9 @@ impl Machine {
             own_reservation: None,
             polkit: self.path("pkcheck"),
         };
-        Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))
+        let mut daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
+        daemon.set_task_source(Box::new(self.tasks.clone()));
+        Ok(daemon)
     }
 
     pub fn try_start(&self) -> anyhow::Result<Running> {

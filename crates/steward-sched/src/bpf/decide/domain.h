@@ -11,7 +11,8 @@
  * the root. It follows what is runnable at the moment, so that nothing is kept for those who do not want it.
  *
  * cpu.max is kept by a pool of run time per domain, refilled every period; a domain is held back while it or one
- * of its ancestors has none left.
+ * of its ancestors has none left, or is suspended. A suspended one counts for its siblings like one in which nothing is
+ * runnable. (CPU Futures, section 5.2, suspends background work whenever it disturbs; there by a signal.)
  */
 #ifndef STEWARD_DECIDE_DOMAIN_H
 #define STEWARD_DECIDE_DOMAIN_H
@@ -87,10 +88,16 @@ struct domain {
 	u8 in_use;
 	u8 active; /* something is runnable in it or below it */
 	u8 queued; /* stands in the heap */
-	u8 throttled; /* has used up its quota */
-	u8 parked; /* kept out of the heap because it or an ancestor is throttled */
+	u8 parked; /* kept out of the heap because it or an ancestor is held */
+	union {
+		u16 held; /* either of the two; written one by one, as one is written without the lock */
+		struct {
+			u8 throttled; /* has used up its quota */
+			u8 suspended; /* somebody asked for that */
+		};
+	};
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
-	u8 unused[2];
+	u8 unused;
 };
 
 /* A domain that stands in the heap. The key stands beside the index, so that walks through the heap touch no domain. */
@@ -111,7 +118,7 @@ struct domain_table {
 	u32 cpus; /* online */
 	u32 heap_count;
 	u32 high_water; /* no index at or above it was ever used */
-	u32 quotas; /* how many domains have a quota */
+	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 cursor; /* where heap_rise() and heap_sink() are */
 	struct heap_entry heap[MAX_DOMAINS];
 	u16 position[MAX_DOMAINS];
@@ -229,7 +236,7 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 
 	for (level = 0; level < MAX_DEPTH; level++) {
 		struct domain *d = domain_at(t, index);
-		u8 active = d->runnable || d->active_children;
+		u8 active = (d->runnable || d->active_children) && !d->suspended;
 
 		if (d->active == active)
 			return;
@@ -284,7 +291,20 @@ DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct do
 		child_counts(domain_at(t, d->parent), d, true);
 }
 
-/* Whether the domain or one above it has used up its quota. */
+/* Suspends a domain with all below it, or lets it go on. True when that changes anything. */
+DECIDE bool domain_suspend(struct domain_table *t, u16 index, bool suspended)
+{
+	struct domain *d = domain_at(t, index);
+
+	if (d->suspended == suspended)
+		return false;
+	d->suspended = suspended;
+	t->quotas += suspended ? 1 : -1;
+	domain_settle(t, index);
+	return true;
+}
+
+/* Whether the domain or one above it has used up its quota or is suspended. */
 DECIDE bool domain_held(struct domain_table *t, u16 index)
 {
 	u32 level;
@@ -292,7 +312,7 @@ DECIDE bool domain_held(struct domain_table *t, u16 index)
 	for (level = 0; level < MAX_DEPTH; level++) {
 		struct domain *d = domain_at(t, index);
 
-		if (d->throttled)
+		if (d->held)
 			return true;
 		if (!d->parent)
 			return false;

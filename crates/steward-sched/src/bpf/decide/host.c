@@ -201,6 +201,11 @@ bool decide_domain_held(struct domain_table *t, u16 index)
 	return domain_held(t, index);
 }
 
+bool decide_domain_suspend(struct domain_table *t, u16 index, bool suspended)
+{
+	return domain_suspend(t, index, suspended);
+}
+
 void decide_domain_set_quota(struct domain_table *t, u16 index, u64 period_ns, u64 quota_ns, u64 burst_ns, u64 now_ns)
 {
 	domain_set_quota(t, index, period_ns, quota_ns, burst_ns, now_ns);
@@ -314,8 +319,9 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, in_use),
 	offsetof(struct domain, active),
 	offsetof(struct domain, queued),
-	offsetof(struct domain, throttled),
 	offsetof(struct domain, parked),
+	offsetof(struct domain, throttled),
+	offsetof(struct domain, suspended),
 	offsetof(struct domain, dying),
 	sizeof(struct domain_policy),
 	offsetof(struct domain_policy, weight),

@@ -1,0 +1,317 @@
+//! What the kernel counted lately, and what each task did of it within the last second.
+//!
+//! Every observation is kept as one list of counters, ordered by thread id, so that a read is a walk along two lists:
+//! the latest, and the one of a second ago. Lists of every ten seconds, for a hundred seconds, are kept beside them for
+//! tasks that waited nearly all of the last second (CPU Futures, section 4.2).
+//!
+//! A task's counters mean something from its *origin* on: its birth when that was seen, else the first observation of
+//! it, or the one at which its counters went back.
+
+use std::collections::VecDeque;
+
+use super::TaskSample;
+
+/// The figures are about so much time.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// An observation may be so much younger than the window and still begin it.
+const WINDOW_SLACK_NS: u64 = 50_000_000;
+/// Observations closer together than this are kept as one.
+const SPACING_MIN_NS: u64 = 50_000_000;
+/// After a longer gap than this between two observations all begins anew: the clock jumped, or nobody looked.
+const GAP_MAX_NS: u64 = 10_000_000_000;
+/// Time between two lists of the long history, and how far it goes back.
+const LONG_SPACING_NS: u64 = 10_000_000_000;
+const LONG_WINDOW_NS: u64 = 100_000_000_000;
+/// A task that waited for a larger part of the window than this told too little about itself in it (CPU Futures, section 4.2: 900 ms).
+const WAIT_MAX: f64 = 0.9;
+/// What a task did in a life shorter than this is taken as spread over so much.
+const LIFE_MIN_NS: u64 = 100_000_000;
+/// A counter that is read while it changes may seem to go back by so much.
+const JITTER_NS: u64 = 10_000_000;
+
+/// One task's counters in a list.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    tid: i32,
+    run_ns: u64,
+    wait_ns: u64,
+    /// Its weight, summed over time since its origin.
+    weight_ns: f64,
+}
+
+#[derive(Debug, Default)]
+struct Snapshot {
+    at_ns: u64,
+    /// CPU time used by all tasks since the snapshot before.
+    busy_ns: u64,
+    counted: Vec<Counted>,
+}
+
+/// From when on, and from which values, a task's counters mean something.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    at_ns: u64,
+    run_ns: u64,
+    wait_ns: u64,
+    /// Up to now.
+    weight_ns: f64,
+}
+
+/// What a task did within the window. All are fractions of one CPU, 0 to 1, but for the weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    /// It ran.
+    pub(super) actual: f64,
+    /// It ran, or waited for a CPU.
+    pub(super) eligible: f64,
+    /// It would have run on an idle machine.
+    pub(super) desired: f64,
+    /// Its mean weight.
+    pub(super) weight: f64,
+    /// The part of the window for which it is known.
+    pub(super) known: f64,
+}
+
+/// The counters of the last second, and coarser ones of the last hundred.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Oldest first. The first begins the window.
+    recent: VecDeque<Snapshot>,
+    /// Oldest first, ten seconds apart.
+    long: VecDeque<Snapshot>,
+    /// Of the tasks of the latest observation, in its order.
+    origins: Vec<Origin>,
+}
+
+impl History {
+    /// When the latest observation was.
+    pub(super) fn at_ns(&self) -> Option<u64> {
+        self.recent.back().map(|latest| latest.at_ns)
+    }
+
+    /// Over how long the figures are.
+    pub(super) fn window_ns(&self) -> u64 {
+        match (self.recent.front(), self.recent.back()) {
+            (Some(first), Some(last)) => last.at_ns - first.at_ns,
+            _ => 0,
+        }
+    }
+
+    /// CPUs' worth of time that all tasks used within the window, with those that have ended.
+    pub(super) fn busy(&self) -> f64 {
+        let window_ns = self.window_ns();
+        if window_ns == 0 {
+            return 0.0;
+        }
+        let busy_ns: u64 = self.recent.iter().skip(1).map(|snapshot| snapshot.busy_ns).sum();
+        busy_ns as f64 / window_ns as f64
+    }
+
+    /// Takes an observation: `tasks`, and `before`, those of the observation before, both ordered by thread id.
+    pub(super) fn observe(&mut self, at_ns: u64, before: &[TaskSample], tasks: &[TaskSample]) {
+        let last_ns = self.at_ns();
+        if last_ns.is_some_and(|last_ns| at_ns < last_ns || at_ns - last_ns > GAP_MAX_NS) {
+            *self = History::default();
+        }
+        let (origins, busy_ns) =
+            self.origins(at_ns, if self.recent.is_empty() { &[] } else { before }, tasks);
+        self.origins = origins;
+        let mut spare = self.make_room(at_ns);
+        spare.clear();
+        spare.extend(tasks.iter().zip(&self.origins).map(|(task, origin)| Counted {
+            tid: task.tid,
+            run_ns: task.run_ns,
+            wait_ns: task.wait_ns,
+            weight_ns: origin.weight_ns,
+        }));
+        let merged_ns = self.merge_close(at_ns);
+        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, counted: spare });
+        self.keep_long(at_ns);
+    }
+
+    /// Finds for each task from when on its counters mean something, and sums what all used since the last
+    /// observation.
+    fn origins(&self, at_ns: u64, before: &[TaskSample], tasks: &[TaskSample]) -> (Vec<Origin>, u64) {
+        let elapsed_ns = at_ns - self.at_ns().unwrap_or(at_ns);
+        let mut origins = Vec::with_capacity(tasks.len());
+        let mut busy_ns = 0;
+        let mut index = 0;
+        for task in tasks {
+            while before.get(index).is_some_and(|old| old.tid < task.tid) {
+                index += 1;
+            }
+            let same = before.get(index).filter(|old| continues(old, task));
+            let origin = match same {
+                Some(old) => {
+                    busy_ns += task.run_ns.saturating_sub(old.run_ns);
+                    let origin = self.origins[index];
+                    Origin { weight_ns: origin.weight_ns + task.weight * elapsed_ns as f64, ..origin }
+                }
+                None => {
+                    let origin = first_origin(at_ns, task);
+                    busy_ns += task.run_ns - origin.run_ns;
+                    origin
+                }
+            };
+            origins.push(origin);
+        }
+        (origins, busy_ns)
+    }
+
+    /// Drops what the window no longer needs; returns a list to be used again.
+    fn make_room(&mut self, at_ns: u64) -> Vec<Counted> {
+        let mut spare = Vec::new();
+        let begins = |at: u64| at_ns - at >= WINDOW_NS - WINDOW_SLACK_NS;
+        while self.recent.get(1).is_some_and(|second| begins(second.at_ns)) {
+            if let Some(dropped) = self.recent.pop_front() {
+                spare = dropped.counted;
+            }
+        }
+        spare
+    }
+
+    /// Drops the latest observation if this one comes so soon that it can stand for both. Returns what was used in it.
+    fn merge_close(&mut self, at_ns: u64) -> u64 {
+        let last = self.recent.len().wrapping_sub(1);
+        let before_last = self.recent.get(last.wrapping_sub(1));
+        let is_last = self.at_ns() == Some(at_ns);
+        if is_last || before_last.is_some_and(|before| at_ns - before.at_ns < SPACING_MIN_NS) {
+            return self.recent.pop_back().map_or(0, |dropped| dropped.busy_ns);
+        }
+        0
+    }
+
+    fn keep_long(&mut self, at_ns: u64) {
+        if self.long.back().is_some_and(|last| at_ns - last.at_ns < LONG_SPACING_NS) {
+            return;
+        }
+        while self.long.get(1).is_some_and(|second| at_ns - second.at_ns >= LONG_WINDOW_NS) {
+            self.long.pop_front();
+        }
+        if let Some(latest) = self.recent.back() {
+            self.long.push_back(Snapshot { at_ns, busy_ns: 0, counted: latest.counted.clone() });
+        }
+    }
+
+    /// What each task of the latest observation did within the window.
+    pub(super) fn usages(&self, tasks: &[TaskSample]) -> Vec<Usage> {
+        let (Some(first), Some(latest)) = (self.recent.front(), self.recent.back()) else {
+            return Vec::new();
+        };
+        let mut index = 0;
+        let mut usages = Vec::with_capacity(tasks.len());
+        for ((task, origin), now) in tasks.iter().zip(&self.origins).zip(&latest.counted) {
+            while first.counted.get(index).is_some_and(|old| old.tid < task.tid) {
+                index += 1;
+            }
+            // Of a life that fits into the window all of it counts.
+            let is_older = origin.at_ns <= first.at_ns && latest.at_ns - origin.at_ns > WINDOW_NS;
+            let old = first.counted.get(index).filter(|old| is_older && old.tid == task.tid);
+            let span = match old {
+                Some(old) => Span::between(latest.at_ns - first.at_ns, now, old),
+                None => Span::since(latest.at_ns, origin, now),
+            };
+            usages.push(self.usage(&span, task, origin, now));
+        }
+        usages
+    }
+
+    fn usage(&self, span: &Span, task: &TaskSample, origin: &Origin, now: &Counted) -> Usage {
+        if span.elapsed_ns == 0 {
+            return Usage { weight: task.weight, ..Usage::default() };
+        }
+        let elapsed = span.elapsed_ns as f64;
+        let actual = (span.run_ns as f64 / elapsed).min(1.0);
+        let waited = (span.wait_ns as f64 / elapsed).min(1.0 - actual);
+        let desired = if waited > WAIT_MAX { self.long_span(origin, now).desired() } else { span.desired() };
+        // A birth that is only taken for one has no weight to sum before it.
+        let weight =
+            if span.weight_ns > 0.0 { (span.weight_ns / elapsed).min(f64::MAX) } else { task.weight };
+        let known = (elapsed / self.window_ns().max(1) as f64).min(1.0);
+        Usage { actual, eligible: actual + waited, desired, weight, known }
+    }
+
+    /// The longest span known of a task, up to a hundred seconds.
+    fn long_span(&self, origin: &Origin, now: &Counted) -> Span {
+        let at_ns = self.at_ns().unwrap_or(origin.at_ns);
+        let first = self.long.front().filter(|first| first.at_ns >= origin.at_ns && first.at_ns < at_ns);
+        if let Some(first) = first
+            && let Ok(index) = first.counted.binary_search_by_key(&now.tid, |counted| counted.tid)
+        {
+            return Span::between(at_ns - first.at_ns, now, &first.counted[index]);
+        }
+        Span::since(at_ns, origin, now)
+    }
+}
+
+/// What a task did between two moments.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    elapsed_ns: u64,
+    run_ns: u64,
+    wait_ns: u64,
+    weight_ns: f64,
+}
+
+impl Span {
+    fn between(elapsed_ns: u64, now: &Counted, old: &Counted) -> Self {
+        Span {
+            elapsed_ns,
+            run_ns: now.run_ns.saturating_sub(old.run_ns),
+            wait_ns: now.wait_ns.saturating_sub(old.wait_ns),
+            weight_ns: now.weight_ns - old.weight_ns,
+        }
+    }
+
+    fn since(at_ns: u64, origin: &Origin, now: &Counted) -> Self {
+        Span {
+            elapsed_ns: at_ns - origin.at_ns,
+            run_ns: now.run_ns.saturating_sub(origin.run_ns),
+            wait_ns: now.wait_ns.saturating_sub(origin.wait_ns),
+            weight_ns: now.weight_ns,
+        }
+    }
+
+    /// The fraction of a CPU that would have been used on an idle machine: `actual * period / (period - wait)` (CPU Futures,
+    /// equation 1). One that did nothing but wait might want all of a CPU, and nothing speaks against it.
+    fn desired(&self) -> f64 {
+        let elapsed = self.elapsed_ns as f64;
+        let actual = (self.run_ns as f64 / elapsed).min(1.0);
+        let waited = (self.wait_ns as f64 / elapsed).min(1.0 - actual);
+        if self.wait_ns >= self.elapsed_ns || waited >= 1.0 - f64::EPSILON {
+            return 1.0;
+        }
+        (actual / (1.0 - waited)).clamp(0.0, 1.0)
+    }
+}
+
+/// Whether the two are the same task, with counters that did not go back.
+fn continues(old: &TaskSample, new: &TaskSample) -> bool {
+    old.tid == new.tid
+        && old.started_ns == new.started_ns
+        && new.run_ns.saturating_add(JITTER_NS) >= old.run_ns
+        && new.wait_ns.saturating_add(JITTER_NS) >= old.wait_ns
+}
+
+/// The origin of a task that is seen for the first time: its birth if that was within the window, else now.
+fn first_origin(at_ns: u64, task: &TaskSample) -> Origin {
+    let age_ns = at_ns.checked_sub(task.started_ns).unwrap_or(u64::MAX);
+    if age_ns <= WINDOW_NS && task.run_ns <= age_ns.saturating_add(JITTER_NS) {
+        let born_ns = at_ns.saturating_sub(age_ns.max(LIFE_MIN_NS));
+        return Origin {
+            at_ns: born_ns,
+            run_ns: 0,
+            wait_ns: 0,
+            weight_ns: task.weight * (at_ns - born_ns) as f64,
+        };
+    }
+    Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, weight_ns: 0.0 }
+}
+
+#[cfg(test)]
+impl History {
+    /// How many observations are kept, of the last second and of the last hundred.
+    pub(super) fn lengths(&self) -> (usize, usize) {
+        (self.recent.len(), self.long.len())
+    }
+}

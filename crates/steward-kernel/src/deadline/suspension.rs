@@ -1,0 +1,109 @@
+//! Suspension of cgroups through the kernel's freezer, where Steward has no scheduler of its own.
+//!
+//! A frozen cgroup would stay frozen when the daemon is killed, until the next one reads the journal. So somebody who
+//! outlives the daemon is told of each cgroup before it is frozen ([`Outliver`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use steward_core::mechanism::MechanismError;
+
+use super::{DeadlineMechanism, journal_failed};
+use crate::cgroups;
+use crate::cgroups_tree::CgroupTree;
+use crate::journal;
+
+/// Writes 0 into `cgroup.freeze` files once this process has ended.
+pub trait Outliver: Send + Debug {
+    /// To be called before the file is written: from now on it is thawed when this process ends.
+    ///
+    /// # Errors
+    /// When nobody could be told; then the cgroup must not be frozen.
+    fn freezing(&mut self, file: &Path) -> io::Result<()>;
+    /// The file is of no more concern.
+    fn thawed(&mut self, file: &Path);
+}
+
+/// What is frozen.
+#[derive(Debug, Default)]
+pub(super) struct Frozen {
+    outliver: Option<Box<dyn Outliver>>,
+    /// By cgroup id: the change's number in the journal, and the file.
+    changes: BTreeMap<u64, (u64, PathBuf)>,
+}
+
+impl DeadlineMechanism {
+    /// Who thaws cgroups when this process is killed. Without one nothing is frozen.
+    pub fn set_outliver(&mut self, outliver: Box<dyn Outliver>) {
+        self.frozen.outliver = Some(outliver);
+    }
+
+    pub(super) fn set_frozen(
+        &mut self,
+        cgroup_id: u64,
+        path: &str,
+        frozen: bool,
+    ) -> Result<(), MechanismError> {
+        if !frozen {
+            return self.thaw(cgroup_id);
+        }
+        if self.frozen.changes.contains_key(&cgroup_id) {
+            return Ok(());
+        }
+        let found = CgroupTree::open(&self.roots).and_then(|tree| tree.find(path));
+        if !found.is_ok_and(|found| found.id == cgroup_id) {
+            return Err(MechanismError::NoSuchDomain { cgroup_id });
+        }
+        let file = cgroups::directory(path, &self.roots).join("cgroup.freeze");
+        self.freeze(cgroup_id, file)
+    }
+
+    /// Freezes the cgroup of this file, after everybody who is to undo that has been told.
+    pub(super) fn freeze(&mut self, cgroup_id: u64, file: PathBuf) -> Result<(), MechanismError> {
+        let told = match &mut self.frozen.outliver {
+            Some(outliver) => outliver.freezing(&file),
+            None => Err(io::Error::other("there is nobody to thaw it when this process ends")),
+        };
+        told.map_err(|source| MechanismError::Kernel {
+            action: format!("making sure that {} is written again when stewardd is killed", file.display()),
+            source,
+            advice: "nothing was frozen; see the log of stewardd".to_owned(),
+        })?;
+        match self.journal.write_file(&file, "1").map_err(journal_failed) {
+            Ok(Some(change)) => _ = self.frozen.changes.insert(cgroup_id, (change, file)),
+            outcome => {
+                self.forget_file(&file);
+                // Somebody else has frozen it: theirs to thaw.
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
+        let Some((number, file)) = self.frozen.changes.remove(&cgroup_id) else { return Ok(()) };
+        if let Some(change) = self.journal.outstanding().get(&number) {
+            // Of a cgroup that is gone there is nothing to undo.
+            let _ = journal::undo(change, &self.roots);
+        }
+        self.forget_file(&file);
+        self.journal.close(number).map_err(journal_failed)
+    }
+
+    fn forget_file(&mut self, file: &Path) {
+        if let Some(outliver) = &mut self.frozen.outliver {
+            outliver.thawed(file);
+        }
+    }
+
+    /// Lets everything go on.
+    pub(super) fn thaw_all(&mut self) {
+        let ids: Vec<u64> = self.frozen.changes.keys().copied().collect();
+        for id in ids {
+            // What can not be put back stays in the journal.
+            let _ = self.thaw(id);
+        }
+    }
+}

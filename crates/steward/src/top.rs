@@ -1,0 +1,220 @@
+//! `steward top`: what every task and domain gets, wants, will get and could get, and which promises are kept.
+//!
+//! [`source`] asks the daemon; [`model`] makes one [`model::Snapshot`] of its answers, with [`promise`] and [`history`];
+//! all that is shown comes from it: the screen ([`app`], [`view`], [`draw`], [`detail`], [`terminal`]), one look
+//! ([`print`]), JSON, and recordings ([`record`]). Only [`source`], [`record`] and [`terminal`] do I/O.
+
+pub mod app;
+pub mod detail;
+pub mod draw;
+pub mod history;
+pub mod model;
+pub mod print;
+pub mod promise;
+pub mod record;
+#[cfg(test)]
+pub mod sample;
+pub mod source;
+pub mod terminal;
+pub mod text;
+pub mod view;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use libsteward::api;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use steward_core::quantity::parse_duration;
+
+use crate::output;
+use model::{Model, Snapshot};
+use record::Recorder;
+use source::{News, Question, Source};
+
+/// Watch what programs get, want and will get, and which promises are kept
+///
+/// A tree of domains and tasks with four allocations each, in milliseconds of CPU time per second: actual (got in the
+/// last second), desired (wanted), predicted (will get in the next) and potential (could get at most); their slowdowns;
+/// and reservations with the reason where one is broken. F1 shows the keys, q quits.
+///
+/// Where standard output is no terminal it prints one look, as with --once. It shows what you may see: your own tasks and
+/// what the rules say of others'. Colours are off with NO_COLOR.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward top                              the screen; r on a row changes its reservation\n  \
+        steward top --once | head -20            the busiest, as text\n  \
+        steward top --domain batch --json        one domain, for a program\n  \
+        steward top --record load.jsonl --for 10min && steward report load.jsonl")]
+pub struct TopArguments {
+    /// Print one look as a table, and end.
+    #[arg(long, conflicts_with_all = ["json", "record"])]
+    pub once: bool,
+    /// Print one look as one JSON object, with its "schema", and end.
+    #[arg(long, conflicts_with = "record")]
+    pub json: bool,
+    /// Time between two looks, 100ms to 60s.
+    #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// Write every look into this file, a JSON object a line, for steward report. Tasks without a promise are left out.
+    /// Without a terminal nothing else is done, until --for is over or Ctrl-C.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Record for this long, and end.
+    #[arg(long = "for", value_name = "TIME", requires = "record", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// Only this domain and what is below it.
+    #[arg(long, value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// Only this process.
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text).map_err(|error| error.to_string())? {
+        0 => Err("it must be above 0".to_owned()),
+        time_ns => Ok(Duration::from_nanos(time_ns)),
+    }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_time(text)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(60);
+    if allowed.contains(&interval) { Ok(interval) } else { Err("it must be 100ms to 60s".to_owned()) }
+}
+
+/// `steward top`.
+///
+/// # Errors
+/// When the daemon does not answer (the screen waits for it instead), or the recording cannot be written.
+pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
+    let forecasts =
+        api::ListForecasts { domain: arguments.domain.clone(), pid: arguments.pid, domains_only: None };
+    let question = Question { socket: socket.to_owned(), forecasts };
+    let interval = arguments.interval;
+    let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
+    let end = arguments.duration.map(|duration| Instant::now() + duration);
+    let has_screen = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
+    match recorder {
+        recorder if has_screen => terminal::run(&question, interval, recorder, end),
+        Some(recorder) => record(&question, interval, recorder, end),
+        None => {
+            let model = look(&question, interval)?;
+            let print_text = |model: &Model| output::print(&print::text(model));
+            if arguments.json { output::print(&(json(model.snapshot())? + "\n")) } else { print_text(&model) }
+        }
+    }
+}
+
+/// One look: two readings where the first cannot tell whether deadlines were missed lately.
+fn look(question: &Question, interval: Duration) -> anyhow::Result<Model> {
+    let mut source = Source::connect(question)?;
+    let mut model = Model::default();
+    let reading = source.read()?;
+    let missed_before = reading.status.tasks.iter().any(|task| task.deadlines_missed > 0);
+    model.take(reading);
+    if missed_before {
+        std::thread::sleep(interval);
+        model.take(source.read()?);
+    }
+    Ok(model)
+}
+
+/// Records without a screen, and says on standard error when the daemon goes and comes.
+fn record(
+    question: &Question,
+    interval: Duration,
+    mut recorder: Recorder,
+    end: Option<Instant>,
+) -> anyhow::Result<()> {
+    let (send, receive) = channel();
+    // Connected here, so that a daemon that is not there is an error and not an empty recording.
+    drop(Source::connect(question)?);
+    let (signals, news, question) = (send.clone(), send, question.clone());
+    let mut wanted = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
+    std::thread::spawn(move || {
+        if wanted.forever().next().is_some() {
+            // Nobody receives when the time was over just now.
+            let _ = signals.send(None);
+        }
+    });
+    std::thread::spawn(move || source::watch(&question, interval, &news, Some));
+    let (mut model, mut is_away) = (Model::default(), false);
+    loop {
+        let left = end.map_or(Duration::from_secs(3600), |end| end.saturating_duration_since(Instant::now()));
+        match receive.recv_timeout(left) {
+            Ok(Some(News::Read(reading))) => {
+                is_away = false;
+                model.take(*reading);
+                recorder.write(model.snapshot())?;
+            }
+            Ok(Some(News::Lost(reason))) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    eprintln!("steward: {}", text::clean(&reason));
+                }
+            }
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) if end.is_some() => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// A snapshot with its schema.
+#[derive(Serialize)]
+struct Versioned<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    snapshot: &'a Snapshot,
+}
+
+/// One object, indented.
+fn json(snapshot: &Snapshot) -> anyhow::Result<String> {
+    Ok(harmless(&serde_json::to_string_pretty(&Versioned { schema: output::SCHEMA, snapshot })?))
+}
+
+/// One object on one line.
+pub fn json_line(snapshot: &Snapshot) -> anyhow::Result<String> {
+    Ok(harmless(&serde_json::to_string(&Versioned { schema: output::SCHEMA, snapshot })?))
+}
+
+/// JSON in which the control characters that JSON allows in strings are escaped too: it may be printed on a terminal.
+fn harmless(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_control() && character != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_can_be_shown_on_a_terminal_and_says_the_same() {
+        let mut snapshot = model::testing::model().snapshot().clone();
+        snapshot.tasks[0].task.name = "a\u{9b}31m\u{7f}\u{1b}".to_owned();
+        for text in [json(&snapshot).expect("JSON"), json_line(&snapshot).expect("JSON")] {
+            assert!(!text.chars().any(|character| character.is_control() && character != '\n'));
+            let read: Snapshot = serde_json::from_str(&text).expect("it reads");
+            assert_eq!(read.tasks[0].task.name, snapshot.tasks[0].task.name);
+        }
+    }
+
+    #[test]
+    fn an_interval_is_within_what_the_daemon_allows() {
+        assert_eq!(parse_interval("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["99ms", "61s", "0s", "1", "", "-1s"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is on the screen, recorded, at the usual sizes; and that no size and no name breaks it.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::*;
+use crate::top::app::Looks;
+use crate::top::model::testing;
+
+fn app(colour: bool) -> App {
+    let mut app = App::new(Looks { colour, unicode: true });
+    app.fit(20);
+    (0..40).for_each(|second| app.take(testing::reading(second)));
+    app
+}
+
+fn press(app: &mut App, codes: &[KeyCode]) {
+    codes.iter().for_each(|code| drop(app.key(KeyEvent::new(*code, KeyModifiers::NONE))));
+}
+
+fn letters(text: &str) -> Vec<KeyCode> {
+    text.chars().map(KeyCode::Char).collect()
+}
+
+fn screen(app: &mut App, width: u16, height: u16) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+    terminal.draw(|frame| draw(frame, app)).expect("it draws");
+    terminal
+}
+
+fn text(app: &mut App, width: u16, height: u16) -> String {
+    screen(app, width, height).backend().to_string()
+}
+
+/// The sample, on the film that lost its reservation.
+fn on_the_film() -> App {
+    let mut app = app(true);
+    press(&mut app, &letters("/mplayer"));
+    press(&mut app, &[KeyCode::Enter]);
+    app
+}
+
+#[test]
+fn the_screen_of_80_by_24_is_as_recorded() {
+    insta::assert_snapshot!(text(&mut on_the_film(), 80, 24));
+}
+
+#[test]
+fn the_screen_of_120_by_40_is_as_recorded() {
+    insta::assert_snapshot!(text(&mut on_the_film(), 120, 40));
+}
+
+#[test]
+fn the_screen_of_40_by_10_is_as_recorded() {
+    insta::assert_snapshot!(text(&mut on_the_film(), 40, 10));
+}
+
+#[test]
+fn the_help_and_the_menu_fit_on_80_by_24() {
+    let mut app = app(true);
+    press(&mut app, &[KeyCode::F(1)]);
+    let help = text(&mut app, 80, 24);
+    assert!(
+        help.contains("Any key goes back.") && help.lines().all(|line| !line.contains("...\"")),
+        "{help}"
+    );
+    assert!(HELP.lines().all(|line| line.chars().count() <= 80), "every line fits");
+    press(&mut app, &[KeyCode::Esc, KeyCode::F(6)]);
+    insta::assert_snapshot!(text(&mut app, 80, 24));
+}
+
+#[test]
+fn a_reservation_that_is_typed_is_seen_with_what_is_wrong() {
+    let mut app = on_the_film();
+    press(&mut app, &letters("r30%"));
+    assert!(text(&mut app, 80, 24).contains("mplayer (4321), as 5ms/30ms (nothing takes it away):  30%_"));
+    press(&mut app, &[KeyCode::Enter]);
+    assert!(text(&mut app, 80, 24).contains("write it as 5ms/30ms"));
+}
+
+#[test]
+fn a_daemon_that_is_away_is_said_and_the_last_reading_stays() {
+    let mut app = App::new(Looks { colour: true, unicode: true });
+    assert!(text(&mut app, 80, 24).contains("waiting for stewardd"));
+    app.lost("stewardd is away, trying again: nobody listens".into());
+    assert!(text(&mut app, 80, 24).contains("stewardd is away, trying again: nobody listens"));
+    app.take(testing::reading(0));
+    app.lost("stewardd is away, trying again: nobody listens".into());
+    let away = text(&mut app, 80, 24);
+    assert!(away.contains("nobody listens") && away.contains("mplayer"), "{away}");
+    app.take(testing::reading(1));
+    app.connection = Connection::Silent(7);
+    assert!(text(&mut app, 80, 24).contains("stewardd has not answered for 7 s"));
+}
+
+#[test]
+fn no_size_and_no_mode_breaks_the_screen() {
+    for (width, height) in
+        [(1, 1), (2, 3), (10, 5), (20, 8), (40, 10), (49, 13), (79, 14), (110, 21), (400, 100)]
+    {
+        let mut app = app(true);
+        for keys in ["", "?", " s", "j", " rx", "\u{1b}\\zzz"] {
+            for key in keys.chars() {
+                let code = if key == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(key) };
+                press(&mut app, &[code]);
+                let shown = text(&mut app, width, height);
+                assert!(!shown.chars().any(|character| character.is_control() && character != '\n'));
+            }
+        }
+    }
+}
+
+#[test]
+fn without_colour_no_cell_has_one() {
+    let mut app = app(false);
+    let terminal = screen(&mut app, 120, 40);
+    assert!(
+        terminal
+            .backend()
+            .buffer()
+            .content()
+            .iter()
+            .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
+    );
+    let mut coloured = on_the_film();
+    let terminal = screen(&mut coloured, 120, 40);
+    assert!(terminal.backend().buffer().content().iter().any(|cell| cell.fg == Color::Red));
+}
+
+#[test]
+fn wide_names_keep_the_columns_in_place() {
+    let mut app = App::new(Looks { colour: false, unicode: false });
+    let mut reading = testing::reading(0);
+    reading.forecasts.tasks[4].name = "日本語日本語日本語日本語日本語日本語".into();
+    app.take(reading);
+    let shown = screen(&mut app, 80, 24);
+    let buffer = shown.backend().buffer();
+    let row = (0..24).find(|y| (0..80).any(|x| buffer[(x, *y)].symbol() == "日")).expect("it is shown");
+    let from = |y: u16| (24..80).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
+    assert!(from(row).contains("4321"), "{}", from(row));
+}

@@ -1,0 +1,412 @@
+//! The one model behind the screen, `--once`, `--json`, recordings and the report: what the daemon's answers say
+//! together, with what was before. Pure: time and all else come in with a [`Reading`].
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use libsteward::api;
+use serde::{Deserialize, Serialize};
+
+use super::history::History;
+use super::promise::{self, Keeping, Promise};
+
+/// What the daemon said at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The wall clock, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Forecasts of all that the caller may see.
+    pub forecasts: api::Forecasts,
+    /// Mechanism, and tasks with a reservation.
+    pub status: api::StatusReply,
+    /// Settings of the domains.
+    pub domains: api::DomainList,
+    /// Decisions since the reading before; in the first, all that the daemon remembers.
+    pub events: Vec<api::Event>,
+}
+
+/// How many promises stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promises {
+    /// Got what they wanted of what was promised.
+    pub kept: u64,
+    /// Got less, or are not in force.
+    pub broken: u64,
+    /// Wanted nothing.
+    pub idle: u64,
+}
+
+/// All that is known at one moment: what `steward top --json` prints, and one line of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The wall clock, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The same moment in nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// Over how long the figures of the past are, in nanoseconds.
+    pub window_ns: u64,
+    /// What enforces reservations: `sched_ext`, `SCHED_DEADLINE`, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<String>,
+    /// Which model predicts.
+    pub model: String,
+    /// Where the figures come from.
+    pub source: String,
+    /// How many CPUs are online.
+    pub cpus: u32,
+    /// How many tasks there are that the caller may not see.
+    pub hidden: u64,
+    /// All tasks of the machine together.
+    pub machine: api::Forecast,
+    /// Those outside of what was asked for, together.
+    pub others: api::Forecast,
+    /// How the promises stand.
+    pub promises: Promises,
+    /// The domains, parents before children.
+    pub domains: Vec<DomainRow>,
+    /// The tasks. In a recording only those with a promise.
+    pub tasks: Vec<TaskRow>,
+    /// Decisions since the snapshot before. Empty in the first.
+    #[serde(default)]
+    pub events: Vec<api::Event>,
+}
+
+/// A domain with its promise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DomainRow {
+    /// What the daemon forecasts.
+    #[serde(flatten)]
+    pub domain: api::DomainForecast,
+    /// What was promised; left out when nothing is reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
+}
+
+/// A task with its promise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskRow {
+    /// What the daemon forecasts.
+    #[serde(flatten)]
+    pub task: api::TaskForecast,
+    /// What was promised; left out when nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
+}
+
+/// What a row is about, over time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// A domain, by name.
+    Domain(String),
+    /// A task, by thread and process: a thread number that comes back is another task's, mostly of another process.
+    Task(i32, i32),
+}
+
+/// The latest snapshot, with the history of all that is in it.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    snapshot: Snapshot,
+    histories: HashMap<Key, History>,
+    /// The latest decision that put a task out or refused it, by thread.
+    decisions: BTreeMap<i32, api::Event>,
+    /// Whether children inherit, and whether it may be revoked: of each process with a reservation.
+    flags: HashMap<i32, (bool, bool)>,
+    readings: u64,
+}
+
+impl Model {
+    /// Whether a process's reservation is inherited and whether it may be revoked, where it has one.
+    pub fn flags(&self, pid: i32) -> Option<(bool, bool)> {
+        self.flags.get(&pid).copied()
+    }
+
+    /// The latest snapshot; empty before the first reading.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Whether anything was read yet.
+    pub fn is_empty(&self) -> bool {
+        self.readings == 0
+    }
+
+    /// What a row was like before.
+    pub fn history(&self, key: &Key) -> Option<&History> {
+        self.histories.get(key)
+    }
+
+    /// Takes in what the daemon said.
+    pub fn take(&mut self, reading: Reading) {
+        let Reading { unix_ms, forecasts, status, domains, events } = reading;
+        for event in events.iter().filter(|event| promise::puts_out(event.kind)) {
+            self.decisions.insert(event.tid, event.clone());
+        }
+        // What is known of tasks without a specification serves nobody any more.
+        let known: HashSet<i32> = status.tasks.iter().map(|task| task.tid).collect();
+        self.decisions.retain(|tid, _| known.contains(tid));
+        let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
+        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus);
+        let suspended = suspended(&rows_of_domains);
+        let rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
+        let flags = status.tasks.iter().map(|task| (task.pid, (task.grant.inherit, task.grant.revocable)));
+        self.flags = flags.collect();
+        let first = self.is_empty();
+        self.snapshot = Snapshot {
+            unix_ms,
+            at_ns,
+            window_ns,
+            mechanism: status.mechanism.kind.map(|kind| crate::status::mechanism_name(kind).to_owned()),
+            model,
+            source,
+            cpus,
+            hidden,
+            machine,
+            others,
+            promises: count(&rows_of_domains, &rows_of_tasks),
+            domains: rows_of_domains,
+            tasks: rows_of_tasks,
+            events: if first { Vec::new() } else { events },
+        };
+        self.remember();
+        self.readings += 1;
+    }
+
+    fn task_rows(
+        &mut self,
+        tasks: Vec<api::TaskForecast>,
+        status: &api::StatusReply,
+        suspended: &HashSet<String>,
+        at_ns: u64,
+    ) -> Vec<TaskRow> {
+        let promised: HashMap<i32, &api::Task> = status.tasks.iter().map(|task| (task.tid, task)).collect();
+        let mut rows = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let of_status = promised.get(&task.tid).filter(|promised| promised.pid == task.pid);
+            let promise = of_status.map(|promised| {
+                let history = self.histories.entry(Key::Task(task.tid, task.pid)).or_default();
+                let (periods, missed) = (promised.periods, promised.deadlines_missed);
+                let deadlines = history.deadlines(at_ns, periods, missed, promised.budgets_exhausted);
+                let decision = self.decisions.get(&task.tid);
+                promise::of_task(promised, deadlines, decision, suspended.contains(&task.domain))
+            });
+            rows.push(TaskRow { task, promise });
+        }
+        rows
+    }
+
+    /// Adds the snapshot to the histories, and forgets those of what has gone.
+    fn remember(&mut self) {
+        let (at_ns, snapshot) = (self.snapshot.at_ns, &self.snapshot);
+        let mut present = HashSet::with_capacity(snapshot.domains.len() + snapshot.tasks.len());
+        let domains = snapshot
+            .domains
+            .iter()
+            .map(|row| (Key::Domain(row.domain.name.clone()), &row.domain.forecast, row.promise.as_ref()));
+        let tasks = snapshot.tasks.iter();
+        let tasks = tasks.map(|row| (row.key(), &row.task.forecast, row.promise.as_ref()));
+        for (key, forecast, promise) in domains.chain(tasks) {
+            let history = self.histories.entry(key.clone()).or_default();
+            history.add(at_ns, forecast, promise.map(|promise| promise.state));
+            present.insert(key);
+        }
+        self.histories.retain(|key, _| present.contains(key));
+    }
+}
+
+impl TaskRow {
+    /// The task as a key.
+    pub fn key(&self) -> Key {
+        Key::Task(self.task.tid, self.task.pid)
+    }
+}
+
+impl DomainRow {
+    /// The last part of the name.
+    pub fn short_name(&self) -> &str {
+        match self.domain.name.trim_end_matches('/').rsplit('/').next() {
+            Some("") | None => "/",
+            Some(last) => last,
+        }
+    }
+}
+
+impl Snapshot {
+    /// The same as a recording keeps it: tasks without a promise are left out.
+    pub fn to_record(&self) -> Snapshot {
+        let tasks = self.tasks.iter().filter(|row| row.promise.is_some()).cloned().collect();
+        Snapshot { tasks, ..self.clone() }
+    }
+}
+
+fn domain_rows(
+    forecasts: Vec<api::DomainForecast>,
+    domains: &api::DomainList,
+    status: &api::StatusReply,
+    cpus: u32,
+) -> Vec<DomainRow> {
+    let by_name: HashMap<&str, &api::Domain> =
+        domains.domains.iter().map(|domain| (domain.name.as_str(), domain)).collect();
+    let mechanism = &status.mechanism;
+    let reason = mechanism.exit_reason.as_deref().or(mechanism.note.as_deref());
+    let nothing_in_force =
+        mechanism.kind.is_none().then(|| reason.unwrap_or("nothing enforces reservations now"));
+    let rows = forecasts.into_iter().map(|domain| {
+        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force);
+        DomainRow { domain, promise }
+    });
+    rows.collect()
+}
+
+/// The domains that are suspended, themselves or with one above them.
+fn suspended(rows: &[DomainRow]) -> HashSet<String> {
+    let mut names = HashSet::new();
+    // Parents come before children.
+    for DomainRow { domain, .. } in rows {
+        if domain.suspended || domain.parent.as_ref().is_some_and(|parent| names.contains(parent)) {
+            names.insert(domain.name.clone());
+        }
+    }
+    names
+}
+
+fn count(domains: &[DomainRow], tasks: &[TaskRow]) -> Promises {
+    let mut promises = Promises::default();
+    let domains = domains.iter().filter_map(|row| row.promise.as_ref());
+    for promise in domains.chain(tasks.iter().filter_map(|row| row.promise.as_ref())) {
+        match promise.state {
+            Keeping::Kept => promises.kept += 1,
+            Keeping::Broken => promises.broken += 1,
+            Keeping::Idle => promises.idle += 1,
+        }
+    }
+    promises
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! The sample as readings.
+
+    use super::{Model, Reading};
+    use crate::top::sample;
+
+    /// What the daemon says after that many seconds.
+    pub fn reading(second: u64) -> Reading {
+        Reading {
+            unix_ms: 1_800_000_000_000 + second * 1000,
+            forecasts: sample::forecasts(second),
+            status: sample::status(second),
+            domains: sample::domains(),
+            events: if second == 0 { sample::events() } else { Vec::new() },
+        }
+    }
+
+    /// A model that has read for half a minute.
+    pub fn model() -> Model {
+        let mut model = Model::default();
+        (0..30).for_each(|second| model.take(reading(second)));
+        model
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{model, reading};
+    use super::*;
+
+    fn task<'a>(snapshot: &'a Snapshot, name: &str) -> &'a TaskRow {
+        snapshot.tasks.iter().find(|row| row.task.name == name).expect("it is in the sample")
+    }
+
+    fn domain<'a>(snapshot: &'a Snapshot, name: &str) -> &'a DomainRow {
+        snapshot.domains.iter().find(|row| row.domain.name == name).expect("it is in the sample")
+    }
+
+    fn state(promise: &Option<Promise>) -> (Keeping, &str) {
+        promise.as_ref().map(|promise| (promise.state, promise.why.as_str())).expect("it has a promise")
+    }
+
+    #[test]
+    fn a_promise_that_is_broken_says_why() {
+        let model = model();
+        let snapshot = model.snapshot();
+        let (film, why) = state(&task(snapshot, "mplayer").promise);
+        assert_eq!((film, why), (Keeping::Broken, sample_event().as_str()));
+        let (web, why) = state(&domain(snapshot, "web").promise);
+        let wanted = "got 200 of the 600 ms/s that it was promised and wanted: cpu.max of web holds it back";
+        assert_eq!((web, why), (Keeping::Broken, wanted));
+        let (batch, why) = state(&domain(snapshot, "batch").promise);
+        assert_eq!((batch, why), (Keeping::Kept, "got 400 of the 400 ms/s that it was promised and wanted"));
+        let (vim, why) = state(&task(snapshot, "vim").promise);
+        assert_eq!((vim, why), (Keeping::Kept, "no deadline missed in 725 periods in the last 29s"));
+        assert_eq!(domain(snapshot, "user.slice").promise, None);
+        assert_eq!(snapshot.promises, Promises { kept: 2, broken: 2, idle: 0 });
+    }
+
+    fn sample_event() -> String {
+        crate::top::sample::events()[0].text.clone()
+    }
+
+    #[test]
+    fn a_missed_deadline_breaks_a_promise_only_once_it_is_seen_to_be_new() {
+        let mut model = Model::default();
+        model.take(reading(0));
+        let (vim, why) = state(&task(model.snapshot(), "vim").promise);
+        assert_eq!(vim, Keeping::Kept, "{why}");
+        assert!(why.contains("2 of 100 deadlines since it was admitted"), "{why}");
+        let mut next = reading(1);
+        next.status.tasks[1].deadlines_missed += 1;
+        model.take(next);
+        let (vim, why) = state(&task(model.snapshot(), "vim").promise);
+        assert_eq!((vim, why), (Keeping::Broken, "missed 1 of 25 deadlines in the last 1s"));
+    }
+
+    #[test]
+    fn what_holds_for_a_domain_is_said_first() {
+        let changed = |change: &dyn Fn(&mut Reading)| {
+            let (mut model, mut reading) = (Model::default(), reading(0));
+            change(&mut reading);
+            model.take(reading);
+            domain(model.snapshot(), "web").promise.clone()
+        };
+        let gone = changed(&|reading| {
+            reading.status.mechanism.kind = None;
+            reading.status.mechanism.exit_reason = Some("the scheduler was ejected".into());
+        });
+        assert_eq!(state(&gone), (Keeping::Broken, "not in force: the scheduler was ejected"));
+        let suspended = changed(&|reading| reading.forecasts.domains[4].suspended = true);
+        assert_eq!(state(&suspended).0, Keeping::Idle);
+        let idle = changed(&|reading| reading.forecasts.domains[4].forecast.desired_ms_per_s = 0.0);
+        assert_eq!(state(&idle), (Keeping::Idle, "it wanted nothing in the last second"));
+        let circle = changed(&|reading| {
+            reading.domains.domains[4].usage = None;
+            reading.domains.domains[4].parent = Some("web".into());
+        });
+        assert_eq!(state(&circle).0, Keeping::Broken);
+    }
+
+    #[test]
+    fn what_has_gone_is_forgotten_and_a_number_that_comes_back_is_another_task() {
+        let mut model = model();
+        let film = Key::Task(4321, 4321);
+        assert_eq!(model.history(&film).map(|history| history.points().len()), Some(30));
+        let mut next = reading(30);
+        next.forecasts.tasks[4].pid = 4320;
+        model.take(next);
+        assert_eq!(model.history(&film).map(|history| history.points().len()), None);
+        let other = model.snapshot().tasks.iter().find(|row| row.task.tid == 4321).expect("it is there");
+        assert_eq!((other.key(), &other.promise), (Key::Task(4321, 4320), &None));
+        let mut empty = reading(31);
+        empty.forecasts.tasks.clear();
+        empty.forecasts.domains.clear();
+        model.take(empty);
+        assert!(model.histories.is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_is_read_back_as_it_was_written() {
+        let model = model();
+        let snapshot = model.snapshot();
+        let text = serde_json::to_string(snapshot).expect("it is JSON");
+        assert_eq!(&serde_json::from_str::<Snapshot>(&text).expect("it reads"), snapshot);
+        assert_eq!(snapshot.to_record().tasks.len(), 2, "those with a promise");
+    }
+}

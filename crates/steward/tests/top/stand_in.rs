@@ -1,0 +1,153 @@
+//! A daemon in memory: it answers what `steward top` asks with the sample, refuses more than half the machine, and can go
+//! away and come back.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use libsteward::api::{self, ApiError, Method};
+use libsteward::wire::{self, Call, Framer, Reply};
+use serde_json::{Map, Value};
+
+use crate::sample;
+
+/// What it knows.
+#[derive(Default)]
+pub struct State {
+    /// How many forecasts were asked for: the sample's second.
+    pub second: u64,
+    /// All calls that change something, with their parameters.
+    pub changes: Vec<(String, Value)>,
+    /// The last question for forecasts.
+    pub asked: Value,
+    connections: Vec<UnixStream>,
+    stopped: bool,
+}
+
+/// The daemon; gone when dropped.
+pub struct StandIn {
+    pub socket: PathBuf,
+    state: Arc<Mutex<State>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StandIn {
+    /// Listens at that path.
+    pub fn start(socket: &Path) -> Self {
+        let listener = UnixListener::bind(socket).expect("nobody listens there yet");
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = state.clone();
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.expect("a connection");
+                let mut state = shared.lock().expect("no connection panicked");
+                if state.stopped {
+                    return;
+                }
+                state.connections.push(stream.try_clone().expect("a descriptor is left"));
+                let shared = shared.clone();
+                // It ends with its connection.
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        StandIn { socket: socket.to_owned(), state, thread: Some(thread) }
+    }
+
+    /// What it knows now.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no connection panicked")
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let mut state = self.state();
+        state.stopped = true;
+        // Those that have gone already are no matter.
+        state.connections.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        drop(state);
+        // Wakes the thread that accepts.
+        drop(UnixStream::connect(&self.socket));
+        let _ = std::fs::remove_file(&self.socket);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut stream: UnixStream, state: &Mutex<State>) {
+    let mut framer = Framer::new(wire::REQUEST_BYTES_MAX);
+    let mut chunk = [0; 4096];
+    loop {
+        while let Some(message) = framer.next_message().expect("short calls") {
+            let call: Call = serde_json::from_slice(&message).expect("calls are JSON");
+            if call.method == api::Monitor::NAME {
+                continue; // Nothing is decided here.
+            }
+            let answer = state.lock().expect("no connection panicked").answer(&call);
+            let reply = match answer {
+                Ok(parameters) => Reply { parameters, ..Reply::default() },
+                Err(error) => {
+                    let (error, parameters) = error.to_wire();
+                    Reply { error: Some(error), parameters, ..Reply::default() }
+                }
+            };
+            if stream.write_all(&wire::encode(&reply)).is_err() {
+                return;
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(count) if count > 0 => framer.push(&chunk[..count]),
+            _ => return,
+        }
+    }
+}
+
+impl State {
+    fn answer(&mut self, call: &Call) -> Result<Map<String, Value>, ApiError> {
+        let parameters = Value::Object(call.parameters.clone());
+        match call.method.as_str() {
+            api::ListForecasts::NAME => {
+                self.asked = parameters;
+                let forecasts = sample::forecasts(self.second);
+                self.second += 1;
+                Ok(write(&forecasts))
+            }
+            api::Status::NAME => Ok(write(&sample::status(self.second))),
+            api::ListDomains::NAME => Ok(write(&sample::domains())),
+            api::ListEvents::NAME => Ok(write(&api::EventList { events: sample::events(), lost: 0 })),
+            _ => {
+                self.changes.push((call.method.clone(), parameters.clone()));
+                change(&call.method, parameters)
+            }
+        }
+    }
+}
+
+fn change(method: &str, parameters: Value) -> Result<Map<String, Value>, ApiError> {
+    match method {
+        api::Set::NAME => Ok(write(&api::Standings { standing: Some(api::Standing::Admitted) })),
+        api::Release::NAME => Ok(write(&api::Released { released: 1 })),
+        api::SetDomain::NAME => {
+            let set: api::SetDomain = serde_json::from_value(parameters).expect("as the interface says");
+            let cpu = set.settings.cpu;
+            if let Some(asked) = cpu.filter(|asked| *asked > 0.5) {
+                let reason = format!("no room: {asked} was asked, 0.5 is left");
+                return Err(ApiError::Overcommitted { reason, asked, reserved: 0.45, limit: 0.95 });
+            }
+            let domain = api::Domain { name: set.domain, cpu, cpu_guaranteed: 0.4, ..api::Domain::default() };
+            Ok(write(&api::DomainState { domain }))
+        }
+        _ => Err(ApiError::MethodNotFound { method: method.to_owned() }),
+    }
+}
+
+fn write<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
+    match serde_json::to_value(reply) {
+        Ok(Value::Object(map)) => map,
+        _ => unreachable!("replies are structs"),
+    }
+}

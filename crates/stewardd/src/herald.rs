@@ -1,0 +1,239 @@
+//! Where forecasts come from in the daemon: all tasks are read from time to time, and what they have and may have is
+//! put beside it when somebody asks (CPU Futures, section 3).
+//!
+//! While somebody watches or has asked a moment ago, tasks are read every 100 ms. At rest they are read once a second,
+//! so that whoever asks first finds a window; where even that would cost too much (procfs with thousands of tasks) it is
+//! less often, or not at all. What domains have is looked at anew for every answer; the tree of cgroups behind it
+//! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
+
+use steward_core::forecast::{DomainSample, Herald, Model, Report, TaskSample};
+use steward_core::mechanism::{MechanismKind, Standing};
+use steward_kernel::{Roots, cpus};
+use steward_tasks::Source;
+
+use crate::daemon::Daemon;
+use crate::groups::Groups;
+use crate::troubles::Topic;
+
+/// Time between two reads while somebody wants to know, in nanoseconds.
+const FAST_NS: u64 = 100_000_000;
+/// For how long after a question somebody wants to know, in nanoseconds.
+const ASKED_FOR_NS: u64 = 5_000_000_000;
+/// Time between two reads at rest, in nanoseconds.
+const REST_NS: u64 = 1_000_000_000;
+/// A longer time than this between two reads makes no window: then there are none at rest.
+const REST_MAX_NS: u64 = 9_000_000_000;
+/// Reads cost at most this part of a CPU's time while somebody wants to know.
+const FAST_COST_MAX: f64 = 0.1;
+/// The same at rest.
+const REST_COST_MAX: f64 = 0.001;
+/// What was read so lately is as good as new, in nanoseconds.
+const FRESH_NS: u64 = 50_000_000;
+
+/// When to read tasks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// What a read costs: a moving average, in nanoseconds.
+    cost_ns: f64,
+    read_at_ns: Option<u64>,
+    asked_until_ns: u64,
+    watched: bool,
+    /// What was read last will not do for an answer, however new it is.
+    stale: bool,
+}
+
+impl Pace {
+    fn note(&mut self, at_ns: u64, cost_ns: u64) {
+        let cost_ns = cost_ns as f64;
+        self.cost_ns = if self.read_at_ns.is_none() { cost_ns } else { 0.8 * self.cost_ns + 0.2 * cost_ns };
+        self.read_at_ns = Some(at_ns);
+        self.stale = false;
+    }
+
+    fn is_wanted(&self, now_ns: u64) -> bool {
+        self.watched || now_ns < self.asked_until_ns
+    }
+
+    fn fast_ns(&self) -> u64 {
+        FAST_NS.max((self.cost_ns / FAST_COST_MAX) as u64)
+    }
+
+    /// When tasks are to be read next.
+    fn due_ns(&self, now_ns: u64) -> Option<u64> {
+        let Some(read_at_ns) = self.read_at_ns else { return Some(now_ns) };
+        if self.is_wanted(now_ns) {
+            return Some(read_at_ns + self.fast_ns());
+        }
+        let rest_ns = REST_NS.max((self.cost_ns / REST_COST_MAX) as u64);
+        (rest_ns <= REST_MAX_NS).then_some(read_at_ns + rest_ns)
+    }
+
+    /// Whether what was read last will do for an answer.
+    fn is_fresh(&self, now_ns: u64) -> bool {
+        let fresh_ns = FRESH_NS.max(self.fast_ns() / 2);
+        !self.stale && self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < fresh_ns && at <= now_ns)
+    }
+}
+
+/// What the daemon knows of all tasks.
+#[derive(Default)]
+pub(crate) struct Sampler {
+    source: Option<Box<dyn Source>>,
+    pub(crate) herald: Herald,
+    pub(crate) groups: Groups,
+    pace: Pace,
+}
+
+/// The forecasts of everything, with what they were made from.
+pub(crate) struct Outlook {
+    pub(crate) report: Report,
+    pub(crate) model: Model,
+    pub(crate) cpus: u32,
+    pub(crate) samples: Vec<DomainSample>,
+}
+
+impl Sampler {
+    /// Where the figures come from.
+    pub(crate) fn source_name(&self) -> &'static str {
+        self.source.as_ref().map_or("none", |source| source.name())
+    }
+
+    /// Something was changed that forecasts depend on.
+    pub(crate) fn invalidate(&mut self) {
+        self.groups.invalidate();
+        self.pace.stale = true;
+    }
+
+    /// Whether somebody watches from now on.
+    pub(crate) fn set_watched(&mut self, watched: bool) {
+        self.pace.watched = watched;
+    }
+
+    /// When [`Daemon::sample_if_due`] has something to do.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        self.pace.due_ns(now_ns)
+    }
+
+    fn source(&mut self, roots: &Roots) -> &mut Box<dyn Source> {
+        self.source.get_or_insert_with(|| {
+            let (source, better) = steward_tasks::open(roots);
+            let (name, why) = (source.name(), better.map(|error| error.to_string()));
+            tracing::info!(decision = "source", source = name, why, "tasks are read through {name}");
+            source
+        })
+    }
+}
+
+impl Daemon {
+    /// Reads tasks from here instead of from this machine.
+    pub fn set_task_source(&mut self, source: Box<dyn Source>) {
+        self.sampler.source = Some(source);
+    }
+
+    /// To be called often: reads all tasks when it is time to.
+    pub(crate) fn sample_if_due(&mut self, now_ns: u64) {
+        if self.sampler.pace.due_ns(now_ns).is_some_and(|due_ns| due_ns <= now_ns) {
+            self.sample(now_ns);
+        }
+    }
+
+    /// Reads all tasks, unless that was done a moment ago, because somebody wants to know.
+    pub(crate) fn refresh(&mut self, now_ns: u64) {
+        self.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
+        if !self.sampler.pace.is_fresh(now_ns) {
+            self.sample(now_ns);
+        }
+    }
+
+    /// Reads all tasks.
+    pub(crate) fn sample(&mut self, now_ns: u64) {
+        let mut samples = Vec::with_capacity(self.sampler.herald.tasks().len() + 16);
+        let begun = std::time::Instant::now();
+        let outcome = self.sampler.source(&self.options.roots).read(now_ns, &mut samples);
+        let failure = outcome.err().map(|error| format!("forecasts are old: {error}"));
+        if failure.is_none() {
+            self.set_reserved(&mut samples);
+            self.sampler.groups.adopt(&samples, &self.domains, now_ns);
+            self.sampler.herald.observe(now_ns, samples);
+        }
+        self.sampler.pace.note(now_ns, begun.elapsed().as_nanos() as u64);
+        self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
+    }
+
+    /// What is promised to tasks themselves.
+    fn set_reserved(&mut self, samples: &mut [TaskSample]) {
+        for task in self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default() {
+            let index = samples.binary_search_by_key(&task.tid, |sample| sample.tid);
+            if let Ok(index) = index.as_ref()
+                && task.standing == Standing::Admitted
+            {
+                samples[*index].reserved = task.grant.reservation.bandwidth();
+            }
+        }
+    }
+
+    /// Forecasts as of now.
+    pub(crate) fn outlook(&mut self, now_ns: u64) -> Outlook {
+        self.refresh(now_ns);
+        let model = match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
+            Some(MechanismKind::SchedExt) => Model::Steward,
+            Some(MechanismKind::Deadline) | None => Model::ProportionalShare,
+        };
+        let records = match (model, self.mechanism.as_mut()) {
+            (Model::Steward, Some(mechanism)) => mechanism.domains().ok(),
+            _ => None,
+        };
+        let mut samples = self.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
+        for sample in &mut samples {
+            sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
+        }
+        let cpus = cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32);
+        Outlook { report: self.sampler.herald.forecasts(model, cpus, &samples), model, cpus, samples }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1000 * MS;
+
+    fn pace(cost_ns: u64) -> Pace {
+        let mut pace = Pace::default();
+        pace.note(SECOND, cost_ns);
+        pace
+    }
+
+    #[test]
+    fn tasks_are_read_at_once_then_every_second_and_every_100_ms_while_somebody_wants_to_know() {
+        assert_eq!(Pace::default().due_ns(7), Some(7));
+        let mut pace = pace(MS / 2);
+        assert_eq!(pace.due_ns(SECOND), Some(2 * SECOND));
+        pace.asked_until_ns = 3 * SECOND;
+        assert_eq!(pace.due_ns(SECOND), Some(SECOND + 100 * MS));
+        assert_eq!(pace.due_ns(3 * SECOND), Some(2 * SECOND));
+        pace.watched = true;
+        assert_eq!(pace.due_ns(3 * SECOND), Some(SECOND + 100 * MS));
+    }
+
+    #[test]
+    fn a_costly_source_is_read_less_often_and_not_at_all_where_it_makes_no_window() {
+        let mut costly = pace(3 * MS);
+        assert_eq!(costly.due_ns(SECOND), Some(4 * SECOND));
+        costly = pace(30 * MS);
+        assert_eq!(costly.due_ns(SECOND), None);
+        costly.watched = true;
+        assert_eq!(costly.due_ns(SECOND), Some(SECOND + 300 * MS));
+    }
+
+    #[test]
+    fn a_read_of_a_moment_ago_will_do_and_one_from_the_future_will_not() {
+        let mut pace = pace(MS);
+        assert!(pace.is_fresh(SECOND + 49 * MS) && !pace.is_fresh(SECOND + 50 * MS));
+        assert!(!pace.is_fresh(SECOND - 1) && !Pace::default().is_fresh(0));
+        // A change makes it old for who asks, and is no reason to read when nobody does.
+        pace.stale = true;
+        assert_eq!((pace.is_fresh(SECOND), pace.due_ns(SECOND)), (false, Some(2 * SECOND)));
+    }
+}

@@ -1,0 +1,272 @@
+//! Requests about forecasts.
+//!
+//! Everybody sees the forecasts of their own tasks, and of tasks in domains that are theirs; the rules say who may see
+//! those of others (`read`). What may not be seen is counted, and is in the sums.
+
+use libsteward::api::{self, ApiError};
+use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::forecast::{Forecast, Model, TaskSample};
+use steward_kernel::processes;
+
+use super::invalid;
+use crate::daemon::Daemon;
+use crate::event_loop::now_ns;
+use crate::groups::Group;
+use crate::herald::Outlook;
+use crate::peer::Caller;
+use crate::server::{Answer, Watch};
+
+/// Time between two replies to a watcher, in milliseconds: unless said, and how much is possible.
+const EVERY_MS: u64 = 100;
+const EVERY_MS_MIN: u64 = 100;
+const EVERY_MS_MAX: u64 = 60_000;
+
+/// What is asked for, found.
+enum Subject {
+    /// Everything.
+    Machine,
+    /// The cgroup with this index, and all below it.
+    Domain(usize),
+    /// A process.
+    Process(i32),
+}
+
+/// What a caller may see.
+struct Sight {
+    uid: u32,
+    /// Everything that was asked for.
+    all: bool,
+}
+
+impl Daemon {
+    pub(super) fn list_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: api::ListForecasts,
+    ) -> Result<Answer, ApiError> {
+        let api::ListForecasts { domain, pid, domains_only } = request;
+        let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None };
+        let granted = self.permit_forecasts(caller, &request)?;
+        Ok(Answer::Text(self.forecasts(caller, &request, granted)?))
+    }
+
+    pub(super) fn watch_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: api::WatchForecasts,
+    ) -> Result<Answer, ApiError> {
+        let every_ms = request.every_ms.unwrap_or(EVERY_MS);
+        if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&every_ms) {
+            let reason = format!("{every_ms} ms is not possible; give {EVERY_MS_MIN} to {EVERY_MS_MAX}");
+            return Err(invalid("every_ms", reason));
+        }
+        let granted = self.permit_forecasts(caller, &request)?;
+        Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted }))
+    }
+
+    /// Whether somebody may see all of what they ask for, though it is not theirs. A person is asked only for what is
+    /// named: in a list of everything, what may not be seen is left out.
+    fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
+        let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
+        let sees_all = self.settings.policy.permit(&caller.identity(), &machine).is_ok();
+        let now_ns = now_ns();
+        self.refresh(now_ns);
+        let subject = self.subject(request, now_ns)?;
+        let (owner, about) = match subject {
+            Subject::Machine => return Ok(sees_all),
+            _ if sees_all => return Ok(true),
+            Subject::Domain(index) => {
+                let group = &self.sampler.groups.all()[index];
+                if group.belongs_to(caller.uid) {
+                    return Ok(true);
+                }
+                (group.user(), format!("the forecast of the domain {}", group.name))
+            }
+            Subject::Process(pid) => {
+                let task = self.sampler.herald.tasks().iter().find(|task| task.pid == pid);
+                let sight = Sight { uid: caller.uid, all: false };
+                if task.is_some_and(|task| sight.has_task(task, self.group_of(task))) {
+                    return Ok(true);
+                }
+                (task.map(|task| task.uid), format!("the forecast of process {pid}"))
+            }
+        };
+        let about = owner.map_or(about.clone(), |owner| format!("{about} of user {owner}"));
+        self.permit(caller, &Wish::of_all(Action::Read, Target::Others, about))?;
+        Ok(true)
+    }
+
+    /// The group of a task; the root for one in a cgroup that is not known.
+    fn group_of(&self, task: &TaskSample) -> &Group {
+        let groups = &self.sampler.groups;
+        &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)]
+    }
+
+    fn subject(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<Subject, ApiError> {
+        match (&request.domain, request.pid) {
+            (Some(_), Some(_)) => Err(invalid("pid", "give a domain or a process, not both")),
+            (None, None) => Ok(Subject::Machine),
+            (Some(domain), None) => {
+                let cgroup = self.domains.resolve(domain)?;
+                self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+                let index = self.sampler.groups.index(cgroup.id);
+                let gone = || ApiError::NoSuchDomain { domain: domain.clone() };
+                Ok(Subject::Domain(index.ok_or_else(gone)?))
+            }
+            (None, Some(pid)) => {
+                if !self.has_process(pid) && processes::stat(pid, &self.options.roots).is_ok() {
+                    // It started after tasks were read last.
+                    self.sample(now_ns);
+                }
+                if self.has_process(pid) {
+                    Ok(Subject::Process(pid))
+                } else {
+                    Err(ApiError::NoSuchTask { pid })
+                }
+            }
+        }
+    }
+
+    fn has_process(&self, pid: i32) -> bool {
+        self.sampler.herald.tasks().iter().any(|task| task.pid == pid)
+    }
+
+    /// The reply, as JSON. `granted` says that the caller may see all of what is asked for.
+    pub(crate) fn forecasts(
+        &mut self,
+        caller: &Caller,
+        request: &api::WatchForecasts,
+        granted: bool,
+    ) -> Result<String, ApiError> {
+        let now_ns = now_ns();
+        let outlook = self.outlook(now_ns);
+        let subject = self.subject(request, now_ns)?;
+        let sight = Sight { uid: caller.uid, all: granted };
+        let forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        serde_json::to_string(&forecasts)
+            .map_err(|error| ApiError::MechanismFailed { reason: error.to_string() })
+    }
+
+    fn reported(
+        &self,
+        outlook: &Outlook,
+        subject: &Subject,
+        sight: &Sight,
+        domains_only: bool,
+    ) -> api::Forecasts {
+        let report = &outlook.report;
+        let samples = self.sampler.herald.tasks();
+        let is_meant = |index: usize| match subject {
+            Subject::Machine => true,
+            Subject::Domain(domain) => report.is_in(index, *domain),
+            Subject::Process(pid) => samples[index].pid == *pid,
+        };
+        let mut hidden = 0;
+        let mut tasks = Vec::with_capacity(if domains_only { 0 } else { samples.len() });
+        for (index, sample) in samples.iter().enumerate().filter(|(index, _)| is_meant(*index)) {
+            let group = self.group_of(sample);
+            if !sight.has_task(sample, group) {
+                hidden += 1;
+            } else if !domains_only {
+                tasks.push(task_forecast(sample, group, &report.tasks[index]));
+            }
+        }
+        let others = match subject {
+            Subject::Machine => report.machine,
+            Subject::Domain(domain) => report.outside(*domain),
+            Subject::Process(_) => report.sum(|index| !is_meant(index)),
+        };
+        api::Forecasts {
+            at_ns: report.at_ns,
+            window_ns: report.window_ns,
+            model: match outlook.model {
+                Model::Steward => "steward".to_owned(),
+                Model::ProportionalShare => "proportional-share".to_owned(),
+            },
+            source: self.sampler.source_name().to_owned(),
+            cpus: outlook.cpus,
+            hidden,
+            machine: forecast(&report.machine),
+            others: forecast(&others),
+            domains: self.domain_forecasts(outlook, subject, sight),
+            tasks,
+        }
+    }
+
+    fn domain_forecasts(
+        &self,
+        outlook: &Outlook,
+        subject: &Subject,
+        sight: &Sight,
+    ) -> Vec<api::DomainForecast> {
+        let groups = self.sampler.groups.all();
+        let is_at_or_below = |mut index: usize, above: usize| loop {
+            match groups[index].parent {
+                _ if index == above => return true,
+                Some(parent) => index = parent,
+                None => return false,
+            }
+        };
+        let is_meant = |index: usize| match subject {
+            Subject::Machine => true,
+            Subject::Domain(domain) => is_at_or_below(index, *domain),
+            Subject::Process(_) => false,
+        };
+        let shown = groups.iter().zip(&outlook.report.domains).zip(&outlook.samples).enumerate().filter(
+            |(index, ((group, _), _))| group.is_domain && is_meant(*index) && sight.has_domain(group),
+        );
+        shown
+            .map(|(_, ((group, figures), sample))| api::DomainForecast {
+                name: group.name.clone(),
+                parent: group.parent.map(|parent| groups[parent].name.clone()),
+                tasks: figures.tasks,
+                runnable: figures.runnable,
+                guaranteed: group.guaranteed,
+                suspended: sample.suspended,
+                forecast: forecast(&figures.forecast),
+            })
+            .collect()
+    }
+}
+
+impl Sight {
+    fn has_task(&self, task: &TaskSample, group: &Group) -> bool {
+        self.all || task.uid == self.uid || self.has_domain(group)
+    }
+
+    fn has_domain(&self, group: &Group) -> bool {
+        self.all || group.belongs_to(self.uid)
+    }
+}
+
+fn task_forecast(sample: &TaskSample, group: &Group, figures: &Forecast) -> api::TaskForecast {
+    let end = sample.name.iter().position(|byte| *byte == 0).unwrap_or(sample.name.len());
+    api::TaskForecast {
+        tid: sample.tid,
+        pid: sample.pid,
+        name: String::from_utf8_lossy(&sample.name[..end]).into_owned(),
+        user: sample.uid,
+        domain: group.name.clone(),
+        weight: rounded(sample.weight),
+        reserved: (sample.reserved > 0.0).then_some(sample.reserved),
+        runnable: sample.runnable,
+        forecast: forecast(figures),
+    }
+}
+
+fn forecast(figures: &Forecast) -> api::Forecast {
+    api::Forecast {
+        actual_ms_per_s: rounded(figures.actual_ms_per_s),
+        desired_ms_per_s: rounded(figures.desired_ms_per_s),
+        predicted_ms_per_s: rounded(figures.predicted_ms_per_s),
+        potential_ms_per_s: rounded(figures.potential_ms_per_s),
+        slowdown: figures.slowdown().map(rounded),
+        future_slowdown: figures.future_slowdown().map(rounded),
+        potential_slowdown: figures.potential_slowdown().map(rounded),
+    }
+}
+
+/// To a thousandth, so that thousands of figures make a short text.
+fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}

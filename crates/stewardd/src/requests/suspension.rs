@@ -1,0 +1,69 @@
+//! `SuspendDomain`: who may suspend what, and what must never be.
+
+use libsteward::api::{self, ApiError};
+use steward_core::authority::{Action, Request as Wish, Resource};
+use steward_core::domain::name;
+use steward_kernel::cgroups_tree::Cgroup;
+
+use crate::daemon::Daemon;
+use crate::peer::Caller;
+use crate::report;
+
+impl Daemon {
+    pub(super) fn suspend_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::SuspendDomain,
+    ) -> Result<api::DomainSuspended, ApiError> {
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+        let suspended = if request.suspended {
+            self.refuse_to_suspend(caller, &cgroup)?;
+            if self.mechanism.is_none() {
+                return Err(ApiError::MechanismGone { reason: self.gone_reason() });
+            }
+            let (path, id) = (cgroup.path.as_str(), cgroup.id);
+            let outcome = self.suspensions.suspend(path, id, caller.id, &mut self.mechanism);
+            outcome.map_err(report::mechanism_error)?;
+            true
+        } else {
+            self.suspensions.let_go(&cgroup.path, caller.id, &mut self.mechanism)
+        };
+        tracing::debug!(
+            decision = if request.suspended { "suspended" } else { "let-go" },
+            domain = request.domain,
+            suspended,
+            uid = caller.uid,
+            "asked for by process {}",
+            caller.pid
+        );
+        Ok(api::DomainSuspended { suspended })
+    }
+
+    /// What must go on, and what is not ours to stop.
+    fn refuse_to_suspend(&self, caller: &Caller, cgroup: &Cgroup) -> Result<(), ApiError> {
+        let refused = |reason: &str| {
+            Err(ApiError::InvalidParameter { parameter: "domain".into(), reason: reason.to_owned() })
+        };
+        if cgroup.path.is_empty() {
+            return refused("everything would stand still; suspend a domain below it");
+        }
+        let cgroups = self.domains.cgroups()?;
+        let holds = |pid: i32| cgroups.path_of(pid).is_ok_and(|at| name::is_at_or_below(&at, &cgroup.path));
+        if holds(rustix::process::getpid().as_raw_nonzero().get()) {
+            return refused("stewardd itself is in it, and could never let it go on");
+        }
+        if holds(caller.pid) {
+            return refused("the process that asks is in it, and could never let it go on; ask from outside");
+        }
+        let is_ours = self.suspensions.is_suspended(cgroup.id);
+        if !is_ours && cgroups.is_frozen(&cgroup.path).unwrap_or(false) {
+            let name = &cgroup.path;
+            return refused(&format!(
+                "somebody else has frozen it (/sys/fs/cgroup/{name}/cgroup.freeze is 1); nothing was changed"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Forecasts through the socket: whose they are, what is left out, and what a wrong question gets.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{Machine, Running};
+use libsteward::{ApiError, Error, api};
+use stewardd::fake_tasks::FakeTask;
+
+/// Rules under which nobody sees what is others'.
+const PRIVATE: &str =
+    "[[rule]]\nwho = [\"root\", \"owner\"]\naction = \"all\"\nof = \"anyone\"\nverdict = \"allow\"\n";
+
+/// Two tasks of user 1000 (one of them in a slice of theirs), one of user 1001, one of root in that slice.
+fn machine() -> Machine {
+    let machine = Machine::new();
+    let slice = machine.cgroups.tree().id("user.slice/user-1000.slice");
+    machine.tasks.tasks().extend([
+        FakeTask::new(10, 1000, 1, 0.25, 0.25),
+        FakeTask::new(11, 1000, slice, 0.5, 0.0),
+        FakeTask::new(12, 1001, 1, 0.125, 0.0),
+        FakeTask::new(13, 0, slice, 0.0, 0.0),
+    ]);
+    machine
+}
+
+fn list(daemon: &Running, request: api::ListForecasts) -> Result<api::Forecasts, Error> {
+    daemon.client().call(&request)
+}
+
+/// Once there is a window.
+fn forecasts(daemon: &Running, request: &api::ListForecasts) -> api::Forecasts {
+    loop {
+        let forecasts = list(daemon, request.clone()).expect("it may be asked");
+        if forecasts.window_ns > 0 {
+            return forecasts;
+        }
+    }
+}
+
+fn tids(forecasts: &api::Forecasts) -> Vec<i32> {
+    forecasts.tasks.iter().map(|task| task.tid).collect()
+}
+
+fn names(forecasts: &api::Forecasts) -> Vec<&str> {
+    forecasts.domains.iter().map(|domain| domain.name.as_str()).collect()
+}
+
+fn refusal(outcome: Result<api::Forecasts, Error>) -> ApiError {
+    match outcome.expect_err("it is refused") {
+        Error::Api(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn one_read_has_all_tasks_and_domains_with_what_they_got_and_wanted() {
+    let machine = machine();
+    let daemon = machine.start();
+    let all = forecasts(&daemon, &api::ListForecasts::default());
+    assert_eq!((all.model.as_str(), all.source.as_str(), all.hidden), ("steward", "fake", 0));
+    assert_eq!(tids(&all), [10, 11, 12, 13]);
+    assert_eq!(names(&all), ["/", "system.slice", "user.slice", "user.slice/user-1000.slice"]);
+    let [first, second, _, idle] = &all.tasks[..] else { panic!("{all:?}") };
+    // Half the time it had no CPU: on an idle machine it would have run for twice as long.
+    assert!((first.forecast.actual_ms_per_s - 250.0).abs() < 0.1, "{first:?}");
+    assert!(first.forecast.slowdown.expect("it wanted something") > 1.2, "{first:?}");
+    assert!((second.forecast.slowdown.expect("it wanted something") - 1.0).abs() < 0.01, "{second:?}");
+    assert_eq!((idle.forecast.desired_ms_per_s, idle.forecast.slowdown), (0.0, None));
+    assert_eq!((second.name.as_str(), second.domain.as_str()), ("task-11", "user.slice/user-1000.slice"));
+    assert!((all.machine.actual_ms_per_s - 875.0).abs() < 0.1 && all.machine == all.others, "{all:?}");
+    assert_eq!(
+        (all.domains[0].tasks, all.domains[3].tasks, all.domains[3].parent.as_deref()),
+        (4, 2, Some("user.slice"))
+    );
+}
+
+#[test]
+fn a_part_is_given_with_all_others_summed() {
+    let machine = machine();
+    let daemon = machine.start();
+    let slice = Some("user.slice".to_owned());
+    let part = forecasts(&daemon, &api::ListForecasts { domain: slice.clone(), ..Default::default() });
+    assert_eq!((tids(&part), names(&part)[0]), (vec![11, 13], "user.slice"));
+    assert!((part.others.actual_ms_per_s - 375.0).abs() < 0.1, "{part:?}");
+    let sums = api::ListForecasts { domain: slice, domains_only: Some(true), pid: None };
+    assert!(forecasts(&daemon, &sums).tasks.is_empty());
+    let process = forecasts(&daemon, &api::ListForecasts { pid: Some(12), ..Default::default() });
+    assert_eq!((tids(&process), process.domains.len()), (vec![12], 0));
+    assert!((process.others.actual_ms_per_s - 750.0).abs() < 0.1, "{process:?}");
+}
+
+#[test]
+fn what_is_others_is_hidden_by_the_rules_and_what_is_ones_own_never() {
+    let machine = machine();
+    std::fs::create_dir(machine.path("rules")).expect("created");
+    std::fs::write(machine.path("rules/default.toml"), PRIVATE).expect("written");
+    std::fs::write(machine.path("steward.toml"), "").expect("written");
+    let daemon = machine.start();
+    machine.caller_uid.store(1000, Ordering::SeqCst);
+    let own = forecasts(&daemon, &api::ListForecasts::default());
+    assert_eq!((tids(&own), own.hidden), (vec![10, 11, 13], 1));
+    assert_eq!(names(&own), ["user.slice/user-1000.slice"]);
+    assert!((own.machine.actual_ms_per_s - 875.0).abs() < 0.1, "the sums are of all: {own:?}");
+
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    assert_eq!(tids(&forecasts(&daemon, &api::ListForecasts::default())), [12]);
+    let of_process = api::ListForecasts { pid: Some(12), ..Default::default() };
+    assert_eq!(tids(&forecasts(&daemon, &of_process)), [12]);
+    for request in [
+        api::ListForecasts { pid: Some(11), ..Default::default() },
+        api::ListForecasts { domain: Some("user.slice/user-1000.slice".into()), ..Default::default() },
+        api::ListForecasts { domain: Some("/".into()), ..Default::default() },
+    ] {
+        let ApiError::PermissionDenied { reason } = refusal(list(&daemon, request)) else {
+            panic!("it is refused for lack of permission")
+        };
+        assert!(reason.contains("user 1001 may not read the forecast of"), "{reason}");
+    }
+}
+
+#[test]
+fn a_wrong_question_is_answered_with_what_is_wrong() {
+    let machine = machine();
+    let daemon = machine.start();
+    let of_process = |pid| api::ListForecasts { pid: Some(pid), ..Default::default() };
+    for pid in [0, -1, i32::MIN, 99] {
+        assert_eq!(refusal(list(&daemon, of_process(pid))), ApiError::NoSuchTask { pid });
+    }
+    let of_domain = |name: &str| api::ListForecasts { domain: Some(name.into()), ..Default::default() };
+    assert!(matches!(refusal(list(&daemon, of_domain("gone"))), ApiError::NoSuchDomain { .. }));
+    assert!(matches!(refusal(list(&daemon, of_domain("a//b"))), ApiError::InvalidParameter { .. }));
+    let both = api::ListForecasts { pid: Some(10), ..of_domain("/") };
+    assert!(matches!(refusal(list(&daemon, both)), ApiError::InvalidParameter { .. }));
+    for every_ms in [0, 99, 60_001, u64::MAX] {
+        let watch = api::WatchForecasts { every_ms: Some(every_ms), ..Default::default() };
+        let first = daemon.client().watch_forecasts(&watch).expect("sent").next().expect("an answer");
+        assert!(
+            matches!(&first, Err(Error::Api(ApiError::InvalidParameter { parameter, .. })) if parameter == "every_ms"),
+            "{first:?}"
+        );
+    }
+    let not_more = refusal(daemon.client().call(&api::WatchForecasts::default()));
+    assert_eq!(not_more, ApiError::ExpectedMore);
+}
+
+#[test]
+fn whoever_watches_is_told_again_and_again_until_what_they_watch_is_gone() {
+    let machine = machine();
+    machine.cgroups.tree().add("batch.slice", 0);
+    let id = machine.cgroups.tree().id("batch.slice");
+    machine.tasks.tasks().push(FakeTask::new(20, 0, id, 0.5, 0.0));
+    let daemon = machine.start();
+    let watch = api::WatchForecasts { domain: Some("batch.slice".into()), ..Default::default() };
+    let mut replies = daemon.client().watch_forecasts(&watch).expect("sent");
+    let mut last_ns = 0;
+    for _ in 0..3 {
+        let reply = replies.next().expect("it goes on").expect("it may be asked");
+        assert!(reply.at_ns > last_ns && tids(&reply) == [20], "{reply:?}");
+        last_ns = reply.at_ns;
+    }
+    machine.cgroups.tree().delete("batch.slice");
+    let end = replies.find(Result::is_err).expect("it ends").expect_err("with an error");
+    assert!(matches!(end, Error::Api(ApiError::NoSuchDomain { .. })), "{end}");
+}
+
+#[test]
+fn a_process_that_has_just_started_is_known_when_it_is_asked_about() {
+    let machine = machine();
+    let daemon = machine.start();
+    let own = std::process::id() as i32;
+    forecasts(&daemon, &api::ListForecasts::default());
+    machine.tasks.tasks().push(FakeTask::new(own, 0, 1, 0.5, 0.0));
+    let process = list(&daemon, api::ListForecasts { pid: Some(own), ..Default::default() });
+    assert_eq!(tids(&process.expect("it runs")), [own]);
+}
+
+#[test]
+fn a_new_domain_and_a_new_promise_are_in_the_next_answer() {
+    let machine = machine();
+    let daemon = machine.start();
+    forecasts(&daemon, &api::ListForecasts::default());
+    let settings = api::DomainSettings { cpu: Some(0.3), ..Default::default() };
+    let create = api::CreateDomain { domain: "batch".into(), settings, ..Default::default() };
+    daemon.client().call(&create).expect("there is room");
+    let all = list(&daemon, api::ListForecasts::default()).expect("it may be asked");
+    let batch = all.domains.iter().find(|domain| domain.name == "batch").expect("it is there");
+    assert!(batch.guaranteed >= 0.3 && !batch.suspended && batch.tasks == 0, "{batch:?}");
+}

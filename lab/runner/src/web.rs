@@ -1,0 +1,124 @@
+//! From what the clients of a web server printed to numbers. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::metrics::Metrics;
+
+/// A request that takes longer has starved (CPU Futures, section 5.3).
+const STARVED_MS: u64 = 10_000;
+
+/// A moment of the load.
+#[derive(Debug)]
+struct Report {
+    done: f64,
+    at_ms: f64,
+    /// `heavy` or `light`, where the load alternates.
+    phase: Option<String>,
+}
+
+/// What the clients told.
+#[derive(Debug, Default)]
+struct Heard {
+    reports: Vec<Report>,
+    /// How many requests took so many milliseconds; those still open count with their age.
+    latencies_ms: BTreeMap<u64, u64>,
+    failed: f64,
+    finished: bool,
+}
+
+/// The numbers of one program that is `web-load` or prints the same lines.
+///
+/// Without its last words, which tell what is still open, there is no `requests_starved`: it cannot be known.
+pub fn web_metrics(text: &str) -> Metrics {
+    let heard = hear(text);
+    let mut metrics = Metrics::new();
+    metrics.insert("work_per_second".into(), rate(&heard.reports, |_| true).unwrap_or(0.0));
+    for phase in ["heavy", "light"] {
+        if let Some(rate) = rate(&heard.reports, |report| report.phase.as_deref() == Some(phase)) {
+            metrics.insert(format!("work_per_second_{phase}"), rate);
+        }
+    }
+    for (name, rank) in [("latency_ms_p50", 0.5), ("latency_ms_p99", 0.99), ("latency_ms_max", 1.0)] {
+        if let Some(latency_ms) = quantile(&heard.latencies_ms, rank) {
+            metrics.insert(name.into(), latency_ms as f64);
+        }
+    }
+    metrics.insert("requests_total".into(), heard.reports.last().map_or(0.0, |report| report.done));
+    if heard.finished {
+        let starved: u64 = heard.latencies_ms.range(STARVED_MS + 1..).map(|(_, count)| count).sum();
+        metrics.insert("requests_starved".into(), starved as f64);
+        metrics.insert("requests_failed".into(), heard.failed);
+    }
+    metrics
+}
+
+fn hear(text: &str) -> Heard {
+    let mut heard = Heard::default();
+    let mut phase: Option<String> = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let numbers: Vec<f64> = words.iter().skip(1).map_while(|word| word.parse().ok()).collect();
+        match (words.as_slice(), numbers.as_slice()) {
+            (["w", ..], [done, at_ms]) => {
+                heard.reports.push(Report { done: *done, at_ms: *at_ms, phase: phase.clone() });
+            }
+            (["q" | "o", ..], [latency_ms, count]) => {
+                *heard.latencies_ms.entry(*latency_ms as u64).or_default() += *count as u64;
+            }
+            (["x", ..], [failed]) => (heard.failed, heard.finished) = (*failed, true),
+            (["phase", name, _], _) => phase = Some((*name).to_owned()),
+            _ => {}
+        }
+    }
+    heard
+}
+
+/// Requests per second over the intervals that end with a report that counts.
+fn rate(reports: &[Report], counts: impl Fn(&Report) -> bool) -> Option<f64> {
+    let intervals = reports.windows(2).filter(|pair| counts(&pair[1]));
+    let (done, ms) = intervals.fold((0.0, 0.0), |(done, ms), pair| {
+        (done + pair[1].done - pair[0].done, ms + pair[1].at_ms - pair[0].at_ms)
+    });
+    (ms > 0.0).then(|| done / (ms / 1e3))
+}
+
+/// The latency that a fraction `rank` of the requests do not exceed (nearest rank).
+fn quantile(latencies_ms: &BTreeMap<u64, u64>, rank: f64) -> Option<u64> {
+    let total: u64 = latencies_ms.values().sum();
+    let wanted = ((rank * total as f64).ceil() as u64).max(1);
+    let mut seen = 0;
+    latencies_ms.iter().find_map(|(latency_ms, count)| {
+        seen += count;
+        (seen >= wanted).then_some(*latency_ms)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_over_ten_seconds_starve_and_open_ones_count_as_they_stand() {
+        let text = "w 0 1000\nw 3 2000\nq 10 2\nq 10000 1\nw 4 3000\nq 10100 1\no 50 6\no 12000 1\nx 2\n";
+        let metrics = web_metrics(text);
+        assert_eq!((metrics["requests_total"], metrics["work_per_second"]), (4.0, 2.0));
+        assert_eq!((metrics["requests_starved"], metrics["requests_failed"]), (2.0, 2.0));
+        assert_eq!((metrics["latency_ms_p50"], metrics["latency_ms_max"]), (50.0, 12_000.0));
+    }
+
+    #[test]
+    fn work_belongs_to_the_phase_in_which_it_was_done() {
+        let text =
+            "w 0 0\nphase heavy 0\nw 0 0\nw 50 1000\nw 100 2000\nphase light 2000\nw 100 2000\nw 110 3000\n";
+        let metrics = web_metrics(text);
+        assert_eq!((metrics["work_per_second_heavy"], metrics["work_per_second_light"]), (50.0, 10.0));
+    }
+
+    #[test]
+    fn clients_that_were_killed_leave_what_starved_unknown() {
+        let metrics = web_metrics("w 0 1000\nw 3 2000\nq 10 3\n");
+        assert!(!metrics.contains_key("requests_starved"));
+        assert_eq!(web_metrics("")["work_per_second"], 0.0);
+        assert!(!web_metrics("").contains_key("latency_ms_max"));
+    }
+}
