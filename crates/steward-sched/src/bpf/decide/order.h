@@ -136,7 +136,7 @@ DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 /* Puts a domain that stands in the heap, and whose key has changed, where it now belongs. */
 DECIDE void heap_update(struct domain_table *t, u32 position, u16 index)
 {
-	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / 2)))
+	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / HEAP_ARITY)))
 		heap_rise(t, position, index);
 	else
 		heap_sink(t, position, index);
