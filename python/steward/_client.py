@@ -331,7 +331,34 @@ class Client:
         """Moves a process, or this one, with all its threads to a domain that Steward made."""
         return self.call("MoveProcess", domain=domain, pid=pid)
 
+    # Forecasts
+
+    def forecasts(
+        self,
+        domain: Optional[str] = None,
+        *,
+        pid: Optional[int] = None,
+        domains_only: Optional[bool] = None,
+    ) -> Json:
+        """What all tasks and domains, or those of a domain or process, got, wanted, will get and could get of the CPU,
+        in milliseconds per second.
+        """
+        return self.call("ListForecasts", domain=domain, pid=pid, domains_only=domains_only)
+
     # Streams
+
+    def watch_forecasts(
+        self,
+        domain: Optional[str] = None,
+        *,
+        pid: Optional[int] = None,
+        domains_only: Optional[bool] = None,
+        every_ms: Optional[int] = None,
+    ) -> Events:
+        """The same again and again, every 100 ms unless every_ms (100 to 60,000) says otherwise."""
+        return self.stream(
+            "WatchForecasts", domain=domain, pid=pid, domains_only=domains_only, every_ms=every_ms
+        )
 
     def monitor(self, *, history: Optional[bool] = None) -> Events:
         """The decisions as they are taken, first those that the daemon remembers with history: {"event", "lost"}."""

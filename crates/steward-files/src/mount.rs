@@ -16,7 +16,7 @@ use steward_kernel::mounts::unmount_dead;
 
 use crate::requests::Backend;
 use crate::service::Service;
-use crate::tree::{DOMAINS, OWN};
+use crate::tree::{DOMAINS, FORECASTS, OWN};
 
 /// A mounted tree. Unmounted when dropped, even while somebody is in it.
 pub struct Mounted {
@@ -99,7 +99,7 @@ impl Mounted {
         let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(());
         };
-        for file in [OWN, DOMAINS, "last_error"] {
+        for file in [OWN, DOMAINS, FORECASTS, "last_error"] {
             let link = directory.join(file);
             let target = Path::new(name).join(file);
             match fs::read_link(&link) {

@@ -66,7 +66,7 @@ impl Place {
 #[test]
 fn a_shell_reads_and_writes_the_files() {
     in_own_namespace(|place| {
-        assert_eq!(place.says("readlink fs/self; ls fs"), "domains\ndomains\nlast_error\nself\n");
+        assert_eq!(place.says("readlink fs/self; ls fs"), "domains\ndomains\nforecasts\nlast_error\nself\n");
         assert_eq!(place.says("mkdir domains/batch && cat domains/batch/cpu"), "none\n");
         assert_eq!(
             place.says("echo 50 >domains/batch/cpu; cat domains/batch/cpu domains/batch/cpu.sum"),

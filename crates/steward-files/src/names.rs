@@ -34,13 +34,15 @@ pub enum ControlFile {
     Members,
     /// Everything about the domain, for people.
     Status,
+    /// What the domain and its tasks got, wanted, will get and could get of the CPU.
+    Forecast,
     /// The reader's last refused change, and why.
     LastError,
 }
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 15] = [
+    pub const ALL: [ControlFile; 16] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
@@ -55,6 +57,7 @@ impl ControlFile {
         ControlFile::Sched,
         ControlFile::Members,
         ControlFile::Status,
+        ControlFile::Forecast,
         ControlFile::LastError,
     ];
 
@@ -75,6 +78,7 @@ impl ControlFile {
             ControlFile::Sched => "sched",
             ControlFile::Members => "members",
             ControlFile::Status => "status",
+            ControlFile::Forecast => "forecast",
             ControlFile::LastError => "last_error",
         }
     }
@@ -107,6 +111,8 @@ pub enum Node {
     Own,
     /// The reader's last refused change, beside the domains too, so that a refused `mkdir` can be explained.
     LastError,
+    /// The forecasts of all tasks.
+    Forecasts,
     /// A domain, by its name; the empty name is the root of all domains.
     Domain(String),
     /// A control file of a domain.
@@ -117,6 +123,7 @@ pub enum Node {
 const ROOT: u64 = 1;
 const OWN: u64 = 2;
 const LAST_ERROR: u64 = 3;
+const FORECASTS: u64 = 4;
 /// A domain's number is a multiple of this, and its files have the next numbers.
 const STRIDE: u64 = 32;
 /// The root of all domains.
@@ -151,6 +158,7 @@ impl Numbers {
             ROOT => return Some(Node::Root),
             OWN => return Some(Node::Own),
             LAST_ERROR => return Some(Node::LastError),
+            FORECASTS => return Some(Node::Forecasts),
             _ => {}
         }
         let domain = number - number % STRIDE;
@@ -175,6 +183,7 @@ impl Numbers {
             Node::Root => ROOT,
             Node::Own => OWN,
             Node::LastError => LAST_ERROR,
+            Node::Forecasts => FORECASTS,
             Node::Domain(name) => domain(name),
             Node::File(name, file) => {
                 let index = ControlFile::ALL.iter().position(|known| known == file).unwrap_or(0);
@@ -229,6 +238,7 @@ mod tests {
             Node::Root,
             Node::Own,
             Node::LastError,
+            Node::Forecasts,
             Node::Domain(String::new()),
             Node::File(String::new(), ControlFile::Status),
             Node::Domain("a".into()),
@@ -246,12 +256,12 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), known.len());
         // The directory and two files of a/b were looked up once each.
-        numbers.forget(known[6], 1);
         numbers.forget(known[7], 1);
-        assert_eq!(numbers.node(known[6]), Some(nodes[6].clone()));
         numbers.forget(known[8], 1);
-        assert_eq!(numbers.node(known[6]), None);
-        assert_eq!(numbers.node(known[5]), Some(nodes[5].clone()));
+        assert_eq!(numbers.node(known[7]), Some(nodes[7].clone()));
+        numbers.forget(known[9], 1);
+        assert_eq!(numbers.node(known[7]), None);
+        assert_eq!(numbers.node(known[6]), Some(nodes[6].clone()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What a control file says when it is read.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
-use libsteward::api::{Domain, DomainShown};
+use libsteward::api::{Domain, DomainForecast, DomainShown, Forecast, Forecasts};
 
 use crate::names::ControlFile;
 use crate::value::{percent, reserved_percent};
@@ -48,8 +49,8 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
             members.join("\n")
         }
         ControlFile::Status => return status(shown),
-        // The tree knows these two itself.
-        ControlFile::Sched | ControlFile::LastError => String::new(),
+        // The tree knows these itself.
+        ControlFile::Sched | ControlFile::Forecast | ControlFile::LastError => String::new(),
     };
     line(&text)
 }
@@ -90,6 +91,59 @@ fn status(shown: &DomainShown) -> String {
         say("trouble", trouble.clone());
     }
     page
+}
+
+/// A line for each task under a line with the columns' names, of the domain as a whole first. What is not known is `-`.
+pub(crate) fn forecasts(forecasts: &Forecasts, whole: Option<&DomainForecast>) -> String {
+    let mut page = String::from(
+        "tid pid user domain actual desired predicted potential slowdown future_slowdown potential_slowdown name\n",
+    );
+    if let Some(domain) = whole {
+        page.push_str("- - - ");
+        figures(&mut page, &domain.name, &domain.forecast, "-");
+    }
+    for task in &forecasts.tasks {
+        // Writing to a string cannot fail.
+        let _ = write!(page, "{} {} {} ", task.tid, task.pid, task.user);
+        figures(&mut page, &task.domain, &task.forecast, &task.name);
+    }
+    page
+}
+
+fn figures(page: &mut String, domain: &str, forecast: &Forecast, name: &str) {
+    let Forecast { actual_ms_per_s, desired_ms_per_s, predicted_ms_per_s, potential_ms_per_s, .. } = forecast;
+    let _ = write!(
+        page,
+        "{} {actual_ms_per_s} {desired_ms_per_s} {predicted_ms_per_s} {potential_ms_per_s}",
+        word(domain)
+    );
+    for slowdown in [forecast.slowdown, forecast.future_slowdown, forecast.potential_slowdown] {
+        let _ = match slowdown {
+            Some(slowdown) => write!(page, " {slowdown}"),
+            None => write!(page, " -"),
+        };
+    }
+    let _ = writeln!(page, " {}", word(name));
+}
+
+/// A text as one word, with blanks and what is no letter as the kernel's own tables have them (`\040`).
+fn word(text: &str) -> Cow<'_, str> {
+    let is_plain =
+        |character: char| !character.is_whitespace() && !character.is_control() && character != '\\';
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut word = String::new();
+    for character in text.chars() {
+        if is_plain(character) {
+            word.push(character);
+        } else {
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(word, "\\{byte:03o}");
+            }
+        }
+    }
+    Cow::Owned(if word.is_empty() { "-".to_owned() } else { word })
 }
 
 fn yes(fact: bool) -> &'static str {
@@ -137,6 +191,30 @@ mod tests {
         let status = text(ControlFile::Status, &shown(), None);
         assert!(status.contains("cpu_guaranteed_percent_of_machine 10\n"), "{status}");
         assert!(status.contains("share_percent 12.5\n") && !status.contains("trouble"), "{status}");
+    }
+
+    #[test]
+    fn each_task_is_a_line_of_as_many_words_whatever_it_is_called() {
+        use libsteward::api::TaskForecast;
+        let forecast = Forecast { actual_ms_per_s: 250.5, slowdown: Some(2.0), ..Forecast::default() };
+        let task = |tid, name: &str| TaskForecast {
+            tid,
+            pid: 7,
+            user: 1000,
+            name: name.into(),
+            domain: "web/a b".into(),
+            forecast,
+            ..TaskForecast::default()
+        };
+        let tasks = vec![task(7, "sh"), task(8, "two words\n"), task(9, "")];
+        let domain = DomainForecast { name: "web".into(), ..DomainForecast::default() };
+        let page = forecasts(&Forecasts { tasks, ..Forecasts::default() }, Some(&domain));
+        let lines: Vec<&str> = page.lines().collect();
+        let words = |line: &&str| line.split(' ').count();
+        assert!(lines.len() == 5 && lines.iter().map(words).all(|count| count == 12), "{page}");
+        assert_eq!(lines[1], "- - - web 0 0 0 0 - - - -");
+        assert_eq!(lines[2], "7 7 1000 web/a\\040b 250.5 0 0 0 2 - - sh");
+        assert!(lines[3].ends_with(" two\\040words\\012") && lines[4].ends_with(" -"), "{page}");
     }
 
     #[test]

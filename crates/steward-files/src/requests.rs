@@ -2,7 +2,7 @@
 //! touched the file. The file system decides nothing itself.
 
 use libsteward::ApiError;
-use libsteward::api::{self, Domain, DomainShown, Method};
+use libsteward::api::{self, Domain, DomainShown, Forecasts, Method};
 use libsteward::wire::Call;
 use rustix::io::Errno;
 use serde_json::{Map, Value as Json};
@@ -100,6 +100,11 @@ impl Requests<'_> {
     /// The order among domains that is in force.
     pub(crate) fn order(&self) -> Result<String, Failure> {
         Ok(self.call(&api::ListDomains {})?.best_effort.order)
+    }
+
+    /// The forecasts of all tasks, or of a domain's.
+    pub(crate) fn forecasts(&self, domain: Option<&str>) -> Result<Forecasts, Failure> {
+        self.call(&api::ListForecasts { domain: domain.map(api_name), ..api::ListForecasts::default() })
     }
 
     /// Carries out what was written.

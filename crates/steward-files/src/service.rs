@@ -34,6 +34,8 @@ const WRITE_BYTES_MAX: u32 = 4096;
 const VALUE_SIZE_BYTES: u64 = 4096;
 /// How many texts are kept for those who read on.
 const UNFINISHED_MAX: usize = 64;
+/// How long they may be together before no other is added, in bytes.
+const UNFINISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
 /// How many changes of one user can.
@@ -136,7 +138,9 @@ impl<B: Backend> Shared<B> {
     fn attributes(&self, asker: Asker, number: u64, node: &Node) -> FileAttr {
         let size_bytes = match node {
             // These can be longer.
-            Node::LastError | Node::File(_, ControlFile::Members | ControlFile::LastError) => {
+            Node::LastError
+            | Node::Forecasts
+            | Node::File(_, ControlFile::Members | ControlFile::Forecast | ControlFile::LastError) => {
                 self.tree.read(asker, node).unwrap_or_default().len() as u64
             }
             Node::File(..) => VALUE_SIZE_BYTES,
@@ -181,7 +185,8 @@ impl<B: Backend> Shared<B> {
         let part = text[start..end].to_vec();
         if !part.is_empty() {
             let mut unfinished = lock(&self.unfinished);
-            if unfinished.len() >= UNFINISHED_MAX {
+            let bytes: usize = unfinished.values().map(Vec::len).sum();
+            if unfinished.len() >= UNFINISHED_MAX || bytes >= UNFINISHED_BYTES_MAX {
                 // Whoever reads on gets the text of that moment.
                 unfinished.clear();
             }
@@ -232,7 +237,7 @@ fn kind(node: &Node) -> FileType {
     match node {
         Node::Root | Node::Domain(_) => FileType::Directory,
         Node::Own => FileType::Symlink,
-        Node::LastError | Node::File(..) => FileType::RegularFile,
+        Node::LastError | Node::Forecasts | Node::File(..) => FileType::RegularFile,
     }
 }
 
@@ -243,7 +248,7 @@ fn attributes(number: u64, node: &Node, size_bytes: u64) -> FileAttr {
         Node::Domain(_) => 0o777,
         Node::Own => 0o777,
         Node::File(_, file) if file.is_writable() => 0o666,
-        Node::LastError | Node::File(..) => 0o444,
+        Node::LastError | Node::Forecasts | Node::File(..) => 0o444,
     };
     FileAttr {
         ino: INodeNo(number),

@@ -77,6 +77,25 @@ impl State {
         all.filter(move |domain| domain.parent.as_deref() == Some(name))
     }
 
+    /// One task in each domain.
+    fn forecasts(&mut self, request: &api::ListForecasts) -> Result<api::Forecasts, ApiError> {
+        let only = request.domain.as_ref().map(|name| self.find(name).map(|(domain, _)| domain.name.clone()));
+        let only = only.transpose()?;
+        let names: Vec<&String> =
+            self.domains.keys().filter(|name| only.as_ref().is_none_or(|only| only == *name)).collect();
+        let domain = |name: &&String| api::DomainForecast { name: (*name).clone(), ..Default::default() };
+        let task = |(index, name): (usize, &&String)| api::TaskForecast {
+            tid: index as i32 + 1,
+            domain: (*name).clone(),
+            ..Default::default()
+        };
+        Ok(api::Forecasts {
+            domains: names.iter().map(domain).collect(),
+            tasks: names.iter().enumerate().map(task).collect(),
+            ..api::Forecasts::default()
+        })
+    }
+
     fn create(&mut self, request: &api::CreateDomain) -> Result<api::DomainState, ApiError> {
         if self.domains.contains_key(&request.domain) {
             return Err(ApiError::DomainExists { domain: request.domain.clone() });
@@ -127,6 +146,7 @@ impl State {
                 let best_effort = api::BestEffort { order: "mtr-ls".into(), ..Default::default() };
                 return Ok(write(&api::DomainList { domains, best_effort }));
             }
+            api::ListForecasts::NAME => return Ok(write(&self.forecasts(&read(input)?)?)),
             _ => self.changes += 1,
         }
         if caller.uid != OWNER {

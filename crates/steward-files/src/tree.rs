@@ -15,6 +15,8 @@ use crate::value;
 pub const DOMAINS: &str = "domains";
 /// The link to the reader's own domain.
 pub const OWN: &str = "self";
+/// The file with the forecasts of all tasks.
+pub const FORECASTS: &str = "forecasts";
 
 /// The tree over a daemon.
 pub struct Tree<B> {
@@ -38,6 +40,7 @@ impl<B: Backend> Tree<B> {
                 OWN => Ok(Node::Own),
                 DOMAINS => Ok(Node::Domain(String::new())),
                 "last_error" => Ok(Node::LastError),
+                FORECASTS => Ok(Node::Forecasts),
                 _ => Err(absent(name)),
             },
             Node::Domain(domain) => match ControlFile::find(name) {
@@ -59,6 +62,7 @@ impl<B: Backend> Tree<B> {
                 (Node::Own, OWN.to_owned()),
                 (Node::Domain(String::new()), DOMAINS.to_owned()),
                 (Node::LastError, "last_error".to_owned()),
+                (Node::Forecasts, FORECASTS.to_owned()),
             ]),
             Node::Domain(domain) => {
                 let files = ControlFile::ALL.into_iter();
@@ -90,6 +94,11 @@ impl<B: Backend> Tree<B> {
         match node {
             Node::LastError | Node::File(_, ControlFile::LastError) => {
                 Ok(page::line(self.refusals().of(asker.uid)))
+            }
+            Node::Forecasts => Ok(page::forecasts(&self.requests(asker).forecasts(None)?, None)),
+            Node::File(domain, ControlFile::Forecast) => {
+                let forecasts = self.requests(asker).forecasts(Some(domain))?;
+                Ok(page::forecasts(&forecasts, forecasts.domains.first()))
             }
             Node::File(domain, ControlFile::Sched) => {
                 let requests = self.requests(asker);

@@ -130,6 +130,18 @@ fn a_directory_lists_its_files_and_its_children_only() {
 }
 
 #[test]
+fn forecasts_are_of_all_tasks_or_of_one_domains_under_the_same_columns() {
+    let (_, tree) = with_batch();
+    let all = read(&tree, "forecasts");
+    let own = read(&tree, "domains/batch/forecast");
+    assert_eq!(all.lines().next(), own.lines().next());
+    assert_eq!((all.lines().count(), own.lines().count()), (4, 3), "{all}{own}");
+    assert!(own.lines().nth(1).is_some_and(|line| line.starts_with("- - - batch ")), "{own}");
+    assert_eq!(write(&tree, OWNER, "domains/batch/forecast", "5"), Err(Errno::ACCESS));
+    assert_eq!(write(&tree, OWNER, "forecasts", "5"), Err(Errno::ISDIR));
+}
+
+#[test]
 fn a_domain_is_the_same_by_the_path_of_its_cgroup() {
     let (_, tree) = with_batch();
     assert_eq!(find(&tree, "domains/steward.batch"), find(&tree, "domains/batch"));

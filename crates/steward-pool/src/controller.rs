@@ -165,11 +165,11 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// A pool of `size` workers, brought within the bounds.
+    /// A pool of `workers`, brought within the bounds.
     ///
     /// # Errors
     /// What is wrong with `settings`.
-    pub fn new(settings: Settings, size: u32) -> Result<Self, SettingsError> {
+    pub fn new(settings: Settings, workers: u32) -> Result<Self, SettingsError> {
         settings.validate()?;
         let bounds = Bounds {
             lowest: i64::from(settings.smallest),
@@ -177,7 +177,11 @@ impl WorkerPool {
             patience_ns: settings.patience_ns,
             ..Bounds::default()
         };
-        Ok(WorkerPool { settings, search: Search::new(bounds, i64::from(size)), seen: Observed::default() })
+        Ok(WorkerPool {
+            settings,
+            search: Search::new(bounds, i64::from(workers)),
+            seen: Observed::default(),
+        })
     }
 
     /// How many workers there are to be.
@@ -193,9 +197,9 @@ impl WorkerPool {
         self.search.observe(now_ns, seen).map(|_| self.size())
     }
 
-    /// The server could not be given the last size: `size` is in force still, and the controller looks for none beyond it.
-    pub fn refused(&mut self, size: u32) {
-        self.search.refused(i64::from(size));
+    /// The server could not be given the last size: `workers` is in force still, and the controller looks for none beyond it.
+    pub fn refused(&mut self, workers: u32) {
+        self.search.refused(i64::from(workers));
     }
 
     fn judge(&self, observed: &Observed) -> Seen {

@@ -39,13 +39,13 @@ impl Server {
         Server { kinds, cpus, queue, running: Vec::new(), second: VecDeque::new() }
     }
 
-    /// Lets 100 ms pass, in steps of 2 ms, with at most `size` requests at work.
-    fn pass(&mut self, size: usize) {
+    /// Lets 100 ms pass, in steps of 2 ms, with at most so many requests at work.
+    fn pass(&mut self, workers: usize) {
         const STEPS: usize = 50;
         const STEP_MS: f64 = 2.0;
         let (mut used_ms, mut computing) = (0.0, 0.0);
         for _ in 0..STEPS {
-            while self.running.len() < size
+            while self.running.len() < workers
                 && let Some(kind) = self.queue.pop_front()
             {
                 let Kind { cpu_ms, wait_ms } = self.kinds[kind];

@@ -16,17 +16,17 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct Sizing {
-    size: usize,
+    workers: usize,
     /// Permits that are to vanish, but are in use: each vanishes when it comes back.
     debt: usize,
 }
 
 impl Gate {
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(workers: usize) -> Self {
         Gate {
-            permits: Arc::new(Semaphore::new(size)),
+            permits: Arc::new(Semaphore::new(workers)),
             waiting: AtomicU64::new(0),
-            sizing: Mutex::new(Sizing { size, debt: 0 }),
+            sizing: Mutex::new(Sizing { workers, debt: 0 }),
         }
     }
 
@@ -35,26 +35,26 @@ impl Gate {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.sizing().size
+        self.sizing().workers
     }
 
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Lets `size` pass at once from now on. Who is through already stays.
-    pub(crate) fn resize(&self, size: usize) {
+    /// Lets so many pass at once from now on. Who is through already stays.
+    pub(crate) fn resize(&self, workers: usize) {
         let mut sizing = self.sizing();
-        if size >= sizing.size {
-            let more = size - sizing.size;
+        if workers >= sizing.workers {
+            let more = workers - sizing.workers;
             let kept = more.min(sizing.debt);
             sizing.debt -= kept;
             self.permits.add_permits(more - kept);
         } else {
-            let fewer = sizing.size - size;
+            let fewer = sizing.workers - workers;
             sizing.debt += fewer - self.permits.forget_permits(fewer);
         }
-        sizing.size = size;
+        sizing.workers = workers;
     }
 
     fn sizing(&self) -> MutexGuard<'_, Sizing> {

@@ -30,15 +30,15 @@ pub struct WorkerPoolLayer {
 }
 
 impl WorkerPoolLayer {
-    /// A limit of `size` at first, which follows the forecasts of this process that the daemon at
+    /// A limit of `workers` at first, which follows the forecasts of this process that the daemon at
     /// [`libsteward::SOCKET_PATH`] gives.
     ///
     /// # Errors
     /// What is wrong with `settings`.
-    pub fn new(settings: Settings, size: u32) -> Result<Self, SettingsError> {
+    pub fn new(settings: Settings, workers: u32) -> Result<Self, SettingsError> {
         let pid = i32::try_from(std::process::id()).expect("process numbers fit");
         let request = api::WatchForecasts { pid: Some(pid), ..api::WatchForecasts::default() };
-        Self::watching(settings, size, libsteward::SOCKET_PATH.into(), request)
+        Self::watching(settings, workers, libsteward::SOCKET_PATH.into(), request)
     }
 
     /// As [`WorkerPoolLayer::new`], for workers that are elsewhere: in a domain, in another process, seen by another daemon.
@@ -47,11 +47,11 @@ impl WorkerPoolLayer {
     /// What is wrong with `settings`.
     pub fn watching(
         settings: Settings,
-        size: u32,
+        workers: u32,
         socket: PathBuf,
         request: api::WatchForecasts,
     ) -> Result<Self, SettingsError> {
-        let pool = WorkerPool::new(settings, size)?;
+        let pool = WorkerPool::new(settings, workers)?;
         let gate = Arc::new(Gate::new(pool.size() as usize));
         let follower = Follower { gate: Arc::downgrade(&gate), pool, started: Instant::now(), warned: false };
         let thread = std::thread::Builder::new().name("steward-pool".into());
@@ -60,7 +60,9 @@ impl WorkerPoolLayer {
             watch::forecasts(&socket, &request, |watched| follower.take(watched));
         });
         if let Err(error) = begun {
-            tracing::warn!("steward-pool: no thread to read forecasts ({error}): the pool stays at {size}");
+            tracing::warn!(
+                "steward-pool: no thread to read forecasts ({error}): the pool stays at {workers}"
+            );
         }
         Ok(WorkerPoolLayer { gate })
     }

@@ -282,14 +282,8 @@ impl Mechanism for SchedExt {
 
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
-        // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
-        // what is read is a value that each member had at some moment.
-        let table = unsafe {
-            let mut copy = DomainTable::new();
-            std::ptr::copy_nonoverlapping(self.domains, &raw mut *copy, 1);
-            copy
-        };
-        Ok((1..table.high_water.min(crate::DOMAINS_MAX as u32) as u16)
+        let table = self.copy_table();
+        Ok((1..table.high_water as u16)
             .filter(|index| table.at(*index).in_use == 1)
             .map(|index| domain_record(&table, index))
             .collect())
@@ -339,6 +333,25 @@ impl Mechanism for SchedExt {
 }
 
 impl SchedExt {
+    /// What the kernel has of domains, as far as it was ever used: all of it are megabytes, and forecasts read it ten
+    /// times a second. The heap is left out.
+    fn copy_table(&self) -> Box<DomainTable> {
+        let mut copy = DomainTable::new();
+        // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
+        // what is read is a value that each member had at some moment.
+        unsafe {
+            let high_water = std::ptr::read_volatile(&raw const (*self.domains).high_water) as usize;
+            let used = high_water.min(crate::DOMAINS_MAX);
+            let head_bytes = std::mem::offset_of!(DomainTable, heap);
+            let bytes = (&raw mut *copy).cast::<u8>();
+            std::ptr::copy_nonoverlapping(self.domains.cast::<u8>(), bytes, head_bytes);
+            let domains = (&raw const (*self.domains).domains).cast::<Domain>();
+            std::ptr::copy_nonoverlapping(domains, copy.domains.as_mut_ptr(), used);
+            copy.high_water = used as u32;
+        }
+        copy
+    }
+
     /// Now on `CLOCK_MONOTONIC`, and what to add to the scheduler's clock to get there.
     fn clocks(&self) -> (u64, i64) {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

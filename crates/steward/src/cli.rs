@@ -50,9 +50,12 @@ pub enum Command {
     /// would help if not.
     Explain(ExplainArguments),
     Events(EventsArguments),
+    Forecast(crate::forecast::ForecastArguments),
     Top(crate::top::TopArguments),
     Report(crate::report::ReportArguments),
     Tune(crate::tune::TuneArguments),
+    #[command(subcommand)]
+    Pool(crate::pool::PoolCommand),
     /// Have the daemon read its configuration and specifications again
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
@@ -249,7 +252,7 @@ pub struct RevertArguments {
     pub output: JsonFlag,
 }
 
-/// Who gets something.
+/// Who gets something, or is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetTarget {
     /// A process.
@@ -258,7 +261,7 @@ pub enum SetTarget {
     Domain(String),
 }
 
-fn parse_target(text: &str) -> Result<SetTarget, String> {
+pub fn parse_target(text: &str) -> Result<SetTarget, String> {
     if !text.starts_with('-') && text.bytes().any(|byte| !byte.is_ascii_digit()) {
         return Ok(SetTarget::Domain(text.to_owned()));
     }

@@ -34,6 +34,10 @@ pub fn revert(socket: &Path, arguments: &RevertArguments) -> anyhow::Result<bool
         revert_domains(&domains, &mut report);
         revert_control_files(Path::new(libsteward::CONTROL_FILES), &mut report);
     }
+    let pools = crate::pool::revert(&arguments.state_directory);
+    report.reverted.extend(pools.done);
+    report.left.extend(pools.left);
+    report.failed.extend(pools.failed);
     if arguments.output.json {
         print_json(&report)?;
     } else {

@@ -6,8 +6,10 @@ mod background;
 mod cli;
 mod domain;
 mod domain_cli;
+mod forecast;
 mod machine;
 mod output;
+mod pool;
 mod record;
 mod report;
 mod run;
@@ -89,9 +91,11 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
+        Command::Forecast(arguments) => forecast::forecast(socket, arguments).map(|()| true),
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
+        Command::Pool(command) => pool::pool(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),

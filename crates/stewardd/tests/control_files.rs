@@ -78,6 +78,9 @@ fn what_a_shell_writes_is_in_force_and_what_the_api_changes_is_read() {
                 libsteward::api::SetDomain { domain: "batch".into(), settings, ..Default::default() };
             daemon.client().call(&change).expect("changed");
             assert_eq!(says(machine, 0, "cat domains/batch/cpu domains/batch/cpu.sum"), "25\n25\n");
+            // The machine of this test has no tasks.
+            let forecast = says(machine, 0, "tail -n 1 domains/batch/forecast; cat forecasts | wc -l");
+            assert!(forecast.starts_with("- - - batch 0 0 0 ") && forecast.ends_with("\n1\n"), "{forecast}");
             let refused =
                 says(machine, 0, "env echo 96 >domains/batch/cpu; cat last_error domains/batch/cpu");
             assert!(refused.contains("No space left"), "{refused}");

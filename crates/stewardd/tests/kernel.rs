@@ -143,6 +143,27 @@ fn used_ns(list: &api::DomainList, name: &str) -> u64 {
     usage.map_or(0, |usage| usage.best_effort_time_ns)
 }
 
+/// Four loops in each of two domains, on two CPUs: the kernel's own counters have their waits in the scheduler's queues,
+/// and the model knows what divides the CPUs.
+fn forecasts_of_a_crowd(text: &str) {
+    let forecasts: api::Forecasts =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    assert_eq!((forecasts.model.as_str(), forecasts.source.as_str()), ("steward", "bpf"));
+    let domain = |name: &str| {
+        let domain = forecasts.domains.iter().find(|domain| domain.name == name);
+        domain.unwrap_or_else(|| panic!("no domain {name}:\n{text}"))
+    };
+    for name in ["a", "b"] {
+        let api::DomainForecast { tasks, runnable, forecast, .. } = *domain(name);
+        assert_eq!((tasks, runnable), (4, 4), "{name}:\n{text}");
+        let (actual, predicted) = (forecast.actual_ms_per_s, forecast.predicted_ms_per_s);
+        assert!((predicted - actual).abs() < 0.25 * actual, "{name}: {actual} then {predicted}:\n{text}");
+        // Each of them alone on a CPU would have had nearly all of it.
+        assert!(forecast.desired_ms_per_s > 3000.0, "{name}:\n{text}");
+    }
+    assert!(domain("a").guaranteed >= 0.6 && domain("b").forecast.slowdown > domain("a").forecast.slowdown);
+}
+
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
@@ -170,6 +191,8 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     // Both want all they can get: a has 60 % and b 30 % reserved, and they share the rest.
     let share = a / (a + b);
     assert!((0.60..0.72).contains(&share), "a used {a} ns and b {b} ns: {share}");
+
+    forecasts_of_a_crowd(&told.text("forecast"));
 
     assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
 
@@ -222,7 +245,8 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn control_files_do_from_a_shell_what_the_interface_does() {
     let told = Transcript::of(include_str!("kernel/files.sh"));
-    told.says("tree", &["domains last_error self domains 100 mtr-ls"]);
+    told.says("tree", &["domains forecasts last_error self domains 100 mtr-ls"]);
+    told.says("forecasts", &["tid pid user domain actual desired", "12 words about sh", "domain /"]);
     told.says("reserve", &["50 50", "batch"]);
     told.says("members", &["moved domains/batch 40"]);
     told.says(

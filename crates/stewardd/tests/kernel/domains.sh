@@ -30,6 +30,8 @@ reservations
 sleep 6
 section after
 reservations
+section forecast
+steward forecast --json
 kill -9 $pids
 section ended
 wait_for '! steward domain show b'

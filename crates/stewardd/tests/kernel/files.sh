@@ -7,6 +7,10 @@ section tree
 ls /run/steward/fs
 readlink /run/steward/fs/self
 cat $domains/cpu $domains/sched
+section forecasts
+head -n 1 /run/steward/forecasts
+awk -v self=$$ '$2 == self { print NF, "words about", $12 }' /run/steward/forecasts
+awk 'NR == 2 { print "domain", $4 }' /run/steward/self/forecast
 section reserve
 mkdir $domains/batch
 echo 50 >$domains/batch/cpu

@@ -1,0 +1,251 @@
+//! What a server had before `steward pool` changed it, on disk before the first change.
+//!
+//! One file for each server, in `pool` below the state directory, held with a lock for as long as the program runs. A file whose lock
+//! nobody holds was left by a program that was killed: what it says is undone by the next start, or by `steward revert`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::{apache, haproxy};
+
+/// How to put back what a server had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Undo {
+    /// Remove the file, and have Apache read its configuration again.
+    Apache {
+        /// The file.
+        drop_in: PathBuf,
+        /// Where Apache keeps its number.
+        pid_file: PathBuf,
+        /// The command that checks its configuration.
+        check: Vec<String>,
+    },
+    /// Set `maxconn` back.
+    Haproxy {
+        /// The runtime API.
+        control: PathBuf,
+        /// The backend.
+        backend: String,
+        /// The server in it.
+        server: String,
+        /// What it was.
+        maxconn: u32,
+    },
+}
+
+impl Undo {
+    fn carry_out(&self) -> anyhow::Result<()> {
+        match self {
+            Undo::Apache { drop_in, pid_file, check } => apache::restore(drop_in, pid_file, check),
+            Undo::Haproxy { control, backend, server, maxconn } => {
+                let server = haproxy::ServerName { backend: backend.clone(), server: server.clone() };
+                match std::os::unix::net::UnixStream::connect(control) {
+                    // A HAProxy that has ended took the limit with it.
+                    Err(_) => Ok(()),
+                    Ok(_) => haproxy::set_maxconn(control, &server, *maxconn),
+                }
+            }
+        }
+    }
+}
+
+/// The record of one server, claimed by this process.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    file: File,
+}
+
+impl Record {
+    /// Claims the record of `target`, and undoes what a predecessor left that was killed.
+    ///
+    /// # Errors
+    /// When another process sizes this server, or what was left cannot be undone.
+    pub fn claim(state_directory: &Path, target: &str) -> anyhow::Result<Record> {
+        let directory = state_directory.join("pool");
+        std::fs::create_dir_all(&directory).with_context(|| {
+            format!("cannot create {}; --state-directory names another place", directory.display())
+        })?;
+        let record = Record::open(directory.join(file_name(target)))?;
+        let Some(record) = record else {
+            bail!("another `steward pool` sizes this server already ({target})");
+        };
+        if record.left()?.is_some() {
+            eprintln!("steward: an earlier `steward pool` was killed: putting back what the server had");
+            record.carry_out()?;
+        }
+        Ok(record)
+    }
+
+    /// Opens and locks a record; `None` when another process holds it.
+    fn open(path: PathBuf) -> anyhow::Result<Option<Record>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Record { path, file })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    /// Writes down how to undo what will be done, before it is.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn write(&self, undo: &Undo) -> anyhow::Result<()> {
+        let mut file = &self.file;
+        let text = serde_json::to_string(undo).context("an undo record cannot be written as JSON")?;
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.sync_all())
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// Undoes what was done, and forgets it.
+    ///
+    /// # Errors
+    /// When the server refuses; the record stays then.
+    pub fn undo(self) -> anyhow::Result<()> {
+        self.carry_out()?;
+        std::fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
+    }
+
+    fn carry_out(&self) -> anyhow::Result<()> {
+        let Some(undo) = self.left()? else { return Ok(()) };
+        let kept = || format!("what is to be undone stays in {}", self.path.display());
+        undo.carry_out().with_context(kept)?;
+        self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// What is written there; `None` when nothing is.
+    fn left(&self) -> anyhow::Result<Option<Undo>> {
+        let mut file = &self.file;
+        let mut text = String::new();
+        file.rewind()
+            .and_then(|()| file.read_to_string(&mut text))
+            .with_context(|| format!("cannot read {}", self.path.display()))?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let undo = serde_json::from_str(&text);
+        Ok(Some(
+            undo.with_context(|| format!("{} is damaged: look at it and remove it", self.path.display()))?,
+        ))
+    }
+}
+
+/// A file's name for a server: what cannot be in one becomes a dash.
+fn file_name(target: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' };
+    format!("{}.json", target.chars().map(plain).collect::<String>())
+}
+
+/// Undoes what programs left that were killed: sentences about what was put back, what is in use, and what failed.
+pub fn revert(state_directory: &Path) -> Reverted {
+    let mut reverted = Reverted::default();
+    let Ok(entries) = std::fs::read_dir(state_directory.join("pool")) else { return reverted };
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let name = path.display().to_string();
+        match Record::open(path) {
+            Ok(None) => reverted.left.push(format!("{name}: `steward pool` runs and undoes it at its end")),
+            Err(error) => reverted.failed.push(format!("{error:#}")),
+            Ok(Some(record)) => match record.left().map(|left| left.is_some()) {
+                Ok(is_left) => match record.undo() {
+                    Ok(()) if is_left => {
+                        reverted.done.push(format!("{name}: the server has its own pool size again"))
+                    }
+                    Ok(()) => {}
+                    Err(error) => reverted.failed.push(format!("{name}: {error:#}")),
+                },
+                Err(error) => reverted.failed.push(format!("{error:#}")),
+            },
+        }
+    }
+    reverted
+}
+
+/// What [`revert`] came to.
+#[derive(Debug, Default)]
+pub struct Reverted {
+    /// What was put back.
+    pub done: Vec<String>,
+    /// What is in use.
+    pub left: Vec<String>,
+    /// What could not be put back.
+    pub failed: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apache(directory: &Path) -> Undo {
+        Undo::Apache {
+            drop_in: directory.join("a.conf"),
+            pid_file: directory.join("pid"),
+            check: vec!["true".into()],
+        }
+    }
+
+    #[test]
+    fn a_second_program_for_the_same_server_is_refused_and_for_another_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = Record::claim(directory.path(), "haproxy /run/a.sock web/a").expect("free");
+        let error = Record::claim(directory.path(), "haproxy /run/a.sock web/a").expect_err("taken");
+        assert!(error.to_string().contains("already (haproxy /run/a.sock web/a)"), "{error}");
+        Record::claim(directory.path(), "haproxy /run/a.sock web/b").expect("another");
+        drop(first);
+        Record::claim(directory.path(), "haproxy /run/a.sock web/a").expect("free again");
+    }
+
+    #[test]
+    fn what_a_killed_program_left_is_undone_by_the_next_start() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let record = Record::claim(directory.path(), "apache").expect("free");
+        record.write(&apache(directory.path())).expect("written");
+        std::fs::write(directory.path().join("a.conf"), "MaxRequestWorkers 3\n").expect("written");
+        // Its end frees the lock and nothing else.
+        drop(record);
+        let next = Record::claim(directory.path(), "apache").expect("free");
+        assert!(!directory.path().join("a.conf").exists());
+        assert_eq!(next.left().expect("read"), None);
+    }
+
+    #[test]
+    fn what_a_killed_program_left_is_undone_by_revert_and_what_is_in_use_is_left() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let killed = Record::claim(directory.path(), "apache").expect("free");
+        killed.write(&apache(directory.path())).expect("written");
+        drop(killed);
+        let running = Record::claim(directory.path(), "other").expect("free");
+        running.write(&apache(directory.path())).expect("written");
+        let reverted = revert(directory.path());
+        assert_eq!(
+            (reverted.done.len(), reverted.left.len(), reverted.failed.len()),
+            (1, 1, 0),
+            "{reverted:?}"
+        );
+        assert!(!directory.path().join("pool/apache.json").exists());
+        assert!(revert(&directory.path().join("nowhere")).done.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_record_is_named_and_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("pool")).expect("made");
+        let path = directory.path().join("pool/apache.json");
+        std::fs::write(&path, "{\"kind\":\"apache\"").expect("written");
+        let error = format!("{:#}", Record::claim(directory.path(), "apache").expect_err("damaged"));
+        assert!(error.contains("apache.json is damaged"), "{error}");
+        assert_eq!(revert(directory.path()).failed.len(), 1);
+        assert!(path.exists());
+    }
+}
