@@ -148,7 +148,9 @@ impl Daemon {
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
         let mut samples = Vec::with_capacity(self.sampler.herald.tasks().len() + 16);
-        let begun = std::time::Instant::now();
+        // Making the source ready happens once; it is not what a read costs.
+        self.sampler.source(&self.options.roots);
+        let begun_ns = used_cpu_ns();
         let outcome = self.sampler.source(&self.options.roots).read(now_ns, &mut samples);
         let failure = outcome.err().map(|error| format!("forecasts are old: {error}"));
         if failure.is_none() {
@@ -156,7 +158,7 @@ impl Daemon {
             self.sampler.groups.adopt(&samples, &self.domains, now_ns);
             self.sampler.herald.observe(now_ns, samples);
         }
-        self.sampler.pace.note(now_ns, begun.elapsed().as_nanos() as u64);
+        self.sampler.pace.note(now_ns, used_cpu_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
     }
 
@@ -190,6 +192,12 @@ impl Daemon {
         let cpus = cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32);
         Outlook { report: self.sampler.herald.forecasts(model, cpus, &samples), model, cpus, samples }
     }
+}
+
+/// CPU time that this thread has used, in nanoseconds: what a read costs, however long the daemon waits for a CPU meanwhile.
+fn used_cpu_ns() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
 #[cfg(test)]
