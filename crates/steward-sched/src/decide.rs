@@ -100,6 +100,7 @@ mod tests {
             TASK_LAG_MAX_NS,
             DOMAIN_LAG_MAX_NS,
             CHARGE_BATCH_NS,
+            CHARGE_ALONE_NS,
             RESCUE_AFTER_NS,
             RESCUE_SLICE_NS,
             RESCUE_INTERVAL_NS,

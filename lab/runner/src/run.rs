@@ -188,6 +188,8 @@ struct Listener<'a> {
     outcomes: Vec<RunOutcome>,
     /// Runs of the plan that are over.
     finished: usize,
+    /// Why the machine is not as the scenario wants it.
+    unprepared: Option<String>,
     progress: Progress,
 }
 
@@ -195,7 +197,8 @@ impl<'a> Listener<'a> {
     fn new(scenario: &'a Scenario, plan: &'a Plan, quiet: bool) -> Self {
         let progress = Progress { quiet, terminal: std::io::stderr().is_terminal() };
         progress.lasting(&format!("{}: booting the machine", scenario.id));
-        Listener { scenario, plan, outputs: Vec::new(), outcomes: Vec::new(), finished: 0, progress }
+        let (outputs, outcomes) = (Vec::new(), Vec::new());
+        Listener { scenario, plan, outputs, outcomes, finished: 0, unprepared: None, progress }
     }
 
     fn hear(&mut self, line: &str) {
@@ -264,11 +267,16 @@ impl<'a> Listener<'a> {
             let said =
                 self.outputs.first().filter(|output| output.ended.as_deref() != Some("exit status: 0"));
             if let Some(said) = said {
-                self.progress.lasting(&format!("{text}: {:?}: {}", said.ended, last_lines(&said.text)));
+                let how = said.ended.as_deref().unwrap_or("it was not over in time");
+                let reason = format!("{text}: FAILED: {how}: {}", last_lines(&said.text));
+                self.progress.lasting(&reason);
+                // What runs in a machine that is not prepared measures something else.
+                self.unprepared.get_or_insert(reason);
             }
             return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
+        let error = error.or_else(|| self.unprepared.clone());
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
@@ -377,5 +385,36 @@ impl Progress {
         if self.terminal {
             eprint!("\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_run_counts_in_a_machine_that_could_not_be_prepared() {
+        let text = "title = \"t\"\nduration = \"1s\"\nrepeat = 1\ncontenders = [\"stock\"]\n[[prepare]]\ncommand = \"tar -xf x\"\n\
+            [[program]]\nname = \"film\"\ncommand = \"true\"\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let plan = crate::plan::plan(&scenario, &scenario.contenders, 1).unwrap();
+        let mut listener = Listener::new(&scenario, &plan, true);
+        for (run, ended) in [(0, None), (1, Some("exit status: 0".to_owned()))] {
+            let program = if run == 0 { "prepare" } else { "film" }.to_owned();
+            listener.take(Record::Started { run });
+            listener.take(Record::Program { run, program, ended, cpu_ms: 1.0, notes: Vec::new() });
+            let (start_ms, end_ms) = (0.0, 1000.0);
+            listener.take(Record::Finished {
+                run,
+                start_ms,
+                end_ms,
+                error: None,
+                status: None,
+                decisions: None,
+                log: None,
+            });
+        }
+        let error = listener.outcomes[0].error.as_deref().unwrap();
+        assert!(error.contains("not over in time"), "{error}");
     }
 }

@@ -42,6 +42,7 @@ const CHECKS: &[Check] = &[
     ("a-changed-reservation-is-in-force-at-once", 1, domains::change_takes_effect),
     ("a-suspended-domain-waits-and-goes-on", 0, domains::suspension),
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
+    ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-best-effort-task-starts-nothing-interactive", 0, interactive::no_way_up),

@@ -37,6 +37,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
                 sleep(Duration::from_secs(3600));
             }
         }
+        // Two processes that hand a byte to each other for ever.
+        "ring" => ring(),
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
@@ -57,6 +59,27 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
 fn spin() -> ! {
     loop {
         std::hint::black_box(());
+    }
+}
+
+fn ring() -> ! {
+    let pipe = || {
+        let mut ends = [0; 2];
+        // SAFETY: the call fills the array.
+        unsafe { libc::pipe(ends.as_mut_ptr()) };
+        ends
+    };
+    let (there, back) = (pipe(), pipe());
+    // SAFETY: the child only passes bytes on.
+    let (from, to) = if unsafe { libc::fork() } == 0 { (there[0], back[1]) } else { (back[0], there[1]) };
+    let mut byte = [0u8; 1];
+    // Both begin with a byte of their own, so that two are on their way.
+    loop {
+        // SAFETY: the buffer is one byte long.
+        unsafe {
+            libc::write(to, byte.as_ptr().cast(), 1);
+            libc::read(from, byte.as_mut_ptr().cast(), 1);
+        }
     }
 }
 

@@ -96,7 +96,7 @@ static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 us
 		unpaid_ns += used_ns;
 		run->unpaid_ns = unpaid_ns;
 	}
-	if (unpaid_ns >= CHARGE_BATCH_NS) {
+	if (unpaid_ns >= (run->alone ? CHARGE_ALONE_NS : CHARGE_BATCH_NS)) {
 		run->unpaid_ns = 0;
 		pay_domain(index, unpaid_ns);
 	}
@@ -146,6 +146,70 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 		__sync_fetch_and_add(&d->waiting, 1);
 	queue_insert_ordered(p, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime, enq_flags);
 	domain_make_queued(table, t->domain);
+}
+
+/* Whether anything waits in the domains. One that was served last may stand in the order still, with an empty queue. */
+static __always_inline bool others_wait(struct domain_table *table, u16 running)
+{
+	u32 count = *(volatile u32 *)&table->heap_count;
+
+	if (!count)
+		return false;
+	return count > 1 || order_first(table) != running || *(volatile u32 *)&domain_at(table, running)->waiting;
+}
+
+/*
+ * A task that wakes up while another one of its domain runs, and nothing else waits anywhere, comes next whatever the
+ * order of domains says. It is put straight into the CPU's own queue, and the kernel takes it from there without asking:
+ * that saves programs which hand work to each other most of what a switch costs. Only one task at a time, because that
+ * queue knows no order: whoever comes after it is queued as usual, and runs_direct() lets those go first that should.
+ */
+static __always_inline bool enqueue_direct(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+{
+	struct domain_table *table = domains();
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || run->bound_shares)
+		return false;
+	if (others_wait(table, t->domain) || table->quotas || table->order != ORDER_MTR_LS || overdue || maybe_idle)
+		return false;
+	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
+	t->waiting_since_ns = clock_now();
+	t->direct_cpu = cpu + 1;
+	run->direct = 1;
+	queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
+	return true;
+}
+
+/* A task that was put into the CPU's own queue begins to run: what came meanwhile and should go first does. */
+static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
+{
+	u16 first = order_first(table);
+
+	if (run->interactive || run->bound_shares || (first && order_preempts(table, first, t->domain)))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* A CPU has nothing to do: one that has a task in its own queue behind the one that runs takes that, and hands on the other. */
+static __always_inline void hand_on_direct(u32 idle_cpu)
+{
+	u32 cpus = settings.cpus;
+	int i;
+
+	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
+		u32 cpu = idle_cpu + i;
+		struct cpu_run *run;
+
+		if (i >= cpus)
+			break;
+		if (cpu >= cpus)
+			cpu -= cpus;
+		run = cpu_run_of(cpu);
+		if (run && run->direct) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			break;
+		}
+	}
 }
 
 /* A bound task no longer counts among what its CPU owes to bound work. */
@@ -320,7 +384,7 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 
 	if (!table || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	if (run->alone && (table->heap_count || run->bound_shares))
+	if (run->alone && (others_wait(table, t->domain) || run->bound_shares || run->direct))
 		return true;
 	index = order_first(table);
 	return index && order_preempts(table, index, t->domain);

@@ -302,10 +302,17 @@ static __always_inline void preempt_for(struct task_slot *slot)
 		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 }
 
-/* Takes the task out of its domain's count of waiting tasks. */
+/* Takes the task out of its domain's count of waiting tasks, and off the CPU that it is the next one of. */
 static __always_inline void leave_queue(struct task_state *t)
 {
 	t->queue = QUEUE_NONE;
+	if (t->direct_cpu) {
+		struct cpu_run *run = cpu_run_of(t->direct_cpu - 1);
+
+		t->direct_cpu = 0;
+		if (run)
+			run->direct = 0;
+	}
 	if (__sync_lock_test_and_set(&t->counted_waiting, 0)) {
 		struct domain_table *table = domains();
 

@@ -47,12 +47,13 @@ struct task_state {
 	u32 changing; /* a change of its grant is under way */
 	u32 counted_waiting; /* counts in its domain's waiting */
 	u32 bound_cpu; /* the CPU whose bound_shares it counts in */
+	u32 direct_cpu; /* the CPU whose own queue it was put into, and 1; 0 once it runs, or when it stands elsewhere */
 	u16 domain;
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 was_bound; /* counts in bound_shares of bound_cpu */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
-	u8 unused[2];
+	u8 unused[6];
 };
 
 struct {
@@ -145,7 +146,9 @@ struct cpu_run {
 	u32 domain; /* of the task that runs as best-effort and may run elsewhere; 0 for anything else */
 	u32 alone; /* its slice is a long one, because nothing waited */
 	u32 interactive; /* tasks may stand in this CPU's interactive queue */
-	u64 padding[3];
+	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
+	u32 unused;
+	u64 padding[4];
 };
 
 struct {

@@ -96,7 +96,7 @@ static __always_inline void run_best_effort(struct task_state *t, struct cpu_run
 static __always_inline void keep_best_effort(struct task_struct *prev, struct task_state *t, struct cpu_run *run, u8 mode)
 {
 	struct domain_table *table = domains();
-	bool alone = table && !table->heap_count && !run->bound_shares;
+	bool alone = table && !others_wait(table, t->domain) && !run->bound_shares;
 
 	run_best_effort(t, run, mode);
 	run->alone = alone;
@@ -206,6 +206,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		queue_insert(p, QUEUE_RESCUE, RESCUE_SLICE_NS, enq_flags);
 		return;
 	}
+	if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_direct(p, t, cpu, enq_flags))
+		return;
 	enqueue_domain(p, t, enq_flags);
 	if (enq_flags & SCX_ENQ_LAST)
 		return;
@@ -214,6 +216,15 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
 	else if (enq_flags & SCX_ENQ_WAKEUP)
 		preempt_later_domain(p, t->domain, cpu, clock_now());
+}
+
+/* Whether prev, whose slice is over, is best-effort work that nothing else waits for: the rest need not be looked at. */
+static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *run)
+{
+	struct domain_table *table = domains();
+
+	return table && t->mode == MODE_BEST_EFFORT && !t->slot && !*(volatile u32 *)&run->interactive &&
+	       !run->bound_shares && !overdue && !table->quotas && !others_wait(table, t->domain);
 }
 
 /* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */
@@ -243,6 +254,10 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		t = task_state_of(prev);
 		if (t)
 			charge(prev, t, now_ns);
+	}
+	if (t && goes_on_alone(t, run)) {
+		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
+		return;
 	}
 	others = false;
 	if (*(volatile u32 *)&run->interactive) {
@@ -305,6 +320,21 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
 }
 
+/* sched_yield(2): the slice is over, unless there is nobody to go before the task. */
+bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	struct task_state *t;
+
+	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
+	if (to)
+		return false;
+	t = task_state_of(from);
+	if (!t || !run || run->direct || !goes_on_alone(t, run))
+		task_set_slice(from, 0);
+	return false;
+}
+
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
@@ -362,11 +392,13 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_now();
+	bool direct;
 
 	if (!t || !run)
 		return;
 	table = domains();
-	if (table && t->counted_waiting)
+	direct = t->direct_cpu;
+	if (table && (t->counted_waiting || direct))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, now_ns - t->waiting_since_ns);
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -403,6 +435,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 
 		if (clock_before(d->task_clock, t->vtime))
 			d->task_clock = t->vtime;
+		if (direct)
+			runs_direct(table, t, run, cpu);
 	}
 }
 
@@ -413,6 +447,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 
 	if (!t || !run)
 		return;
+	run->alone = 0;
 	charge(p, t, clock_now());
 	t->mode = MODE_OFF;
 	run->deadline_ns = NEVER;
@@ -515,8 +550,11 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 {
-	if (idle)
-		maybe_idle = 1;
+	if (!idle)
+		return;
+	maybe_idle = 1;
+	if (settings.cpus > 1)
+		hand_on_direct(cpu);
 }
 
 void STRUCT_OPS(steward_cpu_online, s32 cpu)
@@ -604,6 +642,7 @@ struct sched_ext_ops steward_ops = {
 	.select_cpu = (void *)steward_select_cpu,
 	.enqueue = (void *)steward_enqueue,
 	.dispatch = (void *)steward_dispatch,
+	.yield = (void *)steward_yield,
 	.tick = (void *)steward_tick,
 	.update_idle = (void *)steward_update_idle,
 	.running = (void *)steward_running,

@@ -7,6 +7,8 @@ pub const TASK_LAG_MAX_NS: u64 = 2_000_000_000;
 pub const SLICE_ALONE_NS: u64 = 20_000_000;
 /// A CPU puts what its tasks use together up to this much before their domain pays it.
 pub const CHARGE_BATCH_NS: u64 = 500_000;
+/// The same for a task that goes on while nothing else waits.
+pub const CHARGE_ALONE_NS: u64 = 4_000_000;
 /// A best-effort task that has waited this long is rescued: served for a moment whatever its weight and quota.
 pub const RESCUE_AFTER_NS: u64 = 12_000_000_000;
 /// How long a rescued task runs.
