@@ -256,3 +256,18 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
     told.says("stopped", &["exit code 0 0"]);
     assert!(!told.text("stopped").contains("self"), "{}", told.text("stopped"));
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn suspended_work_goes_on_when_its_controller_or_the_daemon_is_killed() {
+    let told = Transcript::of(include_str!("kernel/background.sh"));
+    for section in ["controller-killed", "daemon-killed", "frozen"] {
+        told.says(section, &["stands still"]);
+        let text = told.text(section);
+        assert_eq!(text.matches("goes on").count(), 1, "{section}: {text}");
+    }
+    told.says("controller-killed", &["background/quiet"]);
+    told.says("daemon-killed", &["exit code 137", "exit code 0", "disabled"]);
+    told.says("frozen", &["exit code 137", "exit code 0"]);
+    assert!(told.text("frozen").lines().any(|line| line == "1"), "{}", told.text("frozen"));
+}
