@@ -102,6 +102,9 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
     assert_eq!((problem.file.as_str(), problem.line), ("/etc/steward/specs/50-one.toml", Some(8)));
     told.says("doctor", &["through its own scheduler (sched_ext)", "exit code 0"]);
 
+    told.says("tune-command", &["needs", "[[spec]]", "cpu = ", "exit code 0", "1 specification"]);
+    told.says("tune-pid", &["needs", "exit code 0", "promised"]);
+
     told.says("killed", &["disabled", "alive", "exit code 1"]);
     for section in ["restarted", "ejected"] {
         let status = told.status(section);
