@@ -120,8 +120,8 @@ trait Server {
     fn undo(&self) -> undo::Undo;
 }
 
-/// How often forecasts are asked for.
-const EVERY_MS: u64 = 250;
+/// How often forecasts are asked for: twice in the time that they look back over.
+const EVERY_MS: u64 = 500;
 /// Longest time without a look at the signals.
 const LOOK: Duration = Duration::from_millis(250);
 

@@ -35,6 +35,9 @@ use model::{Model, Snapshot};
 use record::Recorder;
 use source::{News, Question, Source};
 
+/// How often `--once` and `--json` look when the daemon has no figures.
+const LOOKS_MAX: u32 = 5;
+
 /// Watch what programs get, want and will get, and which promises are kept
 ///
 /// A tree of domains and tasks with four allocations each, in milliseconds of CPU time per second: actual (got in the
@@ -46,13 +49,16 @@ use source::{News, Question, Source};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward top                              the screen; r on a row changes its reservation\n  \
-        steward top --once | head -20            the busiest, as text\n  \
+        steward top --once | head -20            who is busy, as text\n  \
         steward top --domain batch --json        one domain, for a program\n  \
         steward top --record load.jsonl --for 10min && steward report load.jsonl")]
 pub struct TopArguments {
-    /// Print one look as a table, and end.
+    /// Print one look as a table, without what is idle and has no promise, and end.
     #[arg(long, conflicts_with_all = ["json", "record"])]
     pub once: bool,
+    /// The same with what is idle.
+    #[arg(long, conflicts_with_all = ["json", "record"])]
+    pub all: bool,
     /// Print one look as one JSON object, with its "schema", and end.
     #[arg(long, conflicts_with = "record")]
     pub json: bool,
@@ -70,7 +76,7 @@ pub struct TopArguments {
     #[arg(long, value_name = "DOMAIN")]
     pub domain: Option<String>,
     /// Only this process.
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
 }
 
@@ -98,28 +104,36 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
     let interval = arguments.interval;
     let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
     let end = arguments.duration.map(|duration| Instant::now() + duration);
-    let has_screen = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
+    let has_screen = std::io::stdout().is_terminal() && !arguments.once && !arguments.all && !arguments.json;
     match recorder {
         recorder if has_screen => terminal::run(&question, interval, recorder, end),
         Some(recorder) => record(&question, interval, recorder, end),
         None => {
             let model = look(&question, interval)?;
-            let print_text = |model: &Model| output::print(&print::text(model));
+            let print_text = |model: &Model| output::print(&print::text(model, arguments.all));
             if arguments.json { output::print(&(json(model.snapshot())? + "\n")) } else { print_text(&model) }
         }
     }
 }
 
-/// One look: two readings where the first cannot tell whether deadlines were missed lately.
+/// One look: a second reading where the first cannot tell whether deadlines were missed lately, and some more where the
+/// daemon has no figures yet.
 fn look(question: &Question, interval: Duration) -> anyhow::Result<Model> {
     let mut source = Source::connect(question)?;
     let mut model = Model::default();
-    let reading = source.read()?;
-    let missed_before = reading.status.tasks.iter().any(|task| task.deadlines_missed > 0);
-    model.take(reading);
-    if missed_before {
+    for readings in 1.. {
+        let reading = source.read()?;
+        let missed_before = reading.status.tasks.iter().any(|task| task.deadlines_missed > 0);
+        model.take(reading);
+        let wanted = match model.snapshot().is_measured() {
+            true if missed_before => 2,
+            true => 1,
+            false => LOOKS_MAX,
+        };
+        if readings >= wanted {
+            break;
+        }
         std::thread::sleep(interval);
-        model.take(source.read()?);
     }
     Ok(model)
 }

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -46,11 +47,11 @@ impl Undo {
             Undo::Apache { drop_in, pid_file, check } => apache::restore(drop_in, pid_file, check),
             Undo::Haproxy { control, backend, server, maxconn } => {
                 let server = haproxy::ServerName { backend: backend.clone(), server: server.clone() };
-                match std::os::unix::net::UnixStream::connect(control) {
-                    // A HAProxy that has ended took the limit with it.
-                    Err(_) => Ok(()),
-                    Ok(_) => haproxy::set_maxconn(control, &server, *maxconn),
+                // A HAProxy that has ended took the limit with it.
+                if std::os::unix::net::UnixStream::connect(control).is_err() {
+                    return Ok(());
                 }
+                haproxy::set_maxconn(control, &server, *maxconn)
             }
         }
     }
@@ -86,12 +87,19 @@ impl Record {
 
     /// Opens and locks a record; `None` when another process holds it.
     fn open(path: PathBuf) -> anyhow::Result<Option<Record>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Record { path, file })),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+            }
+            // Its last owner may have removed it between the two steps: then this is a file without a name.
+            let there = std::fs::metadata(&path).map(|found| found.ino()).ok();
+            if there == file.metadata().map(|own| own.ino()).ok() {
+                return Ok(Some(Record { path, file }));
+            }
         }
     }
 

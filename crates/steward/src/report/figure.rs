@@ -7,7 +7,6 @@ use steward_lab::figure::escape;
 
 use super::recording::{Point, Series};
 use crate::top::promise::Keeping;
-use crate::top::text::allocation;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 56.0;
@@ -18,7 +17,7 @@ const POINTS_MAX: usize = 700;
 const SLOWDOWN_MAX: f64 = 100.0;
 
 /// What the page's style adds to that of the lab.
-pub const STYLE: &str = ".promise{stroke:#8250df;stroke-width:1.5;stroke-dasharray:2 3}.broken{fill:#c0392b;fill-opacity:.22}\
+pub const STYLE: &str = ".promise{stroke:#656d76;stroke-width:1.5;stroke-dasharray:14 4}.broken{fill:#c0392b;fill-opacity:.22}\
 .state-kept{fill:#1a7f37}.state-broken{fill:#c0392b}.state-idle{fill:#9198a1}.thin{stroke-width:1.2;stroke-dasharray:1 3}";
 
 /// What all figures of a report share.
@@ -67,7 +66,7 @@ impl Panel {
                 "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"/>",
                 WIDTH - RIGHT
             );
-            text(svg, LEFT - 6.0, y + 4.0, "faint", "end", &allocation(*value));
+            text(svg, LEFT - 6.0, y + 4.0, "faint", "end", &format!("{value:.0}"));
         }
     }
 

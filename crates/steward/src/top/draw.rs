@@ -153,6 +153,9 @@ fn header_lines(app: &App, theme: Theme, width: u16) -> Vec<Line<'static>> {
 
 fn promise_line(app: &App, theme: Theme) -> Line<'static> {
     let snapshot = app.model.snapshot();
+    if !snapshot.is_measured() {
+        return Line::styled(NO_FIGURES, theme.alarm());
+    }
     let promises = snapshot.promises;
     let mut spans = vec![Span::raw("Promises: ")];
     if promises.broken > 0 {
@@ -381,6 +384,10 @@ fn last_line(app: &App, theme: Theme, has_message: bool) -> Line<'static> {
         .flat_map(|(key, what)| [Span::raw(*key), Span::styled(format!("{what} "), Theme::title())]);
     Line::from(spans.collect::<Vec<_>>())
 }
+
+/// What is said while the daemon's figures are all 0 because it has none.
+pub const NO_FIGURES: &str =
+    "No figures yet: stewardd has not read its counters twice in a short enough time.";
 
 /// Fits on 80x24.
 const HELP: &str = "\

@@ -95,6 +95,14 @@ fn a_daemon_that_is_away_is_said_and_the_last_reading_stays() {
 }
 
 #[test]
+fn a_daemon_without_figures_is_not_taken_for_an_idle_machine() {
+    let (mut app, mut reading) = (app(true), testing::reading(50));
+    reading.forecasts.window_ns = 0;
+    app.take(reading);
+    assert!(text(&mut app, 80, 24).contains("No figures yet"));
+}
+
+#[test]
 fn no_size_and_no_mode_breaks_the_screen() {
     for (width, height) in
         [(1, 1), (2, 3), (10, 5), (20, 8), (40, 10), (49, 13), (79, 14), (110, 21), (400, 100)]

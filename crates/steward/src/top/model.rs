@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::History;
 use super::promise::{self, Keeping, Promise};
+use super::text::NOTHING_MS_PER_S;
 
 /// What the daemon said at one moment.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ pub struct Snapshot {
     pub unix_ms: u64,
     /// The same moment in nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// Over how long the figures of the past are, in nanoseconds.
+    /// Over how long the figures of the past are, in nanoseconds; 0 when the daemon has none yet, and all are 0.
     pub window_ns: u64,
     /// What enforces reservations: `sched_ext`, `SCHED_DEADLINE`, or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,7 +145,7 @@ impl Model {
         let known: HashSet<i32> = status.tasks.iter().map(|task| task.tid).collect();
         self.decisions.retain(|tid, _| known.contains(tid));
         let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
-        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus);
+        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
         let suspended = suspended(&rows_of_domains);
         let rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
         let flags = status.tasks.iter().map(|task| (task.pid, (task.grant.inherit, task.grant.revocable)));
@@ -204,9 +205,14 @@ impl Model {
         let tasks = snapshot.tasks.iter();
         let tasks = tasks.map(|row| (row.key(), &row.task.forecast, row.promise.as_ref()));
         for (key, forecast, promise) in domains.chain(tasks) {
-            let history = self.histories.entry(key.clone()).or_default();
-            history.add(at_ns, forecast, promise.map(|promise| promise.state));
-            present.insert(key);
+            // Most tasks of a machine never do anything while it is watched, and need no memory.
+            let most_ms_per_s = forecast.actual_ms_per_s.max(forecast.desired_ms_per_s);
+            let is_idle = most_ms_per_s < NOTHING_MS_PER_S && promise.is_none();
+            if !is_idle || self.histories.contains_key(&key) {
+                let history = self.histories.entry(key.clone()).or_default();
+                history.add(at_ns, forecast, promise.map(|promise| promise.state));
+                present.insert(key);
+            }
         }
         self.histories.retain(|key, _| present.contains(key));
     }
@@ -230,6 +236,11 @@ impl DomainRow {
 }
 
 impl Snapshot {
+    /// Whether the daemon has counted long enough for figures.
+    pub fn is_measured(&self) -> bool {
+        self.window_ns > 0
+    }
+
     /// The same as a recording keeps it: tasks without a promise are left out.
     pub fn to_record(&self) -> Snapshot {
         let tasks = self.tasks.iter().filter(|row| row.promise.is_some()).cloned().collect();
@@ -242,6 +253,7 @@ fn domain_rows(
     domains: &api::DomainList,
     status: &api::StatusReply,
     cpus: u32,
+    measured: bool,
 ) -> Vec<DomainRow> {
     let by_name: HashMap<&str, &api::Domain> =
         domains.domains.iter().map(|domain| (domain.name.as_str(), domain)).collect();
@@ -250,7 +262,7 @@ fn domain_rows(
     let nothing_in_force =
         mechanism.kind.is_none().then(|| reason.unwrap_or("nothing enforces reservations now"));
     let rows = forecasts.into_iter().map(|domain| {
-        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force);
+        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force, measured);
         DomainRow { domain, promise }
     });
     rows.collect()
@@ -374,6 +386,8 @@ mod tests {
         assert_eq!(state(&gone), (Keeping::Broken, "not in force: the scheduler was ejected"));
         let suspended = changed(&|reading| reading.forecasts.domains[4].suspended = true);
         assert_eq!(state(&suspended).0, Keeping::Idle);
+        let unknown = changed(&|reading| reading.forecasts.window_ns = 0);
+        assert_eq!(state(&unknown), (Keeping::Idle, "there are no figures yet"));
         let idle = changed(&|reading| reading.forecasts.domains[4].forecast.desired_ms_per_s = 0.0);
         assert_eq!(state(&idle), (Keeping::Idle, "it wanted nothing in the last second"));
         let circle = changed(&|reading| {
@@ -381,6 +395,18 @@ mod tests {
             reading.domains.domains[4].parent = Some("web".into());
         });
         assert_eq!(state(&circle).0, Keeping::Broken);
+    }
+
+    #[test]
+    fn a_task_that_never_did_anything_costs_no_memory() {
+        let mut model = model();
+        let cron = Key::Task(77, 77);
+        assert_eq!(model.history(&cron).map(|history| history.points().len()), None);
+        let mut next = reading(30);
+        next.forecasts.tasks[0].forecast.actual_ms_per_s = 5.0;
+        model.take(next);
+        model.take(reading(31));
+        assert_eq!(model.history(&cron).map(|history| history.points().len()), Some(2));
     }
 
     #[test]

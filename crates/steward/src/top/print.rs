@@ -1,5 +1,6 @@
 //! `steward top --once`: the model as plain text.
 
+use super::draw::NO_FIGURES;
 use super::model::{Model, Snapshot};
 use super::text::{Slowdown, allocation, bar_text, clean, slowdown};
 use super::view::{Line, Row, View};
@@ -8,10 +9,11 @@ use crate::output::table;
 /// A bar's characters.
 const BAR: usize = 16;
 
-/// Headline, table, and a sentence for every promise that is broken.
-pub fn text(model: &Model) -> String {
+/// Headline, table, and a sentence for every promise that is broken. What is idle and has no promise is left out, unless
+/// `all` is wanted.
+pub fn text(model: &Model, all: bool) -> String {
     let snapshot = model.snapshot();
-    headline(snapshot) + "\n" + &rows(snapshot) + &broken(snapshot)
+    headline(snapshot) + "\n" + &rows(snapshot, all) + &broken(snapshot)
 }
 
 fn headline(snapshot: &Snapshot) -> String {
@@ -21,8 +23,9 @@ fn headline(snapshot: &Snapshot) -> String {
         hidden => format!(", and {hidden} that you may not see"),
     };
     let promises = snapshot.promises;
+    let figures = if snapshot.is_measured() { String::new() } else { format!("{NO_FIGURES}\n") };
     format!(
-        "{} CPU(s), {} task(s){hidden}. {} in force; model {}, counters {}.\n\
+        "{figures}{} CPU(s), {} task(s){hidden}. {} in force; model {}, counters {}.\n\
          Machine: got {} of {} ms per second, wanted {}; slowdown {} now, {} next.\n\
          Promises: {} kept, {} broken, {} idle.\n",
         snapshot.cpus,
@@ -44,12 +47,16 @@ fn headline(snapshot: &Snapshot) -> String {
 const TITLES: [&str; 11] =
     ["NAME", "TASK", "USER", "ACTUAL", "DESIRED", "PREDICTED", "POTENTIAL", "BAR", "NOW", "NEXT", "RESERVED"];
 
-fn rows(snapshot: &Snapshot) -> String {
+fn rows(snapshot: &Snapshot, all: bool) -> String {
     let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
-    for line in View::default().lines(snapshot) {
-        rows.push(row(&line, snapshot.cpus));
-    }
-    table(&rows, &[1, 2, 3, 4, 5, 6, 8, 9])
+    let view = View { hide_idle: !all, ..View::default() };
+    let lines = view.lines(snapshot);
+    rows.extend(lines.iter().map(|line| row(line, snapshot.cpus)));
+    let left_out = match snapshot.domains.len() + snapshot.tasks.len() - lines.len() {
+        0 => String::new(),
+        count => format!("\n{count} idle row(s) without a promise are left out (--all shows them).\n"),
+    };
+    table(&rows, &[1, 2, 3, 4, 5, 6, 8, 9]) + &left_out
 }
 
 fn row(line: &Line, cpus: u32) -> Vec<String> {
@@ -100,6 +107,16 @@ mod tests {
 
     #[test]
     fn one_look_is_a_table_and_a_sentence_for_every_broken_promise() {
-        insta::assert_snapshot!(text(&testing::model()));
+        insta::assert_snapshot!(text(&testing::model(), false));
+    }
+
+    #[test]
+    fn what_is_idle_is_shown_when_all_is_wanted_and_missing_figures_are_said() {
+        let mut model = testing::model();
+        assert!(!text(&model, false).contains("cron") && text(&model, true).contains("cron"));
+        let mut reading = testing::reading(40);
+        reading.forecasts.window_ns = 0;
+        model.take(reading);
+        assert!(text(&model, false).starts_with("No figures yet"));
     }
 }

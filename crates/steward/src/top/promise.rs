@@ -127,13 +127,14 @@ fn kept_text(deadlines: Deadlines) -> String {
     format!("no deadline missed in {periods} periods{}{hungry}", within(within_ns))
 }
 
-/// How the promise to a domain stands; `None` when nothing is reserved for it. `domains` are all, by name; `in_force` is
-/// the reason why nothing is in force, where that is so.
+/// How the promise to a domain stands; `None` when nothing is reserved for it. `domains` are all, by name;
+/// `nothing_in_force` is the reason why nothing is, where that is so; `measured` says whether there are figures.
 pub fn of_domain(
     forecast: &DomainForecast,
     domains: &HashMap<&str, &Domain>,
     cpus: u32,
     nothing_in_force: Option<&str>,
+    measured: bool,
 ) -> Option<Promise> {
     let domain = domains.get(forecast.name.as_str())?;
     let reserved = domain.cpu?;
@@ -144,6 +145,8 @@ pub fn of_domain(
         (Keeping::Broken, format!("not in force: {}", super::text::clean(trouble)))
     } else if forecast.suspended {
         (Keeping::Idle, "it is suspended or frozen, and gets nothing meanwhile".to_owned())
+    } else if !measured {
+        (Keeping::Idle, "there are no figures yet".to_owned())
     } else if due < NOTHING_MS_PER_S {
         (Keeping::Idle, "it wanted nothing in the last second".to_owned())
     } else if actual >= due * (1.0 - TOLERANCE) {

@@ -1,0 +1,201 @@
+//! `steward pool haproxy` as a whole: against a HAProxy and a daemon that the test plays.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+
+use libsteward::api;
+
+/// The limit that HAProxy's configuration gives.
+const CONFIGURED: u32 = 40;
+
+/// HAProxy with one server, whose limit can be read and set.
+fn haproxy(control: &Path) -> Arc<AtomicU32> {
+    let listener = UnixListener::bind(control).expect("a socket");
+    let maxconn = Arc::new(AtomicU32::new(CONFIGURED));
+    let shared = maxconn.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            let mut command = String::new();
+            BufReader::new(&stream).read_line(&mut command).expect("a command");
+            let answer = match command.trim().strip_prefix("set maxconn server web/a ") {
+                Some(limit) => {
+                    shared.store(limit.parse().expect("a number"), Ordering::SeqCst);
+                    "\n".to_owned()
+                }
+                None => {
+                    let limit = shared.load(Ordering::SeqCst);
+                    format!("# pxname,svname,qcur,slim,\nweb,a,0,{limit},\nweb,BACKEND,7,200,\n\n")
+                }
+            };
+            // Who only looked whether somebody is there has gone.
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    maxconn
+}
+
+/// A daemon that gives the forecasts it is handed to everyone who watches.
+fn daemon(socket: &Path) -> mpsc::Sender<api::Forecasts> {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            if called(&mut stream).contains("WatchForecasts") {
+                for forecasts in receiver {
+                    reply(&mut stream, &serde_json::json!({"parameters": forecasts, "continues": true}));
+                }
+                return;
+            }
+            reply(
+                &mut stream,
+                &serde_json::json!({"error": "org.varlink.service.MethodNotImplemented", "parameters": {"method": "m"}}),
+            );
+        }
+    });
+    sender
+}
+
+fn called(stream: &mut UnixStream) -> String {
+    let mut call = Vec::new();
+    let mut byte = [0u8];
+    while stream.read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != 0 {
+        call.push(byte[0]);
+    }
+    String::from_utf8(call).expect("JSON")
+}
+
+fn reply(stream: &mut UnixStream, message: &serde_json::Value) {
+    let _ = stream.write_all(format!("{message}\0").as_bytes());
+}
+
+/// A sidecar and what it says.
+struct Sidecar {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Sidecar {
+    fn start(directory: &Path) -> Sidecar {
+        let path = |name: &str| directory.join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
+        command
+            .arg("--socket")
+            .arg(path("daemon"))
+            .args(["pool", "haproxy", "--server", "web/a", "--domain", "web"]);
+        command.arg("--control").arg(path("control")).arg("--state-directory").arg(directory);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
+        let said = BufReader::new(child.stderr.take().expect("a pipe"));
+        Sidecar { child, said }
+    }
+
+    /// Reads what it says until that contains `words`.
+    fn until(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        while !all.contains(words) {
+            let count = self.said.read_line(&mut all).expect("text");
+            assert!(count > 0, "it ended without saying `{words}`: {all}");
+        }
+        all
+    }
+
+    fn terminate(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+    }
+
+    fn succeeded(&mut self) -> bool {
+        self.child.wait().expect("waited for").success()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn crowded() -> api::Forecasts {
+    let forecast = api::Forecast {
+        desired_ms_per_s: 1_000.0,
+        actual_ms_per_s: 20.0,
+        slowdown: Some(50.0),
+        ..api::Forecast::default()
+    };
+    let task = api::TaskForecast { forecast, ..api::TaskForecast::default() };
+    api::Forecasts { cpus: 1, tasks: vec![task], ..api::Forecasts::default() }
+}
+
+#[test]
+fn a_crowded_pool_shrinks_and_has_its_own_size_again_at_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let maxconn = haproxy(&directory.path().join("control"));
+    let feed = daemon(&directory.path().join("daemon"));
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("40 workers: to begin with");
+    feed.send(crowded()).expect("the daemon lives");
+    let said = sidecar.until("39 workers");
+    assert!(said.contains("the slowest of 1 busy is slowed down 50.0 times, above 10"), "{said}");
+    assert_eq!(maxconn.load(Ordering::SeqCst), 39);
+    sidecar.terminate();
+    sidecar.until("has its own pool size again");
+    assert!(sidecar.succeeded());
+    assert_eq!(maxconn.load(Ordering::SeqCst), CONFIGURED);
+}
+
+#[test]
+fn without_a_daemon_the_pool_stays_and_that_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let maxconn = haproxy(&directory.path().join("control"));
+    let mut sidecar = Sidecar::start(directory.path());
+    let said = sidecar.until("stays so without forecasts");
+    assert!(said.contains("cannot reach stewardd"), "{said}");
+    assert_eq!(maxconn.load(Ordering::SeqCst), CONFIGURED);
+}
+
+#[test]
+fn a_second_one_is_refused_and_a_killed_one_is_undone_by_revert() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let maxconn = haproxy(&directory.path().join("control"));
+    let feed = daemon(&directory.path().join("daemon"));
+    let mut first = Sidecar::start(directory.path());
+    first.until("to begin with");
+    feed.send(crowded()).expect("the daemon lives");
+    first.until("39 workers");
+    let mut second = Sidecar::start(directory.path());
+    second.until("another `steward pool` sizes this server already");
+    assert!(!second.succeeded());
+    first.child.kill().expect("killed");
+    first.child.wait().expect("waited for");
+    assert_eq!(maxconn.load(Ordering::SeqCst), 39);
+    let mut revert = Command::new(env!("CARGO_BIN_EXE_steward"));
+    revert.arg("--socket").arg(directory.path().join("nobody")).arg("revert");
+    let output = revert.arg("--state-directory").arg(directory.path()).output().expect("run");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("the server has its own pool size again"), "{said}");
+    assert_eq!(maxconn.load(Ordering::SeqCst), CONFIGURED);
+}
+
+#[test]
+fn a_server_that_haproxy_does_not_know_or_nobody_at_the_socket_is_an_error_that_says_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("level admin");
+    assert!(!sidecar.succeeded());
+    let listener = UnixListener::bind(directory.path().join("control")).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut command = String::new();
+        BufReader::new(&stream).read_line(&mut command).expect("a command");
+        stream.write_all(b"# pxname,svname,qcur,slim,\nother,a,0,1,\n\n").expect("sent");
+    });
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("knows no server web/a");
+    assert!(!sidecar.succeeded());
+}
