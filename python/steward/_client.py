@@ -331,6 +331,18 @@ class Client:
         """Moves a process, or this one, with all its threads to a domain that Steward made."""
         return self.call("MoveProcess", domain=domain, pid=pid)
 
+    def domain_suspend(self, domain: str, suspended: bool = True) -> bool:
+        """Suspends a domain with all below it, or lets it go on. It goes on when this client is closed, too. Returns
+        whether it is suspended now, by this client or another.
+        """
+        return bool(self.call("SuspendDomain", domain=domain, suspended=suspended)["suspended"])
+
+    def domain_audit(self, domain: Optional[str] = None) -> Json:
+        """Whether a domain (unless named, that of this process) got what it was promised in the last minute, hour and
+        day.
+        """
+        return self.call("AuditDomain", domain=domain)
+
     # Forecasts
 
     def forecasts(

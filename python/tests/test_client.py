@@ -205,6 +205,20 @@ class WithDaemon(unittest.TestCase):
             self.assertEqual(next(decisions)["event"]["name"], "streamed")
             self.client.domain_remove("streamed")
 
+    def test_forecasts_are_given_once_and_again(self):
+        once = self.client.forecasts(domains_only=True)
+        self.assertEqual((once["domains"][0]["name"], once["tasks"]), ("/", []))
+        with self.client.watch_forecasts("/", every_ms=100) as replies:
+            self.assertGreater(next(replies)["at_ns"], 0)
+        with self.assertRaises(steward.NoSuchTask):
+            self.client.forecasts(pid=999_999_999)
+
+    def test_a_domain_is_suspended_until_it_is_let_go(self):
+        self.client.domain_create("held", keep=True)
+        self.assertTrue(self.client.domain_suspend("held"))
+        self.assertFalse(self.client.domain_suspend("held", False))
+        self.client.domain_remove("held")
+
     def test_complaints_are_counted(self):
         before = self.client.complain(1)
         self.assertEqual(self.client.complain(2, of="frames"), before + 2)

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use libsteward::api::{self, ApiError, Forecast, Forecasts, Method};
@@ -12,6 +12,10 @@ use libsteward::wire::{self, Call, Reply};
 use serde_json::{Map, Value, json};
 
 const TENTH_NS: u64 = 100_000_000;
+/// When something never comes.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// Time between two forecasts, so that they are read one by one.
+const BEAT: Duration = Duration::from_millis(1);
 
 /// What the daemon knows, and answers.
 #[derive(Default)]
@@ -26,21 +30,34 @@ struct Script {
     generation: u64,
 }
 
+#[derive(Default)]
+struct Shared {
+    script: Mutex<Script>,
+    /// Something in the script has changed.
+    changed: Condvar,
+}
+
+impl Shared {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("no panic")
+    }
+}
+
 struct Daemon {
     directory: tempfile::TempDir,
-    script: Arc<Mutex<Script>>,
+    shared: Arc<Shared>,
 }
 
 impl Daemon {
     fn start() -> Self {
         let daemon =
-            Daemon { directory: tempfile::tempdir().expect("a temporary directory"), script: Arc::default() };
+            Daemon { directory: tempfile::tempdir().expect("a temporary directory"), shared: Arc::default() };
         let listener = UnixListener::bind(daemon.socket()).expect("bound");
-        let script = Arc::clone(&daemon.script);
+        let shared = Arc::clone(&daemon.shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let script = Arc::clone(&script);
-                std::thread::spawn(move || serve(stream, &script));
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(stream, &shared));
             }
         });
         daemon
@@ -51,7 +68,7 @@ impl Daemon {
     }
 
     fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().expect("no panic")
+        self.shared.script()
     }
 
     fn refuse(&self, method: &str, error: ApiError) {
@@ -83,18 +100,16 @@ impl Daemon {
 
     /// Waits for as many calls of a method.
     fn until_called(&self, method: &str, count: usize) {
-        for _ in 0..60_000 {
-            if self.calls_of(method).len() >= count {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("{method} was not called {count} times: {:?}", self.script().calls);
+        let too_few =
+            |script: &mut Script| script.calls.iter().filter(|(name, _)| name == method).count() < count;
+        let changed = &self.shared.changed;
+        let waited = changed.wait_timeout_while(self.script(), GIVE_UP, too_few).expect("no panic");
+        assert!(!waited.1.timed_out(), "{method} was not called {count} times: {:?}", waited.0.calls);
     }
 }
 
-fn serve(mut stream: UnixStream, script: &Mutex<Script>) {
-    let generation = script.lock().expect("no panic").generation;
+fn serve(mut stream: UnixStream, shared: &Shared) {
+    let generation = shared.script().generation;
     let mut reader = BufReader::new(stream.try_clone().expect("cloned"));
     loop {
         let mut message = Vec::new();
@@ -105,11 +120,12 @@ fn serve(mut stream: UnixStream, script: &Mutex<Script>) {
         let call: Call = serde_json::from_slice(&message).expect("a call");
         let watches = call.method == api::WatchForecasts::NAME;
         let reply = {
-            let mut script = script.lock().expect("no panic");
+            let mut script = shared.script();
             if script.generation != generation {
                 return;
             }
             script.calls.push((call.method.clone(), call.parameters));
+            shared.changed.notify_all();
             answer(&mut script, &call.method)
         };
         if !watches {
@@ -118,7 +134,7 @@ fn serve(mut stream: UnixStream, script: &Mutex<Script>) {
         }
         loop {
             let forecasts = {
-                let mut script = script.lock().expect("no panic");
+                let mut script = shared.script();
                 if script.generation != generation {
                     return;
                 }
@@ -129,7 +145,8 @@ fn serve(mut stream: UnixStream, script: &Mutex<Script>) {
             if stream.write_all(&wire::encode(&reply)).is_err() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            let is_wanted = |script: &mut Script| script.generation == generation;
+            drop(shared.changed.wait_timeout_while(shared.script(), BEAT, is_wanted));
         }
     }
 }
@@ -236,6 +253,7 @@ fn a_daemon_that_goes_away_is_waited_for_and_the_program_goes_on() {
     let mut child = daemon.command(&["--", "cat"]).spawn().expect("it runs");
     daemon.until_called(api::WatchForecasts::NAME, 1);
     daemon.script().generation += 1;
+    daemon.shared.changed.notify_all();
     daemon.until_called(api::WatchForecasts::NAME, 2);
     child.stdin.take().expect("a pipe").write_all(b"still here\n").expect("read");
     let mut text = String::new();

@@ -201,7 +201,7 @@ impl Loop {
     fn timeout(&self, daemon: &Daemon) -> Timespec {
         let now = now_ns();
         let gathered = Some(self.gather_until_ns).filter(|until| *until > now);
-        let forecast = [self.server.watcher_due_ns(), daemon.sampler.wake_at_ns(now)];
+        let forecast = [self.server.watcher_due_ns(), Some(daemon.sampler.wake_at_ns(now))];
         let moments = [self.reload_at_ns, gathered, daemon.wake_at_ns()].into_iter().chain(forecast);
         let soonest = moments.flatten().map(|at| at.saturating_sub(now)).min();
         let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);

@@ -2,8 +2,8 @@
 //! put beside it when somebody asks (CPU Futures, section 3).
 //!
 //! While somebody watches or has asked a moment ago, tasks are read every 100 ms. At rest they are read once a second,
-//! so that whoever asks first finds a window; where even that would cost too much (procfs with thousands of tasks) it is
-//! less often, or not at all. What domains have is looked at anew for every answer; the tree of cgroups behind it
+//! so that whoever asks first finds a window; where that would cost too much (procfs with hundreds of tasks) it is less
+//! often. What domains have is looked at anew for every answer; the tree of cgroups behind it
 //! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
 
 use steward_core::forecast::{DomainSample, Herald, Model, Report, TaskSample};
@@ -21,8 +21,6 @@ const FAST_NS: u64 = 100_000_000;
 const ASKED_FOR_NS: u64 = 5_000_000_000;
 /// Time between two reads at rest, in nanoseconds.
 const REST_NS: u64 = 1_000_000_000;
-/// A longer time than this between two reads makes no window: then there are none at rest.
-const REST_MAX_NS: u64 = 9_000_000_000;
 /// Reads cost at most this part of a CPU's time while somebody wants to know.
 const FAST_COST_MAX: f64 = 0.1;
 /// The same at rest.
@@ -59,13 +57,10 @@ impl Pace {
     }
 
     /// When tasks are to be read next.
-    fn due_ns(&self, now_ns: u64) -> Option<u64> {
-        let Some(read_at_ns) = self.read_at_ns else { return Some(now_ns) };
-        if self.is_wanted(now_ns) {
-            return Some(read_at_ns + self.fast_ns());
-        }
+    fn due_ns(&self, now_ns: u64) -> u64 {
+        let Some(read_at_ns) = self.read_at_ns else { return now_ns };
         let rest_ns = REST_NS.max((self.cost_ns / REST_COST_MAX) as u64);
-        (rest_ns <= REST_MAX_NS).then_some(read_at_ns + rest_ns)
+        read_at_ns + if self.is_wanted(now_ns) { self.fast_ns() } else { rest_ns }
     }
 
     /// Whether what was read last will do for an answer.
@@ -110,7 +105,7 @@ impl Sampler {
     }
 
     /// When [`Daemon::sample_if_due`] has something to do.
-    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> u64 {
         self.pace.due_ns(now_ns)
     }
 
@@ -132,7 +127,7 @@ impl Daemon {
 
     /// To be called often: reads all tasks when it is time to.
     pub(crate) fn sample_if_due(&mut self, now_ns: u64) {
-        if self.sampler.pace.due_ns(now_ns).is_some_and(|due_ns| due_ns <= now_ns) {
+        if self.sampler.pace.due_ns(now_ns) <= now_ns {
             self.sample(now_ns);
         }
     }
@@ -148,15 +143,17 @@ impl Daemon {
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
         let mut samples = Vec::with_capacity(self.sampler.herald.tasks().len() + 16);
-        let begun = std::time::Instant::now();
-        let outcome = self.sampler.source(&self.options.roots).read(now_ns, &mut samples);
+        // Opened before: loading a program once is no part of what reading costs.
+        let source = self.sampler.source(&self.options.roots);
+        let begun_ns = cpu_time_ns();
+        let outcome = source.read(now_ns, &mut samples);
         let failure = outcome.err().map(|error| format!("forecasts are old: {error}"));
         if failure.is_none() {
             self.set_reserved(&mut samples);
             self.sampler.groups.adopt(&samples, &self.domains, now_ns);
             self.sampler.herald.observe(now_ns, samples);
         }
-        self.sampler.pace.note(now_ns, begun.elapsed().as_nanos() as u64);
+        self.sampler.pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
     }
 
@@ -197,6 +194,12 @@ impl Daemon {
     }
 }
 
+/// The CPU time of this thread, in nanoseconds: what is slow because others run costs nothing.
+fn cpu_time_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,24 +215,24 @@ mod tests {
 
     #[test]
     fn tasks_are_read_at_once_then_every_second_and_every_100_ms_while_somebody_wants_to_know() {
-        assert_eq!(Pace::default().due_ns(7), Some(7));
+        assert_eq!(Pace::default().due_ns(7), 7);
         let mut pace = pace(MS / 2);
-        assert_eq!(pace.due_ns(SECOND), Some(2 * SECOND));
+        assert_eq!(pace.due_ns(SECOND), 2 * SECOND);
         pace.asked_until_ns = 3 * SECOND;
-        assert_eq!(pace.due_ns(SECOND), Some(SECOND + 100 * MS));
-        assert_eq!(pace.due_ns(3 * SECOND), Some(2 * SECOND));
+        assert_eq!(pace.due_ns(SECOND), SECOND + 100 * MS);
+        assert_eq!(pace.due_ns(3 * SECOND), 2 * SECOND);
         pace.watched = true;
-        assert_eq!(pace.due_ns(3 * SECOND), Some(SECOND + 100 * MS));
+        assert_eq!(pace.due_ns(3 * SECOND), SECOND + 100 * MS);
     }
 
     #[test]
-    fn a_costly_source_is_read_less_often_and_not_at_all_where_it_makes_no_window() {
-        let mut costly = pace(3 * MS);
-        assert_eq!(costly.due_ns(SECOND), Some(4 * SECOND));
-        costly = pace(30 * MS);
-        assert_eq!(costly.due_ns(SECOND), None);
+    fn a_costly_source_is_read_less_often_and_as_often_again_when_it_is_cheap() {
+        let mut costly = pace(30 * MS);
+        assert_eq!(costly.due_ns(SECOND), 31 * SECOND);
         costly.watched = true;
-        assert_eq!(costly.due_ns(SECOND), Some(SECOND + 300 * MS));
+        assert_eq!(costly.due_ns(SECOND), SECOND + 300 * MS);
+        (0..50).for_each(|_| costly.note(SECOND, MS));
+        assert_eq!(costly.due_ns(SECOND), SECOND + 100 * MS);
     }
 
     #[test]
@@ -239,6 +242,6 @@ mod tests {
         assert!(!pace.is_fresh(SECOND - 1) && !Pace::default().is_fresh(0));
         // A change makes it old for who asks, and is no reason to read when nobody does.
         pace.stale = true;
-        assert_eq!((pace.is_fresh(SECOND), pace.due_ns(SECOND)), (false, Some(2 * SECOND)));
+        assert_eq!((pace.is_fresh(SECOND), pace.due_ns(SECOND)), (false, 2 * SECOND));
     }
 }

@@ -103,6 +103,9 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
     assert_eq!((problem.file.as_str(), problem.line), ("/etc/steward/specs/50-one.toml", Some(8)));
     told.says("doctor", &["through its own scheduler (sched_ext)", "exit code 0"]);
 
+    told.says("tune-command", &["needs", "[[spec]]", "cpu = ", "exit code 0", "1 specification"]);
+    told.says("tune-pid", &["needs", "exit code 0", "promised"]);
+
     told.says("killed", &["disabled", "alive", "exit code 1"]);
     for section in ["restarted", "ejected"] {
         let status = told.status(section);
@@ -275,4 +278,19 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
     told.says("killed", &["not connected", "put back: /run/steward/fs: unmounted", "0 100 1"]);
     told.says("stopped", &["exit code 0 0"]);
     assert!(!told.text("stopped").contains("self"), "{}", told.text("stopped"));
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn suspended_work_goes_on_when_its_controller_or_the_daemon_is_killed() {
+    let told = Transcript::of(include_str!("kernel/background.sh"));
+    for section in ["controller-killed", "daemon-killed", "frozen"] {
+        told.says(section, &["stands still"]);
+        let text = told.text(section);
+        assert_eq!(text.matches("goes on").count(), 1, "{section}: {text}");
+    }
+    told.says("controller-killed", &["background/quiet"]);
+    told.says("daemon-killed", &["exit code 137", "exit code 0", "disabled"]);
+    told.says("frozen", &["exit code 137", "exit code 0"]);
+    assert!(told.text("frozen").lines().any(|line| line == "1"), "{}", told.text("frozen"));
 }

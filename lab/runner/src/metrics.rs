@@ -81,8 +81,12 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
         };
         of_kind.entry(row.metrics).or_default().push((output.name.clone(), metrics));
     }
-    for programs in of_kind.into_values() {
-        combine(&mut measured.metrics, programs, &scenario.measure.of);
+    // Those that count first: where two kinds have a metric of one name, the plain name is theirs.
+    let of = &scenario.measure.of;
+    let counts = |programs: &Vec<(String, Metrics)>| programs.iter().any(|(name, _)| of.contains(name));
+    let (first, rest): (Vec<_>, Vec<_>) = of_kind.into_values().partition(counts);
+    for programs in first.into_iter().chain(rest) {
+        combine(&mut measured.metrics, programs, of);
     }
     measured
 }
@@ -96,16 +100,18 @@ pub fn row_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a ProgramRow> 
     })
 }
 
-/// One program gives the plain names. Several give `METRIC_NAME` each, and the plain name is the worst of those listed.
+/// One program gives the plain names. Several give `METRIC_NAME` each, and the plain name is the worst of those listed; so
+/// does one that is not listed where a plain name is taken.
 fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) {
     let single = programs.len() == 1;
     for (name, metrics) in programs {
         let counts = of.is_empty() || of.contains(&name);
         for (metric, value) in metrics {
-            if !single {
+            let taken = single && !counts && into.contains_key(&metric);
+            if !single || taken {
                 into.insert(format!("{metric}_{name}"), value);
             }
-            if single || counts {
+            if (single && !taken) || counts {
                 into.entry(metric.clone())
                     .and_modify(|so_far| *so_far = worse(&metric, *so_far, value))
                     .or_insert(value);

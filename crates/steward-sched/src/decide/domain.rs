@@ -167,6 +167,17 @@ impl Default for Policy {
     }
 }
 
+/// A domain that stands in the heap.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapEntry {
+    /// The domain's [`Domain::key`].
+    pub key: u64,
+    /// The domain's index.
+    pub index: u32,
+    unused: u32,
+}
+
 /// All domains, and the heap of those that have waiting tasks.
 ///
 /// Every index is taken modulo [`DOMAINS_MAX`], so no argument can reach outside of the table.
@@ -195,8 +206,8 @@ pub struct DomainTable {
     /// How many domains have a quota or are suspended.
     pub quotas: u32,
     pub(super) cursor: u32,
-    /// Indices of domains, a binary heap by [`Domain::key`].
-    pub heap: [u16; DOMAINS_MAX],
+    /// A heap by [`HeapEntry::key`], of four children each.
+    pub heap: [HeapEntry; DOMAINS_MAX],
     /// Where in the heap each domain stands.
     pub position: [u16; DOMAINS_MAX],
     /// The domains by index.

@@ -59,6 +59,12 @@ impl Daemon {
         Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
     }
 
+    /// The domain that a process is in; `None` when either has gone, or domains are not to be had.
+    pub(super) fn domain_of_process(&mut self, pid: i32) -> Option<api::Domain> {
+        let cgroup = self.domains.of_process(pid).ok()?;
+        self.shown(&cgroup).ok()
+    }
+
     pub(super) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
         let cgroup = self.domains.of_process(caller.pid)?;
         // Only while it runs does the pid mean the caller.

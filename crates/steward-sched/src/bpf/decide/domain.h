@@ -103,6 +103,13 @@ struct domain {
 	u8 unused;
 };
 
+/* A domain that stands in the heap. The key stands beside the index, so that walks through the heap touch no domain. */
+struct heap_entry {
+	u64 key; /* the domain's */
+	u32 index;
+	u32 unused;
+};
+
 struct domain_table {
 	u64 served_ns; /* CPU time that all domains got together, for ever: the clock of MTR-LS */
 	u64 clock; /* virtual time: of the domain served last */
@@ -116,7 +123,7 @@ struct domain_table {
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 cursor; /* where heap_rise() and heap_sink() are */
-	u16 heap[MAX_DOMAINS];
+	struct heap_entry heap[MAX_DOMAINS];
 	u16 position[MAX_DOMAINS];
 	struct domain domains[MAX_DOMAINS];
 };
