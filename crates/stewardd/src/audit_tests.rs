@@ -1,3 +1,5 @@
+//! A daemon whose scheduler counts what a test says: what is kept of it, and what a restart leaves.
+
 use steward_core::audit::Span;
 use steward_core::mechanism::{DomainPolicy, DomainRecord};
 use steward_kernel::Roots;

@@ -196,7 +196,8 @@ fn describe_domains(registry: &mut Registry, domains: &[DomainFigures]) {
     let help =
         "Time that tasks of a domain and below it have waited for a CPU as best-effort, summed over tasks";
     registry.register_with_unit("domain_waiting", help, Unit::Seconds, waited);
-    let audits: [(&str, &str, fn(&Tally) -> f64); 4] = [
+    type Figure = fn(&Tally) -> f64;
+    let audits: [(&str, &str, Figure); 4] = [
         ("domain_promised", "CPU time that a domain was promised", |tally| seconds(tally.promised_ns)),
         ("domain_wanted", "CPU time that it wanted of that, at least", |tally| seconds(tally.wanted_ns)),
         ("domain_audited", "Seconds with something promised and wanted", |tally| tally.seconds as f64),

@@ -1,3 +1,5 @@
+//! The text is held to the format, and the endpoint to its limits, on loopback.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::audit::Tally;
