@@ -9,7 +9,7 @@ use crate::mechanism::DomainRecord;
 /// ticks are 4 ms apart (docs/scheduler.md, section 3).
 pub const QUANTUM_NS: u64 = 7_000_000;
 /// How long a reading may take, in nanoseconds: what is read first and what is read last are so much apart.
-pub const READING_MAX_NS: u64 = 10_000_000;
+pub const READING_MAX_NS: u64 = 50_000_000;
 /// Readings further apart, in nanoseconds, say how much was received, but not how evenly it was wanted: the integral of the
 /// square may have wrapped.
 const EVIDENCE_MAX_NS: u64 = 10_000_000_000;
