@@ -26,6 +26,8 @@ const BUSY_MS_PER_S: f64 = 10.0;
 /// A machine with less than this part of its CPU time left has none idle.
 const IDLE_FRACTION: f64 = 0.05;
 const MS_PER_S: f64 = 1_000.0;
+/// How long after a refused size the next try is, in nanoseconds.
+const RETRY_NS: u64 = 60_000_000_000;
 
 /// The bounds of a pool, and when it is too large.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -147,6 +149,16 @@ fn idle(forecasts: &api::Forecasts) -> f64 {
     if capacity > 0.0 && used.is_finite() { (1.0 - used / capacity).clamp(0.0, 1.0) } else { 0.0 }
 }
 
+fn search(settings: &Settings, workers: u32) -> Search {
+    let bounds = Bounds {
+        lowest: i64::from(settings.smallest),
+        highest: i64::from(settings.largest),
+        patience_ns: settings.patience_ns,
+        ..Bounds::default()
+    };
+    Search::new(bounds, i64::from(workers))
+}
+
 /// The controller of one pool.
 ///
 /// ```
@@ -162,6 +174,8 @@ pub struct WorkerPool {
     settings: Settings,
     search: Search,
     seen: Observed,
+    /// A size was refused: from when on larger or smaller ones are tried again, once a moment is known to count from.
+    refused: Option<Option<u64>>,
 }
 
 impl WorkerPool {
@@ -171,17 +185,8 @@ impl WorkerPool {
     /// What is wrong with `settings`.
     pub fn new(settings: Settings, workers: u32) -> Result<Self, SettingsError> {
         settings.validate()?;
-        let bounds = Bounds {
-            lowest: i64::from(settings.smallest),
-            highest: i64::from(settings.largest),
-            patience_ns: settings.patience_ns,
-            ..Bounds::default()
-        };
-        Ok(WorkerPool {
-            settings,
-            search: Search::new(bounds, i64::from(workers)),
-            seen: Observed::default(),
-        })
+        let search = search(&settings, workers);
+        Ok(WorkerPool { settings, search, seen: Observed::default(), refused: None })
     }
 
     /// How many workers there are to be.
@@ -193,13 +198,23 @@ impl WorkerPool {
     /// is another one.
     pub fn observe(&mut self, now_ns: u64, observed: &Observed) -> Option<u32> {
         self.seen = *observed;
+        match self.refused {
+            Some(None) => self.refused = Some(Some(now_ns.saturating_add(RETRY_NS))),
+            Some(Some(at_ns)) if now_ns >= at_ns => {
+                self.search = search(&self.settings, self.size());
+                self.refused = None;
+            }
+            _ => {}
+        }
         let seen = self.judge(observed);
         self.search.observe(now_ns, seen).map(|_| self.size())
     }
 
-    /// The server could not be given the last size: `workers` is in force still, and the controller looks for none beyond it.
+    /// The server could not be given the last size: `workers` is in force still. The controller looks for none beyond it
+    /// for a minute, and then tries again: somebody may have mended the server's configuration.
     pub fn refused(&mut self, workers: u32) {
         self.search.refused(i64::from(workers));
+        self.refused = Some(None);
     }
 
     fn judge(&self, observed: &Observed) -> Seen {

@@ -198,13 +198,15 @@ fn a_server_that_cannot_say_whether_requests_wait_gets_more_workers_while_the_cp
 }
 
 #[test]
-fn a_size_that_the_server_refuses_is_not_asked_for_again() {
+fn a_size_that_the_server_refuses_is_asked_for_again_after_a_minute() {
     let mut pool =
         WorkerPool::new(Settings { patience_ns: 0, ..Settings::default() }, 8).expect("valid settings");
     let more = Observed { worst_slowdown: Some(2.0), busy: 8, waiting: Some(5), ..Observed::default() };
     assert_eq!(pool.observe(0, &more), Some(9));
     pool.refused(8);
     assert_eq!((pool.size(), pool.observe(1, &more)), (8, None));
+    assert_eq!(pool.observe(RETRY_NS, &more), None);
+    assert_eq!(pool.observe(RETRY_NS + 1, &more), Some(9));
 }
 
 #[test]
