@@ -20,11 +20,11 @@
 //!
 //! ```text
 //! received >= wanted / (1 + (n/m + 1) q/T) - tolerance
-//! tolerance = c ((1 - a) 9/8 T + (n/m + 4) q + 2 e) + m q
+//! tolerance = c ((1 - a) 9/8 T + (n/m + 4) q + e) + m q
 //! ```
 //!
 //! with T the service cycle, n the waiting domains, m the CPUs, and q the longest that a task runs at a time; `m q` is what
-//! runs at that moment and is not counted yet; e is how long a reading may take, at either end. What is missing over the worst stretch that ends now is one running sum,
+//! runs at that moment and is not counted yet; e is how long the readings at either end took. What is missing over the worst stretch that ends now is one running sum,
 //! never below 0 ([`Auditor::observe`]). A second is broken when it ends with more missing than the tolerance; the sum then
 //! goes back to the tolerance, so the next second is broken only if it adds to it.
 //!
@@ -38,9 +38,7 @@ pub mod file;
 mod records;
 pub mod text;
 
-pub use auditor::{
-    Audited, Auditor, Family, Promise, QUANTUM_NS, READING_MAX_NS, Reading, tolerance_ns, wanted_at_least_ns,
-};
+pub use auditor::{Audited, Auditor, Family, Promise, QUANTUM_NS, Reading, tolerance_ns, wanted_at_least_ns};
 pub use records::{DOMAINS_MAX, Record, Records, Span, Timeline};
 
 /// What was promised and given within some time. All times are in nanoseconds; sums saturate.

@@ -58,6 +58,7 @@ fn audit(scenario: &Scenario, seconds: u64) -> Vec<Tally> {
             at_ns: second * SECOND,
             generation: 0,
             cpus: scenario.machine.cpus,
+            took_ns: 0,
             service_cycle_ns: 500 * MS,
             records: &records,
         };

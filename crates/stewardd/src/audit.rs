@@ -12,9 +12,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
-use steward_core::audit::{
-    Audited, Auditor, Promise, READING_MAX_NS, Reading, Record, Records, Tally, Timeline, file,
-};
+use steward_core::audit::{Audited, Auditor, Promise, Reading, Record, Records, Tally, Timeline, file};
 use steward_core::mechanism::DomainRecord;
 use steward_kernel::cpus;
 
@@ -26,8 +24,6 @@ use crate::troubles::Topic;
 const EVERY_NS: u64 = 1_000_000_000;
 /// The disk is not written more often than this, in nanoseconds.
 const SAVE_EVERY_NS: u64 = 60_000_000_000;
-/// How often a reading is tried at once.
-const READ_TRIES: usize = 3;
 /// Larger than any file that we write: 1,000 domains of 156 lines and a path.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -162,30 +158,23 @@ impl Daemon {
         }
     }
 
-    /// Reads what the scheduler has counted, and judges it. A reading during which the daemon lost the CPU is of no one
-    /// moment: it is tried again, and then left out, so that the next one covers this time too.
+    /// Reads what the scheduler has counted, and judges it. The clock is read when the counters are: what the loop did before
+    /// may have taken long, and so may reading where the daemon loses the CPU meanwhile.
     pub(crate) fn audit_now(&mut self, clock: &dyn Fn() -> u64, since_boot_s: u64) {
         let promises = self.domains.promises();
         self.audit.busy = !promises.is_empty();
-        let Some(mechanism) = self.mechanism.as_mut().filter(|_| self.audit.busy) else {
-            return self.audit.auditor.forget();
+        let begun_ns = clock();
+        let records = match self.mechanism.as_mut() {
+            Some(mechanism) if self.audit.busy => mechanism.domains().ok(),
+            _ => None,
         };
-        let mut read = None;
-        for _ in 0..READ_TRIES {
-            let begun_ns = clock();
-            let Ok(records) = mechanism.domains() else { return self.audit.auditor.forget() };
-            let at_ns = clock();
-            if at_ns.saturating_sub(begun_ns) <= READING_MAX_NS {
-                read = Some((records, at_ns));
-                break;
-            }
-        }
-        let Some((mut records, at_ns)) = read else { return };
+        let at_ns = clock();
+        let Some(mut records) = records else { return self.audit.auditor.forget() };
         let suspended = std::mem::take(&mut self.audit.suspended);
         for record in &mut records {
             record.suspended |= suspended.contains(&record.cgroup_id);
         }
-        let reading = self.reading(at_ns, &records);
+        let reading = Reading { took_ns: at_ns.saturating_sub(begun_ns), ..self.reading(at_ns, &records) };
         let at_s = self.audit.now_s(since_boot_s);
         self.audit.observe(&reading, &promises, at_s);
     }
@@ -195,6 +184,7 @@ impl Daemon {
             at_ns,
             generation: self.health.restarts,
             cpus: self.online_cpu_count(),
+            took_ns: 0,
             service_cycle_ns: self.best_effort().service_cycle_ns,
             records,
         }

@@ -8,8 +8,6 @@ use crate::mechanism::DomainRecord;
 /// `q`: the longest that a task runs at a time beside others, in nanoseconds. A slice of 3 ms ends at the tick after it, and
 /// ticks are 4 ms apart (docs/scheduler.md, section 3).
 pub const QUANTUM_NS: u64 = 7_000_000;
-/// How long a reading may take, in nanoseconds: what is read first and what is read last are so much apart.
-pub const READING_MAX_NS: u64 = 50_000_000;
 /// Readings further apart, in nanoseconds, say how much was received, but not how evenly it was wanted: the integral of the
 /// square may have wrapped.
 const EVIDENCE_MAX_NS: u64 = 10_000_000_000;
@@ -35,6 +33,8 @@ pub struct Reading<'a> {
     pub generation: u64,
     /// How many CPUs are online.
     pub cpus: u32,
+    /// How long reading took, in nanoseconds: what was read first and what was read last are so much apart.
+    pub took_ns: u64,
     /// `T`: the service cycle, in nanoseconds.
     pub service_cycle_ns: u64,
     /// All domains.
@@ -61,6 +61,7 @@ pub struct Auditor {
 #[derive(Clone, Debug)]
 struct Last {
     at_ns: u64,
+    took_ns: u64,
     generation: u64,
     waiting_domains: usize,
     counters: BTreeMap<u64, Counters>,
@@ -103,6 +104,8 @@ struct Missing {
     /// The fraction of the machine for which this was summed.
     fraction: f64,
     ns: f64,
+    /// How long the reading took with which the stretch began, in nanoseconds.
+    begun_took_ns: f64,
 }
 
 /// What one domain and those below it did between two readings.
@@ -167,6 +170,7 @@ impl Auditor {
         let Reading { at_ns, generation, .. } = *reading;
         let now = Last {
             at_ns,
+            took_ns: reading.took_ns,
             generation,
             waiting_domains: reading.records.iter().filter(|record| record.runnable > 0).count(),
             counters: reading.records.iter().map(|record| (record.cgroup_id, Counters::of(record))).collect(),
@@ -189,6 +193,8 @@ impl Auditor {
             cpus: f64::from(reading.cpus.max(1)),
             cycle_ns: reading.service_cycle_ns.max(1) as f64,
             waiting_domains: last.waiting_domains.max(waiting_domains) as f64,
+            took_ns: reading.took_ns as f64,
+            last_took_ns: last.took_ns as f64,
             elapsed_ns: at_ns - last.at_ns,
         };
         let mut audited = Vec::new();
@@ -203,7 +209,11 @@ impl Auditor {
                 self.missing.remove(&promise.cgroup_id);
                 continue;
             }
-            let missing = self.missing.entry(promise.cgroup_id).or_insert(Missing { fraction, ns: 0.0 });
+            let missing = self.missing.entry(promise.cgroup_id).or_insert(Missing {
+                fraction,
+                ns: 0.0,
+                begun_took_ns: beside.last_took_ns,
+            });
             audited.push(Audited { promise: place, tally: judge(missing, &change, &beside) });
         }
         audited
@@ -215,6 +225,8 @@ struct Beside {
     cpus: f64,
     cycle_ns: f64,
     waiting_domains: f64,
+    took_ns: f64,
+    last_took_ns: f64,
     elapsed_ns: u64,
 }
 
@@ -233,7 +245,12 @@ fn judge(missing: &mut Missing, change: &Change, beside: &Beside) -> Tally {
     let crowding = (beside.waiting_domains / beside.cpus + 1.0) * QUANTUM_NS as f64 / beside.cycle_ns;
     let due_ns = proven_ns / (1.0 + crowding);
     missing.ns = if has_evidence { (missing.ns + due_ns - received_ns).max(0.0) } else { 0.0 };
-    let tolerance = tolerance_ns(missing.fraction, beside.cpus, beside.cycle_ns, beside.waiting_domains);
+    let reading_ns = missing.begun_took_ns + beside.took_ns;
+    let tolerance =
+        tolerance_ns(missing.fraction, beside.cpus, beside.cycle_ns, beside.waiting_domains, reading_ns);
+    if missing.ns <= 0.0 {
+        missing.begun_took_ns = beside.took_ns;
+    }
     let lost_ns = (missing.ns - tolerance).max(0.0);
     missing.ns = missing.ns.min(tolerance);
 
@@ -284,10 +301,9 @@ pub fn wanted_at_least_ns(
 }
 
 /// By how much a domain may be behind at any moment and the promise is still kept, in nanoseconds of CPU time. `fraction` is
-/// what it is promised of the machine.
-pub fn tolerance_ns(fraction: f64, cpus: f64, cycle_ns: f64, waiting_domains: f64) -> f64 {
+/// what it is promised of the machine, and `reading_ns` how long the readings at either end took.
+pub fn tolerance_ns(fraction: f64, cpus: f64, cycle_ns: f64, waiting_domains: f64, reading_ns: f64) -> f64 {
     let quantum_ns = QUANTUM_NS as f64;
-    let reading_ns = 2.0 * READING_MAX_NS as f64;
     let delay_ns =
         (1.0 - fraction) * 9.0 / 8.0 * cycle_ns + (waiting_domains / cpus + 4.0) * quantum_ns + reading_ns;
     fraction * cpus * delay_ns + cpus * quantum_ns

@@ -62,6 +62,7 @@ impl Watched {
             at_ns: self.now_ns,
             generation: self.generation,
             cpus: self.cpus,
+            took_ns: 0,
             service_cycle_ns: CYCLE_NS,
             records: &self.records,
         };
@@ -114,7 +115,7 @@ proptest! {
     ) {
         let mut watched = Watched::new(reserved, cpus);
         let promised_cpus = reserved * f64::from(cpus);
-        let tolerance = tolerance_ns(reserved, f64::from(cpus), CYCLE_NS as f64, 0.0);
+        let tolerance = tolerance_ns(reserved, f64::from(cpus), CYCLE_NS as f64, 0.0, 0.0);
         // No crowd is seen where nothing is runnable at the time of the reading, so none is counted on.
         let crowding = QUANTUM_NS as f64 / CYCLE_NS as f64;
         let mut server = LateServer { backlog_ns: 0.0 };
@@ -140,7 +141,7 @@ proptest! {
         let mut watched = Watched::new(reserved, cpus);
         let wanted_cpus = (reserved * f64::from(cpus)).min(tasks as f64);
         let received_ns = (part * wanted_cpus * SECOND as f64) as u64;
-        let tolerance = tolerance_ns(reserved, f64::from(cpus), CYCLE_NS as f64, 2.0);
+        let tolerance = tolerance_ns(reserved, f64::from(cpus), CYCLE_NS as f64, 2.0, 0.0);
         // What is missing each second: at least an eighth of what is wanted, whatever the crowd may cost.
         let patience = (tolerance / (wanted_cpus * SECOND as f64 / 8.0)).ceil() as usize + 1;
         let tallies: Vec<Tally> = (0..patience + 10).map(|_| watched.second(tasks, received_ns).unwrap()).collect();
@@ -182,7 +183,7 @@ proptest! {
             // Parents may lead in a circle or nowhere.
             let records = [record(ROOT, 0, 0.0), domain, record(3, 4, 0.5), record(4, 3, 0.5)];
             let reading =
-                Reading { at_ns, generation, cpus, service_cycle_ns: CYCLE_NS, records: &records };
+                Reading { at_ns, generation, cpus, took_ns: 0, service_cycle_ns: CYCLE_NS, records: &records };
             for Audited { tally, .. } in auditor.observe(&reading, &[promise(2), promise(3), promise(99)]) {
                 prop_assert!(at_ns > last_ns && tally.seen_ns == at_ns - last_ns);
                 prop_assert!(tally.wanted_ns <= tally.promised_ns, "{tally:?}");

@@ -58,7 +58,7 @@ fn headline(name: &str, promised: &Promised) -> String {
             let cpu_count = f64::from(cpus.max(1));
             let each_second_ns = fraction * cpu_count * 1e9;
             let tolerance =
-                tolerance_ns(fraction, cpu_count, service_cycle_ns as f64, waiting_domains as f64);
+                tolerance_ns(fraction, cpu_count, service_cycle_ns as f64, waiting_domains as f64, 0.0);
             format!(
                 "{name} is promised {} of the machine: {} of CPU time in every second. A second counts as broken when more \
                  than {} are missing by then, which is as long as the scheduler may take to even things out.",
