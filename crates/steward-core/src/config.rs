@@ -9,6 +9,8 @@
 //! [domains]
 //! prefix = "steward."          # before the names of the cgroups that Steward makes
 //! cpu_limit = 0.95             # of the machine, for all reservations of domains together
+//! [metrics]
+//! listen = "127.0.0.1:9101"    # or the path of a socket; nothing unless said
 //! [thresholds]                 # Yang 2009, section 8.1.2; fractions of each CPU
 //! reactivate_below = 0.65
 //! admit_below = 0.80
@@ -16,7 +18,9 @@
 //! ```
 
 use std::cmp::Ordering;
-use std::path::Path;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
@@ -80,6 +84,25 @@ impl Default for DomainConfig {
     }
 }
 
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetricsAddress {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// The path of a socket, which root only may open.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for MetricsAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetricsAddress::Tcp(address) => write!(formatter, "{address}"),
+            MetricsAddress::Unix(path) => write!(formatter, "{}", path.display()),
+        }
+    }
+}
+
 /// The daemon's settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -93,6 +116,8 @@ pub struct Config {
     pub best_effort: BestEffortSettings,
     /// What concerns all domains.
     pub domains: DomainConfig,
+    /// Where metrics are served, if anywhere.
+    pub metrics: Option<MetricsAddress>,
 }
 
 /// Reads the configuration. A setting that is wrong is reported and keeps its default; the others stand.
@@ -108,6 +133,7 @@ pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
             "service_cycle",
             "preemption_interval",
             "domains",
+            "metrics",
         ];
         reader.reject_unknown_keys(&table, &known, "the configuration");
         config.owner = read_owner(&mut reader, &table);
@@ -115,6 +141,7 @@ pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
         config.thresholds = read_thresholds(&mut reader, &table).unwrap_or_default();
         config.best_effort = read_best_effort(&mut reader, &table);
         config.domains = read_domains(&mut reader, &table);
+        config.metrics = read_metrics(&mut reader, &table);
     }
     (config, reader.problems)
 }
@@ -232,6 +259,40 @@ fn read_domains<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> DomainConfi
         }
     }
     domains
+}
+
+fn read_metrics<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<MetricsAddress> {
+    let value = lookup(table, "metrics")?;
+    let DeValue::Table(section) = value.get_ref() else {
+        reader.error(value.span(), "metrics is not a table", "write [metrics], then its keys below it");
+        return None;
+    };
+    reader.reject_unknown_keys(section, &["listen", "beyond_loopback"], "[metrics]");
+    let beyond_loopback = lookup(section, "beyond_loopback").and_then(|value| match value.get_ref() {
+        DeValue::Boolean(truth) => Some(*truth),
+        _ => {
+            reader.error(value.span(), "beyond_loopback is neither true nor false", "write true or false");
+            None
+        }
+    });
+    let listen = reader.string(section, "listen", "127.0.0.1:9101")?;
+    let text = listen.get_ref();
+    if text.starts_with('/') && !text.contains('\0') {
+        return Some(MetricsAddress::Unix(PathBuf::from(text)));
+    }
+    let advice =
+        "write an address and a port as in \"127.0.0.1:9101\" or \"[::1]:9101\", or the path of a socket";
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        reader.error(listen.span(), format!("listen = \"{text}\" is no address"), advice);
+        return None;
+    };
+    if !address.ip().is_loopback() && beyond_loopback != Some(true) {
+        let what = format!("listen = \"{text}\" would let other machines read the metrics");
+        let advice = "write a loopback address, or add beyond_loopback = true if that is what you want";
+        reader.error(listen.span(), what, advice);
+        return None;
+    }
+    Some(MetricsAddress::Tcp(address))
 }
 
 fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Thresholds> {
@@ -358,6 +419,34 @@ mod tests {
             let (config, problems) = parse(line);
             assert_eq!(config, Config::default(), "{line}");
             assert!(problems.len() == 1 && problems[0].contains(expected), "{line}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_served_where_it_says_and_to_other_machines_only_if_it_says_so_twice() {
+        for (text, expected) in [
+            ("listen = \"127.0.0.1:9101\"", "127.0.0.1:9101"),
+            ("listen = \"[::1]:9101\"", "[::1]:9101"),
+            ("listen = \"/run/steward/metrics\"", "/run/steward/metrics"),
+            ("listen = \"0.0.0.0:9101\"\nbeyond_loopback = true", "0.0.0.0:9101"),
+        ] {
+            let (config, problems) = parse(&format!("[metrics]\n{text}\n"));
+            assert_eq!(problems, Vec::<String>::new());
+            assert_eq!(config.metrics.map(|address| address.to_string()).as_deref(), Some(expected));
+        }
+        for (text, expected) in [
+            ("metrics = true", "is not a table"),
+            ("[metrics]\nlisten = \"0.0.0.0:9101\"", "beyond_loopback = true"),
+            ("[metrics]\nlisten = \"0.0.0.0:9101\"\nbeyond_loopback = false", "beyond_loopback = true"),
+            ("[metrics]\nlisten = \"localhost:9101\"", "is no address"),
+            ("[metrics]\nlisten = \"127.0.0.1\"", "is no address"),
+            ("[metrics]\nlisten = 9101", "listen"),
+            ("[metrics]\nbeyond_loopback = 1", "neither true nor false"),
+            ("[metrics]\nport = 9101", "port"),
+        ] {
+            let (config, problems) = parse(text);
+            assert_eq!(config.metrics, None, "{text}");
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{text}: {problems:?}");
         }
     }
 

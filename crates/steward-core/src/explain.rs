@@ -147,6 +147,21 @@ fn advice(task: &TaskRecord) -> Option<String> {
     }
 }
 
+/// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all CPU time (0 to 1) its
+/// own tasks are due at this moment, where somebody counts that. A line with its end.
+pub fn explain_domain(name: &str, reserved: Option<f64>, share: Option<f64>) -> String {
+    let has = match reserved {
+        Some(fraction) if fraction > 0.0 => {
+            format!(", which has {} reserved of its parent's CPU", percent(fraction))
+        }
+        _ => ", which has nothing reserved".to_owned(),
+    };
+    let due = share.map_or_else(String::new, |share| {
+        format!("; its own tasks together are due {} of the machine now", percent(share))
+    });
+    format!("It is in the domain {name}{has}{due}.\n")
+}
+
 /// Explains one decision in a sentence.
 pub fn explain_event(event: &Event) -> String {
     let task = format!("{} (thread {} of process {})", event.name, event.tid, event.pid);

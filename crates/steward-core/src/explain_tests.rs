@@ -129,3 +129,13 @@ fn a_small_share_never_reads_as_nothing() {
     assert_eq!(percent(1.0 / 3.0), "33.3 %");
     assert_eq!(percent(1.0), "100 %");
 }
+
+#[test]
+fn a_domain_is_named_with_what_it_has_and_what_is_due_now() {
+    assert_eq!(
+        explain_domain("web", Some(0.3), Some(0.4567)),
+        "It is in the domain web, which has 30 % reserved of its parent's CPU; its own tasks together are due 45.7 % of \
+         the machine now.\n"
+    );
+    assert_eq!(explain_domain("/", None, None), "It is in the domain /, which has nothing reserved.\n");
+}

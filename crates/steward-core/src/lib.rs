@@ -2,6 +2,7 @@
 //!
 //! Observations and times come in as arguments; decisions go out with their reasons. The daemon carries them out.
 
+pub mod audit;
 pub mod authority;
 pub mod config;
 pub mod domain;

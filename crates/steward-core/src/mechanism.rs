@@ -359,14 +359,23 @@ pub struct DomainRecord {
     pub best_effort_time_ns: u64,
     /// CPU time that its own tasks got out of reservations of their own, in nanoseconds, for ever.
     pub reserved_time_ns: u64,
-    /// Time that it had tasks waiting while none of its own ran, in nanoseconds, for ever.
+    /// Time that its own tasks have waited as best-effort, summed over tasks, in nanoseconds, for ever. A wait counts once
+    /// it is over.
     pub waiting_time_ns: u64,
+    /// The integral over time of how many of its own tasks were runnable, in nanoseconds, for ever.
+    pub runnable_time_ns: u64,
+    /// The integral of the square of that number, in nanoseconds, for ever; wraps.
+    pub runnable_squared_ns: u64,
     /// Its own tasks, asleep or not.
     pub tasks: u32,
     /// Its own runnable tasks.
     pub runnable: u32,
     /// Whether `cpu.max` holds it back at this moment.
     pub throttled: bool,
+    /// Whether it is suspended.
+    pub suspended: bool,
+    /// What `cpu.max` leaves to it, in CPUs; infinity without a limit.
+    pub limit_cpus: f64,
 }
 
 /// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a

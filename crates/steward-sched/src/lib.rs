@@ -14,7 +14,7 @@ mod skeleton {
 }
 
 pub use error::LoadError;
-pub use scheduler::{LoadOptions, SchedExt};
+pub use scheduler::{LoadOptions, SchedExt, domain_record};
 
 /// The most tasks that can have a specification at one time (`MAX_SLOTS` of `src/bpf/record.h`).
 pub const TASKS_MAX: usize = 4096;

@@ -12,7 +12,7 @@ use steward_core::mechanism::{
     Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, TaskRecord, Thresholds,
 };
 
-use crate::decide::{Domain, DomainTable, Order, SHARE_ONE, WEIGHT_SCALE};
+use crate::decide::{Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE};
 use crate::error::{LoadError, to_io};
 use crate::load::{self, Loaded, as_bytes, map_array, text_of};
 use crate::skeleton::types;
@@ -283,9 +283,11 @@ impl Mechanism for SchedExt {
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
         let table = self.copy_table();
+        let (at_ns, offset_ns) = self.clocks();
+        let now_ns = at_ns.wrapping_add_signed(offset_ns.wrapping_neg());
         Ok((1..table.high_water as u16)
             .filter(|index| table.at(*index).in_use == 1)
-            .map(|index| domain_record(&table, index))
+            .map(|index| domain_record(&table, index, now_ns))
             .collect())
     }
 
@@ -390,10 +392,16 @@ fn encode_policy(policy: &DomainPolicy) -> types::domain_policy {
     }
 }
 
-fn domain_record(table: &DomainTable, index: u16) -> DomainRecord {
+/// What the table says of a domain; `now_ns` is on the scheduler's clock.
+pub fn domain_record(table: &DomainTable, index: u16, now_ns: u64) -> DomainRecord {
     let domain: &Domain = table.at(index);
+    let (runnable_time_ns, runnable_squared_ns) = domain.runnable_until(now_ns);
     let parent_id = if domain.parent == 0 { 0 } else { table.at(domain.parent).cgroup_id };
     let own_weight = Some(domain.own_weight / WEIGHT_SCALE).filter(|weight| *weight > 0);
+    let limit_cpus = match domain.quota_ns {
+        QUOTA_NONE => f64::INFINITY,
+        quota_ns => quota_ns as f64 / domain.quota_period_ns.max(1) as f64,
+    };
     DomainRecord {
         cgroup_id: domain.cgroup_id,
         parent_id,
@@ -408,9 +416,13 @@ fn domain_record(table: &DomainTable, index: u16) -> DomainRecord {
         best_effort_time_ns: domain.used_ns.saturating_sub(domain.reserved_used_ns),
         reserved_time_ns: domain.reserved_used_ns,
         waiting_time_ns: domain.waited_ns,
+        runnable_time_ns,
+        runnable_squared_ns,
         tasks: domain.tasks,
         runnable: domain.runnable,
         throttled: domain.throttled == 1,
+        suspended: domain.suspended == 1,
+        limit_cpus,
     }
 }
 

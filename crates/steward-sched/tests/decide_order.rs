@@ -189,19 +189,21 @@ fn order() -> impl Strategy<Value = Order> {
 }
 
 /// How many entries of the heap changed, beyond the one that came or went.
-fn moves(before: &[u16], after: &[u16]) -> usize {
-    before.iter().zip(after).filter(|(a, b)| a != b).count()
+fn moves(before: &[HeapEntry], after: &[HeapEntry]) -> usize {
+    before.iter().zip(after).filter(|(a, b)| a.index != b.index).count()
 }
 
 fn check_heap(table: &DomainTable, expected: &BTreeMap<u16, ()>) -> Result<(), TestCaseError> {
     let heap = &table.heap[..table.heap_count as usize];
     prop_assert_eq!(heap.len(), expected.len());
     let Some(first) = table.first() else { return Ok(()) };
-    for (position, index) in heap.iter().enumerate() {
-        prop_assert_eq!(table.position[*index as usize] as usize, position);
-        prop_assert!(expected.contains_key(index) && table.at(*index).queued == 1);
+    for (position, entry) in heap.iter().enumerate() {
+        let index = entry.index as u16;
+        prop_assert_eq!(table.position[index as usize] as usize, position);
+        prop_assert!(expected.contains_key(&index) && table.at(index).queued == 1);
+        prop_assert_eq!(entry.key, table.at(index).key);
         // Keys wrap around: only distances can be compared.
-        prop_assert!(table.at(*index).key.wrapping_sub(table.at(first).key) as i64 >= 0);
+        prop_assert!(entry.key.wrapping_sub(table.at(first).key) as i64 >= 0);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use steward_core::mechanism::BestEffortOrder;
 use steward_sim::scenario::{DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Phase, Program, Scenario};
 
-const ROUNDS: u32 = 15;
+const ROUNDS: u32 = 100;
 const NS_PER_S: u64 = 1_000_000_000;
 
 fn scenario(domains: usize, order: BestEffortOrder) -> Scenario {

@@ -1,5 +1,7 @@
 //! The machine: takes events in order, lets tasks do what their programs say, and asks the scheduler.
 
+use steward_core::mechanism::DomainRecord;
+
 use crate::event::Event;
 use crate::kernel::{Kernel, KernelTask, TaskId};
 use crate::measure::Measured;
@@ -120,6 +122,19 @@ impl Machine {
         let own = self.tasks.iter().zip(&self.kernel.tasks).filter(|(task, _)| task.domain == index);
         let used_ns = own.map(|(_, kernel_task)| kernel_task.used_ns).sum();
         Some((used_ns, self.scheduler.domains.at(index).waited_ns))
+    }
+
+    /// The id of a domain in [`Machine::domain_records`].
+    pub fn cgroup_id(&self, name: &str) -> Option<u64> {
+        let place = self.scenario.domains.iter().position(|domain| domain.name == name)?;
+        Some(self.scheduler.domains.at(self.domains[place]).cgroup_id)
+    }
+
+    /// What the scheduler counts for all domains, as a mechanism gives it.
+    pub fn domain_records(&self) -> Vec<DomainRecord> {
+        let table = &self.scheduler.domains;
+        let indices = (1..table.high_water as u16).filter(|index| table.at(*index).in_use == 1);
+        indices.map(|index| steward_sched::domain_record(table, index, self.kernel.now_ns)).collect()
     }
 
     /// How often a CPU has chosen what to run next.
@@ -275,7 +290,7 @@ impl Machine {
             After::Runs => self.kernel.watch_phase(cpu),
             After::Waits { voluntary } => {
                 self.leave_cpu(p, cpu);
-                self.scheduler.quiescent(p, voluntary);
+                self.scheduler.quiescent(&self.kernel, p, voluntary);
             }
             After::Ended => {
                 self.leave_cpu(p, cpu);

@@ -42,8 +42,7 @@ pub enum Command {
     /// Check, list and convert specifications
     #[command(subcommand)]
     Spec(SpecCommand),
-    /// Show what is promised, to whom, and how full the CPUs are
-    Status(JsonFlag),
+    Status(StatusArguments),
     /// Say why a process has what it has
     ///
     /// In sentences: what it is promised, where that comes from, whether it is in force, whether it was kept, and what
@@ -89,6 +88,25 @@ pub struct JsonFlag {
     /// Print one JSON object, with its "schema".
     #[arg(long)]
     pub json: bool,
+}
+
+/// Show what is promised, to whom, and how full the CPUs are
+///
+/// Without a domain: what is in force, the load of each CPU, all tasks with a specification, and what is wrong. With one:
+/// what it was promised, wanted and got in the last minute, hour and day, and in how many seconds the promise was broken.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward status\n  \
+        steward status web\n  \
+        steward status --own")]
+pub struct StatusArguments {
+    /// The domain to be told about.
+    pub domain: Option<String>,
+    /// The domain that this command runs in.
+    #[arg(long, conflicts_with = "domain")]
+    pub own: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
 }
 
 /// Start a program with a CPU reservation

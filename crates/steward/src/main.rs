@@ -86,7 +86,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Spec(SpecCommand::Check(arguments)) => spec::check(arguments),
         Command::Spec(SpecCommand::List(output)) => status::list_specs(socket, output.json).map(|()| true),
         Command::Spec(SpecCommand::Import(arguments)) => spec::import(arguments),
-        Command::Status(output) => status::status(socket, output.json).map(|()| true),
+        Command::Status(arguments) => status::status(socket, arguments).map(|()| true),
         Command::Explain(arguments) => {
             status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
         }

@@ -6,13 +6,38 @@ use libsteward::{Client, api};
 use steward_core::mechanism::Reservation;
 use steward_core::quantity::approximate_duration;
 
-use crate::cli::EventsArguments;
+use crate::cli::{EventsArguments, StatusArguments};
 use crate::output::{highlight, print, print_json, print_json_line, table};
 
 /// `steward status`.
-pub fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
+pub fn status(socket: &Path, arguments: &StatusArguments) -> anyhow::Result<()> {
+    let json = arguments.output.json;
+    if arguments.own || arguments.domain.is_some() {
+        return audit(socket, arguments.domain.clone(), json);
+    }
     let status = Client::connect(socket)?.call(&api::Status {})?;
     if json { print_json(&status) } else { print(&status_text(&status)) }
+}
+
+/// `steward status DOMAIN`.
+fn audit(socket: &Path, domain: Option<String>, json: bool) -> anyhow::Result<()> {
+    let audit = Client::connect(socket)?.call(&api::AuditDomain { domain })?;
+    if json { print_json(&audit) } else { print(&format!("{}\n{}", audit.text, span_table(&audit.spans))) }
+}
+
+fn span_table(spans: &[api::AuditedSpan]) -> String {
+    let titles = ["LAST", "SEEN", "PROMISED", "WANTED", "GOT", "WAITED", "SECONDS", "BROKEN", "WORST"];
+    let mut rows = vec![row(titles)];
+    for span in spans {
+        let times = [span.seen_ns, span.promised_ns, span.wanted_ns, span.received_ns, span.waited_ns];
+        let mut cells = vec![span.span.clone()];
+        cells.extend(times.map(approximate_duration));
+        cells.push(span.seconds.to_string());
+        cells.push(span.broken.to_string());
+        cells.push(approximate_duration(span.worst_missing_ns));
+        rows.push(cells);
+    }
+    table(&rows, &[1, 2, 3, 4, 5, 6, 7, 8])
 }
 
 fn status_text(status: &api::StatusReply) -> String {

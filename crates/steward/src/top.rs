@@ -44,7 +44,7 @@ const LOOKS_MAX: u32 = 5;
 /// last second), desired (wanted), predicted (will get in the next) and potential (could get at most); their slowdowns;
 /// and reservations with the reason where one is broken. F1 shows the keys, q quits.
 ///
-/// Where standard output is no terminal it prints one look, as with --once. It shows what you may see: your own tasks and
+/// Where standard input or output is no terminal it prints one look, as with --once. It shows what you may see: your own tasks and
 /// what the rules say of others'. Colours are off with NO_COLOR.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -104,7 +104,8 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
     let interval = arguments.interval;
     let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
     let end = arguments.duration.map(|duration| Instant::now() + duration);
-    let has_screen = std::io::stdout().is_terminal() && !arguments.once && !arguments.all && !arguments.json;
+    let on_a_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let has_screen = on_a_terminal && !arguments.once && !arguments.all && !arguments.json;
     match recorder {
         recorder if has_screen => terminal::run(&question, interval, recorder, end),
         Some(recorder) => record(&question, interval, recorder, end),
@@ -116,24 +117,18 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
     }
 }
 
-/// One look: a second reading where the first cannot tell whether deadlines were missed lately, and some more where the
-/// daemon has no figures yet.
+/// One look: two readings, because the first cannot tell whether deadlines were missed lately, and knows nothing of tasks
+/// that have just started. Some more where the daemon has no figures yet.
 fn look(question: &Question, interval: Duration) -> anyhow::Result<Model> {
     let mut source = Source::connect(question)?;
     let mut model = Model::default();
-    for readings in 1.. {
-        let reading = source.read()?;
-        let missed_before = reading.status.tasks.iter().any(|task| task.deadlines_missed > 0);
-        model.take(reading);
-        let wanted = match model.snapshot().is_measured() {
-            true if missed_before => 2,
-            true => 1,
-            false => LOOKS_MAX,
-        };
-        if readings >= wanted {
+    model.take(source.read()?);
+    for _ in 1..LOOKS_MAX {
+        std::thread::sleep(interval);
+        model.take(source.read()?);
+        if model.snapshot().is_measured() {
             break;
         }
-        std::thread::sleep(interval);
     }
     Ok(model)
 }

@@ -20,6 +20,8 @@ use crate::run::to_api;
 
 /// How often the daemon is asked what was missed, at least: four times in a window.
 const LOOK_MAX: Duration = Duration::from_millis(250);
+/// How long a launcher may take to become the program.
+const LAUNCH_MAX: Duration = Duration::from_secs(10);
 /// Reservations are whole tenths of a millisecond: finer cannot be enforced.
 const GRAIN_NS: u64 = 100_000;
 
@@ -240,6 +242,8 @@ struct Search {
     pause: Duration,
     /// The last evidence, and when it was seen.
     before: Option<(Evidence, u64)>,
+    /// The level that was last said to be too little although no more can be had.
+    insufficient: Option<f64>,
     found: Found,
 }
 
@@ -256,7 +260,11 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
         ..Settings::default()
     };
     let tuner = Tuner::new(settings, start, 0);
-    target.set(&mut client, tuner.level())?;
+    match (&target, &mut child) {
+        // It asked for that itself.
+        (Target::Process { .. }, Some(child)) => await_program(child)?,
+        _ => target.set(&mut client, tuner.level())?,
+    }
     eprintln!("steward: {}: starting with {}", target.name(), target.describe(tuner.level()));
     let mut search = Search {
         client,
@@ -266,6 +274,7 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
         within: Duration::from_nanos(arguments.within),
         pause: Duration::from_nanos(arguments.window / 4).min(LOOK_MAX),
         before: None,
+        insufficient: None,
         found: Found::default(),
     };
     search.run(&mut child)?;
@@ -315,6 +324,18 @@ fn launch(socket: &Path, given: &[&str], command: &[std::ffi::OsString]) -> anyh
     let mut launcher = Command::new(own);
     launcher.arg("--socket").arg(socket).arg("run").args(given).arg("--").args(command);
     launcher.spawn().context("cannot start the program through `steward run`")
+}
+
+/// Waits until the launcher has become the program or has ended: what is set before would not outlast that.
+fn await_program(child: &mut Child) -> anyhow::Result<()> {
+    let executable = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let (own, pid) = (executable("self"), child.id().to_string());
+    let begin = Instant::now();
+    // A program that is this one cannot be told from its launcher; nobody tunes it, but it must not be waited for for ever.
+    while executable(&pid) == own && begin.elapsed() < LAUNCH_MAX && child.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 fn make_domain(client: &mut Client, name: &str, start: f64) -> Result<(), Error> {
@@ -423,10 +444,12 @@ impl Search {
                 self.found.complained = complained;
                 self.say(&format!("settled at {}", self.target.describe(level)));
             }
-            Step::Insufficient { level, complaints } => {
-                let level = self.target.describe(level);
-                self.say(&format!("{complaints} complaints at {level}, and no more can be reserved"));
+            Step::Insufficient { level, complaints } if self.insufficient != Some(level) => {
+                self.insufficient = Some(level);
+                let (s, level) = (if complaints == 1 { "" } else { "s" }, self.target.describe(level));
+                self.say(&format!("{complaints} complaint{s} at {level}, and no more can be reserved"));
             }
+            Step::Insufficient { .. } => {}
         }
         Ok(true)
     }

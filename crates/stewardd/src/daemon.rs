@@ -19,6 +19,7 @@ use steward_kernel::Roots;
 use steward_kernel::memory;
 use steward_kernel::processes::{self, Process, TaskId};
 
+use crate::audit::Audit;
 use crate::cgroups::Cgroups;
 use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::herald::Sampler;
@@ -105,8 +106,11 @@ pub struct Daemon {
     pub(crate) complaints: BTreeMap<TaskId, u64>,
     pub(crate) troubles: Troubles,
     pub(crate) polkit: Polkit,
+    pub(crate) audit: Audit,
     pub(crate) history: VecDeque<api::Event>,
     pub(crate) events_lost: u64,
+    /// How many there were of each kind, by its name in the log.
+    pub(crate) decisions: BTreeMap<&'static str, u64>,
     waiting: Waiting,
     prune_at_ns: u64,
     scan_at_ns: u64,
@@ -135,6 +139,7 @@ impl Daemon {
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
         let (held, domain_message) = domain_state.load();
         let domains = domains_of(cgroups, &settings);
+        let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let mut daemon = Daemon {
             options,
             loader,
@@ -152,13 +157,16 @@ impl Daemon {
             complaints: BTreeMap::new(),
             troubles: Troubles::default(),
             polkit,
+            audit,
             history: VecDeque::new(),
             events_lost: 0,
+            decisions: BTreeMap::new(),
             waiting: Waiting::default(),
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
-        daemon.troubles.set(Topic::State, message.into_iter().chain(domain_message).collect());
+        let messages = [message, domain_message, audit_message];
+        daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
         daemon.log_problems();
         daemon.domains.restore(held);
         let files_read = begun.elapsed();
@@ -409,6 +417,7 @@ impl Daemon {
                 "{}",
                 event.text
             );
+            *self.decisions.entry(report::domain_event_name(event.kind)).or_default() += 1;
             self.note(event.clone());
         }
         told
@@ -439,6 +448,7 @@ impl Daemon {
         self.scan_if_due(now_ns);
         let mut told = self.take_events();
         self.domains.tick(now_ns, &mut self.mechanism);
+        self.audit_if_due(now_ns);
         self.publish_memory(now_ns);
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
@@ -462,7 +472,7 @@ impl Daemon {
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let scans = self.mechanism.as_ref().is_some_and(|mechanism| mechanism.scan_every().is_some());
         let scan_at_ns = scans.then_some(self.scan_at_ns);
-        [self.health.retry_at_ns, scan_at_ns].into_iter().flatten().min()
+        [self.health.retry_at_ns, scan_at_ns, self.audit.wake_at_ns()].into_iter().flatten().min()
     }
 
     /// Shows all processes to a mechanism that does not see programs start by itself.
@@ -491,6 +501,7 @@ impl Daemon {
         for event in &events {
             log_event(event);
             self.waiting.note(event);
+            *self.decisions.entry(report::event_kind_name(event.kind)).or_default() += 1;
             let event = report::event(event);
             self.note(event.clone());
             told.push(Told { event, domain: None });
@@ -592,6 +603,7 @@ impl Daemon {
             take_back(mechanism, &held);
         }
         self.domains.stop();
+        self.audit.finish();
         self.settle_domains();
         tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
     }

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use crate::control_files::ControlFiles;
 use crate::daemon::Daemon;
 use crate::domains::Told;
+use crate::metrics_endpoint::Metrics;
 use crate::report;
 use crate::server::{Server, Topic as Stream};
 use crate::troubles::Topic;
@@ -58,7 +59,9 @@ pub fn run(
         reload_at_ns: None,
         gather_until_ns: 0,
         status: String::new(),
+        metrics: Metrics::default(),
     };
+    turns.metrics.follow(&mut daemon);
     turns.watch_files(&mut daemon);
     turns.notify_status(&daemon, &[NotifyState::Ready]);
     let outcome = loop {
@@ -70,6 +73,7 @@ pub fn run(
     };
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     turns.control_files = None;
+    turns.metrics = Metrics::default();
     daemon.stop();
     turns.server.close();
     outcome
@@ -86,6 +90,7 @@ struct Loop {
     gather_until_ns: u64,
     /// What systemd was told last.
     status: String,
+    metrics: Metrics,
 }
 
 /// What woke the loop, in the order of the descriptors.
@@ -113,6 +118,7 @@ impl Loop {
             daemon.reload();
             self.watch_files(daemon);
         }
+        self.metrics.follow(daemon);
         self.answer(daemon, &ready.clients, now);
         let told = daemon.tick(now);
         let mechanism_told = told.iter().any(|told| !told.is_of_domain());
@@ -135,6 +141,7 @@ impl Loop {
         if !daemon.suspensions.is_empty() {
             daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
         }
+        self.metrics.take_turn(&mut || daemon.figures());
         if !daemon.polkit.has_questions() {
             return;
         }
@@ -169,8 +176,8 @@ impl Loop {
             self.watch.as_fd(),
             daemon.polkit.as_fd(),
         ];
-        let others =
-            [mechanism, daemon.domains.descriptor(), self.control_files.as_ref().map(|files| files.as_fd())];
+        let files = self.control_files.as_ref().map(|files| files.as_fd());
+        let others = [mechanism, daemon.domains.descriptor(), files, self.metrics.descriptor()];
         let mut descriptors: Vec<PollFd<'_>> = own
             .into_iter()
             .chain(others.into_iter().flatten())

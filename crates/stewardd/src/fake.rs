@@ -38,6 +38,8 @@ pub struct Machine {
     pub thresholds: Thresholds,
     /// Policies of domains, by cgroup id.
     pub domains: BTreeMap<u64, DomainPolicy>,
+    /// What it has counted for domains, by cgroup id; others have the default below the root.
+    pub counted: BTreeMap<u64, DomainRecord>,
     /// Cgroups that are suspended.
     pub suspended: BTreeSet<u64>,
     /// Cgroups that this scheduler does not see.
@@ -235,17 +237,26 @@ impl Mechanism for FakeMechanism {
         let machine = self.in_force()?;
         let record = |(cgroup_id, policy): (&u64, &DomainPolicy)| DomainRecord {
             cgroup_id: *cgroup_id,
-            parent_id: 0,
+            parent_id: 1,
             policy: *policy,
             share: policy.reserved,
             best_effort_time_ns: 1_000_000,
             reserved_time_ns: 0,
             waiting_time_ns: 0,
+            runnable_time_ns: 0,
+            runnable_squared_ns: 0,
             tasks: 1,
             runnable: 1,
             throttled: false,
+            suspended: machine.suspended.contains(cgroup_id),
+            limit_cpus: f64::INFINITY,
         };
-        Ok(machine.domains.iter().map(record).collect())
+        let counted = |(cgroup_id, policy): (&u64, &DomainPolicy)| {
+            let counted = machine.counted.get(cgroup_id).cloned();
+            counted.map(|counted| DomainRecord { policy: *policy, ..counted })
+        };
+        let domains = machine.domains.iter();
+        Ok(domains.map(|domain| counted(domain).unwrap_or_else(|| record(domain))).collect())
     }
 
     fn set_best_effort(&mut self, settings: BestEffortSettings) -> Result<(), MechanismError> {

@@ -172,6 +172,11 @@ impl Daemon {
     /// Forecasts as of now.
     pub(crate) fn outlook(&mut self, now_ns: u64) -> Outlook {
         self.refresh(now_ns);
+        self.outlook_of_last_read(now_ns)
+    }
+
+    /// Forecasts from what was read last: at rest up to some seconds old, and nothing is read for them.
+    pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Outlook {
         let model = match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
             Some(MechanismKind::SchedExt) => Model::Steward,
             Some(MechanismKind::Deadline) | None => Model::ProportionalShare,

@@ -6,6 +6,8 @@
 //! - [`control_files`]: the same requests, through a file tree.
 //! - [`daemon`] and [`requests`]: the state and what may be asked of it.
 //! - [`domains`]: the domains that are kept, on [`cgroups`].
+//! - [`audit`]: whether domains got what they were promised.
+//! - [`metrics`] and [`metrics_endpoint`]: figures for Prometheus.
 //! - [`herald`]: what all tasks use, read from time to time, and what will become of it.
 //! - [`suspension`]: who has suspended which domain; [`guard`] lets it go on after `kill -9`.
 //! - [`permission`] and [`polkit`]: may this caller have that?
@@ -15,6 +17,7 @@
 //! - [`mechanisms`]: puts sched_ext or SCHED_DEADLINE in force. Tests put a [`fake`] in their place, and
 //!   [`fake_cgroups`] in that of the cgroup tree, [`fake_tasks`] in that of the machine's tasks.
 
+pub mod audit;
 pub mod cgroups;
 pub mod control_files;
 pub mod daemon;
@@ -28,6 +31,8 @@ pub mod guard;
 pub mod herald;
 pub mod log;
 pub mod mechanisms;
+pub mod metrics;
+pub mod metrics_endpoint;
 pub mod peer;
 pub mod permission;
 pub mod plan;

@@ -10,11 +10,12 @@ use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Request as Wish, Resource, Target};
-use steward_core::explain::explain_task;
+use steward_core::explain::{explain_domain, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
+mod audit;
 mod domains;
 mod forecasts;
 mod suspension;
@@ -86,6 +87,9 @@ impl Daemon {
             }
             api::MoveProcess::NAME => {
                 self.method::<api::MoveProcess>(parameters, |it, request| it.move_process(caller, &request))
+            }
+            api::AuditDomain::NAME => {
+                self.method::<api::AuditDomain>(parameters, |it, request| it.audit_domain(caller, &request))
             }
             api::SuspendDomain::NAME => self
                 .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
@@ -365,12 +369,19 @@ impl Daemon {
         let tasks: Vec<&TaskRecord> = snapshot.tasks.iter().filter(|task| task.pid == pid).collect();
         let paragraphs: Vec<String> =
             tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus)).collect();
-        let text =
+        let about_tasks =
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
-            text,
+            text: about_tasks + &self.explain_domain_of(pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
             events: self.history.iter().filter(|event| event.pid == pid).cloned().collect(),
+        })
+    }
+
+    /// Where a process is, in a sentence; nothing where that cannot be told, because it explains only.
+    fn explain_domain_of(&mut self, pid: i32) -> String {
+        self.domain_of_process(pid).map_or_else(String::new, |domain| {
+            explain_domain(&domain.name, domain.cpu, domain.usage.map(|usage| usage.share))
         })
     }
 

@@ -28,6 +28,10 @@ pub enum Topic {
     Domains,
     /// Keeping domains.
     SaveDomains,
+    /// Keeping the record of promises.
+    Audit,
+    /// Serving metrics.
+    Metrics,
     /// Mounting the control files.
     ControlFiles,
     /// Reading what tasks use.

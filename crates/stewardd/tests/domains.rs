@@ -153,6 +153,8 @@ fn a_domain_goes_with_its_last_process_and_its_reservation_too() {
     let shown = api::ShowDomain { pid: Some(sleeper.pid()), domain: None };
     let shown = daemon.client().call(&shown).expect("it runs");
     assert_eq!((shown.domain.name.as_str(), shown.processes), ("batch", vec![sleeper.pid()]));
+    let explained = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
+    assert!(explained.contains("in the domain batch, which has 90 % reserved"), "{explained}");
     drop(sleeper);
     until(&daemon, |domains| !domains.iter().any(|domain| domain.name == "batch"));
     assert!(!machine.cgroups.tree().has("steward.batch"));

@@ -26,6 +26,7 @@ impl Transcript {
             ("stewardd", "/usr/sbin/stewardd"),
             ("steward", "/usr/bin/steward"),
             ("examples/hold", "/usr/bin/hold"),
+            ("busy-loops", "/usr/bin/busy-loops"),
         ]
         .map(|(built, guest)| {
             GuestFile::from_host(release().join(built), guest).expect("make test-kernel built it")
@@ -101,6 +102,9 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
     let problem = &status.problems[0];
     assert_eq!((problem.file.as_str(), problem.line), ("/etc/steward/specs/50-one.toml", Some(8)));
     told.says("doctor", &["through its own scheduler (sched_ext)", "exit code 0"]);
+
+    told.says("tune-command", &["needs", "[[spec]]", "cpu = ", "exit code 0", "1 specification"]);
+    told.says("tune-pid", &["needs", "exit code 0", "promised"]);
 
     told.says("killed", &["disabled", "alive", "exit code 1"]);
     for section in ["restarted", "ejected"] {
@@ -190,6 +194,25 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     assert!((0.60..0.72).contains(&share), "a used {a} ns and b {b} ns: {share}");
 
     forecasts_of_a_crowd(&told.text("forecast"));
+
+    let last_minute = |section: &str| -> api::AuditedSpan {
+        let text = told.text(section);
+        let audit: api::DomainAudit =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"));
+        assert_eq!((audit.domain.as_str(), audit.spans.len()), ("b", 3));
+        audit.spans[0].clone()
+    };
+    let kept = last_minute("kept");
+    assert!(kept.seconds >= 5 && kept.broken == 0, "{kept:?}");
+    // It always has something to run; when that began, within a second or two, is not known.
+    assert!(kept.wanted_ns > kept.promised_ns / 2, "{kept:?}");
+    assert!(kept.received_ns >= kept.wanted_ns / 20 * 19, "{kept:?}");
+    told.says(
+        "kept-in-words",
+        &["b is promised 30 % of the machine", "In the last minute", "the promise was kept"],
+    );
+    let broken = last_minute("broken");
+    assert!(broken.broken >= 3 && broken.worst_missing_ns > 0, "{broken:?}");
 
     assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
 

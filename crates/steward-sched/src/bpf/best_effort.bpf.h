@@ -276,13 +276,13 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 	if (weight) {
 		t->runnable_weight = weight;
 		__sync_fetch_and_add(&d->runnable_weight, weight * WEIGHT_SCALE);
-		settle = __sync_fetch_and_add(&d->runnable, 1) == 0;
+		settle = domain_runnable_changes(d, true, clock_now());
 	} else {
 		if (!t->runnable_weight)
 			return 0;
 		__sync_fetch_and_sub(&d->runnable_weight, t->runnable_weight * WEIGHT_SCALE);
 		t->runnable_weight = 0;
-		settle = __sync_fetch_and_sub(&d->runnable, 1) == 1;
+		settle = domain_runnable_changes(d, false, clock_now());
 	}
 	if (settle && d->parent) {
 		bpf_spin_lock(&domains_lock);

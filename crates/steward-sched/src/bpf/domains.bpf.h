@@ -57,6 +57,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	d->used_ns = 0;
 	d->reserved_used_ns = 0;
 	d->waited_ns = 0;
+	d->runnable_ns = 0;
+	d->runnable_squared_ns = 0;
+	d->counted_ns = now_ns;
 	d->quota_ns = QUOTA_NONE;
 	d->cgroup_weight = domain_weight(weight, idle);
 	domain_set_policy(table, index, &default_policy);

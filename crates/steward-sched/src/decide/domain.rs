@@ -63,6 +63,12 @@ pub struct Domain {
     pub reserved_used_ns: u64,
     /// Time that its tasks have waited as best-effort, summed over tasks, for ever.
     pub waited_ns: u64,
+    /// Up to when the next two are counted.
+    pub counted_ns: u64,
+    /// The integral over time of the number of its own runnable tasks, in nanoseconds, for ever.
+    pub runnable_ns: u64,
+    /// The same of that number's square; wraps.
+    pub runnable_squared_ns: u64,
     /// MTR-LS: what its tokens hold together.
     pub tokens_ns: u64,
     /// MTR-LS: the stamp that it was given when it last paid.
@@ -161,6 +167,17 @@ impl Default for Policy {
     }
 }
 
+/// A domain that stands in the heap.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapEntry {
+    /// The domain's [`Domain::key`].
+    pub key: u64,
+    /// The domain's index.
+    pub index: u32,
+    unused: u32,
+}
+
 /// All domains, and the heap of those that have waiting tasks.
 ///
 /// Every index is taken modulo [`DOMAINS_MAX`], so no argument can reach outside of the table.
@@ -189,8 +206,8 @@ pub struct DomainTable {
     /// How many domains have a quota or are suspended.
     pub quotas: u32,
     pub(super) cursor: u32,
-    /// Indices of domains, a binary heap by [`Domain::key`].
-    pub heap: [u16; DOMAINS_MAX],
+    /// A heap by [`HeapEntry::key`], of four children each.
+    pub heap: [HeapEntry; DOMAINS_MAX],
     /// Where in the heap each domain stands.
     pub position: [u16; DOMAINS_MAX],
     /// The domains by index.
@@ -200,6 +217,7 @@ pub struct DomainTable {
 unsafe extern "C" {
     fn decide_domain_weight(cgroup_weight: u32, idle: bool) -> u32;
     fn decide_domain_share(table: *const DomainTable, index: u16) -> u64;
+    fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
     fn decide_domain_settle(table: *mut DomainTable, index: u16);
     fn decide_domain_set_weight(table: *mut DomainTable, index: u16, weight: u32);
     fn decide_domain_set_policy(table: *mut DomainTable, index: u16, policy: *const Policy);
@@ -224,15 +242,32 @@ pub fn domain_weight(cgroup_weight: u32, idle: bool) -> u32 {
 }
 
 impl Domain {
+    /// One of its own tasks begins (`more`) or ceases to be runnable. True when it is the first or was the last, and the
+    /// table is to be settled.
+    pub fn runnable_changes(&mut self, more: bool, now_ns: u64) -> bool {
+        // SAFETY: a structure of the layout that the function expects, which a test checks; so below.
+        unsafe { decide_domain_runnable_changes(self, more, now_ns) }
+    }
+
+    /// The two integrals of its own runnable tasks up to a moment ([`Domain::runnable_ns`], [`Domain::runnable_squared_ns`]).
+    pub fn runnable_until(&self, now_ns: u64) -> (u64, u64) {
+        let tasks = u64::from(self.runnable);
+        let passed_ns = now_ns.saturating_sub(self.counted_ns).wrapping_mul(tasks);
+        (
+            self.runnable_ns.wrapping_add(passed_ns),
+            self.runnable_squared_ns.wrapping_add(passed_ns.wrapping_mul(tasks)),
+        )
+    }
+
     /// Takes `used_ns` out of this domain's quota; its ancestors' are the caller's to walk.
     pub fn quota_charge(&mut self, used_ns: u64) {
-        // SAFETY: a structure of the layout that the function expects, which a test checks; so below.
+        // SAFETY: as in runnable_changes().
         unsafe { decide_quota_charge(self, used_ns) }
     }
 
     /// Refills the quota when its period is over. True when that lets a throttled domain go on.
     pub fn quota_refill(&mut self, now_ns: u64) -> bool {
-        // SAFETY: as in quota_charge().
+        // SAFETY: as in runnable_changes().
         unsafe { decide_quota_refill(self, now_ns) }
     }
 }

@@ -205,19 +205,17 @@ impl Scheduler {
     }
 
     /// A task begins or ceases (weight 0) to count among what is runnable in its domain.
-    pub(super) fn domain_counts(&mut self, p: TaskId, weight: u32) {
+    pub(super) fn domain_counts(&mut self, p: TaskId, weight: u32, now_ns: u64) {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;
         let d = self.domains.at_mut(index);
         let settle = if weight > 0 {
             t.runnable_weight = weight;
             d.runnable_weight += weight * WEIGHT_SCALE;
-            d.runnable += 1;
-            d.runnable == 1
+            d.runnable_changes(true, now_ns)
         } else if t.runnable_weight > 0 {
             d.runnable_weight -= std::mem::take(&mut t.runnable_weight) * WEIGHT_SCALE;
-            d.runnable -= 1;
-            d.runnable == 0
+            d.runnable_changes(false, now_ns)
         } else {
             false
         };

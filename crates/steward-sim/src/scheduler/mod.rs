@@ -226,7 +226,7 @@ impl Scheduler {
         }
         let t = &self.tasks[p as usize];
         if t.runnable_weight == 0 {
-            self.domain_counts(p, t.weight);
+            self.domain_counts(p, t.weight, k.now_ns);
         }
     }
 
@@ -386,9 +386,9 @@ impl Scheduler {
     }
 
     /// The task sleeps: of its own will, or because it waits for a disk.
-    pub(crate) fn quiescent(&mut self, p: TaskId, voluntary: bool) {
+    pub(crate) fn quiescent(&mut self, k: &Kernel, p: TaskId, voluntary: bool) {
         self.leave_queue(p);
-        self.domain_counts(p, 0);
+        self.domain_counts(p, 0, k.now_ns);
         self.bound_leaves(p);
         if let Some(slot) = self.tasks[p as usize].slot {
             self.slots[slot as usize].edf.sleep(voluntary);
@@ -451,7 +451,7 @@ impl Scheduler {
     pub(crate) fn exit_task(&mut self, k: &mut Kernel, p: TaskId) {
         k.queue_remove(p);
         self.leave_queue(p);
-        self.domain_counts(p, 0);
+        self.domain_counts(p, 0, k.now_ns);
         self.bound_leaves(p);
         self.release(p);
         let domain = self.tasks[p as usize].domain;

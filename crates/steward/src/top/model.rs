@@ -261,8 +261,19 @@ fn domain_rows(
     let reason = mechanism.exit_reason.as_deref().or(mechanism.note.as_deref());
     let nothing_in_force =
         mechanism.kind.is_none().then(|| reason.unwrap_or("nothing enforces reservations now"));
+    // What fractions are of: what a domain has reserved, or without a reservation what it got. Parents come first.
+    let mut has_ms_per_s: HashMap<String, f64> = HashMap::from([("/".to_owned(), f64::from(cpus) * 1e3)]);
     let rows = forecasts.into_iter().map(|domain| {
-        let promise = promise::of_domain(&domain, &by_name, cpus, nothing_in_force, measured);
+        let of_parent = domain.parent.as_ref().and_then(|parent| has_ms_per_s.get(parent)).copied();
+        let cpu = by_name.get(domain.name.as_str()).and_then(|settings| settings.cpu);
+        // A parent that may not be seen: what the weights give too is the best that is known.
+        let promised_ms_per_s = match (of_parent, cpu) {
+            (Some(of_parent), Some(cpu)) => of_parent * cpu,
+            _ => domain.guaranteed * f64::from(cpus) * 1e3,
+        };
+        let has = cpu.map_or(domain.forecast.actual_ms_per_s, |_| promised_ms_per_s);
+        has_ms_per_s.entry(domain.name.clone()).or_insert(has);
+        let promise = promise::of_domain(&domain, &by_name, promised_ms_per_s, nothing_in_force, measured);
         DomainRow { domain, promise }
     });
     rows.collect()
@@ -389,12 +400,33 @@ mod tests {
         let unknown = changed(&|reading| reading.forecasts.window_ns = 0);
         assert_eq!(state(&unknown), (Keeping::Idle, "there are no figures yet"));
         let idle = changed(&|reading| reading.forecasts.domains[4].forecast.desired_ms_per_s = 0.0);
-        assert_eq!(state(&idle), (Keeping::Idle, "it wanted nothing in the last second"));
+        assert_eq!(state(&idle), (Keeping::Idle, "it wanted nothing"));
         let circle = changed(&|reading| {
             reading.domains.domains[4].usage = None;
             reading.domains.domains[4].parent = Some("web".into());
         });
         assert_eq!(state(&circle).0, Keeping::Broken);
+    }
+
+    #[test]
+    fn a_domain_is_promised_what_it_reserved_and_not_what_weights_might_add() {
+        let (mut model, mut reading) = (Model::default(), reading(0));
+        // A domain below one without a reservation has its fraction of what that one got, and below one with, of that.
+        let nested =
+            api::DomainForecast { name: "web/a".into(), parent: Some("web".into()), ..Default::default() };
+        reading.forecasts.domains.push(nested);
+        reading.domains.domains.push(api::Domain {
+            name: "web/a".into(),
+            cpu: Some(0.5),
+            ..Default::default()
+        });
+        reading.forecasts.domains[4].guaranteed = 0.9;
+        reading.domains.domains[3].cpu = Some(0.5);
+        model.take(reading);
+        let promised =
+            |name: &str| domain(model.snapshot(), name).promise.as_ref().map(|it| it.promised_ms_per_s);
+        let user = "user.slice/user-1000.slice";
+        assert_eq!(["web", "web/a", user].map(promised), [Some(600.0), Some(300.0), Some(115.0)]);
     }
 
     #[test]

@@ -128,17 +128,17 @@ fn kept_text(deadlines: Deadlines) -> String {
 }
 
 /// How the promise to a domain stands; `None` when nothing is reserved for it. `domains` are all, by name;
+/// `promised_ms_per_s` is what its reservation comes to;
 /// `nothing_in_force` is the reason why nothing is, where that is so; `measured` says whether there are figures.
 pub fn of_domain(
     forecast: &DomainForecast,
     domains: &HashMap<&str, &Domain>,
-    cpus: u32,
+    promised_ms_per_s: f64,
     nothing_in_force: Option<&str>,
     measured: bool,
 ) -> Option<Promise> {
     let domain = domains.get(forecast.name.as_str())?;
     let reserved = domain.cpu?;
-    let promised_ms_per_s = forecast.guaranteed * f64::from(cpus) * 1e3;
     let (actual, desired) = (forecast.forecast.actual_ms_per_s, forecast.forecast.desired_ms_per_s);
     let due = promised_ms_per_s.min(desired);
     let (state, why) = if let Some(trouble) = domain.trouble.as_deref().or(nothing_in_force) {
@@ -148,7 +148,7 @@ pub fn of_domain(
     } else if !measured {
         (Keeping::Idle, "there are no figures yet".to_owned())
     } else if due < NOTHING_MS_PER_S {
-        (Keeping::Idle, "it wanted nothing in the last second".to_owned())
+        (Keeping::Idle, "it wanted nothing".to_owned())
     } else if actual >= due * (1.0 - TOLERANCE) {
         (
             Keeping::Kept,

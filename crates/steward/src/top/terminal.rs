@@ -1,6 +1,5 @@
 //! The screen on a real terminal: one thread reads the keys, one asks the daemon, this one draws what they send.
 
-use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -44,10 +43,6 @@ pub fn run(
     recorder: Option<Recorder>,
     end: Option<Instant>,
 ) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        std::io::stdin().is_terminal(),
-        "standard input is no terminal, so there are no keys; steward top --once prints one look"
-    );
     let (send, receive) = channel();
     start_threads(question, interval, &send)?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
+use steward_core::audit::Promise;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Node, OWN_LEAF, Settings, Tree, plan, tree::Resource};
 use steward_core::mechanism::{DomainPolicy, MechanismError};
@@ -161,6 +162,22 @@ impl Domains {
     /// All that is kept, to be saved.
     pub fn all_held(&self) -> Vec<Held> {
         self.held.values().cloned().collect()
+    }
+
+    /// Those that have something reserved of the CPU, for the record of promises.
+    pub fn promises(&self) -> Vec<Promise> {
+        let reserved = self.held.values().filter(|held| held.settings.cpu.is_some_and(|cpu| cpu > 0.0));
+        let promise =
+            |held: &Held| Promise { path: held.path.clone(), cgroup_id: held.cgroup_id, user: held.user };
+        reserved.map(promise).collect()
+    }
+
+    /// The root, and all that were made by Steward or given something, by path and id: few enough for metrics.
+    pub fn places(&self) -> Vec<(String, u64)> {
+        let root = self.cgroups().ok().and_then(|cgroups| cgroups.find("").ok());
+        let held = self.held.values().filter(|held| !held.path.is_empty());
+        let held = held.map(|held| (held.path.clone(), held.cgroup_id));
+        root.map(|root| (root.path, root.id)).into_iter().chain(held).collect()
     }
 
     /// Changes since the last call.

@@ -59,7 +59,13 @@ impl Daemon {
         Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
     }
 
-    fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
+    /// The domain that a process is in; `None` when either has gone, or domains are not to be had.
+    pub(super) fn domain_of_process(&mut self, pid: i32) -> Option<api::Domain> {
+        let cgroup = self.domains.of_process(pid).ok()?;
+        self.shown(&cgroup).ok()
+    }
+
+    pub(super) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
         let cgroup = self.domains.of_process(caller.pid)?;
         // Only while it runs does the pid mean the caller.
         if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }

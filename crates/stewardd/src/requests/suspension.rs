@@ -26,6 +26,7 @@ impl Daemon {
             let (path, id) = (cgroup.path.as_str(), cgroup.id);
             let outcome = self.suspensions.suspend(path, id, caller.id, &mut self.mechanism);
             outcome.map_err(report::mechanism_error)?;
+            self.audit.note_suspended(id);
             true
         } else {
             self.suspensions.let_go(&cgroup.path, caller.id, &mut self.mechanism)

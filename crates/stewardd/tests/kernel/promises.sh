@@ -35,6 +35,31 @@ steward status --json
 section doctor
 try steward doctor
 
+# Works some milliseconds, sleeps twenty, and says nothing: what it misses is seen by the scheduler.
+cat >/tmp/frames <<'END'
+echo $$ >/tmp/frames.pid
+while :; do
+    i=0
+    while [ $i -lt 20 ]; do i=$((i + 1)); done
+    sleep 0.02
+done
+END
+section tune-command
+steward tune --window 400ms --within 40s --write /tmp/found.toml -- sh /tmp/frames >/tmp/tuned &
+tuner=$!
+wait_for 'grep -q . /tmp/tuned'
+cat /tmp/tuned
+kill $(cat /tmp/frames.pid)
+wait $tuner
+echo "exit code $?"
+steward spec check /tmp/found.toml
+section tune-pid
+sh /tmp/frames &
+frames=$!
+try steward tune --pid $frames --window 400ms --within 40s
+steward explain $frames
+kill $frames
+
 section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null

@@ -60,6 +60,9 @@ struct domain {
 	u64 used_ns; /* CPU time of its own tasks, reserved or not, for ever */
 	u64 reserved_used_ns; /* CPU time out of its tasks' reservations, for ever */
 	u64 waited_ns; /* time that its tasks have waited as best-effort, summed over tasks, for ever */
+	u64 counted_ns; /* up to when the next two are */
+	u64 runnable_ns; /* integral over time of the number of its own runnable tasks, for ever */
+	u64 runnable_squared_ns; /* the same of that number's square; wraps */
 	u64 tokens_ns; /* MTR-LS: what its tokens hold together */
 	u64 last_stamp; /* MTR-LS: the stamp that it was given when it last paid */
 	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
@@ -100,6 +103,13 @@ struct domain {
 	u8 unused;
 };
 
+/* A domain that stands in the heap. The key stands beside the index, so that walks through the heap touch no domain. */
+struct heap_entry {
+	u64 key; /* the domain's */
+	u32 index;
+	u32 unused;
+};
+
 struct domain_table {
 	u64 served_ns; /* CPU time that all domains got together, for ever: the clock of MTR-LS */
 	u64 clock; /* virtual time: of the domain served last */
@@ -113,7 +123,7 @@ struct domain_table {
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 cursor; /* where heap_rise() and heap_sink() are */
-	u16 heap[MAX_DOMAINS];
+	struct heap_entry heap[MAX_DOMAINS];
 	u16 position[MAX_DOMAINS];
 	struct domain domains[MAX_DOMAINS];
 };
@@ -217,6 +227,32 @@ DECIDE void child_counts(struct domain *parent, const struct domain *child, bool
 		parent->child_priorities |= 1U << priority;
 	else
 		parent->child_priorities &= ~(1U << priority);
+}
+
+/* As much as counts in runnable_squared_ns, so that it wraps at most once in some seconds. */
+#define RUNNABLE_COUNTED_MAX 32768U
+
+/*
+ * One of a domain's own tasks begins (more) or ceases to be runnable. True when it is the first or was the last.
+ *
+ * The integrals say how many CPUs the domain's tasks could have used, and how evenly over time: whether it got what it
+ * was promised cannot be told from the sum of its waits, since a hundred tasks that wait for the same moment want no
+ * more than one. They are kept without a lock: each stretch of time is counted once, and when two CPUs are here at once,
+ * with a number that may be one off.
+ */
+DECIDE bool domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
+{
+	u32 before = more ? __sync_fetch_and_add(&d->runnable, 1) : __sync_fetch_and_sub(&d->runnable, 1);
+	u64 since_ns = __sync_lock_test_and_set(&d->counted_ns, now_ns);
+	u64 tasks = before < RUNNABLE_COUNTED_MAX ? before : RUNNABLE_COUNTED_MAX;
+
+	if (tasks && now_ns > since_ns) {
+		u64 passed_ns = (now_ns - since_ns) * tasks;
+
+		__sync_fetch_and_add(&d->runnable_ns, passed_ns);
+		__sync_fetch_and_add(&d->runnable_squared_ns, passed_ns * tasks);
+	}
+	return before == (more ? 0 : 1);
 }
 
 /*

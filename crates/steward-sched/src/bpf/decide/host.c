@@ -181,6 +181,11 @@ u64 decide_domain_advance(u64 vtime, u64 clock, u64 cost)
 	return domain_advance(vtime, clock, cost);
 }
 
+bool decide_domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
+{
+	return domain_runnable_changes(d, more, now_ns);
+}
+
 void decide_domain_settle(struct domain_table *t, u16 index)
 {
 	domain_settle(t, index);
@@ -291,6 +296,9 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, used_ns),
 	offsetof(struct domain, reserved_used_ns),
 	offsetof(struct domain, waited_ns),
+	offsetof(struct domain, counted_ns),
+	offsetof(struct domain, runnable_ns),
+	offsetof(struct domain, runnable_squared_ns),
 	offsetof(struct domain, tokens_ns),
 	offsetof(struct domain, last_stamp),
 	offsetof(struct domain, cycle_left_ns),
@@ -329,6 +337,9 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_policy, own_weight),
 	offsetof(struct domain_policy, priority),
 	offsetof(struct domain_policy, own_priority),
+	sizeof(struct heap_entry),
+	offsetof(struct heap_entry, key),
+	offsetof(struct heap_entry, index),
 	sizeof(struct domain_table),
 	offsetof(struct domain_table, served_ns),
 	offsetof(struct domain_table, clock),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The order of domains: who is served next. Runnable domains stand in a binary heap by a key; three orders say what
+ * The order of domains: who is served next. Runnable domains stand in a heap by a key; three orders say what
  * the key is. Choosing, inserting and moving a domain costs O(log n) in the domains that stand there, and O(MAX_TOKENS).
  *
  * MTR-LS, Move-To-Rear List Scheduling (Eclipse 1998, section 5). Every domain holds tokens that sum to its share of a
@@ -39,7 +39,8 @@ enum order {
 	ORDER_VTIME = 2,
 };
 
-#define HEAP_LEVELS 12 /* log2(MAX_DOMAINS) */
+#define HEAP_ARITY 4 /* half the levels of a binary heap, and the keys of four children are one line of the cache */
+#define HEAP_LEVELS 6 /* log4(MAX_DOMAINS) */
 #define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
 /* A token holds what was served within this part of a cycle. */
 #define TOKENS_PER_CYCLE 16
@@ -56,20 +57,30 @@ enum order {
 /* WRR: a key is the cycle above this many bits of the sequence of arrivals. */
 #define SEQUENCE_BITS 40
 
-DECIDE u64 heap_key(struct domain_table *t, u32 position)
+DECIDE u64 heap_key(const struct domain_table *t, u32 position)
 {
-	return domain_at(t, t->heap[position & (MAX_DOMAINS - 1)])->key;
+	return t->heap[position & (MAX_DOMAINS - 1)].key;
 }
 
-DECIDE void heap_place(struct domain_table *t, u32 position, u16 index)
+DECIDE void heap_place(struct domain_table *t, u32 position, u64 key, u32 index)
 {
-	t->heap[position & (MAX_DOMAINS - 1)] = index;
+	struct heap_entry *entry = &t->heap[position & (MAX_DOMAINS - 1)];
+
+	entry->key = key;
+	entry->index = index;
 	t->position[index & (MAX_DOMAINS - 1)] = (u16)position;
+}
+
+DECIDE void heap_copy(struct domain_table *t, u32 to, u32 from)
+{
+	const struct heap_entry *entry = &t->heap[from & (MAX_DOMAINS - 1)];
+
+	heap_place(t, to, entry->key, entry->index);
 }
 
 /*
  * The two walks keep their position in the table instead of in a variable: the BPF verifier follows what a variable
- * may hold along every path, and two paths a level through twelve levels are too many; what is read back from memory
+ * may hold along every path, and several paths a level through all levels are too many; what is read back from memory
  * is one unknown number.
  */
 DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
@@ -80,46 +91,52 @@ DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, parent = (here - 1) / 2;
+		u32 here = *position, parent = (here - 1) / HEAP_ARITY;
 
 		if (here == 0 || !clock_before(key, heap_key(t, parent)))
 			break;
-		heap_place(t, here, t->heap[parent & (MAX_DOMAINS - 1)]);
+		heap_copy(t, here, parent);
 		*position = parent;
 	}
-	heap_place(t, *position, index);
+	heap_place(t, *position, key, index);
 }
 
+/*
+ * A domain that sinks has been served and goes to the rear, or comes from there: it is brought all the way down first, which
+ * takes one comparison a level, and rises from there as far as it must.
+ */
 DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 {
 	volatile u32 *position = &t->cursor;
-	u64 key = domain_at(t, index)->key;
 	u32 level;
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, size = *(volatile u32 *)&t->heap_count, child = 2 * here + 1;
-		u64 child_key;
+		u32 here = *position, size = *(volatile u32 *)&t->heap_count;
+		u32 first = HEAP_ARITY * here + 1, least = first, i;
+		u64 least_key;
 
-		if (child >= size)
+		if (first >= size)
 			break;
-		child_key = heap_key(t, child);
-		if (child + 1 < size && clock_before(heap_key(t, child + 1), child_key)) {
-			child++;
-			child_key = heap_key(t, child);
+		least_key = heap_key(t, first);
+		for (i = 1; i < HEAP_ARITY && first + i < size; i++) {
+			u64 key = heap_key(t, first + i);
+
+			if (clock_before(key, least_key)) {
+				least = first + i;
+				least_key = key;
+			}
 		}
-		if (!clock_before(child_key, key))
-			break;
-		heap_place(t, here, t->heap[child & (MAX_DOMAINS - 1)]);
-		*position = child;
+		heap_place(t, here, least_key, t->heap[least & (MAX_DOMAINS - 1)].index);
+		*position = least;
 	}
-	heap_place(t, *position, index);
+	heap_rise(t, *position, index);
 }
 
 /* Puts a domain that stands in the heap, and whose key has changed, where it now belongs. */
 DECIDE void heap_update(struct domain_table *t, u32 position, u16 index)
 {
-	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / 2)))
+	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / HEAP_ARITY)))
 		heap_rise(t, position, index);
 	else
 		heap_sink(t, position, index);
@@ -351,14 +368,14 @@ DECIDE void order_dequeue(struct domain_table *t, u16 index)
 	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
 	if (position == t->heap_count)
 		return;
-	last = t->heap[t->heap_count & (MAX_DOMAINS - 1)];
+	last = (u16)t->heap[t->heap_count & (MAX_DOMAINS - 1)].index;
 	heap_update(t, position, last);
 }
 
 /* The domain to serve next, 0 when none waits. */
 DECIDE u16 order_first(const struct domain_table *t)
 {
-	return t->heap_count ? t->heap[0] : 0;
+	return t->heap_count ? (u16)t->heap[0].index : 0;
 }
 
 /* The first domain is served: virtual time follows it. */
