@@ -16,7 +16,14 @@ struct Transcript(HashMap<String, Vec<String>>);
 
 impl Transcript {
     fn of(script: &str) -> Self {
+        Self::on(2, script)
+    }
+
+    /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU may
+    /// then let one stand still until the kernel takes the scheduler out.
+    fn on(cpus: u32, script: &str) -> Self {
         let config = MachineConfig {
+            cpus,
             // The guest's clock then does not depend on how busy the host is.
             icount_shift: Some(2),
             timeout_host: Duration::from_secs(600),
@@ -159,8 +166,9 @@ fn forecasts_of_a_crowd(text: &str) {
         assert_eq!((tasks, runnable), (4, 4), "{name}:\n{text}");
         let (actual, predicted) = (forecast.actual_ms_per_s, forecast.predicted_ms_per_s);
         assert!((predicted - actual).abs() < 0.25 * actual, "{name}: {actual} then {predicted}:\n{text}");
-        // Each of them alone on a CPU would have had nearly all of it.
-        assert!(forecast.desired_ms_per_s > 3000.0, "{name}:\n{text}");
+        // Each of them alone on a CPU would have had nearly all of it; half of that is enough where an emulated CPU
+        // stands still for a while.
+        assert!(forecast.desired_ms_per_s > 2000.0, "{name}:\n{text}");
     }
     assert!(domain("a").guaranteed >= 0.6 && domain("b").forecast.slowdown > domain("a").forecast.slowdown);
 }
@@ -283,7 +291,7 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn suspended_work_goes_on_when_its_controller_or_the_daemon_is_killed() {
-    let told = Transcript::of(include_str!("kernel/background.sh"));
+    let told = Transcript::on(1, include_str!("kernel/background.sh"));
     for section in ["controller-killed", "daemon-killed", "frozen"] {
         told.says(section, &["stands still"]);
         let text = told.text(section);
