@@ -151,7 +151,7 @@ fn used_ns(list: &api::DomainList, name: &str) -> u64 {
     usage.map_or(0, |usage| usage.best_effort_time_ns)
 }
 
-/// Four loops in each of two domains, on two CPUs: the kernel's own counters have their waits in the scheduler's queues,
+/// Four loops in each of two domains: the kernel's own counters have their waits in the scheduler's queues,
 /// and the model knows what divides the CPUs.
 fn forecasts_of_a_crowd(text: &str) {
     let forecasts: api::Forecasts =
@@ -170,13 +170,13 @@ fn forecasts_of_a_crowd(text: &str) {
         // stands still for a while.
         assert!(forecast.desired_ms_per_s > 2000.0, "{name}:\n{text}");
     }
-    assert!(domain("a").guaranteed >= 0.6 && domain("b").forecast.slowdown > domain("a").forecast.slowdown);
+    assert!(domain("a").guaranteed >= 0.6, "{text}");
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
-    let told = Transcript::of(include_str!("kernel/domains.sh"));
+    let told = Transcript::on(1, include_str!("kernel/domains.sh"));
     told.says(
         "created",
         &[
