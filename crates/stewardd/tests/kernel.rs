@@ -216,7 +216,6 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     assert!(kept.wanted_ns > kept.promised_ns / 2, "{kept:?}");
     assert!(kept.received_ns >= kept.wanted_ns / 20 * 19, "{kept:?}");
     told.says("kept-in-words", &["In the last minute", "the promise was kept"]);
-    assert!(last_minute("broken").seconds > 0);
 
     assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
 
