@@ -157,9 +157,7 @@ impl Loop {
     /// Reads tasks when it is time to, and answers those who watch.
     fn forecast(&mut self, daemon: &mut Daemon) {
         let now = now_ns();
-        self.server.serve_watchers(now, &mut |caller, watch| {
-            daemon.forecasts(caller, &watch.request, watch.granted)
-        });
+        self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
         daemon.sampler.set_watched(self.server.watcher_due_ns().is_some());
         daemon.sample_if_due(now);
     }

@@ -64,6 +64,8 @@ pub struct Watch {
     pub every_ns: u64,
     /// Whether the caller may see all of what was asked for.
     pub granted: bool,
+    /// When what was told last was seen, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first reply.
+    pub told_at_ns: u64,
 }
 
 struct Client {
@@ -178,12 +180,12 @@ impl Server {
         }
     }
 
-    /// Answers every watcher whose time has come. One who has not read the last reply yet gets none: it would only
-    /// grow old while it waits. With an error its watch ends.
+    /// Answers every watcher whose time has come, unless there is nothing new for it (`None`). One who has not read
+    /// the last reply yet gets none: it would only grow old while it waits. With an error its watch ends.
     pub fn serve_watchers(
         &mut self,
         now_ns: u64,
-        answer: &mut dyn FnMut(&Caller, &Watch) -> Result<String, ApiError>,
+        answer: &mut dyn FnMut(&Caller, &mut Watch) -> Result<Option<String>, ApiError>,
     ) {
         for client in &mut self.clients {
             let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns)
@@ -196,7 +198,8 @@ impl Server {
                 continue;
             }
             match answer(&client.caller, watch) {
-                Ok(text) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
+                Ok(Some(text)) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
+                Ok(None) => {}
                 Err(error) => {
                     client.watching = None;
                     client.send_error(&error);
@@ -428,7 +431,7 @@ mod tests {
         let mut client = UnixStream::connect(&server.path).expect("it listens");
         client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
         let request = WatchForecasts::default();
-        let watch = Watch { request, every_ns: 100, granted: true };
+        let watch = Watch { request, every_ns: 100, granted: true, told_at_ns: 0 };
         for _ in 0..2 {
             let ready = vec![PollFlags::IN; 1 + server.clients.len()];
             server.take_turn(&ready, &mut |_, _| Answer::Watch(watch.clone()));
@@ -451,7 +454,7 @@ mod tests {
         for now_ns in [1030, 1040, 1099, 1100, 1350] {
             server.serve_watchers(now_ns, &mut |_, _| {
                 answers += 1;
-                Ok("{}".to_owned())
+                Ok(Some("{}".to_owned()))
             });
         }
         assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
@@ -465,7 +468,7 @@ mod tests {
         for beat in 1..1000 {
             server.serve_watchers(beat * 100, &mut |_, _| {
                 answers += 1;
-                Ok("1".repeat(LONG_BYTES))
+                Ok(Some("1".repeat(LONG_BYTES)))
             });
         }
         assert_eq!((answers, server.clients.len()), (1, 1));

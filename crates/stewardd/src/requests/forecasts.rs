@@ -47,7 +47,7 @@ impl Daemon {
         let api::ListForecasts { domain, pid, domains_only } = request;
         let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None };
         let granted = self.permit_forecasts(caller, &request)?;
-        Ok(Answer::Text(self.forecasts(caller, &request, granted)?))
+        Ok(Answer::Text(json(&self.forecasts(caller, &request, granted)?)?))
     }
 
     pub(super) fn watch_forecasts(
@@ -61,7 +61,7 @@ impl Daemon {
             return Err(invalid("every_ms", reason));
         }
         let granted = self.permit_forecasts(caller, &request)?;
-        Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted }))
+        Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
     }
 
     /// Whether somebody may see all of what they ask for, though it is not theirs. A person is asked only for what is
@@ -131,20 +131,32 @@ impl Daemon {
         self.sampler.herald.tasks().iter().any(|task| task.pid == pid)
     }
 
-    /// The reply, as JSON. `granted` says that the caller may see all of what is asked for.
-    pub(crate) fn forecasts(
+    /// The next reply to somebody who watches, as JSON; `None` when all that is known was told before.
+    pub(crate) fn forecasts_of_watch(
+        &mut self,
+        caller: &Caller,
+        watch: &mut Watch,
+    ) -> Result<Option<String>, ApiError> {
+        let forecasts = self.forecasts(caller, &watch.request, watch.granted)?;
+        if forecasts.at_ns == watch.told_at_ns {
+            return Ok(None);
+        }
+        watch.told_at_ns = forecasts.at_ns;
+        json(&forecasts).map(Some)
+    }
+
+    /// The reply. `granted` says that the caller may see all of what is asked for.
+    fn forecasts(
         &mut self,
         caller: &Caller,
         request: &api::WatchForecasts,
         granted: bool,
-    ) -> Result<String, ApiError> {
+    ) -> Result<api::Forecasts, ApiError> {
         let now_ns = now_ns();
         let outlook = self.outlook(now_ns);
         let subject = self.subject(request, now_ns)?;
         let sight = Sight { uid: caller.uid, all: granted };
-        let forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
-        serde_json::to_string(&forecasts)
-            .map_err(|error| ApiError::MechanismFailed { reason: error.to_string() })
+        Ok(self.reported(&outlook, &subject, &sight, request.domains_only == Some(true)))
     }
 
     fn reported(
@@ -227,6 +239,10 @@ impl Daemon {
             })
             .collect()
     }
+}
+
+fn json(forecasts: &api::Forecasts) -> Result<String, ApiError> {
+    serde_json::to_string(forecasts).map_err(|error| ApiError::MechanismFailed { reason: error.to_string() })
 }
 
 impl Sight {

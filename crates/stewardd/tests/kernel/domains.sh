@@ -11,7 +11,7 @@ try steward domain create b --cpu 30%
 try steward domain create too-much --cpu 10%
 ls -d /sys/fs/cgroup/steward.*
 
-# Two loops on each CPU, so that each domain always wants more than it has.
+# Four loops in each, so that both always want more than they have.
 section entered
 for name in a b; do
     for each in 1 2 3 4; do
@@ -38,6 +38,10 @@ steward status b
 section forecast
 steward forecast --json
 # What the kernel puts ahead of all domains takes from b's promise.
+section behind-a-deadline
+busy-loops --count $(nproc) --deadline 75ms/100ms --seconds 6
+section broken
+steward status b --json
 kill -9 $pids
 section ended
 wait_for '! steward domain show b'
