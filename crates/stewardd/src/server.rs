@@ -55,6 +55,9 @@ pub enum Answer {
     Wait,
 }
 
+/// The JSON text of the next reply to somebody who watches, `None` when there is nothing new.
+pub type NextReply = Result<Option<String>, ApiError>;
+
 /// A call that is answered again and again.
 #[derive(Clone, Debug)]
 pub struct Watch {
@@ -182,11 +185,7 @@ impl Server {
 
     /// Answers every watcher whose time has come, unless there is nothing new for it (`None`). One who has not read
     /// the last reply yet gets none: it would only grow old while it waits. With an error its watch ends.
-    pub fn serve_watchers(
-        &mut self,
-        now_ns: u64,
-        answer: &mut dyn FnMut(&Caller, &mut Watch) -> Result<Option<String>, ApiError>,
-    ) {
+    pub fn serve_watchers(&mut self, now_ns: u64, answer: &mut dyn FnMut(&Caller, &mut Watch) -> NextReply) {
         for client in &mut self.clients {
             let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns)
             else {

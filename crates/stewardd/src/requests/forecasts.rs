@@ -14,7 +14,7 @@ use crate::event_loop::now_ns;
 use crate::groups::Group;
 use crate::herald::Outlook;
 use crate::peer::Caller;
-use crate::server::{Answer, Watch};
+use crate::server::{Answer, NextReply, Watch};
 
 /// Time between two replies to a watcher, in milliseconds: unless said, and how much is possible.
 const EVERY_MS: u64 = 100;
@@ -131,12 +131,8 @@ impl Daemon {
         self.sampler.herald.tasks().iter().any(|task| task.pid == pid)
     }
 
-    /// The next reply to somebody who watches, as JSON; `None` when all that is known was told before.
-    pub(crate) fn forecasts_of_watch(
-        &mut self,
-        caller: &Caller,
-        watch: &mut Watch,
-    ) -> Result<Option<String>, ApiError> {
+    /// The next reply to somebody who watches; none when all that is known was told before.
+    pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
         let forecasts = self.forecasts(caller, &watch.request, watch.granted)?;
         if forecasts.at_ns == watch.told_at_ns {
             return Ok(None);
