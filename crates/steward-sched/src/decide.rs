@@ -59,10 +59,10 @@ mod tests {
                     Load { measured, projected, window, samples, last_activation }
                     LoadThresholds { reactivate_below, admit_below, revoke_above }
         Token { stamp, left_ns }
-         Domain { cgroup_id, key, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, tokens_ns, last_stamp, cycle_left_ns, cycle, tokens, first_token, token_count, weight, cgroup_weight, reserved, own_weight, child_weight, child_count, child_reserved, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, child_priorities, has_weight, in_use, active, queued, parked, throttled, suspended, dying }
+         Domain { cgroup_id, key, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, tokens_ns, last_stamp, cycle_left_ns, cycle, tokens, first_token, token_count, weight, cgroup_weight, reserved, own_weight, child_weight, child_count, child_reserved, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, child_priorities, has_weight, in_use, active, queued, parked, throttled, suspended, dying, behind }
          Policy { weight, reserved, own_weight, priority, own_priority }
          HeapEntry { key, index }
-         DomainTable { served_ns, clock, service_cycle_ns, cycle, cycle_ends_ns, sequence, order, cpus, heap_count, high_water, quotas, cursor, heap, position, domains }
+         DomainTable { served_ns, clock, service_cycle_ns, cycle, cycle_ends_ns, sequence, order, cpus, heap_counts, high_water, quotas, cursor, priorities, revised, heap, position, domains }
                 };
         // SAFETY: constants of host.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
@@ -88,6 +88,7 @@ mod tests {
             ROOT_DOMAIN.into(),
             NO_POSITION.into(),
             SHARE_ONE,
+            STANDS_BEHIND,
             WEIGHT_DEFAULT.into(),
             WEIGHT_SCALE.into(),
             WEIGHT_IDLE.into(),

@@ -89,8 +89,8 @@ impl Machine {
     }
 
     fn queue(&mut self, task: usize) {
-        let share = self.table.share(Self::index(task));
-        self.table.enqueue(Self::index(task), share, self.now_ns);
+        let standing = self.table.standing(Self::index(task));
+        self.table.enqueue(Self::index(task), standing, self.now_ns);
     }
 
     /// One quantum: who is back queues, the first domains are served, and they pay.
@@ -124,8 +124,8 @@ impl Machine {
         self.now_ns += self.quantum_ns;
         for task in served {
             let used_ns = self.quantum_ns.min(self.tasks[task].left_ns);
-            let share = self.table.share(Self::index(task));
-            self.table.charge(Self::index(task), used_ns, share, self.now_ns);
+            let standing = self.table.standing(Self::index(task));
+            self.table.charge(Self::index(task), used_ns, standing, self.now_ns);
             let state = &mut self.tasks[task];
             state.used_ns += used_ns;
             if state.habit.away_ns > 0 {
@@ -168,6 +168,7 @@ enum Step {
     Enqueue(u16),
     Dequeue(u16),
     Charge(u16, u64),
+    Revise(u16, bool),
     Serve(u64),
     Postpone,
 }
@@ -179,6 +180,7 @@ fn step(domains: u16) -> impl Strategy<Value = Step> {
         3 => index().prop_map(Step::Enqueue),
         2 => index().prop_map(Step::Dequeue),
         2 => (index(), used.clone()).prop_map(|(index, used)| Step::Charge(index, used)),
+        2 => (index(), any::<bool>()).prop_map(|(index, behind)| Step::Revise(index, behind)),
         2 => used.prop_map(Step::Serve),
         1 => Just(Step::Postpone),
     ]
@@ -188,23 +190,35 @@ fn order() -> impl Strategy<Value = Order> {
     prop_oneof![Just(Order::MtrLs), Just(Order::Wrr), Just(Order::Vtime)]
 }
 
-/// How many entries of the heap changed, beyond the one that came or went.
-fn moves(before: &[HeapEntry], after: &[HeapEntry]) -> usize {
-    before.iter().zip(after).filter(|(a, b)| a.index != b.index).count()
+/// Those that do not have to stand behind, and those that do.
+fn heaps(table: &DomainTable) -> [&[HeapEntry]; 2] {
+    let (ahead, behind) = table.heap.split_at(DOMAINS_MAX);
+    [&ahead[..table.heap_counts[0] as usize], &behind[..table.heap_counts[1] as usize]]
 }
 
-fn check_heap(table: &DomainTable, expected: &BTreeMap<u16, ()>) -> Result<(), TestCaseError> {
-    let heap = &table.heap[..table.heap_count as usize];
-    prop_assert_eq!(heap.len(), expected.len());
-    let Some(first) = table.first() else { return Ok(()) };
-    for (position, entry) in heap.iter().enumerate() {
-        let index = entry.index as u16;
-        prop_assert_eq!(table.position[index as usize] as usize, position);
-        prop_assert!(expected.contains_key(&index) && table.at(index).queued == 1);
-        prop_assert_eq!(entry.key, table.at(index).key);
-        // Keys wrap around: only distances can be compared.
-        prop_assert!(entry.key.wrapping_sub(table.at(first).key) as i64 >= 0);
+/// How many entries of the heaps changed, beyond those that came or went.
+fn moves(before: &[Vec<HeapEntry>], after: [&[HeapEntry]; 2]) -> usize {
+    let pairs = before.iter().zip(after).flat_map(|(before, after)| before.iter().zip(after));
+    pairs.filter(|(a, b)| a.index != b.index).count()
+}
+
+/// `expected` says of those that wait whether they have to stand behind.
+fn check_heaps(table: &DomainTable, expected: &BTreeMap<u16, bool>) -> Result<(), TestCaseError> {
+    prop_assert_eq!(table.waiting() as usize, expected.len());
+    for (heap, behind) in heaps(table).into_iter().zip([false, true]) {
+        for (position, entry) in heap.iter().enumerate() {
+            let index = entry.index as u16;
+            prop_assert_eq!(table.position[index as usize] as usize, position);
+            prop_assert_eq!(expected.get(&index), Some(&behind));
+            prop_assert!(table.at(index).queued == 1 && (table.at(index).behind == 1) == behind);
+            prop_assert_eq!(entry.key, table.at(index).key);
+            // Keys wrap around: only distances can be compared.
+            prop_assert!(entry.key.wrapping_sub(heap[0].key) as i64 >= 0);
+        }
     }
+    let first = table.first();
+    prop_assert_eq!(first.is_some(), !expected.is_empty());
+    prop_assert!(first.is_none_or(|first| !expected[&first] || expected.values().all(|behind| *behind)));
     Ok(())
 }
 
@@ -235,30 +249,42 @@ proptest! {
             (table.clock, table.served_ns) = (start, start);
             (2..=201).for_each(|index| table.reset(index));
         }
-        let mut standing = BTreeMap::new();
+        // Whether each has to stand behind, and the same of those that wait.
+        let mut behind = vec![false; 202];
+        let mut waiting = BTreeMap::new();
         for (now_ms, step) in steps.into_iter().enumerate() {
             let now_ns = now_ms as u64 * 7 * MS;
-            let before = table.heap[..table.heap_count as usize].to_vec();
+            let before = heaps(&table).map(<[HeapEntry]>::to_vec);
+            let share = Standing::of_share(SHARE_ONE / 200);
+            let standing = |index: u16| if behind[usize::from(index)] { share.behind() } else { share };
             match step {
                 Step::Enqueue(index) => {
-                    table.enqueue(index, SHARE_ONE / 200, now_ns);
-                    standing.insert(index, ());
+                    table.enqueue(index, standing(index), now_ns);
+                    waiting.entry(index).or_insert(behind[usize::from(index)]);
                 }
                 Step::Dequeue(index) => {
                     table.dequeue(index);
-                    standing.remove(&index);
+                    waiting.remove(&index);
                 }
                 Step::Charge(index, used_ns) => {
                     // The caller's duty under virtual time: one that was away long is put near the clock first.
-                    let behind = table.at(index).key.wrapping_sub(table.clock.wrapping_sub(SLICE_NS)) as i64;
-                    if order != Order::Vtime || behind >= 0 {
-                        table.charge(index, used_ns, SHARE_ONE / 200, now_ns);
+                    let ahead = table.at(index).key.wrapping_sub(table.clock.wrapping_sub(SLICE_NS)) as i64;
+                    if order != Order::Vtime || ahead >= 0 {
+                        table.charge(index, used_ns, standing(index), now_ns);
+                        waiting.entry(index).and_modify(|is_behind| *is_behind = behind[usize::from(index)]);
                     }
+                }
+                Step::Revise(index, is_behind) => {
+                    behind[usize::from(index)] = is_behind;
+                    let moved = table.revise(index, if is_behind { share.behind() } else { share });
+                    let was_behind = waiting.get_mut(&index).map(|was| std::mem::replace(was, is_behind));
+                    prop_assert_eq!(moved, was_behind.is_some_and(|was| was != is_behind));
                 }
                 Step::Serve(used_ns) => {
                     if let Some(first) = table.first() {
                         table.serve(first);
-                        table.charge(first, used_ns, SHARE_ONE / 200, now_ns);
+                        table.charge(first, used_ns, standing(first), now_ns);
+                        waiting.insert(first, behind[usize::from(first)]);
                     }
                 }
                 Step::Postpone => {
@@ -267,9 +293,9 @@ proptest! {
                     }
                 }
             }
-            check_heap(&table, &standing)?;
-            // 200 domains stand in 8 levels.
-            prop_assert!(moves(&before, &table.heap[..table.heap_count as usize]) <= 8);
+            check_heaps(&table, &waiting)?;
+            // 200 domains stand in 5 levels; one that changes heaps moves some in both.
+            prop_assert!(moves(&before, heaps(&table)) <= 10);
         }
     }
 
@@ -281,7 +307,7 @@ proptest! {
         for (used_ns, share, others_ns) in steps {
             table.served_ns += others_ns;
             let before_ns = table.at(2).tokens_ns;
-            table.charge(2, used_ns, share, 0);
+            table.charge(2, used_ns, Standing::of_share(share), 0);
             check_tokens(table.at(2))?;
             let (held_ns, due_ns) = (table.at(2).tokens_ns as f64, table.due(share) as f64);
             // The factor is kept in 2^-20ths.
@@ -424,7 +450,7 @@ proptest! {
         table.clock = 5 * SECOND;
         table.reset(2);
         for (used_ns, share) in charges {
-            table.charge(2, used_ns, share, 0);
+            table.charge(2, used_ns, Standing::of_share(share), 0);
             prop_assert!(table.at(2).key <= table.clock + DOMAIN_LAG_MAX_NS);
         }
     }
@@ -432,9 +458,9 @@ proptest! {
     #[test]
     fn a_larger_reservation_holds_at_once(share in SHARE_ONE / 100..SHARE_ONE / 4, factor in 2u64..4) {
         let mut table = table(Order::MtrLs, 1, &[1000]);
-        table.charge(2, MS, share, 0);
+        table.charge(2, MS, Standing::of_share(share), 0);
         let held_ns = table.at(2).tokens_ns;
-        table.refresh(2, share * factor);
+        table.refresh(2, Standing::of_share(share * factor));
         let ratio = table.at(2).tokens_ns as f64 / held_ns as f64;
         prop_assert!((ratio / factor as f64 - 1.0).abs() < 0.02, "{ratio} instead of {factor}");
         check_tokens(table.at(2))?;

@@ -42,7 +42,7 @@ static void run(enum order order, u32 domains)
 		domain_settle(&table, ROOT_DOMAIN + 1 + i);
 	}
 	for (i = 0; i < domains; i++)
-		order_enqueue(&table, ROOT_DOMAIN + 1 + i, domain_share(&table, ROOT_DOMAIN + 1 + i), 0);
+		order_enqueue(&table, ROOT_DOMAIN + 1 + i, domain_standing(&table, ROOT_DOMAIN + 1 + i), 0);
 	for (i = 0; i < DECISIONS; i++) {
 		u16 index = order_first(&table);
 		u64 before = comparisons;
@@ -52,9 +52,9 @@ static void run(enum order order, u32 domains)
 		if (i & 1)
 			order_dequeue(&table, index);
 		now_ns += 4 * NSEC_PER_MSEC;
-		order_charge(&table, index, 4 * NSEC_PER_MSEC, domain_share(&table, index), now_ns);
+		order_charge(&table, index, 4 * NSEC_PER_MSEC, domain_standing(&table, index), now_ns);
 		if (i & 1)
-			order_enqueue(&table, index, domain_share(&table, index), now_ns);
+			order_enqueue(&table, index, domain_standing(&table, index), now_ns);
 		sum += comparisons - before;
 		most = max_u64(most, comparisons - before);
 	}

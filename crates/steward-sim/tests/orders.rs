@@ -183,3 +183,47 @@ fn a_player_misses_no_frame_with_15_per_cent_under_mtr_ls_and_needs_three_times_
     assert!(late("mtr-ls", "4%") > 0);
     assert!(late("wrr", "45%") > 0);
 }
+
+/// Three domains of weights 1, 1 and 3, and one of a higher priority.
+fn below_a_priority(cpus: u32, order: BestEffortOrder, above: &[Phase]) -> Outcome {
+    let (mut specs, _) = domains(&[(0.0, 100), (0.0, 100), (0.0, 300), (0.0, 100)]);
+    specs[3].priority = 6;
+    let busy = |place| task("busy", place, 4, &BUSY);
+    let tasks = vec![busy(0), busy(1), busy(2), task("above", 3, 1, above)];
+    Machine::new(&Scenario { duration_ns: 62 * SECOND, ..machine(cpus, order, specs, tasks) }).run()
+}
+
+#[test]
+fn below_a_priority_that_comes_and_goes_weights_hold() {
+    let comes_and_goes = [Phase::Run(Amount::Fixed(3 * MS)), Phase::Sleep(Amount::Fixed(10 * MS))];
+    // Not under WRR: its cycles end by the clock, whether or not all had time for their parts.
+    for order in [BestEffortOrder::MtrLs, BestEffortOrder::Vtime] {
+        for cpus in [1, 2, 4] {
+            let outcome = below_a_priority(cpus, order, &comes_and_goes);
+            let used = |place: usize| outcome.domains[place].share;
+            let below: f64 = (0..3).map(used).sum();
+            for (place, wanted) in [(0, 0.2), (1, 0.2), (2, 0.6)] {
+                let share = used(place) / below;
+                assert!((share - wanted).abs() < 0.05, "{order:?}, {cpus} CPUs, {place}: {share}");
+            }
+            // It waits for nobody: 3 ms in every 13 ms of one CPU.
+            assert!(
+                (used(3) * f64::from(cpus) - 3.0 / 13.0).abs() < 0.01,
+                "{order:?}, {cpus} CPUs: {}",
+                used(3)
+            );
+        }
+    }
+}
+
+#[test]
+fn below_a_priority_that_stays_nothing_is_left_but_what_it_cannot_use() {
+    for (cpus, left) in [(1, 0.0), (2, 1.0)] {
+        let outcome = below_a_priority(cpus, BestEffortOrder::MtrLs, &BUSY);
+        let used = |place: usize| outcome.domains[place].share * f64::from(cpus);
+        let below: f64 = (0..3).map(used).sum();
+        // Less than the rescue of what has waited for 12 s takes.
+        assert!((below - left).abs() < 0.01, "{cpus} CPUs: {below}");
+        assert!(cpus == 1 || (used(2) / below - 0.6).abs() < 0.05, "{cpus} CPUs: {}", used(2));
+    }
+}

@@ -20,6 +20,8 @@
 #include "interactive.bpf.h"
 
 #define SERVE_ATTEMPTS 64
+/* How many that stood first in vain are brought to where they have to be, before the next one is served as it is. */
+#define REVISE_ATTEMPTS 16
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
 /* How many tasks of a queue are looked at for having waited too long. */
@@ -52,13 +54,13 @@ __noinline int unqueue_domain(u32 index, bool held)
 __noinline int pay_domain(u32 index, u64 used_ns)
 {
 	struct domain_table *table = domains();
-	u64 share = share_of_domain(index), now_ns = clock_now();
+	u64 standing = standing_of_domain(index), now_ns = clock_now();
 
 	if (!table || !used_ns)
 		return 0;
 	bpf_spin_lock(&domains_lock);
 	domain_at(table, index)->used_ns += used_ns;
-	order_charge(table, index, used_ns, share, now_ns);
+	order_charge(table, index, used_ns, standing, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -100,6 +102,48 @@ static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 us
 		run->unpaid_ns = 0;
 		pay_domain(index, unpaid_ns);
 	}
+}
+
+/* Brings a domain to where it has to stand now; true when it waits and stood elsewhere. */
+__noinline int revise_domain(u32 index)
+{
+	struct domain_table *table = domains();
+	u64 standing = standing_of_domain(index);
+	bool revised;
+
+	if (!table)
+		return 0;
+	bpf_spin_lock(&domains_lock);
+	revised = order_revise(table, index, standing);
+	bpf_spin_unlock(&domains_lock);
+	return revised;
+}
+
+/* Brings the order up to date with what priorities say now of those that may come first. */
+static __noinline int revise_domains(void)
+{
+	struct domain_table *table = domains();
+	u16 index;
+	int i;
+
+	if (!table)
+		return 0;
+	index = order_next_behind(table);
+	if (index)
+		revise_domain(index);
+	bpf_for(i, 0, REVISE_ATTEMPTS) {
+		bool revised = false;
+
+		index = order_first(table);
+		if (index)
+			revised = revise_domain(index);
+		index = order_first_behind(table);
+		if (index && revise_domain(index))
+			revised = true;
+		if (!revised)
+			break;
+	}
+	return 0;
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
@@ -151,7 +195,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 /* Whether anything waits in the domains. One that was served last may stand in the order still, with an empty queue. */
 static __always_inline bool others_wait(struct domain_table *table, u16 running)
 {
-	u32 count = *(volatile u32 *)&table->heap_count;
+	u32 count = heap_size(table, false) + heap_size(table, true);
 
 	if (!count)
 		return false;
@@ -238,7 +282,7 @@ static __always_inline void enqueue_bound(struct task_struct *p, struct task_sta
 		return;
 	bound_leaves(t);
 	d = domain_at(table, t->domain);
-	t->bound_share = share_of_domain(t->domain) * t->weight * WEIGHT_SCALE /
+	t->bound_share = share_at_the_moment(standing_of_domain(t->domain)) * t->weight * WEIGHT_SCALE /
 			 max_u64(d->runnable_weight, t->weight * WEIGHT_SCALE);
 	t->bound_cpu = cpu;
 	t->was_bound = 1;
@@ -345,6 +389,8 @@ static __noinline bool serve_domains(void)
 
 	if (!table)
 		return false;
+	if (table->priorities)
+		revise_domains();
 	served = serve_first(table);
 	if (served != SERVE_NEXT)
 		return served == SERVED;
@@ -365,6 +411,10 @@ static __always_inline bool before_domains(struct task_state *t)
 
 	if (!table)
 		return true;
+	if (table->priorities) {
+		revise_domains();
+		revise_domain(t->domain);
+	}
 	index = order_first(table);
 	if (!index)
 		return true;
@@ -373,7 +423,7 @@ static __always_inline bool before_domains(struct task_state *t)
 			return true;
 		return !clock_before(key, t->vtime);
 	}
-	return !clock_before(domain_at(table, index)->key, domain_at(table, t->domain)->key);
+	return !order_comes_before(table, index, t->domain, 0);
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
@@ -386,6 +436,10 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 		return false;
 	if (run->alone && (others_wait(table, t->domain) || run->bound_shares || run->direct))
 		return true;
+	if (table->priorities) {
+		revise_domains();
+		revise_domain(t->domain);
+	}
 	index = order_first(table);
 	return index && order_preempts(table, index, t->domain);
 }
@@ -401,6 +455,8 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	running = run->domain;
 	if (!running || running == domain || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
+	if (table->priorities)
+		revise_domain(running);
 	if (!order_preempts(table, domain, running) || !may_run_on(p, cpu))
 		return false;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -338,19 +338,19 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
  * call: that keeps loading quick.
  */
 
-/* The share of a domain's own tasks in all CPU time, in SHARE_ONE-ths. */
-__noinline u64 share_of_domain(u32 index)
+/* Where a domain's own tasks stand: their share, and whether they have to stand behind. */
+__noinline u64 standing_of_domain(u32 index)
 {
 	struct domain_table *table = domains();
 
-	return table ? domain_share(table, index) : 1;
+	return table ? domain_standing(table, index) : 1;
 }
 
 /* Puts a domain whose queue has a task into the order. */
 __noinline int queue_domain(u32 index)
 {
 	struct domain_table *table = domains();
-	u64 share = share_of_domain(index), now_ns = clock_now();
+	u64 standing = standing_of_domain(index), now_ns = clock_now();
 	struct domain *d;
 
 	if (!table)
@@ -358,7 +358,7 @@ __noinline int queue_domain(u32 index)
 	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	if (!d->queued && !d->parked)
-		order_enqueue(table, index, share, now_ns);
+		order_enqueue(table, index, standing, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }

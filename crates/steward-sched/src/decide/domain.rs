@@ -12,6 +12,8 @@ pub const ROOT_DOMAIN: u16 = 1;
 pub const NO_POSITION: u16 = 0xffff;
 /// A share of 1: the whole of the CPU time.
 pub const SHARE_ONE: u64 = 1 << 20;
+/// In a [`Standing`]: it has to stand behind.
+pub const STANDS_BEHIND: u64 = 1 << 63;
 /// The weight of a task of nice 0, and of a cgroup unless it says otherwise.
 pub const WEIGHT_DEFAULT: u32 = 100;
 /// Domains keep weights in this many parts of one.
@@ -133,7 +135,48 @@ pub struct Domain {
     pub suspended: u8,
     /// 1: the cgroup is gone; tasks of it may still run.
     pub dying: u8,
-    unused: u8,
+    /// Which of the two heaps it stands in, or stood in last: whether it had to stand behind then
+    /// ([`Standing::stands_behind`]).
+    pub behind: u8,
+}
+
+/// Where a domain's own tasks stand beside those of others.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing(u64);
+
+impl Standing {
+    /// A share of all CPU time, in [`SHARE_ONE`]-ths.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn of_share(share: u64) -> Self {
+        assert!((1..=SHARE_ONE).contains(&share), "a domain has a share");
+        Standing(share)
+    }
+
+    /// The same share of what is left to those who have to stand behind.
+    pub fn behind(self) -> Self {
+        Standing(self.0 | STANDS_BEHIND)
+    }
+
+    /// In [`SHARE_ONE`]-ths, at least 1: of all CPU time, or of what is left to those who stand behind.
+    pub fn share(self) -> u64 {
+        // SAFETY: takes and returns numbers.
+        unsafe { decide_standing_share(self.0) }
+    }
+
+    /// Its share of all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1: nothing for one that has to stand behind.
+    pub fn share_at_the_moment(self) -> u64 {
+        // SAFETY: takes and returns numbers.
+        unsafe { decide_share_at_the_moment(self.0) }
+    }
+
+    /// Whether it is served only when nobody else waits: a higher priority is active beside it or above, and it has
+    /// nothing reserved there.
+    pub fn stands_behind(self) -> bool {
+        self.0 & STANDS_BEHIND != 0
+    }
 }
 
 /// What the owner decided for a domain (Walfield, sections 3.2 and 4.1; Eclipse 1998, section 3).
@@ -167,7 +210,7 @@ impl Default for Policy {
     }
 }
 
-/// A domain that stands in the heap.
+/// A domain that stands in a heap.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapEntry {
@@ -178,7 +221,7 @@ pub struct HeapEntry {
     unused: u32,
 }
 
-/// All domains, and the heap of those that have waiting tasks.
+/// All domains, and the heaps of those that have waiting tasks.
 ///
 /// Every index is taken modulo [`DOMAINS_MAX`], so no argument can reach outside of the table.
 #[repr(C)]
@@ -199,16 +242,21 @@ pub struct DomainTable {
     pub order: u32,
     /// How many CPUs are online.
     pub cpus: u32,
-    /// How many domains stand in the heap.
-    pub heap_count: u32,
+    /// How many domains stand in the heap of those that do not have to stand behind, and of those that do.
+    pub heap_counts: [u32; 2],
     /// No index at or above it was ever used.
     pub high_water: u32,
     /// How many domains have a quota or are suspended.
     pub quotas: u32,
     pub(super) cursor: u32,
-    /// A heap by [`HeapEntry::key`], of four children each.
-    pub heap: [HeapEntry; DOMAINS_MAX],
-    /// Where in the heap each domain stands.
+    /// Not 0: a domain has had another priority than [`PRIORITY_DEFAULT`].
+    pub priorities: u32,
+    pub(super) revised: u32,
+    unused: u32,
+    /// Two heaps by [`HeapEntry::key`], of four children each: from the first place on those that do not have to stand behind,
+    /// and from the middle on those that do.
+    pub heap: [HeapEntry; 2 * DOMAINS_MAX],
+    /// Where in its heap each domain stands.
     pub position: [u16; DOMAINS_MAX],
     /// The domains by index.
     pub domains: [Domain; DOMAINS_MAX],
@@ -216,7 +264,9 @@ pub struct DomainTable {
 
 unsafe extern "C" {
     fn decide_domain_weight(cgroup_weight: u32, idle: bool) -> u32;
-    fn decide_domain_share(table: *const DomainTable, index: u16) -> u64;
+    fn decide_domain_standing(table: *const DomainTable, index: u16) -> Standing;
+    fn decide_standing_share(standing: u64) -> u64;
+    fn decide_share_at_the_moment(standing: u64) -> u64;
     fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
     fn decide_domain_settle(table: *mut DomainTable, index: u16);
     fn decide_domain_set_weight(table: *mut DomainTable, index: u16, weight: u32);
@@ -298,46 +348,51 @@ impl DomainTable {
         &mut self.domains[index as usize % DOMAINS_MAX]
     }
 
-    /// The share of a domain's own tasks in all CPU time, in [`SHARE_ONE`]-ths, at least 1. O(depth).
-    pub fn share(&self, index: u16) -> u64 {
+    /// Where a domain's own tasks stand. O(depth).
+    pub fn standing(&self, index: u16) -> Standing {
         // SAFETY: a structure of the layout that the function expects, which a test checks; the function masks every
         // index; so below.
-        unsafe { decide_domain_share(self, index) }
+        unsafe { decide_domain_standing(self, index) }
+    }
+
+    /// The share of a domain's own tasks in all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1. O(depth).
+    pub fn share(&self, index: u16) -> u64 {
+        self.standing(index).share_at_the_moment()
     }
 
     /// Brings the sums of a domain's ancestors in line with whether anything in it is runnable. O(depth).
     pub fn settle(&mut self, index: u16) {
-        // SAFETY: as in share().
+        // SAFETY: as in standing().
         unsafe { decide_domain_settle(self, index) }
     }
 
     /// Changes what `cpu.weight` says, in [`WEIGHT_SCALE`]-ths; a weight given by a policy stands.
     pub fn set_weight(&mut self, index: u16, weight: u32) {
-        // SAFETY: as in share().
+        // SAFETY: as in standing().
         unsafe { decide_domain_set_weight(self, index, weight) }
     }
 
     /// Gives a domain a policy in place of what it has.
     pub fn set_policy(&mut self, index: u16, policy: &Policy) {
-        // SAFETY: as in share(); the policy is only read.
+        // SAFETY: as in standing(); the policy is only read.
         unsafe { decide_domain_set_policy(self, index, policy) }
     }
 
     /// Suspends a domain with all below it, or lets it go on; true when that changes anything. O(depth).
     pub fn suspend(&mut self, index: u16, suspended: bool) -> bool {
-        // SAFETY: as in share().
+        // SAFETY: as in standing().
         unsafe { decide_domain_suspend(self, index, suspended) }
     }
 
     /// Whether the domain or one above it has used up its quota or is suspended. O(depth).
     pub fn held(&self, index: u16) -> bool {
-        // SAFETY: as in share().
+        // SAFETY: as in standing().
         unsafe { decide_domain_held(self, index) }
     }
 
     /// Sets `cpu.max` and `cpu.max.burst`; `quota_ns` is [`QUOTA_NONE`] for "max".
     pub fn set_quota(&mut self, index: u16, period_ns: u64, quota_ns: u64, burst_ns: u64, now_ns: u64) {
-        // SAFETY: as in share().
+        // SAFETY: as in standing().
         unsafe { decide_domain_set_quota(self, index, period_ns, quota_ns, burst_ns, now_ns) }
     }
 }

@@ -2,7 +2,7 @@
 
 use steward_core::mechanism::BestEffortOrder;
 
-use super::DomainTable;
+use super::{DomainTable, Standing};
 
 /// The service cycle unless settings say otherwise (Eclipse 1998, section 6.2).
 pub const SERVICE_CYCLE_DEFAULT_NS: u64 = 500_000_000;
@@ -35,14 +35,24 @@ impl From<BestEffortOrder> for Order {
 }
 
 unsafe extern "C" {
-    fn decide_order_enqueue(table: *mut DomainTable, index: u16, share: u64, now_ns: u64);
+    fn decide_order_enqueue(table: *mut DomainTable, index: u16, standing: Standing, now_ns: u64);
     fn decide_order_dequeue(table: *mut DomainTable, index: u16);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, index: u16);
-    fn decide_order_charge(table: *mut DomainTable, index: u16, used_ns: u64, share: u64, now_ns: u64);
+    fn decide_order_charge(
+        table: *mut DomainTable,
+        index: u16,
+        used_ns: u64,
+        standing: Standing,
+        now_ns: u64,
+    );
     fn decide_order_step_back(table: *mut DomainTable, index: u16);
     fn decide_order_reset(table: *mut DomainTable, index: u16);
-    fn decide_order_refresh(table: *mut DomainTable, index: u16, share: u64);
+    fn decide_order_refresh(table: *mut DomainTable, index: u16, standing: Standing);
+    fn decide_order_revise(table: *mut DomainTable, index: u16, standing: Standing) -> bool;
+    fn decide_order_first_behind(table: *const DomainTable) -> u16;
+    fn decide_order_next_behind(table: *mut DomainTable) -> u16;
+    fn decide_order_comes_before(table: *const DomainTable, a: u16, b: u16, slack_ns: u64) -> bool;
     fn decide_order_preempts(table: *mut DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_due(table: *const DomainTable, share: u64) -> u64;
 }
@@ -61,15 +71,11 @@ impl DomainTable {
         unsafe { decide_order_reset(self, index) }
     }
 
-    /// Puts a domain that has waiting tasks into the heap. `share` is its [`DomainTable::share`]. O(log n) in the domains
+    /// Puts a domain that has waiting tasks into the heap. `standing` is its [`DomainTable::standing`]. O(log n) in the domains
     /// that stand there.
-    ///
-    /// # Panics
-    /// If `share` is 0, which [`DomainTable::share`] never returns.
-    pub fn enqueue(&mut self, index: u16, share: u64, now_ns: u64) {
-        assert!(share > 0, "a domain has a share");
-        // SAFETY: as in reset(); no divisor is 0.
-        unsafe { decide_order_enqueue(self, index, share, now_ns) }
+    pub fn enqueue(&mut self, index: u16, standing: Standing, now_ns: u64) {
+        // SAFETY: as in reset(); no divisor is 0, as no share is; so below.
+        unsafe { decide_order_enqueue(self, index, standing, now_ns) }
     }
 
     /// Takes a domain out of the heap. O(log n).
@@ -91,13 +97,9 @@ impl DomainTable {
     }
 
     /// The domain was served `used_ns` of CPU time. O(log n).
-    ///
-    /// # Panics
-    /// If `share` is 0, which [`DomainTable::share`] never returns.
-    pub fn charge(&mut self, index: u16, used_ns: u64, share: u64, now_ns: u64) {
-        assert!(share > 0, "a domain has a share");
-        // SAFETY: as in reset(); no divisor is 0.
-        unsafe { decide_order_charge(self, index, used_ns, share, now_ns) }
+    pub fn charge(&mut self, index: u16, used_ns: u64, standing: Standing, now_ns: u64) {
+        // SAFETY: as in enqueue().
+        unsafe { decide_order_charge(self, index, used_ns, standing, now_ns) }
     }
 
     /// The domain stands first but cannot be served: those behind it go before it for once. O(log n).
@@ -106,14 +108,41 @@ impl DomainTable {
         unsafe { decide_order_step_back(self, index) }
     }
 
-    /// The domain's share has changed by somebody's decision: what it holds follows at once. O(log n).
-    ///
-    /// # Panics
-    /// If `share` is 0, which [`DomainTable::share`] never returns.
-    pub fn refresh(&mut self, index: u16, share: u64) {
-        assert!(share > 0, "a domain has a share");
-        // SAFETY: as in reset(); no divisor is 0.
-        unsafe { decide_order_refresh(self, index, share) }
+    /// The domain's standing has changed by somebody's decision: what it holds follows at once. O(log n).
+    pub fn refresh(&mut self, index: u16, standing: Standing) {
+        // SAFETY: as in enqueue().
+        unsafe { decide_order_refresh(self, index, standing) }
+    }
+
+    /// Brings a domain to where it has to stand now that others have become active or ceased to be. True when it waits and
+    /// stood elsewhere. O(log n).
+    pub fn revise(&mut self, index: u16, standing: Standing) -> bool {
+        // SAFETY: as in enqueue().
+        unsafe { decide_order_revise(self, index, standing) }
+    }
+
+    /// The first of those that stand behind, if it would come before all others if it did not.
+    pub fn first_behind(&self) -> Option<u16> {
+        // SAFETY: as in reset().
+        Some(unsafe { decide_order_first_behind(self) }).filter(|index| *index != 0)
+    }
+
+    /// One after the other of those that stand behind; `None` when there are none.
+    pub fn next_behind(&mut self) -> Option<u16> {
+        // SAFETY: as in reset().
+        Some(unsafe { decide_order_next_behind(self) }).filter(|index| *index != 0)
+    }
+
+    /// How many domains wait. O(1).
+    pub fn waiting(&self) -> u32 {
+        self.heap_counts.iter().sum()
+    }
+
+    /// Whether domain `a`, which waits, comes before domain `b`, which could go on, by more than `slack_ns` on the clock
+    /// of the order.
+    pub fn comes_before(&self, a: u16, b: u16, slack_ns: u64) -> bool {
+        // SAFETY: as in reset().
+        unsafe { decide_order_comes_before(self, a, b, slack_ns) }
     }
 
     /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs.

@@ -15,6 +15,8 @@ const SERVE_ATTEMPTS: u32 = 64;
 const PREEMPT_SCAN_MAX: u32 = 8;
 /// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
 const OVERDUE_SCAN_MAX: usize = 4096;
+/// How many that stood first in vain are revised before the next one is served as it is (`REVISE_ATTEMPTS`).
+const REVISE_ATTEMPTS: u32 = 16;
 /// `REFILL_INTERVAL_NS`.
 const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
@@ -49,8 +51,8 @@ impl Scheduler {
     pub(super) fn domain_make_queued(&mut self, index: u16, now_ns: u64) {
         let d = self.domains.at(index);
         if d.queued == 0 && d.parked == 0 {
-            let share = self.domains.share(index);
-            self.domains.enqueue(index, share, now_ns);
+            let standing = self.domains.standing(index);
+            self.domains.enqueue(index, standing, now_ns);
         }
     }
 
@@ -68,8 +70,8 @@ impl Scheduler {
             return;
         }
         self.domains.at_mut(index).used_ns += used_ns;
-        let share = self.domains.share(index);
-        self.domains.charge(index, used_ns, share, now_ns);
+        let standing = self.domains.standing(index);
+        self.domains.charge(index, used_ns, standing, now_ns);
     }
 
     fn pay_quotas(&mut self, index: u16, used_ns: u64) {
@@ -120,10 +122,14 @@ impl Scheduler {
         if now_ns - run.began_ns < self.preemption_interval_ns {
             return false;
         }
-        if run.alone && (self.domains.heap_count > 0 || run.bound_shares > 0) {
+        if run.alone && (self.domains.waiting() > 0 || run.bound_shares > 0) {
             return true;
         }
         let own = self.tasks[p as usize].domain;
+        if self.domains.priorities != 0 {
+            self.revise_domains();
+            self.revise_domain(own);
+        }
         self.domains.first().is_some_and(|first| self.domains.preempts(first, own))
     }
 
@@ -134,7 +140,11 @@ impl Scheduler {
             let candidate = (cpu + distance) % k.cpu_count();
             let run = &self.cpu_runs[candidate as usize];
             let Some(running) = run.domain else { continue };
-            if k.now_ns - run.began_ns >= self.preemption_interval_ns
+            let began_ns = run.began_ns;
+            if self.domains.priorities != 0 {
+                self.revise_domain(running);
+            }
+            if k.now_ns - began_ns >= self.preemption_interval_ns
                 && self.domains.preempts(domain, running)
                 && k.task(p).may_run_on(candidate)
             {
@@ -224,8 +234,30 @@ impl Scheduler {
         }
     }
 
+    fn revise_domain(&mut self, index: u16) -> bool {
+        let standing = self.domains.standing(index);
+        self.domains.revise(index, standing)
+    }
+
+    /// Brings the order up to date with what priorities say now of those that may come first.
+    fn revise_domains(&mut self) {
+        if let Some(index) = self.domains.next_behind() {
+            self.revise_domain(index);
+        }
+        for _ in 0..REVISE_ATTEMPTS {
+            let ahead = self.domains.first().is_some_and(|first| self.revise_domain(first));
+            let behind = self.domains.first_behind().is_some_and(|first| self.revise_domain(first));
+            if !ahead && !behind {
+                break;
+            }
+        }
+    }
+
     /// Serves the first domain whose queue yields a task.
     pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        if self.domains.priorities != 0 {
+            self.revise_domains();
+        }
         for _ in 0..SERVE_ATTEMPTS {
             let Some(index) = self.domains.first() else { return false };
             let Domain { waiting, .. } = *self.domains.at(index);
@@ -243,15 +275,18 @@ impl Scheduler {
     }
 
     /// Whether prev, which could go on, comes before everything that waits in the domains.
-    pub(super) fn before_domains(&self, k: &Kernel, prev: TaskId) -> bool {
+    pub(super) fn before_domains(&mut self, k: &Kernel, prev: TaskId) -> bool {
         let t = &self.tasks[prev as usize];
-        let Some(first) = self.domains.first() else { return true };
-        if first == t.domain {
-            return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= t.vtime);
+        let (own, vtime) = (t.domain, t.vtime);
+        if self.domains.priorities != 0 {
+            self.revise_domains();
+            self.revise_domain(own);
         }
-        let (first_key, own_key) = (self.domains.at(first).key, self.domains.at(t.domain).key);
-        // Keys may wrap.
-        first_key.wrapping_sub(own_key) as i64 >= 0
+        let Some(first) = self.domains.first() else { return true };
+        if first == own {
+            return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= vtime);
+        }
+        !self.domains.comes_before(first, own, 0)
     }
 
     /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.
@@ -319,8 +354,8 @@ impl Scheduler {
             let d = self.domains.at_mut(index);
             d.parked = 0;
             if d.waiting > 0 {
-                let share = self.domains.share(index);
-                self.domains.enqueue(index, share, k.now_ns);
+                let standing = self.domains.standing(index);
+                self.domains.enqueue(index, standing, k.now_ns);
             }
             released = true;
         }

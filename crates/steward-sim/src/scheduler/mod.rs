@@ -205,7 +205,7 @@ impl Scheduler {
     fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32, mode: Mode) {
         self.run_best_effort(prev, cpu, mode);
         let run = &mut self.cpu_runs[cpu as usize];
-        run.alone = self.domains.heap_count == 0 && run.bound_shares == 0;
+        run.alone = self.domains.waiting() == 0 && run.bound_shares == 0;
         k.task_mut(prev).slice_ns = if run.alone { SLICE_ALONE_NS } else { SLICE_NS };
     }
 

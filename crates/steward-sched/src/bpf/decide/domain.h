@@ -10,6 +10,9 @@
  * The tree is flattened: the share of a domain's own tasks in all CPU time is the product of these fractions up to
  * the root. It follows what is runnable at the moment, so that nothing is kept for those who do not want it.
  *
+ * A domain with nothing reserved has to stand behind while a higher priority is active beside it or above: order.h serves
+ * it when nobody else waits. What is left to those who stand behind is divided among them as if the others were not there.
+ *
  * cpu.max is kept by a pool of run time per domain, refilled every period; a domain is held back while it or one
  * of its ancestors has none left, or is suspended. A suspended one counts for its siblings like one in which nothing is
  * runnable. (CPU Futures, section 5.2, suspends background work whenever it disturbs; there by a signal.)
@@ -27,6 +30,8 @@
 /* A share of 1: the whole of the CPU time. */
 #define SHARE_BITS 20
 #define SHARE_ONE (1ULL << SHARE_BITS)
+/* In a standing, beside the share: it has to stand behind. */
+#define STANDS_BEHIND (1ULL << 63)
 /* Products along the tree are taken with this much more precision. */
 #define SHARE_EXTRA_BITS 10
 #define WEIGHT_DEFAULT 100
@@ -100,10 +105,10 @@ struct domain {
 		};
 	};
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
-	u8 unused;
+	u8 behind; /* which of the two heaps it stands in, or stood in last: it had to stand behind then */
 };
 
-/* A domain that stands in the heap. The key stands beside the index, so that walks through the heap touch no domain. */
+/* A domain that stands in a heap. The key stands beside the index, so that walks through a heap touch no domain. */
 struct heap_entry {
 	u64 key; /* the domain's */
 	u32 index;
@@ -119,11 +124,14 @@ struct domain_table {
 	u64 sequence; /* WRR: counts arrivals */
 	u32 order; /* enum order */
 	u32 cpus; /* online */
-	u32 heap_count;
+	u32 heap_counts[2]; /* of those who do not, and who do have to stand behind */
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 cursor; /* where heap_rise() and heap_sink() are */
-	struct heap_entry heap[MAX_DOMAINS];
+	u32 priorities; /* whether any domain ever had another priority than the default one */
+	u32 revised; /* the place among those behind that was revised last */
+	u32 unused;
+	struct heap_entry heap[2 * MAX_DOMAINS]; /* one from the first place on, and one from the middle on */
 	u16 position[MAX_DOMAINS];
 	struct domain domains[MAX_DOMAINS];
 };
@@ -164,47 +172,69 @@ DECIDE u32 domain_own_weight(const struct domain *d)
 /*
  * One level of the tree: what a contender gets of what the domain has, in SHARE_ONE << SHARE_EXTRA_BITS-ths. The
  * contender is one of the domain's children, or its own tasks, which have no reservation; counted says whether it is
- * among the active ones already, and else it counts as if it were.
+ * among the active ones already, and else it counts as if it were. With STANDS_BEHIND, it is what the contender gets of
+ * what those of higher priority leave.
  */
-DECIDE u64 level_share(const struct domain *d, u32 priority, u32 weight, u32 reserved, bool counted)
+DECIDE u64 level_standing(const struct domain *d, u32 priority, u32 weight, u32 reserved, bool counted)
 {
 	u32 own_weight = domain_own_weight(d), highest;
-	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest;
+	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest, behind = 0;
 
 	highest = priority_highest(d->child_priorities | (d->runnable ? 1U << (d->own_priority & 7) : 0) |
 				   1U << (priority & 7));
-	if (priority < highest)
-		return (u64)reserved << SHARE_EXTRA_BITS;
-	beside = d->child_weight[highest & 7];
-	if (d->runnable && d->own_priority == highest)
+	if (priority < highest) {
+		if (reserved)
+			return (u64)reserved << SHARE_EXTRA_BITS;
+		behind = STANDS_BEHIND;
+	}
+	beside = d->child_weight[priority & 7];
+	if (d->runnable && d->own_priority == priority)
 		beside += own_weight;
 	if (!counted)
 		beside += weight;
 	rest = taken < SHARE_ONE ? SHARE_ONE - taken : 0;
 	if (beside <= weight)
-		return (reserved + rest) << SHARE_EXTRA_BITS;
-	return ((u64)reserved << SHARE_EXTRA_BITS) + (rest << SHARE_EXTRA_BITS) * weight / beside;
+		return (reserved + rest) << SHARE_EXTRA_BITS | behind;
+	return (((u64)reserved << SHARE_EXTRA_BITS) + (rest << SHARE_EXTRA_BITS) * weight / beside) | behind;
+}
+
+/* The share in a standing, in SHARE_ONE-ths: of all CPU time, or of what is left to those who stand behind. */
+DECIDE u64 standing_share(u64 standing)
+{
+	return standing & ~STANDS_BEHIND;
+}
+
+DECIDE bool standing_behind(u64 standing)
+{
+	return standing & STANDS_BEHIND;
 }
 
 /*
- * The share of a domain's own tasks in all CPU time, in SHARE_ONE-ths, at least 1. A domain that is not active counts as
- * if it were.
+ * Where a domain's own tasks stand: their share in SHARE_ONE-ths, at least 1, and STANDS_BEHIND. A domain that is not
+ * active counts as if it were.
  */
-DECIDE u64 domain_share(struct domain_table *t, u16 index)
+DECIDE u64 domain_standing(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
-	u64 share;
+	u64 standing = level_standing(d, d->own_priority, domain_own_weight(d), 0, d->runnable);
+	u64 share = standing_share(standing), behind = standing & STANDS_BEHIND;
 	u32 level;
 
-	share = level_share(d, d->own_priority, domain_own_weight(d), 0, d->runnable);
 	for (level = 0; level < MAX_DEPTH; level++) {
 		if (!d->parent)
 			break;
-		share = share * level_share(domain_at(t, d->parent), d->priority, d->weight, d->reserved, d->active) >>
-			(SHARE_BITS + SHARE_EXTRA_BITS);
+		standing = level_standing(domain_at(t, d->parent), d->priority, d->weight, d->reserved, d->active);
+		share = share * standing_share(standing) >> (SHARE_BITS + SHARE_EXTRA_BITS);
+		behind |= standing & STANDS_BEHIND;
 		d = domain_at(t, d->parent);
 	}
-	return max_u64(share >> SHARE_EXTRA_BITS, 1);
+	return max_u64(share >> SHARE_EXTRA_BITS, 1) | behind;
+}
+
+/* The share of a domain's own tasks in all CPU time at the moment, in SHARE_ONE-ths, at least 1: nothing for one that has to stand behind. */
+DECIDE u64 share_at_the_moment(u64 standing)
+{
+	return standing_behind(standing) ? 1 : standing;
 }
 
 /* Adds what an active child stands for to its parent's sums, or takes it away. */
@@ -316,6 +346,8 @@ DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct do
 	d->own_weight = policy->own_weight;
 	d->priority = policy->priority & 7;
 	d->own_priority = policy->own_priority & 7;
+	if (d->priority != PRIORITY_DEFAULT || d->own_priority != PRIORITY_DEFAULT)
+		t->priorities = 1;
 	if (counted)
 		child_counts(domain_at(t, d->parent), d, true);
 }

@@ -111,9 +111,9 @@ u64 decide_load_scaled_weight(u64 weight, u32 measured)
 	return load_scaled_weight(weight, measured);
 }
 
-void decide_order_enqueue(struct domain_table *t, u16 index, u64 share, u64 now_ns)
+void decide_order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 now_ns)
 {
-	order_enqueue(t, index, share, now_ns);
+	order_enqueue(t, index, standing, now_ns);
 }
 
 void decide_order_dequeue(struct domain_table *t, u16 index)
@@ -131,9 +131,9 @@ void decide_order_serve(struct domain_table *t, u16 index)
 	order_serve(t, index);
 }
 
-void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 standing, u64 now_ns)
 {
-	order_charge(t, index, used_ns, share, now_ns);
+	order_charge(t, index, used_ns, standing, now_ns);
 }
 
 void decide_order_step_back(struct domain_table *t, u16 index)
@@ -146,9 +146,29 @@ void decide_order_reset(struct domain_table *t, u16 index)
 	order_reset(t, index);
 }
 
-void decide_order_refresh(struct domain_table *t, u16 index, u64 share)
+void decide_order_refresh(struct domain_table *t, u16 index, u64 standing)
 {
-	order_refresh(t, index, share);
+	order_refresh(t, index, standing);
+}
+
+bool decide_order_revise(struct domain_table *t, u16 index, u64 standing)
+{
+	return order_revise(t, index, standing);
+}
+
+u16 decide_order_first_behind(struct domain_table *t)
+{
+	return order_first_behind(t);
+}
+
+u16 decide_order_next_behind(struct domain_table *t)
+{
+	return order_next_behind(t);
+}
+
+bool decide_order_comes_before(struct domain_table *t, u16 a, u16 b, u64 slack_ns)
+{
+	return order_comes_before(t, a, b, slack_ns);
 }
 
 bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
@@ -166,9 +186,19 @@ u32 decide_domain_weight(u32 cgroup_weight, bool idle)
 	return domain_weight(cgroup_weight, idle);
 }
 
-u64 decide_domain_share(struct domain_table *t, u16 index)
+u64 decide_domain_standing(struct domain_table *t, u16 index)
 {
-	return domain_share(t, index);
+	return domain_standing(t, index);
+}
+
+u64 decide_standing_share(u64 standing)
+{
+	return standing_share(standing);
+}
+
+u64 decide_share_at_the_moment(u64 standing)
+{
+	return share_at_the_moment(standing);
 }
 
 u64 decide_domain_cost(u64 used_ns, u64 share)
@@ -331,6 +361,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, throttled),
 	offsetof(struct domain, suspended),
 	offsetof(struct domain, dying),
+	offsetof(struct domain, behind),
 	sizeof(struct domain_policy),
 	offsetof(struct domain_policy, weight),
 	offsetof(struct domain_policy, reserved),
@@ -349,10 +380,12 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_table, sequence),
 	offsetof(struct domain_table, order),
 	offsetof(struct domain_table, cpus),
-	offsetof(struct domain_table, heap_count),
+	offsetof(struct domain_table, heap_counts),
 	offsetof(struct domain_table, high_water),
 	offsetof(struct domain_table, quotas),
 	offsetof(struct domain_table, cursor),
+	offsetof(struct domain_table, priorities),
+	offsetof(struct domain_table, revised),
 	offsetof(struct domain_table, heap),
 	offsetof(struct domain_table, position),
 	offsetof(struct domain_table, domains),
@@ -374,6 +407,7 @@ const u64 decide_constants[] = {
 	ROOT_DOMAIN,
 	NO_POSITION,
 	SHARE_ONE,
+	STANDS_BEHIND,
 	WEIGHT_DEFAULT,
 	WEIGHT_SCALE,
 	WEIGHT_IDLE,

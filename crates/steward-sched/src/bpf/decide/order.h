@@ -56,26 +56,29 @@ enum order {
 #define MEAN_BITS 10
 /* WRR: a key is the cycle above this many bits of the sequence of arrivals. */
 #define SEQUENCE_BITS 40
-
-DECIDE u64 heap_key(const struct domain_table *t, u32 position)
+DECIDE struct heap_entry *heap_at(struct domain_table *t, bool behind, u32 position)
 {
-	return t->heap[position & (MAX_DOMAINS - 1)].key;
+	return &t->heap[(behind ? MAX_DOMAINS : 0) + (position & (MAX_DOMAINS - 1))];
 }
 
-DECIDE void heap_place(struct domain_table *t, u32 position, u64 key, u32 index)
+DECIDE u64 heap_key(struct domain_table *t, bool behind, u32 position)
 {
-	struct heap_entry *entry = &t->heap[position & (MAX_DOMAINS - 1)];
+	return heap_at(t, behind, position)->key;
+}
+
+/* How many stand in the heap; read anew each time, as it changes under a reader without the lock. */
+DECIDE u32 heap_size(const struct domain_table *t, bool behind)
+{
+	return *(const volatile u32 *)&t->heap_counts[behind ? 1 : 0];
+}
+
+DECIDE void heap_place(struct domain_table *t, bool behind, u32 position, u64 key, u32 index)
+{
+	struct heap_entry *entry = heap_at(t, behind, position);
 
 	entry->key = key;
 	entry->index = index;
 	t->position[index & (MAX_DOMAINS - 1)] = (u16)position;
-}
-
-DECIDE void heap_copy(struct domain_table *t, u32 to, u32 from)
-{
-	const struct heap_entry *entry = &t->heap[from & (MAX_DOMAINS - 1)];
-
-	heap_place(t, to, entry->key, entry->index);
 }
 
 /*
@@ -86,19 +89,22 @@ DECIDE void heap_copy(struct domain_table *t, u32 to, u32 from)
 DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
 {
 	volatile u32 *position = &t->cursor;
-	u64 key = domain_at(t, index)->key;
+	struct domain *d = domain_at(t, index);
+	u64 key = d->key;
+	bool behind = d->behind;
 	u32 level;
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
 		u32 here = *position, parent = (here - 1) / HEAP_ARITY;
+		const struct heap_entry *above = heap_at(t, behind, parent);
 
-		if (here == 0 || !clock_before(key, heap_key(t, parent)))
+		if (here == 0 || !clock_before(key, above->key))
 			break;
-		heap_copy(t, here, parent);
+		heap_place(t, behind, here, above->key, above->index);
 		*position = parent;
 	}
-	heap_place(t, *position, key, index);
+	heap_place(t, behind, *position, key, index);
 }
 
 /*
@@ -108,35 +114,38 @@ DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
 DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 {
 	volatile u32 *position = &t->cursor;
+	bool behind = domain_at(t, index)->behind;
 	u32 level;
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, size = *(volatile u32 *)&t->heap_count;
+		u32 here = *position, size = heap_size(t, behind);
 		u32 first = HEAP_ARITY * here + 1, least = first, i;
 		u64 least_key;
 
 		if (first >= size)
 			break;
-		least_key = heap_key(t, first);
+		least_key = heap_key(t, behind, first);
 		for (i = 1; i < HEAP_ARITY && first + i < size; i++) {
-			u64 key = heap_key(t, first + i);
+			u64 key = heap_key(t, behind, first + i);
 
 			if (clock_before(key, least_key)) {
 				least = first + i;
 				least_key = key;
 			}
 		}
-		heap_place(t, here, least_key, t->heap[least & (MAX_DOMAINS - 1)].index);
+		heap_place(t, behind, here, least_key, heap_at(t, behind, least)->index);
 		*position = least;
 	}
 	heap_rise(t, *position, index);
 }
 
-/* Puts a domain that stands in the heap, and whose key has changed, where it now belongs. */
+/* Puts a domain that stands in its heap, and whose key has changed, where it now belongs. */
 DECIDE void heap_update(struct domain_table *t, u32 position, u16 index)
 {
-	if (position > 0 && clock_before(domain_at(t, index)->key, heap_key(t, (position - 1) / HEAP_ARITY)))
+	struct domain *d = domain_at(t, index);
+
+	if (position > 0 && clock_before(d->key, heap_key(t, d->behind, (position - 1) / HEAP_ARITY)))
 		heap_rise(t, position, index);
 	else
 		heap_sink(t, position, index);
@@ -333,12 +342,58 @@ DECIDE void order_reset(struct domain_table *t, u16 index)
 	d->key = t->order == ORDER_MTR_LS ? t->served_ns : t->order == ORDER_WRR ? t->cycle << SEQUENCE_BITS : t->clock;
 }
 
-/* Puts a domain that has waiting tasks into the heap. */
-DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 share, u64 now_ns)
+/* Takes a domain out of its heap; not what it holds. */
+DECIDE void order_dequeue(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)], size = heap_size(t, d->behind);
+
+	if (!d->queued || position >= size)
+		return;
+	d->queued = 0;
+	size--;
+	t->heap_counts[d->behind ? 1 : 0] = size;
+	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
+	if (position != size)
+		heap_update(t, position, (u16)heap_at(t, d->behind, size)->index);
+}
+
+/* Puts a domain that is in neither heap into the one where it has to stand, by its key. */
+DECIDE void heap_insert(struct domain_table *t, u16 index, bool behind)
+{
+	struct domain *d = domain_at(t, index);
+	u32 size = heap_size(t, behind);
+
+	if (size >= MAX_DOMAINS)
+		return;
+	d->behind = behind;
+	d->queued = 1;
+	t->heap_counts[behind ? 1 : 0] = size + 1;
+	heap_rise(t, size, index);
+}
+
+/* A domain's key, or where it has to stand, may have changed. */
+DECIDE void order_place(struct domain_table *t, u16 index, bool behind)
 {
 	struct domain *d = domain_at(t, index);
 
-	if (d->queued || t->heap_count >= MAX_DOMAINS)
+	if (!d->queued) {
+		d->behind = behind;
+	} else if (d->behind == behind) {
+		heap_update(t, t->position[index & (MAX_DOMAINS - 1)], index);
+	} else {
+		order_dequeue(t, index);
+		heap_insert(t, index, behind);
+	}
+}
+
+/* Puts a domain that has waiting tasks into the order. */
+DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 now_ns)
+{
+	struct domain *d = domain_at(t, index);
+	u64 share = standing_share(standing);
+
+	if (d->queued)
 		return;
 	if (t->order == ORDER_MTR_LS) {
 		tokens_scale(t, d, order_due(t, share));
@@ -350,32 +405,21 @@ DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 share, u64 now_
 		/* Nobody saves up virtual time while asleep. */
 		d->key = t->clock - SLICE_NS;
 	}
-	d->queued = 1;
-	t->heap_count++;
-	heap_rise(t, t->heap_count - 1, index);
+	heap_insert(t, index, standing_behind(standing));
 }
 
-DECIDE void order_dequeue(struct domain_table *t, u16 index)
+/* Whether any domain waits. */
+DECIDE bool order_waits(const struct domain_table *t)
 {
-	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)];
-	u16 last;
-
-	if (!d->queued || !t->heap_count || position >= t->heap_count)
-		return;
-	d->queued = 0;
-	t->heap_count--;
-	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
-	if (position == t->heap_count)
-		return;
-	last = (u16)t->heap[t->heap_count & (MAX_DOMAINS - 1)].index;
-	heap_update(t, position, last);
+	return heap_size(t, false) || heap_size(t, true);
 }
 
 /* The domain to serve next, 0 when none waits. */
 DECIDE u16 order_first(const struct domain_table *t)
 {
-	return t->heap_count ? (u16)t->heap[0].index : 0;
+	if (heap_size(t, false))
+		return (u16)t->heap[0].index;
+	return heap_size(t, true) ? (u16)t->heap[MAX_DOMAINS].index : 0;
 }
 
 /* The first domain is served: virtual time follows it. */
@@ -386,10 +430,10 @@ DECIDE void order_serve(struct domain_table *t, u16 index)
 }
 
 /* The domain was served used_ns of CPU time, with or without a reservation of its task. */
-DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 standing, u64 now_ns)
 {
 	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)];
+	u64 share = standing_share(standing);
 
 	t->served_ns += used_ns;
 	if (t->order == ORDER_MTR_LS) {
@@ -401,8 +445,7 @@ DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 sha
 	} else {
 		d->key = domain_advance(d->key, t->clock, domain_cost(used_ns, share));
 	}
-	if (d->queued && position < t->heap_count)
-		heap_update(t, position, index);
+	order_place(t, index, standing_behind(standing));
 }
 
 /*
@@ -412,28 +455,70 @@ DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 sha
 DECIDE void order_step_back(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)];
 
 	if (t->order == ORDER_WRR)
 		wrr_arrive(t, d);
 	else
 		d->key += SLICE_NS;
-	if (d->queued && position < t->heap_count)
-		heap_sink(t, position, index);
+	order_place(t, index, d->behind);
 }
 
-/* The domain's share has changed by somebody's decision: what it holds, and its place, follow at once. */
-DECIDE void order_refresh(struct domain_table *t, u16 index, u64 share)
+/* The domain's standing has changed by somebody's decision: what it holds, and its place, follow at once. */
+DECIDE void order_refresh(struct domain_table *t, u16 index, u64 standing)
 {
 	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)];
 
-	if (t->order != ORDER_MTR_LS || !d->token_count)
-		return;
-	tokens_scale(t, d, order_due(t, share));
-	d->key = token_at(d, d->first_token)->stamp;
-	if (d->queued && position < t->heap_count)
-		heap_update(t, position, index);
+	if (t->order == ORDER_MTR_LS && d->token_count) {
+		tokens_scale(t, d, order_due(t, standing_share(standing)));
+		d->key = token_at(d, d->first_token)->stamp;
+	}
+	order_place(t, index, standing_behind(standing));
+}
+
+/*
+ * Whether a domain has to stand behind changes with what others do, and nobody tells those that wait. So before choosing,
+ * three are looked at, and two of them again until nothing changes: the one that stands first; the first of those behind, if it
+ * would come before that one; and, as others behind may have a place elsewhere in the tree, one after the other of these.
+ */
+DECIDE u16 order_first_behind(struct domain_table *t)
+{
+	if (!heap_size(t, true))
+		return 0;
+	if (heap_size(t, false) && !clock_before(heap_key(t, true, 0), heap_key(t, false, 0)))
+		return 0;
+	return (u16)heap_at(t, true, 0)->index;
+}
+
+DECIDE u16 order_next_behind(struct domain_table *t)
+{
+	u32 size = heap_size(t, true);
+
+	t->revised = t->revised + 1 < size ? t->revised + 1 : 0;
+	return size ? (u16)heap_at(t, true, t->revised)->index : 0;
+}
+
+/*
+ * Brings a domain to where it has to stand now. True when it waits and stood in the other heap. For one that runs, so that
+ * it is compared as what it is.
+ */
+DECIDE bool order_revise(struct domain_table *t, u16 index, u64 standing)
+{
+	struct domain *d = domain_at(t, index);
+
+	if (d->behind == standing_behind(standing))
+		return false;
+	order_refresh(t, index, standing);
+	return d->queued;
+}
+
+/* Whether domain a, which waits, comes before domain b, which could go on, by more than slack_ns on the clock of the order. */
+DECIDE bool order_comes_before(struct domain_table *t, u16 a, u16 b, u64 slack_ns)
+{
+	const struct domain *waits = domain_at(t, a), *runs = domain_at(t, b);
+
+	if (waits->behind != runs->behind)
+		return runs->behind;
+	return clock_before(waits->key + slack_ns, runs->key);
 }
 
 /* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
@@ -441,7 +526,7 @@ DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b)
 {
 	if (a == b || t->order == ORDER_WRR)
 		return false;
-	return clock_before(domain_at(t, a)->key + (t->order == ORDER_VTIME ? SLICE_NS : 0), domain_at(t, b)->key);
+	return order_comes_before(t, a, b, t->order == ORDER_VTIME ? SLICE_NS : 0);
 }
 
 #endif
