@@ -105,6 +105,8 @@ mod tests {
             CHARGE_ALONE_NS,
             RESCUE_AFTER_NS,
             RESCUE_SLICE_NS,
+            RESCUE_READER_AFTER_NS,
+            RESCUE_READER_SLICE_NS,
             RESCUE_INTERVAL_NS,
             QUOTA_NONE,
         ];

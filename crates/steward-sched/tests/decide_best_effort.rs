@@ -363,7 +363,7 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64) -> (u64, f64) {
             let room = rescue_room(overdue.len() as u32, cpu_count as u32) as usize;
             let due: Vec<_> = queue
                 .iter()
-                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, *now_ns))
+                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, *now_ns))
                 .take(room)
                 .copied()
                 .collect();

@@ -38,7 +38,7 @@ fn shares_reservations_and_load_control_hold_on_one_cpu() {
         timeout_host: Duration::from_secs(600),
         ..MachineConfig::default()
     };
-    run_checks(&config, 19);
+    run_checks(&config, 20);
 }
 
 #[test]

@@ -47,6 +47,8 @@ impl Transcript {
             None => sections.entry(current.clone()).or_default().push(line.to_owned()),
         })
         .expect("the guest runs");
+        // Shown when the test fails.
+        println!("{}", sections.get("in-the-end").map(|lines| lines.join("\n")).unwrap_or_default());
         Transcript(sections)
     }
 
@@ -247,6 +249,18 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     told.says("stopped", &["exit code 0", "/steward.stays"]);
     assert!(!told.text("stopped").contains("steward.theirs"), "empty ones are removed");
     told.says("reverted", &["cgroup steward.stays: removed", "exit code 0", "No such file"]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler_out() {
+    let told = Transcript::on(1, include_str!("kernel/readers.sh"));
+    told.says("after", &["enabled"]);
+    let text = told.text("after");
+    let status: api::StatusReply = serde_json::from_str(text.split_once('\n').expect("two parts").1)
+        .unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    let mechanism = status.mechanism;
+    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::SchedExt), 0));
 }
 
 #[test]

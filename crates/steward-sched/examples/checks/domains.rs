@@ -88,6 +88,27 @@ pub fn priorities() -> Outcome {
     Ok(format!("{alone:.3} beside none, {beside:.3} beside a reservation of 0.25"))
 }
 
+/// Weights of 100 and 300 below a domain of a higher priority that uses the CPU 3 ms of every 13.
+pub fn below_a_priority() -> Outcome {
+    let mut scheduler = load()?;
+    let (high, low) = (Group::new("high"), Group::new("low"));
+    let heavy = Group::new("heavy").set("cpu.weight", "300");
+    give(&mut scheduler, &high, DomainPolicy { priority: 6, ..DomainPolicy::default() })?;
+    let above = Program::start(&["pulse", "3", "10"]).within(&high);
+    let below =
+        vec![vec![Program::start(&["spin"]).within(&low)], vec![Program::start(&["spin"]).within(&heavy)]];
+    sleep(Duration::from_secs(1));
+    let before_ms = above.time_ms();
+    let share = share_of_first(&below, SECONDS);
+    let above_share = (above.time_ms() - before_ms) / (SECONDS * 1000.0);
+    drop((above, below));
+    drop((high, low, heavy));
+    drop(scheduler);
+    check!((share - 0.25).abs() < 0.03, "the light one got {share:.3} of what was left, wanted 0.25");
+    check!(above_share > 0.2, "the one above got {above_share:.3} of the CPU, wanted 0.23");
+    Ok(format!("{share:.3} of 0.25 of what was left, and {above_share:.3} above"))
+}
+
 /// A parent's children are paid out of the parent's own, however many they are.
 pub fn hierarchy() -> Outcome {
     let mut scheduler = load()?;

@@ -38,6 +38,7 @@ const CHECKS: &[Check] = &[
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),
     ("a-domain-gets-its-reservation-under-every-order", 1, domains::reservations),
     ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),
+    ("below-a-priority-that-comes-and-goes-weights-hold", 1, domains::below_a_priority),
     ("children-are-paid-out-of-their-parents-own", 1, domains::hierarchy),
     ("a-changed-reservation-is-in-force-at-once", 1, domains::change_takes_effect),
     ("a-suspended-domain-waits-and-goes-on", 0, domains::suspension),

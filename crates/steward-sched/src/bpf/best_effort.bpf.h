@@ -504,6 +504,12 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
  */
 static volatile u32 rescue_left;
 
+/* Whether the task was preempted while it reads what RCU protects. */
+static __always_inline bool is_reader(struct task_struct *p)
+{
+	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0;
+}
+
 /* Whether the task was killed while it is held, and so has to run once to notice. */
 static __always_inline bool killed_while_held(struct task_struct *p, struct task_state *t)
 {
@@ -525,7 +531,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || (!rescue_due(t->waiting_since_ns, now_ns) && !killed_while_held(p, t)))
+			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p), now_ns) && !killed_while_held(p, t)))
 				continue;
 			t->rescued = 1;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

@@ -114,6 +114,7 @@ struct task_struct {
 	s32 tgid;
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
+	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
 	char comm[16];
 };
 

@@ -376,11 +376,14 @@ void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 /* A rescued task runs for a moment only. */
 static __always_inline bool begin_rescue(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
+	u64 slice_ns;
+
 	if (!t->rescued)
 		return false;
 	t->rescued = 0;
-	task_set_slice(p, RESCUE_SLICE_NS);
-	watch_budget(run, cpu, RESCUE_SLICE_NS);
+	slice_ns = rescue_slice_ns(is_reader(p));
+	task_set_slice(p, slice_ns);
+	watch_budget(run, cpu, slice_ns);
 	return true;
 }
 

@@ -13,12 +13,16 @@ pub const CHARGE_ALONE_NS: u64 = 4_000_000;
 pub const RESCUE_AFTER_NS: u64 = 12_000_000_000;
 /// How long a rescued task runs.
 pub const RESCUE_SLICE_NS: u64 = 100_000;
+/// The first of the two for a task that was preempted while it reads what RCU protects.
+pub const RESCUE_READER_AFTER_NS: u64 = 500_000_000;
+/// The second for such a task.
+pub const RESCUE_READER_SLICE_NS: u64 = 3_000_000;
 /// A CPU rescues at most one task in this time.
 pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
 unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
-    fn decide_rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool;
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
@@ -31,10 +35,11 @@ pub fn task_cost(used_ns: u64, weight: u32) -> u64 {
     unsafe { decide_task_cost(used_ns, weight) }
 }
 
-/// Whether a task that has waited since `waiting_since_ns` is to be rescued.
-pub fn rescue_due(waiting_since_ns: u64, now_ns: u64) -> bool {
+/// Whether a task that has waited since `waiting_since_ns` is to be rescued. A `reader` was preempted while it reads what
+/// RCU protects.
+pub fn rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_rescue_due(waiting_since_ns, now_ns) }
+    unsafe { decide_rescue_due(waiting_since_ns, reader, now_ns) }
 }
 
 /// Whether a CPU that last rescued a task at `last_ns` may rescue another.

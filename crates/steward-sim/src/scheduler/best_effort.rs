@@ -293,7 +293,7 @@ impl Scheduler {
     /// Returns how many.
     fn find_overdue(&mut self, k: &mut Kernel, queue: Queue, room: usize) -> usize {
         let now_ns = k.now_ns;
-        let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, now_ns);
+        let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, false, now_ns);
         let overdue: Vec<TaskId> =
             k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).take(room).collect();
         let moved = overdue.len();

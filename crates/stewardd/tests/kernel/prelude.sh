@@ -9,6 +9,9 @@ modprobe fuse 2>/dev/null
 
 section() { echo "== $1"; }
 
+# What a test shows that finds something else than it wants.
+trap 'section in-the-end; tail -n 40 /tmp/log; dmesg | grep -A 20 sched_ext | tail -n 40' EXIT
+
 # Waits until a command succeeds, half a minute of the guest's time at most.
 wait_for() {
     tries=0

@@ -29,6 +29,13 @@
  */
 #define RESCUE_AFTER_NS (12 * NSEC_PER_SEC)
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
+/*
+ * One that was preempted while it reads what RCU protects holds up the whole kernel, which waits for it before it frees
+ * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and for as
+ * long as a slice: usually until it is through.
+ */
+#define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
+#define RESCUE_READER_SLICE_NS SLICE_NS
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 
 /* Virtual time that a task of this weight (100: nice 0) pays for used_ns. */
@@ -37,10 +44,16 @@ DECIDE u64 task_cost(u64 used_ns, u32 weight)
 	return used_ns * WEIGHT_DEFAULT / (weight ? weight : 1);
 }
 
-/* Whether a task that has waited since waiting_since_ns is to be rescued. */
-DECIDE bool rescue_due(u64 waiting_since_ns, u64 now_ns)
+/* Whether a task that has waited since waiting_since_ns is to be rescued; reader: the kernel waits for it. */
+DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 {
-	return clock_before(waiting_since_ns + RESCUE_AFTER_NS, now_ns);
+	return clock_before(waiting_since_ns + (reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS), now_ns);
+}
+
+/* How long a rescued task runs. */
+DECIDE u64 rescue_slice_ns(bool reader)
+{
+	return reader ? RESCUE_READER_SLICE_NS : RESCUE_SLICE_NS;
 }
 
 /* Whether this CPU may rescue another task, having done so last at last_ns. */

@@ -261,9 +261,9 @@ u64 decide_task_cost(u64 used_ns, u32 weight)
 	return task_cost(used_ns, weight);
 }
 
-bool decide_rescue_due(u64 waiting_since_ns, u64 now_ns)
+bool decide_rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 {
-	return rescue_due(waiting_since_ns, now_ns);
+	return rescue_due(waiting_since_ns, reader, now_ns);
 }
 
 bool decide_rescue_allowed(u64 last_ns, u64 now_ns)
@@ -424,6 +424,8 @@ const u64 decide_constants[] = {
 	CHARGE_ALONE_NS,
 	RESCUE_AFTER_NS,
 	RESCUE_SLICE_NS,
+	RESCUE_READER_AFTER_NS,
+	RESCUE_READER_SLICE_NS,
 	RESCUE_INTERVAL_NS,
 	QUOTA_NONE,
 };
