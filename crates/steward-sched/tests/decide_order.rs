@@ -168,7 +168,7 @@ enum Step {
     Enqueue(u16),
     Dequeue(u16),
     Charge(u16, u64),
-    Revise(u16, bool),
+    Stand(u16, bool),
     Serve(u64),
     Postpone,
 }
@@ -180,7 +180,7 @@ fn step(domains: u16) -> impl Strategy<Value = Step> {
         3 => index().prop_map(Step::Enqueue),
         2 => index().prop_map(Step::Dequeue),
         2 => (index(), used.clone()).prop_map(|(index, used)| Step::Charge(index, used)),
-        2 => (index(), any::<bool>()).prop_map(|(index, behind)| Step::Revise(index, behind)),
+        2 => (index(), any::<bool>()).prop_map(|(index, behind)| Step::Stand(index, behind)),
         2 => used.prop_map(Step::Serve),
         1 => Just(Step::Postpone),
     ]
@@ -271,20 +271,15 @@ proptest! {
                     let ahead = table.at(index).key.wrapping_sub(table.clock.wrapping_sub(SLICE_NS)) as i64;
                     if order != Order::Vtime || ahead >= 0 {
                         table.charge(index, used_ns, standing(index), now_ns);
-                        waiting.entry(index).and_modify(|is_behind| *is_behind = behind[usize::from(index)]);
                     }
                 }
-                Step::Revise(index, is_behind) => {
+                Step::Stand(index, is_behind) => {
                     behind[usize::from(index)] = is_behind;
-                    let moved = table.revise(index, if is_behind { share.behind() } else { share });
-                    let was_behind = waiting.get_mut(&index).map(|was| std::mem::replace(was, is_behind));
-                    prop_assert_eq!(moved, was_behind.is_some_and(|was| was != is_behind));
                 }
                 Step::Serve(used_ns) => {
                     if let Some(first) = table.first() {
                         table.serve(first);
                         table.charge(first, used_ns, standing(first), now_ns);
-                        waiting.insert(first, behind[usize::from(first)]);
                     }
                 }
                 Step::Postpone => {

@@ -52,7 +52,7 @@ static void run(enum order order, u32 domains)
 		if (i & 1)
 			order_dequeue(&table, index);
 		now_ns += 4 * NSEC_PER_MSEC;
-		order_charge(&table, index, 4 * NSEC_PER_MSEC, domain_standing(&table, index), now_ns);
+		order_charge(&table, index, 4 * NSEC_PER_MSEC, standing_share(domain_standing(&table, index)), now_ns);
 		if (i & 1)
 			order_enqueue(&table, index, domain_standing(&table, index), now_ns);
 		sum += comparisons - before;

@@ -47,20 +47,20 @@ __noinline int unqueue_domain(u32 index, bool held)
 	bpf_spin_unlock(&domains_lock);
 	if (!held && *(volatile u32 *)&d->waiting)
 		domain_make_queued(table, index);
-	return 0;
+	return 1;
 }
 
 /* A domain pays for CPU time that its tasks got. */
 __noinline int pay_domain(u32 index, u64 used_ns)
 {
 	struct domain_table *table = domains();
-	u64 standing = standing_of_domain(index), now_ns = clock_now();
+	u64 share = standing_share(standing_of_domain(index)), now_ns = clock_now();
 
 	if (!table || !used_ns)
 		return 0;
 	bpf_spin_lock(&domains_lock);
 	domain_at(table, index)->used_ns += used_ns;
-	order_charge(table, index, used_ns, standing, now_ns);
+	order_charge(table, index, used_ns, share, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -104,23 +104,22 @@ static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 us
 	}
 }
 
-/* Brings a domain to where it has to stand now; true when it waits and stood elsewhere. */
+/* Brings a domain that waits to where it has to stand now. True when it stood in the other heap. */
 __noinline int revise_domain(u32 index)
 {
 	struct domain_table *table = domains();
-	u64 standing = standing_of_domain(index);
-	bool revised;
+	struct domain *d;
 
 	if (!table)
 		return 0;
-	bpf_spin_lock(&domains_lock);
-	revised = order_revise(table, index, standing);
-	bpf_spin_unlock(&domains_lock);
-	return revised;
+	d = domain_at(table, index);
+	if (!*(volatile u8 *)&d->queued || d->behind == standing_behind(standing_of_domain(index)))
+		return 0;
+	return unqueue_domain(index, false);
 }
 
 /* Brings the order up to date with what priorities say now of those that may come first. */
-static __noinline int revise_domains(void)
+__noinline int revise_domains(void)
 {
 	struct domain_table *table = domains();
 	u16 index;
@@ -144,6 +143,21 @@ static __noinline int revise_domains(void)
 			break;
 	}
 	return 0;
+}
+
+/*
+ * Whether a domain that runs has to stand behind one that waits: a priority above it may have become active since it was
+ * placed in the order.
+ */
+static __always_inline bool has_to_yield(struct domain_table *table, u16 waiting, u16 running)
+{
+	return table->priorities && !domain_at(table, waiting)->behind && standing_behind(standing_of_domain(running));
+}
+
+/* Whether a task of a domain that waits is to preempt one of a domain that runs. */
+static __always_inline bool goes_before(struct domain_table *table, u16 waiting, u16 running)
+{
+	return waiting != running && (has_to_yield(table, waiting, running) || order_preempts(table, waiting, running));
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
@@ -411,10 +425,8 @@ static __always_inline bool before_domains(struct task_state *t)
 
 	if (!table)
 		return true;
-	if (table->priorities) {
+	if (table->priorities)
 		revise_domains();
-		revise_domain(t->domain);
-	}
 	index = order_first(table);
 	if (!index)
 		return true;
@@ -423,7 +435,7 @@ static __always_inline bool before_domains(struct task_state *t)
 			return true;
 		return !clock_before(key, t->vtime);
 	}
-	return !order_comes_before(table, index, t->domain, 0);
+	return !has_to_yield(table, index, t->domain) && !order_comes_before(table, index, t->domain, 0);
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
@@ -436,12 +448,8 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 		return false;
 	if (run->alone && (others_wait(table, t->domain) || run->bound_shares || run->direct))
 		return true;
-	if (table->priorities) {
-		revise_domains();
-		revise_domain(t->domain);
-	}
 	index = order_first(table);
-	return index && order_preempts(table, index, t->domain);
+	return index && goes_before(table, index, t->domain);
 }
 
 /* Makes the CPU choose again if it runs a task of a domain which comes after this one. */
@@ -455,9 +463,7 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	running = run->domain;
 	if (!running || running == domain || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	if (table->priorities)
-		revise_domain(running);
-	if (!order_preempts(table, domain, running) || !may_run_on(p, cpu))
+	if (!goes_before(table, domain, running) || !may_run_on(p, cpu))
 		return false;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return true;

@@ -182,7 +182,7 @@ SEC("syscall")
 int steward_set_domain(struct domain_request *request)
 {
 	struct domain_table *table = domains();
-	u64 id = request->cgroup_id, standing;
+	u64 id = request->cgroup_id, share;
 	struct domain_policy policy = request->policy;
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
 
@@ -192,9 +192,9 @@ int steward_set_domain(struct domain_request *request)
 	bpf_spin_lock(&domains_lock);
 	domain_set_policy(table, index, &policy);
 	bpf_spin_unlock(&domains_lock);
-	standing = standing_of_domain(index);
+	share = standing_share(standing_of_domain(index));
 	bpf_spin_lock(&domains_lock);
-	order_refresh(table, index, standing);
+	order_refresh(table, index, share);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }

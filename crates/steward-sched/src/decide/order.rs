@@ -39,21 +39,14 @@ unsafe extern "C" {
     fn decide_order_dequeue(table: *mut DomainTable, index: u16);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, index: u16);
-    fn decide_order_charge(
-        table: *mut DomainTable,
-        index: u16,
-        used_ns: u64,
-        standing: Standing,
-        now_ns: u64,
-    );
+    fn decide_order_charge(table: *mut DomainTable, index: u16, used_ns: u64, share: u64, now_ns: u64);
     fn decide_order_step_back(table: *mut DomainTable, index: u16);
     fn decide_order_reset(table: *mut DomainTable, index: u16);
-    fn decide_order_refresh(table: *mut DomainTable, index: u16, standing: Standing);
-    fn decide_order_revise(table: *mut DomainTable, index: u16, standing: Standing) -> bool;
+    fn decide_order_refresh(table: *mut DomainTable, index: u16, share: u64);
     fn decide_order_first_behind(table: *const DomainTable) -> u16;
     fn decide_order_next_behind(table: *mut DomainTable) -> u16;
     fn decide_order_comes_before(table: *const DomainTable, a: u16, b: u16, slack_ns: u64) -> bool;
-    fn decide_order_preempts(table: *mut DomainTable, a: u16, b: u16) -> bool;
+    fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_due(table: *const DomainTable, share: u64) -> u64;
 }
 
@@ -99,7 +92,7 @@ impl DomainTable {
     /// The domain was served `used_ns` of CPU time. O(log n).
     pub fn charge(&mut self, index: u16, used_ns: u64, standing: Standing, now_ns: u64) {
         // SAFETY: as in enqueue().
-        unsafe { decide_order_charge(self, index, used_ns, standing, now_ns) }
+        unsafe { decide_order_charge(self, index, used_ns, standing.share(), now_ns) }
     }
 
     /// The domain stands first but cannot be served: those behind it go before it for once. O(log n).
@@ -111,14 +104,7 @@ impl DomainTable {
     /// The domain's standing has changed by somebody's decision: what it holds follows at once. O(log n).
     pub fn refresh(&mut self, index: u16, standing: Standing) {
         // SAFETY: as in enqueue().
-        unsafe { decide_order_refresh(self, index, standing) }
-    }
-
-    /// Brings a domain to where it has to stand now that others have become active or ceased to be. True when it waits and
-    /// stood elsewhere. O(log n).
-    pub fn revise(&mut self, index: u16, standing: Standing) -> bool {
-        // SAFETY: as in enqueue().
-        unsafe { decide_order_revise(self, index, standing) }
+        unsafe { decide_order_refresh(self, index, standing.share()) }
     }
 
     /// The first of those that stand behind, if it would come before all others if it did not.
@@ -146,7 +132,7 @@ impl DomainTable {
     }
 
     /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs.
-    pub fn preempts(&mut self, a: u16, b: u16) -> bool {
+    pub fn preempts(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
         unsafe { decide_order_preempts(self, a, b) }
     }

@@ -126,11 +126,7 @@ impl Scheduler {
             return true;
         }
         let own = self.tasks[p as usize].domain;
-        if self.domains.priorities != 0 {
-            self.revise_domains();
-            self.revise_domain(own);
-        }
-        self.domains.first().is_some_and(|first| self.domains.preempts(first, own))
+        self.domains.first().is_some_and(|first| self.goes_before(first, own))
     }
 
     /// Makes a CPU choose again that runs a task of a domain which comes after this task's, if one is found near `cpu`.
@@ -140,12 +136,8 @@ impl Scheduler {
             let candidate = (cpu + distance) % k.cpu_count();
             let run = &self.cpu_runs[candidate as usize];
             let Some(running) = run.domain else { continue };
-            let began_ns = run.began_ns;
-            if self.domains.priorities != 0 {
-                self.revise_domain(running);
-            }
-            if k.now_ns - began_ns >= self.preemption_interval_ns
-                && self.domains.preempts(domain, running)
+            if k.now_ns - run.began_ns >= self.preemption_interval_ns
+                && self.goes_before(domain, running)
                 && k.task(p).may_run_on(candidate)
             {
                 return k.kick(candidate, true);
@@ -234,19 +226,36 @@ impl Scheduler {
         }
     }
 
-    fn revise_domain(&mut self, index: u16) -> bool {
-        let standing = self.domains.standing(index);
-        self.domains.revise(index, standing)
+    /// Whether a domain that runs has to stand behind one that waits.
+    fn has_to_yield(&self, waiting: u16, running: u16) -> bool {
+        self.domains.priorities != 0
+            && self.domains.at(waiting).behind == 0
+            && self.domains.standing(running).stands_behind()
+    }
+
+    /// Whether a task of a domain that waits is to preempt one of a domain that runs.
+    fn goes_before(&self, waiting: u16, running: u16) -> bool {
+        waiting != running && (self.has_to_yield(waiting, running) || self.domains.preempts(waiting, running))
+    }
+
+    fn revise_domain(&mut self, index: u16, now_ns: u64) -> bool {
+        let (d, standing) = (self.domains.at(index), self.domains.standing(index));
+        if d.queued == 0 || (d.behind == 1) == standing.stands_behind() {
+            return false;
+        }
+        self.domains.dequeue(index);
+        self.domains.enqueue(index, standing, now_ns);
+        true
     }
 
     /// Brings the order up to date with what priorities say now of those that may come first.
-    fn revise_domains(&mut self) {
+    fn revise_domains(&mut self, now_ns: u64) {
         if let Some(index) = self.domains.next_behind() {
-            self.revise_domain(index);
+            self.revise_domain(index, now_ns);
         }
         for _ in 0..REVISE_ATTEMPTS {
-            let ahead = self.domains.first().is_some_and(|first| self.revise_domain(first));
-            let behind = self.domains.first_behind().is_some_and(|first| self.revise_domain(first));
+            let ahead = self.domains.first().is_some_and(|first| self.revise_domain(first, now_ns));
+            let behind = self.domains.first_behind().is_some_and(|first| self.revise_domain(first, now_ns));
             if !ahead && !behind {
                 break;
             }
@@ -256,7 +265,7 @@ impl Scheduler {
     /// Serves the first domain whose queue yields a task.
     pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32) -> bool {
         if self.domains.priorities != 0 {
-            self.revise_domains();
+            self.revise_domains(k.now_ns);
         }
         for _ in 0..SERVE_ATTEMPTS {
             let Some(index) = self.domains.first() else { return false };
@@ -279,14 +288,13 @@ impl Scheduler {
         let t = &self.tasks[prev as usize];
         let (own, vtime) = (t.domain, t.vtime);
         if self.domains.priorities != 0 {
-            self.revise_domains();
-            self.revise_domain(own);
+            self.revise_domains(k.now_ns);
         }
         let Some(first) = self.domains.first() else { return true };
         if first == own {
             return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= vtime);
         }
-        !self.domains.comes_before(first, own, 0)
+        !self.has_to_yield(first, own) && !self.domains.comes_before(first, own, 0)
     }
 
     /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.

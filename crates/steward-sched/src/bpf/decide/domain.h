@@ -178,15 +178,15 @@ DECIDE u32 domain_own_weight(const struct domain *d)
 DECIDE u64 level_standing(const struct domain *d, u32 priority, u32 weight, u32 reserved, bool counted)
 {
 	u32 own_weight = domain_own_weight(d), highest;
-	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest, behind = 0;
+	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest, below, behind;
 
 	highest = priority_highest(d->child_priorities | (d->runnable ? 1U << (d->own_priority & 7) : 0) |
 				   1U << (priority & 7));
-	if (priority < highest) {
-		if (reserved)
-			return (u64)reserved << SHARE_EXTRA_BITS;
-		behind = STANDS_BEHIND;
-	}
+	/* 1 or 0, without branches: the verifier would follow each through all levels. */
+	below = ((u64)priority - highest) >> 63;
+	behind = (below & ((u64)reserved - 1) >> 63) * STANDS_BEHIND;
+	if (below && reserved)
+		return (u64)reserved << SHARE_EXTRA_BITS;
 	beside = d->child_weight[priority & 7];
 	if (d->runnable && d->own_priority == priority)
 		beside += own_weight;

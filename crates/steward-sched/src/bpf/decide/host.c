@@ -131,9 +131,9 @@ void decide_order_serve(struct domain_table *t, u16 index)
 	order_serve(t, index);
 }
 
-void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 standing, u64 now_ns)
+void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
 {
-	order_charge(t, index, used_ns, standing, now_ns);
+	order_charge(t, index, used_ns, share, now_ns);
 }
 
 void decide_order_step_back(struct domain_table *t, u16 index)
@@ -146,14 +146,9 @@ void decide_order_reset(struct domain_table *t, u16 index)
 	order_reset(t, index);
 }
 
-void decide_order_refresh(struct domain_table *t, u16 index, u64 standing)
+void decide_order_refresh(struct domain_table *t, u16 index, u64 share)
 {
-	order_refresh(t, index, standing);
-}
-
-bool decide_order_revise(struct domain_table *t, u16 index, u64 standing)
-{
-	return order_revise(t, index, standing);
+	order_refresh(t, index, share);
 }
 
 u16 decide_order_first_behind(struct domain_table *t)

@@ -372,19 +372,11 @@ DECIDE void heap_insert(struct domain_table *t, u16 index, bool behind)
 	heap_rise(t, size, index);
 }
 
-/* A domain's key, or where it has to stand, may have changed. */
-DECIDE void order_place(struct domain_table *t, u16 index, bool behind)
+/* A domain's key may have changed. */
+DECIDE void order_update(struct domain_table *t, u16 index)
 {
-	struct domain *d = domain_at(t, index);
-
-	if (!d->queued) {
-		d->behind = behind;
-	} else if (d->behind == behind) {
+	if (domain_at(t, index)->queued)
 		heap_update(t, t->position[index & (MAX_DOMAINS - 1)], index);
-	} else {
-		order_dequeue(t, index);
-		heap_insert(t, index, behind);
-	}
 }
 
 /* Puts a domain that has waiting tasks into the order. */
@@ -430,10 +422,9 @@ DECIDE void order_serve(struct domain_table *t, u16 index)
 }
 
 /* The domain was served used_ns of CPU time, with or without a reservation of its task. */
-DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 standing, u64 now_ns)
+DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
 {
 	struct domain *d = domain_at(t, index);
-	u64 share = standing_share(standing);
 
 	t->served_ns += used_ns;
 	if (t->order == ORDER_MTR_LS) {
@@ -445,7 +436,7 @@ DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 sta
 	} else {
 		d->key = domain_advance(d->key, t->clock, domain_cost(used_ns, share));
 	}
-	order_place(t, index, standing_behind(standing));
+	order_update(t, index);
 }
 
 /*
@@ -460,25 +451,14 @@ DECIDE void order_step_back(struct domain_table *t, u16 index)
 		wrr_arrive(t, d);
 	else
 		d->key += SLICE_NS;
-	order_place(t, index, d->behind);
-}
-
-/* The domain's standing has changed by somebody's decision: what it holds, and its place, follow at once. */
-DECIDE void order_refresh(struct domain_table *t, u16 index, u64 standing)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (t->order == ORDER_MTR_LS && d->token_count) {
-		tokens_scale(t, d, order_due(t, standing_share(standing)));
-		d->key = token_at(d, d->first_token)->stamp;
-	}
-	order_place(t, index, standing_behind(standing));
+	order_update(t, index);
 }
 
 /*
  * Whether a domain has to stand behind changes with what others do, and nobody tells those that wait. So before choosing,
- * three are looked at, and two of them again until nothing changes: the one that stands first; the first of those behind, if it
- * would come before that one; and, as others behind may have a place elsewhere in the tree, one after the other of these.
+ * three are looked at, and taken out and put in again if they are in the wrong heap, the first two until neither is: the one
+ * that stands first; the first of those behind, if it would come before that one; and, as others behind may have a place
+ * elsewhere in the tree, one after the other of these.
  */
 DECIDE u16 order_first_behind(struct domain_table *t)
 {
@@ -497,18 +477,16 @@ DECIDE u16 order_next_behind(struct domain_table *t)
 	return size ? (u16)heap_at(t, true, t->revised)->index : 0;
 }
 
-/*
- * Brings a domain to where it has to stand now. True when it waits and stood in the other heap. For one that runs, so that
- * it is compared as what it is.
- */
-DECIDE bool order_revise(struct domain_table *t, u16 index, u64 standing)
+/* The domain's share has changed by somebody's decision: what it holds, and its place, follow at once. */
+DECIDE void order_refresh(struct domain_table *t, u16 index, u64 share)
 {
 	struct domain *d = domain_at(t, index);
 
-	if (d->behind == standing_behind(standing))
-		return false;
-	order_refresh(t, index, standing);
-	return d->queued;
+	if (t->order != ORDER_MTR_LS || !d->token_count)
+		return;
+	tokens_scale(t, d, order_due(t, share));
+	d->key = token_at(d, d->first_token)->stamp;
+	order_update(t, index);
 }
 
 /* Whether domain a, which waits, comes before domain b, which could go on, by more than slack_ns on the clock of the order. */
