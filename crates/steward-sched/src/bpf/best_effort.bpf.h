@@ -145,19 +145,16 @@ __noinline int revise_domains(void)
 	return 0;
 }
 
-/*
- * Whether a domain that runs has to stand behind one that waits: a priority above it may have become active since it was
- * placed in the order.
- */
-static __always_inline bool has_to_yield(struct domain_table *table, u16 waiting, u16 running)
+/* Whether a domain that runs has to stand behind now. */
+static __always_inline bool runs_behind(struct domain_table *table, u16 running)
 {
-	return table->priorities && !domain_at(table, waiting)->behind && standing_behind(standing_of_domain(running));
+	return table->priorities && standing_behind(standing_of_domain(running));
 }
 
 /* Whether a task of a domain that waits is to preempt one of a domain that runs. */
 static __always_inline bool goes_before(struct domain_table *table, u16 waiting, u16 running)
 {
-	return waiting != running && (has_to_yield(table, waiting, running) || order_preempts(table, waiting, running));
+	return waiting != running && order_preempts(table, waiting, running, runs_behind(table, running));
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
@@ -244,7 +241,7 @@ static __always_inline void runs_direct(struct domain_table *table, struct task_
 {
 	u16 first = order_first(table);
 
-	if (run->interactive || run->bound_shares || (first && order_preempts(table, first, t->domain)))
+	if (run->interactive || run->bound_shares || (first && goes_before(table, first, t->domain)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -435,7 +432,7 @@ static __always_inline bool before_domains(struct task_state *t)
 			return true;
 		return !clock_before(key, t->vtime);
 	}
-	return !has_to_yield(table, index, t->domain) && !order_comes_before(table, index, t->domain, 0);
+	return !order_comes_before(table, index, t->domain, runs_behind(table, t->domain), 0);
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
@@ -519,7 +516,7 @@ static __always_inline bool is_reader(struct task_struct *p)
 /* Whether the task was killed while it is held, and so has to run once to notice. */
 static __always_inline bool killed_while_held(struct task_struct *p, struct task_state *t)
 {
-	return p->signal->flags & SIGNAL_GROUP_EXIT && held_by_quota(t);
+	return held_by_quota(t) && p->signal->flags & SIGNAL_GROUP_EXIT;
 }
 
 /* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */

@@ -45,8 +45,14 @@ unsafe extern "C" {
     fn decide_order_refresh(table: *mut DomainTable, index: u16, share: u64);
     fn decide_order_first_behind(table: *const DomainTable) -> u16;
     fn decide_order_next_behind(table: *mut DomainTable) -> u16;
-    fn decide_order_comes_before(table: *const DomainTable, a: u16, b: u16, slack_ns: u64) -> bool;
-    fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
+    fn decide_order_comes_before(
+        table: *const DomainTable,
+        a: u16,
+        b: u16,
+        b_behind: bool,
+        slack_ns: u64,
+    ) -> bool;
+    fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16, b_behind: bool) -> bool;
     fn decide_order_due(table: *const DomainTable, share: u64) -> u64;
 }
 
@@ -124,17 +130,18 @@ impl DomainTable {
         self.heap_counts.iter().sum()
     }
 
-    /// Whether domain `a`, which waits, comes before domain `b`, which could go on, by more than `slack_ns` on the clock
-    /// of the order.
-    pub fn comes_before(&self, a: u16, b: u16, slack_ns: u64) -> bool {
+    /// Whether domain `a`, which waits, comes before domain `b`, which could go on. `b_behind`: whether `b` has to stand
+    /// behind now.
+    pub fn comes_before(&self, a: u16, b: u16, b_behind: bool) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_comes_before(self, a, b, slack_ns) }
+        unsafe { decide_order_comes_before(self, a, b, b_behind, 0) }
     }
 
-    /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs.
-    pub fn preempts(&self, a: u16, b: u16) -> bool {
+    /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs. `b_behind`: whether
+    /// `b` has to stand behind now.
+    pub fn preempts(&self, a: u16, b: u16, b_behind: bool) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_preempts(self, a, b) }
+        unsafe { decide_order_preempts(self, a, b, b_behind) }
     }
 
     /// What a domain with this share is due in one service cycle, in nanoseconds.

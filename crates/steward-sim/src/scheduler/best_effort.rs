@@ -226,16 +226,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a domain that runs has to stand behind one that waits.
-    fn has_to_yield(&self, waiting: u16, running: u16) -> bool {
-        self.domains.priorities != 0
-            && self.domains.at(waiting).behind == 0
-            && self.domains.standing(running).stands_behind()
+    /// Whether a domain that runs has to stand behind now.
+    fn runs_behind(&self, running: u16) -> bool {
+        self.domains.priorities != 0 && self.domains.standing(running).stands_behind()
     }
 
     /// Whether a task of a domain that waits is to preempt one of a domain that runs.
     fn goes_before(&self, waiting: u16, running: u16) -> bool {
-        waiting != running && (self.has_to_yield(waiting, running) || self.domains.preempts(waiting, running))
+        waiting != running && self.domains.preempts(waiting, running, self.runs_behind(running))
     }
 
     fn revise_domain(&mut self, index: u16, now_ns: u64) -> bool {
@@ -294,7 +292,7 @@ impl Scheduler {
         if first == own {
             return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= vtime);
         }
-        !self.has_to_yield(first, own) && !self.domains.comes_before(first, own, 0)
+        !self.domains.comes_before(first, own, self.runs_behind(own))
     }
 
     /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.

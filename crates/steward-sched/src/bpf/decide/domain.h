@@ -220,7 +220,7 @@ DECIDE u64 domain_standing(struct domain_table *t, u16 index)
 	u64 share = standing_share(standing), behind = standing & STANDS_BEHIND;
 	u32 level;
 
-	for (level = 0; level < MAX_DEPTH; level++) {
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
 		if (!d->parent)
 			break;
 		standing = level_standing(domain_at(t, d->parent), d->priority, d->weight, d->reserved, d->active);
@@ -293,7 +293,7 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 {
 	u32 level;
 
-	for (level = 0; level < MAX_DEPTH; level++) {
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
 		struct domain *d = domain_at(t, index);
 		u8 active = (d->runnable || d->active_children) && !d->suspended;
 
@@ -370,7 +370,7 @@ DECIDE bool domain_held(struct domain_table *t, u16 index)
 {
 	u32 level;
 
-	for (level = 0; level < MAX_DEPTH; level++) {
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
 		struct domain *d = domain_at(t, index);
 
 		if (d->held)

@@ -161,14 +161,14 @@ u16 decide_order_next_behind(struct domain_table *t)
 	return order_next_behind(t);
 }
 
-bool decide_order_comes_before(struct domain_table *t, u16 a, u16 b, u64 slack_ns)
+bool decide_order_comes_before(struct domain_table *t, u16 a, u16 b, bool b_behind, u64 slack_ns)
 {
-	return order_comes_before(t, a, b, slack_ns);
+	return order_comes_before(t, a, b, b_behind, slack_ns);
 }
 
-bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
+bool decide_order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)
 {
-	return order_preempts(t, a, b);
+	return order_preempts(t, a, b, b_behind);
 }
 
 u64 decide_order_due(const struct domain_table *t, u64 share)

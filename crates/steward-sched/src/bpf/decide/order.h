@@ -278,8 +278,9 @@ DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 st
 /* MTR-LS: the domain was served used_ns; what it used moves to the rear. served_ns includes it already. */
 DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
 {
-	u64 due_ns = order_due(t, share), cost_ns = domain_cost(used_ns, share), covered_ns, stamp, nearest, furthest;
-	u64 slack_ns = max_u64(order_window(t) / TOKENS_PER_CYCLE, cost_ns);
+	u64 lag_max_ns = DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1), cost_ns = min_u64(domain_cost(used_ns, share), lag_max_ns);
+	u64 slack_ns = max_u64(order_window(t) / TOKENS_PER_CYCLE, cost_ns), due_ns = order_due(t, share), covered_ns, stamp;
+	u64 nearest, furthest;
 
 	tokens_scale(t, d, due_ns);
 	covered_ns = tokens_take(d, used_ns);
@@ -292,8 +293,7 @@ DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns,
 		stamp = furthest;
 	if (used_ns > covered_ns) {
 		/* Beyond its tokens: it comes back when the others have had theirs. */
-		furthest = t->served_ns + min_u64(domain_cost(used_ns - covered_ns, share),
-						  DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
+		furthest = t->served_ns + min_u64(domain_cost(used_ns - covered_ns, share), lag_max_ns);
 		if (clock_before(stamp, furthest))
 			stamp = furthest;
 	}
@@ -400,12 +400,6 @@ DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 n
 	heap_insert(t, index, standing_behind(standing));
 }
 
-/* Whether any domain waits. */
-DECIDE bool order_waits(const struct domain_table *t)
-{
-	return heap_size(t, false) || heap_size(t, true);
-}
-
 /* The domain to serve next, 0 when none waits. */
 DECIDE u16 order_first(const struct domain_table *t)
 {
@@ -489,22 +483,25 @@ DECIDE void order_refresh(struct domain_table *t, u16 index, u64 share)
 	order_update(t, index);
 }
 
-/* Whether domain a, which waits, comes before domain b, which could go on, by more than slack_ns on the clock of the order. */
-DECIDE bool order_comes_before(struct domain_table *t, u16 a, u16 b, u64 slack_ns)
+/*
+ * Whether domain a, which waits, comes before domain b, which could go on, by more than slack_ns on the clock of the order.
+ * b_behind: whether b has to stand behind now; its own entry says so of when it was placed in the order.
+ */
+DECIDE bool order_comes_before(struct domain_table *t, u16 a, u16 b, bool b_behind, u64 slack_ns)
 {
-	const struct domain *waits = domain_at(t, a), *runs = domain_at(t, b);
+	const struct domain *waits = domain_at(t, a);
 
-	if (waits->behind != runs->behind)
-		return runs->behind;
-	return clock_before(waits->key + slack_ns, runs->key);
+	if (waits->behind != b_behind)
+		return b_behind;
+	return clock_before(waits->key + slack_ns, domain_at(t, b)->key);
 }
 
 /* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
-DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b)
+DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)
 {
-	if (a == b || t->order == ORDER_WRR)
+	if (a == b || (t->order == ORDER_WRR && b_behind == domain_at(t, a)->behind))
 		return false;
-	return order_comes_before(t, a, b, t->order == ORDER_VTIME ? SLICE_NS : 0);
+	return order_comes_before(t, a, b, b_behind, t->order == ORDER_VTIME ? SLICE_NS : 0);
 }
 
 #endif

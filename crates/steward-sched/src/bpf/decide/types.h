@@ -49,4 +49,34 @@ DECIDE bool clock_before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
+/*
+ * Loops with a constant bound: for (i = loop_begin(); i < BOUND && can_loop; i++). The BPF verifier walks through an ordinary
+ * loop once for each time around and each path in it. One that the kernel counts too (may_goto, since 6.9) and that begins with
+ * a number it does not know is walked through until nothing new turns up, which is the second time. The kernel's own
+ * bound, millions, is never met.
+ */
+#ifdef __bpf__
+static volatile u32 loop_zero;
+
+static __always_inline u32 loop_begin(void)
+{
+	return loop_zero;
+}
+
+static __always_inline bool loop_counted(void)
+{
+	asm goto("may_goto %l[over]" : : : : over);
+	return true;
+over:
+	return false;
+}
+#define can_loop loop_counted()
+#else
+static inline u32 loop_begin(void)
+{
+	return 0;
+}
+#define can_loop true
+#endif
+
 #endif
