@@ -13,6 +13,7 @@ pub mod timesharing;
 mod tree;
 
 pub use herald::{DomainFigures, Herald, Report};
+pub use history::GAP_MAX_NS;
 
 use crate::mechanism::DomainPolicy;
 

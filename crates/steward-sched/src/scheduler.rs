@@ -38,6 +38,8 @@ pub struct SchedExt {
     loaded: Loaded,
     slots: *const types::task_slot,
     domains: *const DomainTable,
+    /// What was copied of it last.
+    table: Box<DomainTable>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<Event>>>,
     lost_reported: u64,
@@ -70,7 +72,8 @@ impl SchedExt {
             })
             .map_err(|error| failed("reading events", to_io(&error)))?;
         let ring = builder.build().map_err(|error| failed("reading events", to_io(&error)))?;
-        let mut scheduler = SchedExt { loaded, slots, domains, ring, pending, lost_reported: 0 };
+        let mut scheduler =
+            SchedExt { loaded, slots, domains, table: DomainTable::new(), ring, pending, lost_reported: 0 };
         scheduler.write_thresholds(options.thresholds);
         scheduler
             .write_best_effort(options.best_effort)
@@ -282,12 +285,13 @@ impl Mechanism for SchedExt {
 
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
         self.still_loaded()?;
-        let table = self.copy_table();
+        self.copy_table();
+        let table = &self.table;
         let (at_ns, offset_ns) = self.clocks();
         let now_ns = at_ns.wrapping_add_signed(offset_ns.wrapping_neg());
         Ok((1..table.high_water as u16)
             .filter(|index| table.at(*index).in_use == 1)
-            .map(|index| domain_record(&table, index, now_ns))
+            .map(|index| domain_record(table, index, now_ns))
             .collect())
     }
 
@@ -335,10 +339,10 @@ impl Mechanism for SchedExt {
 }
 
 impl SchedExt {
-    /// What the kernel has of domains, as far as it was ever used: all of it are megabytes, and forecasts read it ten
-    /// times a second. The heap is left out.
-    fn copy_table(&self) -> Box<DomainTable> {
-        let mut copy = DomainTable::new();
+    /// Copies what the kernel has of domains, as far as it was ever used: all of it are megabytes, and forecasts read it
+    /// ten times a second. The heaps are left out.
+    fn copy_table(&mut self) {
+        let copy = &mut *self.table;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:
         // what is read is a value that each member had at some moment.
         unsafe {
@@ -351,7 +355,6 @@ impl SchedExt {
             std::ptr::copy_nonoverlapping(domains, copy.domains.as_mut_ptr(), used);
             copy.high_water = used as u32;
         }
-        copy
     }
 
     /// Now on `CLOCK_MONOTONIC`, and what to add to the scheduler's clock to get there.

@@ -19,8 +19,8 @@ mod skeleton {
 
 /// `static_prio` of nice 0 (include/linux/sched/prio.h).
 const PRIORITY_OF_NICE_0: i32 = 120;
-/// What is read at once, in bytes: as much as the kernel keeps ready for a reader.
-const CHUNK_BYTES: usize = 32 * 1024;
+/// What is read at once, in bytes: whole records, about as much as the kernel keeps ready for a reader.
+const CHUNK_BYTES: usize = 32 * 1024 / size_of::<types::record>() * size_of::<types::record>();
 /// How many of libbpf's last lines are in an error.
 const LINES_OF_LOG: usize = 6;
 

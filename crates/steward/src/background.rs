@@ -415,6 +415,10 @@ impl Controller<'_> {
             Err(Error::Api(error)) => {
                 self.say(&error.to_string());
                 self.policy = policy(self.arguments);
+                if !suspended {
+                    // What this connection suspended goes on when it ends.
+                    self.link = None;
+                }
                 Ok(())
             }
             Err(error) => Err(error),

@@ -182,8 +182,10 @@ fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         // A second one of the same kind ends it at once, should the server not answer.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
+        let again = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_shutdown(signal, 1, again.clone())
             .context("cannot handle signals")?;
+        signal_hook::flag::register(signal, again).context("cannot handle signals")?;
         signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }
     Ok(stop)

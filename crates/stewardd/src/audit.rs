@@ -113,7 +113,8 @@ impl Audit {
                 );
             }
         }
-        self.totals.retain(|path, _| promises.iter().any(|promise| promise.path == *path));
+        let promised: BTreeSet<&str> = promises.iter().map(|promise| promise.path.as_str()).collect();
+        self.totals.retain(|path, _| promised.contains(path.as_str()));
     }
 
     /// Has the record written. One that is still being written is not overtaken: this one waits for the next minute.

@@ -6,7 +6,7 @@
 //! often. What domains have is looked at anew for every answer; the tree of cgroups behind it
 //! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
 
-use steward_core::forecast::{DomainSample, Herald, Model, Report, TaskSample};
+use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report, TaskSample};
 use steward_core::mechanism::{MechanismKind, Standing};
 use steward_kernel::{Roots, cpus};
 use steward_tasks::Source;
@@ -59,13 +59,17 @@ impl Pace {
     /// When tasks are to be read next.
     fn due_ns(&self, now_ns: u64) -> u64 {
         let Some(read_at_ns) = self.read_at_ns else { return now_ns };
+        if self.is_wanted(now_ns) {
+            return read_at_ns + self.fast_ns();
+        }
         let rest_ns = REST_NS.max((self.cost_ns / REST_COST_MAX) as u64);
-        read_at_ns + if self.is_wanted(now_ns) { self.fast_ns() } else { rest_ns }
+        // A window does not reach over a longer gap, so that reads would be for nothing.
+        if rest_ns <= GAP_MAX_NS { read_at_ns + rest_ns } else { u64::MAX }
     }
 
     /// Whether what was read last will do for an answer.
     fn is_fresh(&self, now_ns: u64) -> bool {
-        let fresh_ns = FRESH_NS.max(self.fast_ns() / 2);
+        let fresh_ns = FRESH_NS.max(self.fast_ns() - FRESH_NS);
         !self.stale && self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < fresh_ns && at <= now_ns)
     }
 }
@@ -169,12 +173,6 @@ impl Daemon {
         }
     }
 
-    /// Forecasts as of now.
-    pub(crate) fn outlook(&mut self, now_ns: u64) -> Outlook {
-        self.refresh(now_ns);
-        self.outlook_of_last_read(now_ns)
-    }
-
     /// Forecasts from what was read last: at rest up to some seconds old, and nothing is read for them.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Outlook {
         let model = match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
@@ -228,9 +226,11 @@ mod tests {
     #[test]
     fn a_costly_source_is_read_less_often_and_as_often_again_when_it_is_cheap() {
         let mut costly = pace(30 * MS);
-        assert_eq!(costly.due_ns(SECOND), 31 * SECOND);
+        assert_eq!(costly.due_ns(SECOND), u64::MAX, "at rest not at all: no window reaches so far");
+        assert_eq!(pace(5 * MS).due_ns(SECOND), 6 * SECOND);
         costly.watched = true;
         assert_eq!(costly.due_ns(SECOND), SECOND + 300 * MS);
+        assert!(costly.is_fresh(SECOND + 249 * MS) && !costly.is_fresh(SECOND + 250 * MS));
         (0..50).for_each(|_| costly.note(SECOND, MS));
         assert_eq!(costly.due_ns(SECOND), SECOND + 100 * MS);
     }

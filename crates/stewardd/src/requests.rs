@@ -56,10 +56,8 @@ impl Daemon {
             let wish = Wish::of_all(Action::Read, Target::Others, "what is promised to whom");
             self.permit(caller, &wish)?;
         }
+        let changes = CHANGING.contains(&call.method.as_str());
         let parameters = call.parameters;
-        if !READING.contains(&call.method.as_str()) && !FORECASTS.contains(&call.method.as_str()) {
-            self.sampler.invalidate();
-        }
         let result = match call.method.as_str() {
             api::Run::NAME => self.method::<api::Run>(parameters, |it, request| it.run(caller, request)),
             api::Set::NAME => self.method::<api::Set>(parameters, |it, request| it.set(caller, request)),
@@ -113,6 +111,9 @@ impl Daemon {
             "org.varlink.service.GetInterfaceDescription" => describe(&parameters),
             _ => Err(ApiError::MethodNotFound { method: call.method }),
         };
+        if changes && result.is_ok() {
+            self.sampler.invalidate();
+        }
         result.map(Answer::Reply)
     }
 
@@ -468,7 +469,7 @@ fn for_process(action: Action, caller: &Caller, pid: i32, user: Option<u32>) -> 
     Wish::new(action, Resource::Cpu, target, whose)
 }
 
-/// Calls that change nothing.
+/// Calls that say what is promised to whom.
 const READING: [&str; 8] = [
     api::Status::NAME,
     api::ListSpecs::NAME,
@@ -480,8 +481,17 @@ const READING: [&str; 8] = [
     api::WatchDomains::NAME,
 ];
 
-/// Calls that change nothing, and have their own rule about who sees what.
-const FORECASTS: [&str; 2] = [api::ListForecasts::NAME, api::WatchForecasts::NAME];
+/// Calls after which forecasts are others than before.
+const CHANGING: [&str; 8] = [
+    api::Run::NAME,
+    api::Set::NAME,
+    api::Release::NAME,
+    api::CreateDomain::NAME,
+    api::SetDomain::NAME,
+    api::RemoveDomain::NAME,
+    api::MoveProcess::NAME,
+    api::SuspendDomain::NAME,
+];
 
 fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {
     ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }

@@ -1,7 +1,7 @@
 //! Dividing a pool of CPU time among contenders of one level: who wants less than its part leaves the rest to the others,
 //! until all is handed out (max-min fair by weight, after reservations and by priority).
 //!
-//! It is the steady state of what `steward-sched/src/bpf/decide/domain.h` (`level_share`) decides from moment to
+//! It is the steady state of what `steward-sched/src/bpf/decide/domain.h` (`level_standing`) decides from moment to
 //! moment: a contender has its reservation, and what the reservations leave goes to the highest priority that wants
 //! something, by weight. All amounts are in CPUs.
 

@@ -18,7 +18,7 @@ const WINDOW_SLACK_NS: u64 = 50_000_000;
 /// Observations closer together than this are kept as one.
 const SPACING_MIN_NS: u64 = 50_000_000;
 /// After a longer gap than this between two observations all begins anew: the clock jumped, or nobody looked.
-const GAP_MAX_NS: u64 = 10_000_000_000;
+pub const GAP_MAX_NS: u64 = 10_000_000_000;
 /// Time between two lists of the long history, and how far it goes back.
 const LONG_SPACING_NS: u64 = 10_000_000_000;
 const LONG_WINDOW_NS: u64 = 100_000_000_000;

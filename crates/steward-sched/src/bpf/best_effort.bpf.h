@@ -206,7 +206,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 /* Whether anything waits in the domains. One that was served last may stand in the order still, with an empty queue. */
 static __always_inline bool others_wait(struct domain_table *table, u16 running)
 {
-	u32 count = heap_size(table, false) + heap_size(table, true);
+	u32 count = heap_count(table, false) + heap_count(table, true);
 
 	if (!count)
 		return false;

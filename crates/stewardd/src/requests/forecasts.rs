@@ -64,21 +64,22 @@ impl Daemon {
         Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
     }
 
-    /// Whether somebody may see all of what they ask for, though it is not theirs. A person is asked only for what is
+    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for each reply. A person is asked only for what is
     /// named: in a list of everything, what may not be seen is left out.
     fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
         let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
         let sees_all = self.settings.policy.permit(&caller.identity(), &machine).is_ok();
         let now_ns = now_ns();
         self.refresh(now_ns);
-        let subject = self.subject(request, now_ns)?;
+        self.look_for(request, now_ns)?;
+        let subject = self.subject(request)?;
         let (owner, about) = match subject {
             Subject::Machine => return Ok(sees_all),
             _ if sees_all => return Ok(true),
             Subject::Domain(index) => {
                 let group = &self.sampler.groups.all()[index];
                 if group.belongs_to(caller.uid) {
-                    return Ok(true);
+                    return Ok(false);
                 }
                 (group.user(), format!("the forecast of the domain {}", group.name))
             }
@@ -86,7 +87,7 @@ impl Daemon {
                 let task = self.sampler.herald.tasks().iter().find(|task| task.pid == pid);
                 let sight = Sight { uid: caller.uid, all: false };
                 if task.is_some_and(|task| sight.has_task(task, self.group_of(task))) {
-                    return Ok(true);
+                    return Ok(false);
                 }
                 (task.map(|task| task.uid), format!("the forecast of process {pid}"))
             }
@@ -102,22 +103,33 @@ impl Daemon {
         &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)]
     }
 
-    fn subject(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<Subject, ApiError> {
+    /// Reads again what the subject would be missing from: it may have come after the last look.
+    fn look_for(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<(), ApiError> {
+        if let Some(domain) = &request.domain {
+            let cgroup = self.domains.resolve(domain)?;
+            self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+        }
+        if let Some(pid) = request.pid
+            && !self.has_process(pid)
+            && processes::stat(pid, &self.options.roots).is_ok()
+        {
+            self.sample(now_ns);
+        }
+        Ok(())
+    }
+
+    /// What is asked about, among what was read last.
+    fn subject(&self, request: &api::WatchForecasts) -> Result<Subject, ApiError> {
         match (&request.domain, request.pid) {
             (Some(_), Some(_)) => Err(invalid("pid", "give a domain or a process, not both")),
             (None, None) => Ok(Subject::Machine),
             (Some(domain), None) => {
                 let cgroup = self.domains.resolve(domain)?;
-                self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
                 let index = self.sampler.groups.index(cgroup.id);
                 let gone = || ApiError::NoSuchDomain { domain: domain.clone() };
                 Ok(Subject::Domain(index.ok_or_else(gone)?))
             }
             (None, Some(pid)) => {
-                if !self.has_process(pid) && processes::stat(pid, &self.options.roots).is_ok() {
-                    // It started after tasks were read last.
-                    self.sample(now_ns);
-                }
                 if self.has_process(pid) {
                     Ok(Subject::Process(pid))
                 } else {
@@ -133,10 +145,11 @@ impl Daemon {
 
     /// The next reply to somebody who watches; none when all that is known was told before.
     pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
-        let forecasts = self.forecasts(caller, &watch.request, watch.granted)?;
-        if forecasts.at_ns == watch.told_at_ns {
+        self.refresh(now_ns());
+        if self.sampler.herald.at_ns() == Some(watch.told_at_ns) {
             return Ok(None);
         }
+        let forecasts = self.forecasts(caller, &watch.request, watch.granted)?;
         watch.told_at_ns = forecasts.at_ns;
         json(&forecasts).map(Some)
     }
@@ -149,8 +162,11 @@ impl Daemon {
         granted: bool,
     ) -> Result<api::Forecasts, ApiError> {
         let now_ns = now_ns();
-        let outlook = self.outlook(now_ns);
-        let subject = self.subject(request, now_ns)?;
+        self.refresh(now_ns);
+        self.look_for(request, now_ns)?;
+        let outlook = self.outlook_of_last_read(now_ns);
+        // Only now: places among groups and tasks are those of the outlook.
+        let subject = self.subject(request)?;
         let sight = Sight { uid: caller.uid, all: granted };
         Ok(self.reported(&outlook, &subject, &sight, request.domains_only == Some(true)))
     }

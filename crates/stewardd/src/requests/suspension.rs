@@ -16,9 +16,9 @@ impl Daemon {
         request: &api::SuspendDomain,
     ) -> Result<api::DomainSuspended, ApiError> {
         let cgroup = self.domains.resolve(&request.domain)?;
-        let (target, about) = self.target(caller, &cgroup);
-        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
         let suspended = if request.suspended {
+            let (target, about) = self.target(caller, &cgroup);
+            self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
             self.refuse_to_suspend(caller, &cgroup)?;
             if self.mechanism.is_none() {
                 return Err(ApiError::MechanismGone { reason: self.gone_reason() });
@@ -29,6 +29,7 @@ impl Daemon {
             self.audit.note_suspended(id);
             true
         } else {
+            // Nobody is asked: it ends only what this caller's own connection began.
             self.suspensions.let_go(&cgroup.path, caller.id, &mut self.mechanism)
         };
         tracing::debug!(

@@ -67,7 +67,7 @@ DECIDE u64 heap_key(struct domain_table *t, bool behind, u32 position)
 }
 
 /* How many stand in the heap; read anew each time, as it changes under a reader without the lock. */
-DECIDE u32 heap_size(const struct domain_table *t, bool behind)
+DECIDE u32 heap_count(const struct domain_table *t, bool behind)
 {
 	return *(const volatile u32 *)&t->heap_counts[behind ? 1 : 0];
 }
@@ -119,14 +119,14 @@ DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
 
 	*position = start;
 	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, size = heap_size(t, behind);
+		u32 here = *position, count = heap_count(t, behind);
 		u32 first = HEAP_ARITY * here + 1, least = first, i;
 		u64 least_key;
 
-		if (first >= size)
+		if (first >= count)
 			break;
 		least_key = heap_key(t, behind, first);
-		for (i = 1; i < HEAP_ARITY && first + i < size; i++) {
+		for (i = 1; i < HEAP_ARITY && first + i < count; i++) {
 			u64 key = heap_key(t, behind, first + i);
 
 			if (clock_before(key, least_key)) {
@@ -346,30 +346,30 @@ DECIDE void order_reset(struct domain_table *t, u16 index)
 DECIDE void order_dequeue(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)], size = heap_size(t, d->behind);
+	u32 position = t->position[index & (MAX_DOMAINS - 1)], count = heap_count(t, d->behind);
 
-	if (!d->queued || position >= size)
+	if (!d->queued || position >= count)
 		return;
 	d->queued = 0;
-	size--;
-	t->heap_counts[d->behind ? 1 : 0] = size;
+	count--;
+	t->heap_counts[d->behind ? 1 : 0] = count;
 	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
-	if (position != size)
-		heap_update(t, position, (u16)heap_at(t, d->behind, size)->index);
+	if (position != count)
+		heap_update(t, position, (u16)heap_at(t, d->behind, count)->index);
 }
 
 /* Puts a domain that is in neither heap into the one where it has to stand, by its key. */
 DECIDE void heap_insert(struct domain_table *t, u16 index, bool behind)
 {
 	struct domain *d = domain_at(t, index);
-	u32 size = heap_size(t, behind);
+	u32 count = heap_count(t, behind);
 
-	if (size >= MAX_DOMAINS)
+	if (count >= MAX_DOMAINS)
 		return;
 	d->behind = behind;
 	d->queued = 1;
-	t->heap_counts[behind ? 1 : 0] = size + 1;
-	heap_rise(t, size, index);
+	t->heap_counts[behind ? 1 : 0] = count + 1;
+	heap_rise(t, count, index);
 }
 
 /* A domain's key may have changed. */
@@ -403,9 +403,9 @@ DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 n
 /* The domain to serve next, 0 when none waits. */
 DECIDE u16 order_first(const struct domain_table *t)
 {
-	if (heap_size(t, false))
+	if (heap_count(t, false))
 		return (u16)t->heap[0].index;
-	return heap_size(t, true) ? (u16)t->heap[MAX_DOMAINS].index : 0;
+	return heap_count(t, true) ? (u16)t->heap[MAX_DOMAINS].index : 0;
 }
 
 /* The first domain is served: virtual time follows it. */
@@ -456,19 +456,19 @@ DECIDE void order_step_back(struct domain_table *t, u16 index)
  */
 DECIDE u16 order_first_behind(struct domain_table *t)
 {
-	if (!heap_size(t, true))
+	if (!heap_count(t, true))
 		return 0;
-	if (heap_size(t, false) && !clock_before(heap_key(t, true, 0), heap_key(t, false, 0)))
+	if (heap_count(t, false) && !clock_before(heap_key(t, true, 0), heap_key(t, false, 0)))
 		return 0;
 	return (u16)heap_at(t, true, 0)->index;
 }
 
 DECIDE u16 order_next_behind(struct domain_table *t)
 {
-	u32 size = heap_size(t, true);
+	u32 count = heap_count(t, true);
 
-	t->revised = t->revised + 1 < size ? t->revised + 1 : 0;
-	return size ? (u16)heap_at(t, true, t->revised)->index : 0;
+	t->revised = t->revised + 1 < count ? t->revised + 1 : 0;
+	return count ? (u16)heap_at(t, true, t->revised)->index : 0;
 }
 
 /* The domain's share has changed by somebody's decision: what it holds, and its place, follow at once. */
