@@ -62,7 +62,7 @@ figures: build ## bring what `make lab` measured into README.md, docs/results.md
 	$(steward) lab figures
 
 install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
-	@test -x $(steward) -a -x target/release/stewardd || { echo "make install: run \`make build\` first" >&2; exit 1; }
+	@test -x $(steward) -a -x target/release/stewardd -a -e target/release/libsteward.so || { echo "make install: run \`make build\` first" >&2; exit 1; }
 	install -D -m 755 $(steward) $(DESTDIR)$(PREFIX)/bin/steward
 	install -D -m 755 target/release/stewardd $(DESTDIR)$(PREFIX)/sbin/stewardd
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man8)
