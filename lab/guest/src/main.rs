@@ -188,9 +188,7 @@ fn watch(
         if run.one_after_another && all_ended && waiting.is_empty() {
             return Ok(());
         }
-        let is_due = |start_ms: u64| {
-            if run.one_after_another { all_ended } else { start_ms <= elapsed_ms }
-        };
+        let is_due = |start_ms: u64| start_ms <= elapsed_ms && (all_ended || !run.one_after_another);
         if waiting.last().is_some_and(|program| is_due(program.start_ms))
             && let Some(program) = waiting.pop()
         {
