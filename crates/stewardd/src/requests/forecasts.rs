@@ -21,7 +21,17 @@ const EVERY_MS: u64 = 100;
 const EVERY_MS_MIN: u64 = 100;
 const EVERY_MS_MAX: u64 = 60_000;
 
-/// What is asked for, found.
+/// What is asked for.
+enum Sought {
+    /// Everything.
+    Machine,
+    /// The cgroup with this id, and all below it.
+    Domain(u64),
+    /// A process.
+    Process(i32),
+}
+
+/// What is asked for, found among what was read last.
 enum Subject {
     /// Everything.
     Machine,
@@ -64,15 +74,16 @@ impl Daemon {
         Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
     }
 
-    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for each reply. A person is asked only for what is
-    /// named: in a list of everything, what may not be seen is left out.
+    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for each
+    /// reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out. Tasks are
+    /// read unless that was done a moment ago.
     fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
         let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
         let sees_all = self.settings.policy.permit(&caller.identity(), &machine).is_ok();
         let now_ns = now_ns();
         self.refresh(now_ns);
-        self.look_for(request, now_ns)?;
-        let subject = self.subject(request)?;
+        let sought = self.look_for(request, now_ns)?;
+        let subject = self.subject(&sought, request)?;
         let (owner, about) = match subject {
             Subject::Machine => return Ok(sees_all),
             _ if sees_all => return Ok(true),
@@ -103,39 +114,35 @@ impl Daemon {
         &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)]
     }
 
-    /// Reads again what the subject would be missing from: it may have come after the last look.
-    fn look_for(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<(), ApiError> {
-        if let Some(domain) = &request.domain {
-            let cgroup = self.domains.resolve(domain)?;
-            self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
-        }
-        if let Some(pid) = request.pid
-            && !self.has_process(pid)
-            && processes::stat(pid, &self.options.roots).is_ok()
-        {
-            self.sample(now_ns);
-        }
-        Ok(())
-    }
-
-    /// What is asked about, among what was read last.
-    fn subject(&self, request: &api::WatchForecasts) -> Result<Subject, ApiError> {
+    /// What is asked for. Reads again what it would be missing from: it may have come after the last look.
+    fn look_for(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<Sought, ApiError> {
         match (&request.domain, request.pid) {
             (Some(_), Some(_)) => Err(invalid("pid", "give a domain or a process, not both")),
-            (None, None) => Ok(Subject::Machine),
+            (None, None) => Ok(Sought::Machine),
             (Some(domain), None) => {
                 let cgroup = self.domains.resolve(domain)?;
-                let index = self.sampler.groups.index(cgroup.id);
-                let gone = || ApiError::NoSuchDomain { domain: domain.clone() };
-                Ok(Subject::Domain(index.ok_or_else(gone)?))
+                self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+                Ok(Sought::Domain(cgroup.id))
             }
             (None, Some(pid)) => {
-                if self.has_process(pid) {
-                    Ok(Subject::Process(pid))
-                } else {
-                    Err(ApiError::NoSuchTask { pid })
+                if !self.has_process(pid) && processes::stat(pid, &self.options.roots).is_ok() {
+                    self.sample(now_ns);
                 }
+                Ok(Sought::Process(pid))
             }
+        }
+    }
+
+    /// The same among what was read last.
+    fn subject(&self, sought: &Sought, request: &api::WatchForecasts) -> Result<Subject, ApiError> {
+        match *sought {
+            Sought::Machine => Ok(Subject::Machine),
+            Sought::Domain(cgroup_id) => {
+                let gone = || ApiError::NoSuchDomain { domain: request.domain.clone().unwrap_or_default() };
+                Ok(Subject::Domain(self.sampler.groups.index(cgroup_id).ok_or_else(gone)?))
+            }
+            Sought::Process(pid) if self.has_process(pid) => Ok(Subject::Process(pid)),
+            Sought::Process(pid) => Err(ApiError::NoSuchTask { pid }),
         }
     }
 
@@ -154,7 +161,7 @@ impl Daemon {
         json(&forecasts).map(Some)
     }
 
-    /// The reply. `granted` says that the caller may see all of what is asked for.
+    /// The reply, from what was read last. `granted` says that the caller may see all of what is asked for.
     fn forecasts(
         &mut self,
         caller: &Caller,
@@ -162,11 +169,10 @@ impl Daemon {
         granted: bool,
     ) -> Result<api::Forecasts, ApiError> {
         let now_ns = now_ns();
-        self.refresh(now_ns);
-        self.look_for(request, now_ns)?;
+        let sought = self.look_for(request, now_ns)?;
         let outlook = self.outlook_of_last_read(now_ns);
         // Only now: places among groups and tasks are those of the outlook.
-        let subject = self.subject(request)?;
+        let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
         Ok(self.reported(&outlook, &subject, &sight, request.domains_only == Some(true)))
     }
