@@ -378,6 +378,28 @@ pub struct DomainRecord {
     pub limit_cpus: f64,
 }
 
+impl Default for DomainRecord {
+    /// One without tasks, to which nothing is promised, for which nothing was counted and which nothing limits.
+    fn default() -> Self {
+        DomainRecord {
+            cgroup_id: 0,
+            parent_id: 0,
+            policy: DomainPolicy::default(),
+            share: 0.0,
+            best_effort_time_ns: 0,
+            reserved_time_ns: 0,
+            waiting_time_ns: 0,
+            runnable_time_ns: 0,
+            runnable_squared_ns: 0,
+            tasks: 0,
+            runnable: 0,
+            throttled: false,
+            suspended: false,
+            limit_cpus: f64::INFINITY,
+        }
+    }
+}
+
 /// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a
 /// stand-in for tests.
 pub trait Mechanism: Send {

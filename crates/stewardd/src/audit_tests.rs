@@ -1,7 +1,7 @@
 //! A daemon whose scheduler counts what a test says: what is kept of it, and what a restart leaves.
 
 use steward_core::audit::Span;
-use steward_core::mechanism::{DomainPolicy, DomainRecord};
+use steward_core::mechanism::DomainRecord;
 use steward_kernel::Roots;
 
 use super::*;
@@ -79,22 +79,7 @@ fn create(daemon: &mut Daemon, name: &str, cpu: f64) {
 
 /// A domain with one busy task and nothing counted yet.
 fn record(cgroup_id: u64) -> DomainRecord {
-    DomainRecord {
-        cgroup_id,
-        parent_id: 1,
-        policy: DomainPolicy::default(),
-        share: 0.0,
-        best_effort_time_ns: 0,
-        reserved_time_ns: 0,
-        waiting_time_ns: 0,
-        runnable_time_ns: 0,
-        runnable_squared_ns: 0,
-        tasks: 1,
-        runnable: 1,
-        throttled: false,
-        suspended: false,
-        limit_cpus: f64::INFINITY,
-    }
+    DomainRecord { cgroup_id, parent_id: 1, tasks: 1, runnable: 1, ..DomainRecord::default() }
 }
 
 #[test]

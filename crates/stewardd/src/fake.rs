@@ -241,15 +241,10 @@ impl Mechanism for FakeMechanism {
             policy: *policy,
             share: policy.reserved,
             best_effort_time_ns: 1_000_000,
-            reserved_time_ns: 0,
-            waiting_time_ns: 0,
-            runnable_time_ns: 0,
-            runnable_squared_ns: 0,
             tasks: 1,
             runnable: 1,
-            throttled: false,
             suspended: machine.suspended.contains(cgroup_id),
-            limit_cpus: f64::INFINITY,
+            ..DomainRecord::default()
         };
         let counted = |(cgroup_id, policy): (&u64, &DomainPolicy)| {
             let counted = machine.counted.get(cgroup_id).cloned();

@@ -19,16 +19,9 @@ fn record(cgroup_id: u64, parent_id: u64, reserved: f64) -> DomainRecord {
         parent_id,
         policy: DomainPolicy { reserved, ..DomainPolicy::default() },
         share: reserved,
-        best_effort_time_ns: 0,
-        reserved_time_ns: 0,
-        waiting_time_ns: 0,
-        runnable_time_ns: 0,
-        runnable_squared_ns: 0,
         tasks: 1,
         runnable: 1,
-        throttled: false,
-        suspended: false,
-        limit_cpus: f64::INFINITY,
+        ..DomainRecord::default()
     }
 }
 

@@ -47,7 +47,7 @@ __noinline int unqueue_domain(u32 index, bool held)
 	bpf_spin_unlock(&domains_lock);
 	if (!held && *(volatile u32 *)&d->waiting)
 		domain_make_queued(table, index);
-	return 1;
+	return 0;
 }
 
 /* A domain pays for CPU time that its tasks got. */
@@ -115,7 +115,8 @@ __noinline int revise_domain(u32 index)
 	d = domain_at(table, index);
 	if (!*(volatile u8 *)&d->queued || d->behind == standing_behind(standing_of_domain(index)))
 		return 0;
-	return unqueue_domain(index, false);
+	unqueue_domain(index, false);
+	return 1;
 }
 
 /* Brings the order up to date with what priorities say now of those that may come first. */
