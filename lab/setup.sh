@@ -23,6 +23,7 @@ packages=(
     tmux # the tests of steward top look at it in a terminal
 )
 [ "$(id -u)" = 0 ] || packages+=(fakeroot) # so that the guest's files belong to root
+room_gib=12 # target, the cache and the packages after `make test` in a fresh clone
 rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -79,7 +80,16 @@ install_rust() {
     new_enough "$(rust_version)" || fail "installed Debian's Rust, but cargo in PATH ($(command -v cargo)) is still older than $rust_needed"
 }
 
+# A build that runs out of disk fails in strange words. What is built already needs no room again.
+check_room() {
+    local free_mib
+    free_mib=$(df --output=avail --block-size=1M . | tail -n 1)
+    [ -d target ] || [ "$free_mib" -ge $((room_gib * 1024)) ] ||
+        say "WARNING: only $free_mib MiB are free in $root; a first build with all tests and the lab's machines needs about $room_gib GiB"
+}
+
 [ "$(uname -m)" = x86_64 ] || fail "the lab's machine is x86_64; this one is $(uname -m). \`make build\` may still work."
+check_room
 say "checking ${#packages[@]} packages"
 install_packages "${packages[@]}"
 install_rust

@@ -17,6 +17,7 @@ mod guest;
 mod kernel;
 mod libraries;
 mod machine;
+mod tidy;
 
 pub use guest::{GuestFile, GuestSource};
 pub use kernel::KernelChoice;

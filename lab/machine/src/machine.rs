@@ -2,6 +2,7 @@
 
 use crate::guest::{self, GuestFile, Root};
 use crate::kernel::{Kernel, KernelChoice};
+use crate::tidy;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -114,7 +115,9 @@ impl Workspace {
     fn new() -> Result<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = crate::cache_directory().join(format!("runs/{}-{number}", std::process::id()));
+        let runs = crate::cache_directory().join("runs");
+        tidy::forget_killed_runs(&runs);
+        let path = runs.join(format!("{}-{number}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(Self(path))
     }
@@ -134,7 +137,9 @@ impl Drop for Workspace {
 /// The disk image with `packages` installed, built when it is not cached.
 fn package_image(packages: &[String]) -> Result<PathBuf> {
     let names: Vec<_> = packages.iter().map(std::ffi::OsStr::new).collect();
-    crate::script("image.sh", &names)
+    let image = crate::script("image.sh", &names)?;
+    tidy::keep_used_images(&image);
+    Ok(image)
 }
 
 /// Joins the cached base and this run's own archive: the kernel unpacks both, the later one over the earlier.
