@@ -219,6 +219,18 @@ fn check_heaps(table: &DomainTable, expected: &BTreeMap<u16, bool>) -> Result<()
     let first = table.first();
     prop_assert_eq!(first.is_some(), !expected.is_empty());
     prop_assert!(first.is_none_or(|first| !expected[&first] || expected.values().all(|behind| *behind)));
+    // One that runs may go on if a search finds none before it, whether it stands in a heap itself or not.
+    for running in [2, 3, 101] {
+        let domain = table.at(running);
+        let both = [false, true].into_iter();
+        for behind in both.filter(|behind| domain.queued == 0 || (domain.behind == 1) == *behind) {
+            let found = expected.iter().any(|(index, waits_behind)| {
+                let is_earlier = (table.at(*index).key.wrapping_sub(domain.key) as i64) < 0;
+                *index != running && (!waits_behind && behind || *waits_behind == behind && is_earlier)
+            });
+            prop_assert_eq!(table.nobody_before(running, behind), !found);
+        }
+    }
     Ok(())
 }
 

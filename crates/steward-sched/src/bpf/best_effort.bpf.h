@@ -215,10 +215,11 @@ static __always_inline bool others_wait(struct domain_table *table, u16 running)
 }
 
 /*
- * A task that wakes up while another one of its domain runs, and nothing else waits anywhere, comes next whatever the
- * order of domains says. It is put straight into the CPU's own queue, and the kernel takes it from there without asking:
- * that saves programs which hand work to each other most of what a switch costs. Only one task at a time, because that
- * queue knows no order: whoever comes after it is queued as usual, and runs_direct() lets those go first that should.
+ * A task that wakes up while another one of its domain runs comes next if no other one of the domain waits and no domain
+ * that waits comes before theirs. It is put straight into the CPU's own queue, and the kernel takes it from there without
+ * asking: that saves programs which hand work to each other most of what a switch costs, also while something in the
+ * background waits for its turn. Only one task at a time, because that queue knows no order: whoever comes after it is queued
+ * as usual, runs_direct() lets those go first that should, and so does each tick.
  */
 static __always_inline bool enqueue_direct(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
 {
@@ -227,7 +228,10 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 
 	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || run->bound_shares)
 		return false;
-	if (others_wait(table, t->domain) || table->quotas || table->order != ORDER_MTR_LS || overdue || maybe_idle)
+	if (table->quotas || table->order != ORDER_MTR_LS || overdue || maybe_idle)
+		return false;
+	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting ||
+	    !order_nobody_before(table, t->domain, runs_behind(table, t->domain)))
 		return false;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
@@ -419,21 +423,14 @@ static __always_inline bool before_domains(struct task_state *t)
 {
 	struct domain_table *table = domains();
 	u64 key;
-	u16 index;
 
 	if (!table)
 		return true;
 	if (table->priorities)
 		revise_domains();
-	index = order_first(table);
-	if (!index)
-		return true;
-	if (index == t->domain) {
-		if (!queue_first_key(QUEUE_DOMAIN(index), &key))
-			return true;
+	if (order_first(table) == t->domain && queue_first_key(QUEUE_DOMAIN(t->domain), &key))
 		return !clock_before(key, t->vtime);
-	}
-	return !order_comes_before(table, index, t->domain, runs_behind(table, t->domain), 0);
+	return order_nobody_before(table, t->domain, runs_behind(table, t->domain));
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */

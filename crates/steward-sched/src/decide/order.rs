@@ -45,13 +45,7 @@ unsafe extern "C" {
     fn decide_order_refresh(table: *mut DomainTable, index: u16, share: u64);
     fn decide_order_first_behind(table: *const DomainTable) -> u16;
     fn decide_order_next_behind(table: *mut DomainTable) -> u16;
-    fn decide_order_comes_before(
-        table: *const DomainTable,
-        a: u16,
-        b: u16,
-        b_behind: bool,
-        slack_ns: u64,
-    ) -> bool;
+    fn decide_order_nobody_before(table: *const DomainTable, running: u16, behind: bool) -> bool;
     fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16, b_behind: bool) -> bool;
     fn decide_order_due(table: *const DomainTable, share: u64) -> u64;
 }
@@ -130,11 +124,11 @@ impl DomainTable {
         self.heap_counts.iter().sum()
     }
 
-    /// Whether domain `a`, which waits, comes before domain `b`, which could go on. `b_behind`: whether `b` has to stand
-    /// behind now.
-    pub fn comes_before(&self, a: u16, b: u16, b_behind: bool) -> bool {
+    /// Whether nothing that waits in other domains comes before domain `running`, which could go on. `behind`: whether
+    /// `running` has to stand behind now. O(1).
+    pub fn nobody_before(&self, running: u16, behind: bool) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_comes_before(self, a, b, b_behind, 0) }
+        unsafe { decide_order_nobody_before(self, running, behind) }
     }
 
     /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs. `b_behind`: whether

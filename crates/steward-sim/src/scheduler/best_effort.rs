@@ -288,11 +288,12 @@ impl Scheduler {
         if self.domains.priorities != 0 {
             self.revise_domains(k.now_ns);
         }
-        let Some(first) = self.domains.first() else { return true };
-        if first == own {
-            return k.queue_first_key(Queue::Domain(first)).is_none_or(|key| key >= vtime);
+        if self.domains.first() == Some(own)
+            && let Some(key) = k.queue_first_key(Queue::Domain(own))
+        {
+            return key >= vtime;
         }
-        !self.domains.comes_before(first, own, self.runs_behind(own))
+        self.domains.nobody_before(own, self.runs_behind(own))
     }
 
     /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.

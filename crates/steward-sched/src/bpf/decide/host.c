@@ -161,9 +161,9 @@ u16 decide_order_next_behind(struct domain_table *t)
 	return order_next_behind(t);
 }
 
-bool decide_order_comes_before(struct domain_table *t, u16 a, u16 b, bool b_behind, u64 slack_ns)
+bool decide_order_nobody_before(struct domain_table *t, u16 running, bool behind)
 {
-	return order_comes_before(t, a, b, b_behind, slack_ns);
+	return order_nobody_before(t, running, behind);
 }
 
 bool decide_order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)

@@ -496,6 +496,14 @@ DECIDE bool order_comes_before(struct domain_table *t, u16 a, u16 b, bool b_behi
 	return clock_before(waits->key + slack_ns, domain_at(t, b)->key);
 }
 
+/* Whether nothing that waits in other domains comes before domain `running`, which could go on. */
+DECIDE bool order_nobody_before(struct domain_table *t, u16 running, bool behind)
+{
+	u16 first = order_first(t);
+
+	return !first || first == running || !order_comes_before(t, first, running, behind, 0);
+}
+
 /* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
 DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)
 {
