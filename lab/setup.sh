@@ -23,7 +23,7 @@ packages=(
     tmux # the tests of steward top look at it in a terminal
 )
 [ "$(id -u)" = 0 ] || packages+=(fakeroot) # so that the guest's files belong to root
-room_gib=12 # target, the cache and the packages after `make test` in a fresh clone
+room_gib=8 # target, the cache and the packages after `make test` in a fresh clone
 rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

@@ -158,7 +158,7 @@ impl Loop {
     fn forecast(&mut self, daemon: &mut Daemon) {
         let now = now_ns();
         self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
-        daemon.sampler.set_watched(self.server.watcher_due_ns().is_some());
+        daemon.sampler.set_watched(self.server.watched_every_ns());
         daemon.sample_if_due(now);
     }
 

@@ -60,9 +60,15 @@ pub(crate) struct Groups {
     groups: Vec<Group>,
     by_id: HashMap<u64, usize>,
     read_at_ns: Option<u64>,
+    generation: u64,
 }
 
 impl Groups {
+    /// A number that changes when their places may.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// All of them, in the order of [`Groups::samples`].
     pub(crate) fn all(&self) -> &[Group] {
         &self.groups
@@ -129,6 +135,7 @@ impl Groups {
 
     fn read(&mut self, domains: &Domains, now_ns: u64) {
         self.read_at_ns = Some(now_ns);
+        self.generation += 1;
         let listed = domains.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
         let guarantees = domains.guarantees();
         self.groups.clear();

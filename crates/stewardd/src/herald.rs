@@ -1,10 +1,12 @@
 //! Where forecasts come from in the daemon: all tasks are read from time to time, and what they have and may have is
 //! put beside it when somebody asks (CPU Futures, section 3).
 //!
-//! While somebody watches or has asked a moment ago, tasks are read every 100 ms. At rest they are read once a second,
-//! so that whoever asks first finds a window; where that would cost too much (procfs with hundreds of tasks) it is less
+//! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want to
+//! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that would cost too much (procfs with hundreds of tasks) it is less
 //! often. What domains have is looked at anew for every answer; the tree of cgroups behind it
 //! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
+
+use std::rc::Rc;
 
 use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report, TaskSample};
 use steward_core::mechanism::{MechanismKind, Standing};
@@ -15,7 +17,7 @@ use crate::daemon::Daemon;
 use crate::groups::Groups;
 use crate::troubles::Topic;
 
-/// Time between two reads while somebody wants to know, in nanoseconds.
+/// Least time between two reads, in nanoseconds.
 const FAST_NS: u64 = 100_000_000;
 /// For how long after a question somebody wants to know, in nanoseconds.
 const ASKED_FOR_NS: u64 = 5_000_000_000;
@@ -35,7 +37,8 @@ struct Pace {
     cost_ns: f64,
     read_at_ns: Option<u64>,
     asked_until_ns: u64,
-    watched: bool,
+    /// How often the most eager of those who watch want to be told, in nanoseconds.
+    watched_every_ns: Option<u64>,
     /// What was read last will not do for an answer, however new it is.
     stale: bool,
 }
@@ -48,10 +51,6 @@ impl Pace {
         self.stale = false;
     }
 
-    fn is_wanted(&self, now_ns: u64) -> bool {
-        self.watched || now_ns < self.asked_until_ns
-    }
-
     fn fast_ns(&self) -> u64 {
         FAST_NS.max((self.cost_ns / FAST_COST_MAX) as u64)
     }
@@ -59,8 +58,9 @@ impl Pace {
     /// When tasks are to be read next.
     fn due_ns(&self, now_ns: u64) -> u64 {
         let Some(read_at_ns) = self.read_at_ns else { return now_ns };
-        if self.is_wanted(now_ns) {
-            return read_at_ns + self.fast_ns();
+        let asked_every_ns = (now_ns < self.asked_until_ns).then_some(FAST_NS);
+        if let Some(every_ns) = asked_every_ns.or(self.watched_every_ns) {
+            return read_at_ns + every_ns.clamp(self.fast_ns(), REST_NS.max(self.fast_ns()));
         }
         let rest_ns = REST_NS.max((self.cost_ns / REST_COST_MAX) as u64);
         // A window does not reach over a longer gap, so that reads would be for nothing.
@@ -81,6 +81,8 @@ pub(crate) struct Sampler {
     pub(crate) herald: Herald,
     pub(crate) groups: Groups,
     pace: Pace,
+    /// The last one, and when it was made: for who asks at the same time.
+    outlook: Option<(u64, Rc<Outlook>)>,
 }
 
 /// The forecasts of everything, with what they were made from.
@@ -89,6 +91,8 @@ pub(crate) struct Outlook {
     pub(crate) model: Model,
     pub(crate) cpus: u32,
     pub(crate) samples: Vec<DomainSample>,
+    /// That of the groups.
+    generation: u64,
 }
 
 impl Sampler {
@@ -101,11 +105,12 @@ impl Sampler {
     pub(crate) fn invalidate(&mut self) {
         self.groups.invalidate();
         self.pace.stale = true;
+        self.outlook = None;
     }
 
-    /// Whether somebody watches from now on.
-    pub(crate) fn set_watched(&mut self, watched: bool) {
-        self.pace.watched = watched;
+    /// How often the most eager of those who watch want to be told from now on, in nanoseconds; `None` if nobody watches.
+    pub(crate) fn set_watched(&mut self, every_ns: Option<u64>) {
+        self.pace.watched_every_ns = every_ns;
     }
 
     /// When [`Daemon::sample_if_due`] has something to do.
@@ -136,9 +141,14 @@ impl Daemon {
         }
     }
 
-    /// Reads all tasks, unless that was done a moment ago, because somebody wants to know.
+    /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
         self.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
+        self.sample_if_old(now_ns);
+    }
+
+    /// Reads all tasks, unless that was done a moment ago.
+    pub(crate) fn sample_if_old(&mut self, now_ns: u64) {
         if !self.sampler.pace.is_fresh(now_ns) {
             self.sample(now_ns);
         }
@@ -156,6 +166,7 @@ impl Daemon {
             self.set_reserved(&mut samples);
             self.sampler.groups.adopt(&samples, &self.domains, now_ns);
             self.sampler.herald.observe(now_ns, samples);
+            self.sampler.outlook = None;
         }
         self.sampler.pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
@@ -173,8 +184,21 @@ impl Daemon {
         }
     }
 
-    /// Forecasts from what was read last: at rest up to some seconds old, and nothing is read for them.
-    pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Outlook {
+    /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Places in it are
+    /// those of the tasks and groups as they are when this returns.
+    pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Rc<Outlook> {
+        if let Some((made_at_ns, outlook)) = &self.sampler.outlook
+            && now_ns.saturating_sub(*made_at_ns) < FRESH_NS
+            && outlook.generation == self.sampler.groups.generation()
+        {
+            return Rc::clone(outlook);
+        }
+        let outlook = Rc::new(self.make_outlook(now_ns));
+        self.sampler.outlook = Some((now_ns, Rc::clone(&outlook)));
+        outlook
+    }
+
+    fn make_outlook(&mut self, now_ns: u64) -> Outlook {
         let model = match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
             Some(MechanismKind::SchedExt) => Model::Steward,
             Some(MechanismKind::Deadline) | None => Model::ProportionalShare,
@@ -188,7 +212,13 @@ impl Daemon {
             sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
         }
         let cpus = cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32);
-        Outlook { report: self.sampler.herald.forecasts(model, cpus, &samples), model, cpus, samples }
+        Outlook {
+            report: self.sampler.herald.forecasts(model, cpus, &samples),
+            model,
+            cpus,
+            samples,
+            generation: self.sampler.groups.generation(),
+        }
     }
 }
 
@@ -219,8 +249,11 @@ mod tests {
         pace.asked_until_ns = 3 * SECOND;
         assert_eq!(pace.due_ns(SECOND), SECOND + 100 * MS);
         assert_eq!(pace.due_ns(3 * SECOND), 2 * SECOND);
-        pace.watched = true;
-        assert_eq!(pace.due_ns(3 * SECOND), SECOND + 100 * MS);
+        for (every_ns, due_ns) in [(0, 100 * MS), (100 * MS, 100 * MS), (400 * MS, 400 * MS), (60 * SECOND, SECOND)] {
+            pace.watched_every_ns = Some(every_ns);
+            assert_eq!(pace.due_ns(3 * SECOND), SECOND + due_ns);
+        }
+        assert_eq!(pace.due_ns(2 * SECOND), SECOND + 100 * MS, "somebody has asked, too");
     }
 
     #[test]
@@ -228,7 +261,7 @@ mod tests {
         let mut costly = pace(30 * MS);
         assert_eq!(costly.due_ns(SECOND), u64::MAX, "at rest not at all: no window reaches so far");
         assert_eq!(pace(5 * MS).due_ns(SECOND), 6 * SECOND);
-        costly.watched = true;
+        costly.watched_every_ns = Some(100 * MS);
         assert_eq!(costly.due_ns(SECOND), SECOND + 300 * MS);
         assert!(costly.is_fresh(SECOND + 249 * MS) && !costly.is_fresh(SECOND + 250 * MS));
         (0..50).for_each(|_| costly.note(SECOND, MS));

@@ -214,6 +214,11 @@ impl Server {
         self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(_, due_ns)| *due_ns).min()
     }
 
+    /// How often the most eager watcher wants to be told, in nanoseconds.
+    pub fn watched_every_ns(&self) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(watch, _)| watch.every_ns).min()
+    }
+
     /// Whether this caller's connection stands.
     pub fn is_connected(&self, caller_id: u64) -> bool {
         self.clients.iter().any(|client| client.caller.id == caller_id)

@@ -21,6 +21,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Daemon {
     child: Child,
     log: PathBuf,
+    /// Unless it was told to use another mechanism.
+    loads_scheduler: bool,
 }
 
 impl Daemon {
@@ -49,12 +51,8 @@ impl Daemon {
             .stderr(output)
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
-        let mut daemon = Daemon { child, log };
-        let ready = daemon.wait_until_ready(&socket).and_then(|()| match setup.mechanism {
-            None => scheduler::is_loaded(),
-            // No scheduler is to be there.
-            Some(_) => Ok(()),
-        });
+        let mut daemon = Daemon { child, log, loads_scheduler: setup.mechanism.is_none() };
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| daemon.is_in_force());
         match ready {
             Ok(()) => Ok(daemon),
             Err(error) => {
@@ -64,6 +62,14 @@ impl Daemon {
                 Err(error.context(format!("stewardd did not start; its log:\n{log}")))
             }
         }
+    }
+
+    /// Checks that its scheduler is loaded, if it was not told to do without.
+    ///
+    /// # Errors
+    /// When none is.
+    pub fn is_in_force(&self) -> Result<()> {
+        if self.loads_scheduler { scheduler::is_loaded() } else { Ok(()) }
     }
 
     /// What it has logged so far (the last 20 kB).

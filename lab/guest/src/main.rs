@@ -84,8 +84,8 @@ impl Findings {
     }
 
     /// Asks the daemon about itself, while what it manages still runs.
-    fn ask_daemon(&mut self, directory: &Path) {
-        self.add(scheduler::is_loaded().context("during the run"));
+    fn ask_daemon(&mut self, daemon: &Daemon, directory: &Path) {
+        self.add(daemon.is_in_force().context("during the run"));
         self.status = self.add(daemon::status(directory));
         self.decisions = self.add(daemon::decisions(directory));
     }
@@ -116,8 +116,8 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     }
     let end_ms = now_ms();
     programs.iter_mut().for_each(Running::count_cpu);
-    if daemon.is_some() {
-        findings.ask_daemon(&directory);
+    if let Some(daemon) = &daemon {
+        findings.ask_daemon(daemon, &directory);
     }
     if other.is_some() {
         findings.add(scheduler::is_loaded().context("during the run"));

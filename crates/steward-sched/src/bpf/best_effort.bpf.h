@@ -228,7 +228,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 
 	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || run->bound_shares)
 		return false;
-	if (table->quotas || table->order != ORDER_MTR_LS || overdue || maybe_idle)
+	if (held_by_quota(t) || table->order != ORDER_MTR_LS || overdue || maybe_idle)
 		return false;
 	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting ||
 	    !order_nobody_before(table, t->domain, runs_behind(table, t->domain)))

@@ -224,7 +224,7 @@ static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *
 	struct domain_table *table = domains();
 
 	return table && t->mode == MODE_BEST_EFFORT && !t->slot && !*(volatile u32 *)&run->interactive &&
-	       !run->bound_shares && !overdue && !table->quotas && !others_wait(table, t->domain);
+	       !run->bound_shares && !overdue && !held_by_quota(t) && !others_wait(table, t->domain);
 }
 
 /* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */

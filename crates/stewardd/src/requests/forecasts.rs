@@ -152,7 +152,7 @@ impl Daemon {
 
     /// The next reply to somebody who watches; none when all that is known was told before.
     pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
-        self.refresh(now_ns());
+        self.sample_if_old(now_ns());
         if self.sampler.herald.at_ns() == Some(watch.told_at_ns) {
             return Ok(None);
         }
