@@ -6,7 +6,7 @@
 //! often. What domains have is looked at anew for every answer; the tree of cgroups behind it
 //! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report, TaskSample};
 use steward_core::mechanism::{MechanismKind, Standing};
@@ -82,7 +82,7 @@ pub(crate) struct Sampler {
     pub(crate) groups: Groups,
     pace: Pace,
     /// The last one, and when it was made: for who asks at the same time.
-    outlook: Option<(u64, Rc<Outlook>)>,
+    outlook: Option<(u64, Arc<Outlook>)>,
 }
 
 /// The forecasts of everything, with what they were made from.
@@ -186,15 +186,15 @@ impl Daemon {
 
     /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Places in it are
     /// those of the tasks and groups as they are when this returns.
-    pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Rc<Outlook> {
+    pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
         if let Some((made_at_ns, outlook)) = &self.sampler.outlook
             && now_ns.saturating_sub(*made_at_ns) < FRESH_NS
             && outlook.generation == self.sampler.groups.generation()
         {
-            return Rc::clone(outlook);
+            return Arc::clone(outlook);
         }
-        let outlook = Rc::new(self.make_outlook(now_ns));
-        self.sampler.outlook = Some((now_ns, Rc::clone(&outlook)));
+        let outlook = Arc::new(self.make_outlook(now_ns));
+        self.sampler.outlook = Some((now_ns, Arc::clone(&outlook)));
         outlook
     }
 
