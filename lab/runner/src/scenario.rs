@@ -426,10 +426,10 @@ impl Scenario {
             bail!("its duration must be above 0");
         }
         let mut names = Vec::new();
-        for program in &self.programs {
+        for (index, program) in self.programs.iter().enumerate() {
             check_program(program, self.duration).with_context(|| format!("program `{}`", program.name))?;
-            if names.contains(&&program.name) {
-                bail!("two programs are called `{}`", program.name);
+            for other in self.programs[..index].iter().filter(|other| other.name == program.name) {
+                check_namesakes(other, program).with_context(|| format!("program `{}`", program.name))?;
             }
             names.push(&program.name);
         }
@@ -441,6 +441,23 @@ impl Scenario {
         }
         domains::check(self)
     }
+}
+
+/// One program may be started in several ways, each under contenders of its own.
+fn check_namesakes(one: &ProgramRow, other: &ProgramRow) -> Result<()> {
+    let is_apart = |row: &ProgramRow, other: &ProgramRow| {
+        !row.under.is_empty() && !row.under.iter().any(|contender| other.under.contains(contender))
+    };
+    if !is_apart(one, other) || !is_apart(other, one) {
+        bail!("two are called so under one contender; say `under` for both, or rename one");
+    }
+    let measured = |row: &ProgramRow| {
+        (row.metrics, row.count_lines, row.fps, row.film.clone(), row.seconds_after.clone(), row.units)
+    };
+    if measured(one) != measured(other) || one.count != other.count {
+        bail!("two are called so, and are not measured the same way");
+    }
+    Ok(())
 }
 
 fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
@@ -547,6 +564,20 @@ cpu = "5ms/30ms"
 
     fn complaint(text: &str) -> String {
         format!("{:#}", parse(text).expect_err("the text has a mistake"))
+    }
+
+    #[test]
+    fn two_programs_of_one_name_run_under_different_contenders_and_are_measured_alike() {
+        let file = |first: &str, second: &str| {
+            let rows = format!("[[program]]\nname='p'\ncommand='a'\n{first}\n[[program]]\nname='p'\ncommand='b'\n{second}\n");
+            Scenario::parse(&format!("title='t'\nduration='4s'\n{rows}"), Path::new("t.toml"))
+        };
+        let refusal = |first, second| format!("{:#}", file(first, second).unwrap_err());
+        assert!(file("under=['stock']", "under=['steward']").is_ok());
+        assert!(refusal("", "under=['steward']").contains("program `p`: two are called so under one contender"));
+        assert!(refusal("under=['steward','stock']", "under=['steward']").contains("under one contender"));
+        let metered = refusal("under=['stock']\nmetrics='work'", "under=['steward']");
+        assert!(metered.contains("not measured the same way"), "{metered}");
     }
 
     #[test]
