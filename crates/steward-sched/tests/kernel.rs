@@ -35,7 +35,7 @@ fn shares_reservations_and_load_control_hold_on_one_cpu() {
     let config = MachineConfig {
         cpus: 1,
         icount_shift: Some(3),
-        timeout_host: Duration::from_secs(600),
+        timeout_host: Duration::from_secs(1800),
         ..MachineConfig::default()
     };
     run_checks(&config, 20);
@@ -45,6 +45,6 @@ fn shares_reservations_and_load_control_hold_on_one_cpu() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn bound_tasks_hotplug_and_affinity_hold_on_two_cpus() {
     let config =
-        MachineConfig { cpus: 2, timeout_host: Duration::from_secs(600), ..MachineConfig::default() };
+        MachineConfig { cpus: 2, timeout_host: Duration::from_secs(1800), ..MachineConfig::default() };
     run_checks(&config, 8);
 }

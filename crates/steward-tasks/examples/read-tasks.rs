@@ -1,5 +1,5 @@
 //! Reads all tasks again and again and says what a read costs, and who ran and waited meanwhile:
-//! `read-tasks [bpf|procfs] [READS] [MILLISECONDS BETWEEN]`.
+//! `read-tasks [bpf|bpf-iterator|procfs] [READS] [MILLISECONDS BETWEEN]`.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (reads, between) = (number(1).unwrap_or(20), Duration::from_millis(number(2).unwrap_or(100)));
     let mut source: Box<dyn Source> = match arguments.first().map(String::as_str) {
         Some("procfs") => Box::new(Procfs::new(Roots::default())),
+        Some("bpf-iterator") => Box::new(Bpf::load_iterator()?),
         _ => Box::new(Bpf::load()?),
     };
     let begun = Instant::now();

@@ -1,16 +1,19 @@
-//! The reader in the kernel: `src/bpf/tasks.bpf.c`, an iterator over all tasks.
+//! The reader in the kernel: `src/bpf/tasks.bpf.c`. Where the kernel has it, one call fills memory that both see; else an
+//! iterator is read.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, PrintLevel, set_print};
+use libbpf_rs::{Iter, Link, PrintLevel, libbpf_sys, set_print};
 use steward_core::forecast::TaskSample;
 use steward_core::nice;
 
+use crate::shared_memory::SharedMemory;
 use crate::{Source, Steady, TasksError, class_of};
-use skeleton::{TasksSkelBuilder, types};
+use skeleton::{OpenTasksSkel, TasksSkelBuilder, types};
 
 #[allow(missing_docs, clippy::all, non_camel_case_types, non_snake_case)]
 mod skeleton {
@@ -24,11 +27,34 @@ const CHUNK_BYTES: usize = 32 * 1024 / size_of::<types::record>() * size_of::<ty
 /// How many of libbpf's last lines are in an error.
 const LINES_OF_LOG: usize = 6;
 
+/// Room for so many tasks at least.
+const ROOM_MIN: u32 = 1024;
+
 /// All tasks through BPF. The program is out of the kernel when this is dropped.
 pub struct Bpf {
+    reader: Reader,
+    /// Thread ids with the places of their records, to be sorted.
+    order: Vec<(i32, u32)>,
+    steady: Steady,
+}
+
+/// The two ways through the tasks.
+enum Reader {
+    Filled(Filled),
+    Iterated(Iterated),
+}
+
+/// A program that fills memory with records.
+struct Filled {
+    program: OwnedFd,
+    records: SharedMemory<types::record>,
+}
+
+/// A program that hands over records one by one.
+struct Iterated {
     link: Link,
     chunk: Vec<u8>,
-    steady: Steady,
+    records: Vec<types::record>,
 }
 
 impl Bpf {
@@ -37,39 +63,123 @@ impl Bpf {
     /// # Errors
     /// [`TasksError::Bpf`]: no permission, or the kernel lacks what it needs.
     pub fn load() -> Result<Self, TasksError> {
-        // The words of libbpf go into the error, and whoever had them before gets them again.
-        let before = set_print(Some((PrintLevel::Warn, remember)));
-        let loaded = load();
-        set_print(before);
-        Ok(Bpf { link: loaded?, chunk: vec![0; CHUNK_BYTES], steady: Steady::default() })
+        let reader = Filled::load(ROOM_MIN).map(Reader::Filled).or_else(|_| Self::iterated())?;
+        Ok(Bpf { reader, order: Vec::new(), steady: Steady::default() })
     }
 
-    fn read_records(&mut self, take: &mut impl FnMut(&types::record)) -> io::Result<()> {
+    /// Loads the program for kernels that cannot go through the tasks within one call.
+    ///
+    /// # Errors
+    /// As [`Bpf::load`].
+    pub fn load_iterator() -> Result<Self, TasksError> {
+        Ok(Bpf { reader: Self::iterated()?, order: Vec::new(), steady: Steady::default() })
+    }
+
+    fn iterated() -> Result<Reader, TasksError> {
+        Ok(Reader::Iterated(Iterated::load()?))
+    }
+}
+
+impl Reader {
+    /// All records, in the kernel's order.
+    fn read(&mut self) -> Result<&[types::record], TasksError> {
+        match self {
+            Reader::Filled(filled) => filled.read(),
+            Reader::Iterated(iterated) => iterated.read().map_err(not_read),
+        }
+    }
+}
+
+fn not_read(source: io::Error) -> TasksError {
+    TasksError::Bpf { action: "reading tasks", source }
+}
+
+impl Filled {
+    fn load(room: u32) -> Result<Self, TasksError> {
+        load(|mut open| {
+            open.progs.read_tasks.set_autoload(false);
+            open.maps
+                .records
+                .set_max_entries(room)
+                .map_err(|error| failed("sizing the records of tasks", &error))?;
+            let skeleton = open.load().map_err(|error| failed("loading the reader of tasks", &error))?;
+            let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(not_read);
+            let program = own(skeleton.progs.fill_records.as_fd())?;
+            let records =
+                SharedMemory::new(skeleton.maps.records.as_fd(), room as usize).map_err(not_read)?;
+            Ok(Filled { program, records })
+        })
+    }
+
+    fn read(&mut self) -> Result<&[types::record], TasksError> {
+        loop {
+            let count = self.fill().map_err(not_read)?;
+            if count as usize <= self.records.len() {
+                return Ok(&self.records.slice()[..count as usize]);
+            }
+            // There are more tasks than room; twice as much lasts for a while.
+            *self = Filled::load(count.saturating_mul(2))?;
+        }
+    }
+
+    /// Has the program run once. Returns how many tasks there are.
+    fn fill(&self) -> io::Result<u32> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        // SAFETY: the descriptor is a program's, and the options are complete.
+        let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
+        if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(options.retval) }
+    }
+}
+
+impl Iterated {
+    fn load() -> Result<Self, TasksError> {
+        let link = load(|mut open| {
+            open.progs.fill_records.set_autoload(false);
+            let skeleton = open.load().map_err(|error| failed("loading the reader of tasks", &error))?;
+            // The link keeps the program; the object around it is not needed any more.
+            skeleton
+                .progs
+                .read_tasks
+                .attach()
+                .map_err(|error| failed("attaching the reader of tasks", &error))
+        })?;
+        Ok(Iterated { link, chunk: vec![0; CHUNK_BYTES], records: Vec::new() })
+    }
+
+    fn read(&mut self) -> io::Result<&[types::record]> {
+        self.records.clear();
         let mut pass = Iter::new(&self.link).map_err(io::Error::other)?;
         loop {
             let count = match pass.read(&mut self.chunk) {
-                Ok(0) => return Ok(()),
+                Ok(0) => return Ok(&self.records),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             // The kernel hands over what a program wrote in one piece, and this one writes records.
-            for bytes in self.chunk[..count].chunks_exact(size_of::<types::record>()) {
-                // SAFETY: the program writes this structure, which is plain numbers and characters.
-                take(&unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<types::record>()) });
-            }
+            let pieces = self.chunk[..count].chunks_exact(size_of::<types::record>());
+            // SAFETY: the program writes this structure, which is plain numbers and characters.
+            self.records
+                .extend(pieces.map(|bytes| unsafe {
+                    std::ptr::read_unaligned(bytes.as_ptr().cast::<types::record>())
+                }));
         }
     }
 }
 
-fn load() -> Result<Link, TasksError> {
+/// Opens the program and does `then` with it; libbpf's words go into the error, and whoever had them before gets them again.
+fn load<T>(then: impl FnOnce(OpenTasksSkel<'_>) -> Result<T, TasksError>) -> Result<T, TasksError> {
+    let before = set_print(Some((PrintLevel::Warn, remember)));
     let mut object = MaybeUninit::uninit();
     let open = TasksSkelBuilder::default()
         .open(&mut object)
-        .map_err(|error| failed("opening the reader of tasks", &error))?;
-    let skeleton = open.load().map_err(|error| failed("loading the reader of tasks", &error))?;
-    // The link keeps the program; the object around it is not needed any more.
-    skeleton.progs.read_tasks.attach().map_err(|error| failed("attaching the reader of tasks", &error))
+        .map_err(|error| failed("opening the reader of tasks", &error));
+    let loaded = open.and_then(then);
+    set_print(before);
+    loaded
 }
 
 impl Source for Bpf {
@@ -79,10 +189,12 @@ impl Source for Bpf {
 
     fn read(&mut self, _now_ns: u64, samples: &mut Vec<TaskSample>) -> Result<(), TasksError> {
         samples.clear();
-        self.read_records(&mut |record| samples.push(sample(record)))
-            .map_err(|source| TasksError::Bpf { action: "reading tasks", source })?;
-        // The kernel goes through them in this order, in its own number space; nothing is moved then.
-        samples.sort_by_key(|sample| sample.tid);
+        let records = self.reader.read()?;
+        // The kernel's order is that of number or age, each process with its threads.
+        self.order.clear();
+        self.order.extend(records.iter().zip(0..).map(|(record, place)| (record.tid, place)));
+        self.order.sort_unstable();
+        samples.extend(self.order.iter().map(|(_, place)| sample(&records[*place as usize])));
         self.steady.correct(samples);
         Ok(())
     }

@@ -249,7 +249,9 @@ mod tests {
         pace.asked_until_ns = 3 * SECOND;
         assert_eq!(pace.due_ns(SECOND), SECOND + 100 * MS);
         assert_eq!(pace.due_ns(3 * SECOND), 2 * SECOND);
-        for (every_ns, due_ns) in [(0, 100 * MS), (100 * MS, 100 * MS), (400 * MS, 400 * MS), (60 * SECOND, SECOND)] {
+        for (every_ns, due_ns) in
+            [(0, 100 * MS), (100 * MS, 100 * MS), (400 * MS, 400 * MS), (60 * SECOND, SECOND)]
+        {
             pace.watched_every_ns = Some(every_ns);
             assert_eq!(pace.due_ns(3 * SECOND), SECOND + due_ns);
         }

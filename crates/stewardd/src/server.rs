@@ -216,7 +216,11 @@ impl Server {
 
     /// How often the most eager watcher wants to be told, in nanoseconds.
     pub fn watched_every_ns(&self) -> Option<u64> {
-        self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(watch, _)| watch.every_ns).min()
+        self.clients
+            .iter()
+            .filter_map(|client| client.watching.as_ref())
+            .map(|(watch, _)| watch.every_ns)
+            .min()
     }
 
     /// Whether this caller's connection stands.

@@ -26,7 +26,7 @@ impl Transcript {
             cpus,
             // The guest's clock then does not depend on how busy the host is.
             icount_shift: Some(2),
-            timeout_host: Duration::from_secs(600),
+            timeout_host: Duration::from_secs(1800),
             ..MachineConfig::default()
         };
         let files = [

@@ -569,12 +569,16 @@ cpu = "5ms/30ms"
     #[test]
     fn two_programs_of_one_name_run_under_different_contenders_and_are_measured_alike() {
         let file = |first: &str, second: &str| {
-            let rows = format!("[[program]]\nname='p'\ncommand='a'\n{first}\n[[program]]\nname='p'\ncommand='b'\n{second}\n");
+            let rows = format!(
+                "[[program]]\nname='p'\ncommand='a'\n{first}\n[[program]]\nname='p'\ncommand='b'\n{second}\n"
+            );
             Scenario::parse(&format!("title='t'\nduration='4s'\n{rows}"), Path::new("t.toml"))
         };
         let refusal = |first, second| format!("{:#}", file(first, second).unwrap_err());
         assert!(file("under=['stock']", "under=['steward']").is_ok());
-        assert!(refusal("", "under=['steward']").contains("program `p`: two are called so under one contender"));
+        assert!(
+            refusal("", "under=['steward']").contains("program `p`: two are called so under one contender")
+        );
         assert!(refusal("under=['steward','stock']", "under=['steward']").contains("under one contender"));
         let metered = refusal("under=['stock']\nmetrics='work'", "under=['steward']");
         assert!(metered.contains("not measured the same way"), "{metered}");

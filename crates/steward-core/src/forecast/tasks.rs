@@ -84,6 +84,11 @@ fn solve(target: f64, curve: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
     Some(level)
 }
 
+/// Those that want something: all others get nothing at any level, and most tasks of a machine sleep.
+fn active(claims: &[Claim]) -> Vec<Claim> {
+    claims.iter().filter(|claim| claim.wants > 0.0).copied().collect()
+}
+
 fn sum(parts: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     parts.fold((0.0, 0.0), |(given, slope), (more, more_slope)| (given + more, slope + more_slope))
 }
@@ -97,7 +102,8 @@ pub(super) fn judge(claims: &mut [Claim]) {
     if given <= EPSILON {
         return;
     }
-    let past = |level: f64| sum(claims.iter().map(|claim| claim.at_rate(level, claim.weight_before)));
+    let active = active(claims);
+    let past = |level: f64| sum(active.iter().map(|claim| claim.at_rate(level, claim.weight_before)));
     let level = solve(given, past).unwrap_or(f64::MAX);
     let known =
         (claims.iter().filter(|claim| claim.wants > NEGLIGIBLE).map(|claim| claim.known)).fold(1.0, f64::min);
@@ -117,7 +123,8 @@ pub(super) fn divide(pool: f64, claims: &[Claim]) -> Vec<f64> {
     if wanted <= pool + EPSILON {
         return claims.iter().map(|claim| claim.wants).collect();
     }
-    let curve = |level: f64| sum(claims.iter().map(|claim| claim.at(level)));
+    let active = active(claims);
+    let curve = |level: f64| sum(active.iter().map(|claim| claim.at(level)));
     let level = solve(pool, curve).unwrap_or(f64::MAX);
     let mut given: Vec<f64> = claims.iter().map(|claim| claim.at(level).0).collect();
     let total: f64 = given.iter().sum();
@@ -134,22 +141,20 @@ pub(super) fn divide(pool: f64, claims: &[Claim]) -> Vec<f64> {
 pub(super) fn potentials(pool: f64, claims: &[Claim], predicted: &[f64]) -> Vec<f64> {
     let given: f64 = predicted.iter().sum();
     let wants: f64 = claims.iter().map(|claim| claim.wants).sum();
-    let (weights, active) = claims
-        .iter()
-        .filter(|claim| claim.wants > 0.0)
-        .fold((0.0, 0.0), |(sum, count), claim| (sum + claim.weight * claim.favour, count + 1.0));
+    let active = active(claims);
+    let weights: f64 = active.iter().map(|claim| claim.weight * claim.favour).sum();
     // The level with one more task, of middling weight, that is always ready.
-    let middling = if active > 0.0 { weights / active } else { 1.0 };
+    let middling = if active.is_empty() { 1.0 } else { weights / active.len() as f64 };
     let level = (wants + 1.0 > pool && pool > EPSILON)
         .then(|| {
             let one_more = Claim { wants: 1.0, weight: middling, favour: 1.0, ..Claim::default() };
-            solve(pool, |level| sum(claims.iter().chain([&one_more]).map(|claim| claim.at(level))))
+            solve(pool, |level| sum(active.iter().chain([&one_more]).map(|claim| claim.at(level))))
         })
         .flatten()
         .filter(|level| *level > 0.0);
     // What a task contributes in the mean is what it gets over the level.
     let contributed: f64 =
-        level.map_or(0.0, |level| claims.iter().map(|claim| claim.at(level).0 / level).sum());
+        level.map_or(0.0, |level| active.iter().map(|claim| claim.at(level).0 / level).sum());
     let potential = |(claim, predicted): (&Claim, &f64)| {
         let left = pool - (given - predicted);
         let share = level.map_or(0.0, |level| {

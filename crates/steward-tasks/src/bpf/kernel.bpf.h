@@ -26,7 +26,9 @@ typedef _Bool bool;
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 };
+#define BPF_F_MMAPABLE (1U << 10)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -101,9 +103,21 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
+/* The walk over all tasks as a loop within a program (kernel/bpf/task_iter.c, Linux 6.8 and later). */
+struct bpf_iter_task {
+	__u64 opaque[3];
+};
+#define BPF_TASK_ITER_ALL_THREADS 1
+
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __ksym;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym;
+extern void bpf_rcu_read_lock(void) __ksym;
+extern void bpf_rcu_read_unlock(void) __ksym;
 
 /* Of each CPU; in the kernel's BTF as a variable. */
 extern const struct rq runqueues __ksym;

@@ -2,6 +2,10 @@
 /*
  * Writes one record for each task: who it is, and what the core scheduler has counted for it.
  *
+ * There are two ways through the tasks. fill_records() is one call that goes through the kernel's own list and leaves the
+ * records in memory that the reader sees. Kernels before 6.8 have only the other, an iterator from which the reader reads
+ * them (read_tasks()); it looks every task up by its number, and costs several times as much. One of the two is loaded.
+ *
  * These counters are kept for every class, sched_ext included, whoever reads them: se.sum_exec_runtime by the class at
  * each tick and switch (update_se(), kernel/sched/fair.c), sched_info by the core around each queueing
  * (kernel/sched/stats.h). So nothing is added to the path of a switch. What has not been added up yet, the run or wait
@@ -29,7 +33,13 @@ struct record {
 	char name[16];
 };
 
-struct record *record_layout; /* never set: it puts the type into the program's BTF */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* the reader says how many */
+	__type(key, u32);
+	__type(value, struct record);
+} records SEC(".maps");
 
 char _license[] SEC("license") = "GPL";
 
@@ -60,27 +70,55 @@ static __always_inline u64 wait_ns(struct task_struct *p, struct rq *rq)
 	return sum_ns + since(rq->clock, queued_ns);
 }
 
+static __always_inline void fill(struct record *r, struct task_struct *p)
+{
+	struct rq *rq = bpf_per_cpu_ptr(&runqueues, p->thread_info.cpu);
+
+	r->started_ns = p->start_boottime;
+	r->cgroup_id = p->cgroups->dfl_cgrp->kn->id;
+	r->run_ns = run_ns(p, rq);
+	r->wait_ns = wait_ns(p, rq);
+	r->tid = p->pid;
+	r->pid = p->tgid;
+	r->uid = p->real_cred->uid.val;
+	r->static_prio = p->static_prio;
+	r->policy = p->policy;
+	r->runnable = p->on_cpu || p->__state == TASK_RUNNING;
+	__builtin_memcpy(r->name, p->comm, sizeof(r->name));
+}
+
+/* Fills the records, and returns how many tasks there are: more than records, if they did not suffice. */
+SEC("syscall")
+int fill_records(void *context)
+{
+	struct task_struct *p;
+	u32 count = 0;
+
+	bpf_rcu_read_lock();
+	bpf_for_each(task, p, NULL, BPF_TASK_ITER_ALL_THREADS) {
+		u32 index = count;
+		struct record *r;
+
+		if (p->exit_state)
+			continue;
+		r = bpf_map_lookup_elem(&records, &index);
+		if (r)
+			fill(r, p);
+		count++;
+	}
+	bpf_rcu_read_unlock();
+	return count;
+}
+
 SEC("iter/task")
 int read_tasks(struct bpf_iter__task *context)
 {
 	struct task_struct *p = context->task;
 	struct record r = {};
-	struct rq *rq;
 
 	if (!p || p->exit_state)
 		return 0;
-	rq = bpf_per_cpu_ptr(&runqueues, p->thread_info.cpu);
-	r.started_ns = p->start_boottime;
-	r.cgroup_id = p->cgroups->dfl_cgrp->kn->id;
-	r.run_ns = run_ns(p, rq);
-	r.wait_ns = wait_ns(p, rq);
-	r.tid = p->pid;
-	r.pid = p->tgid;
-	r.uid = p->real_cred->uid.val;
-	r.static_prio = p->static_prio;
-	r.policy = p->policy;
-	r.runnable = p->on_cpu || p->__state == TASK_RUNNING;
-	bpf_probe_read_kernel(r.name, sizeof(r.name), p->comm);
+	fill(&r, p);
 	bpf_seq_write(context->meta->seq, &r, sizeof(r));
 	return 0;
 }
