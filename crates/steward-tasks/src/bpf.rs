@@ -63,7 +63,8 @@ impl Bpf {
     /// # Errors
     /// [`TasksError::Bpf`]: no permission, or the kernel lacks what it needs.
     pub fn load() -> Result<Self, TasksError> {
-        let reader = Filled::load(ROOM_MIN).map(Reader::Filled).or_else(|_| Self::iterated())?;
+        let room = tasks_now().saturating_mul(2).max(ROOM_MIN);
+        let reader = Filled::load(room).map(Reader::Filled).or_else(|_| Self::iterated())?;
         Ok(Bpf { reader, order: Vec::new(), steady: Steady::default() })
     }
 
@@ -88,6 +89,13 @@ impl Reader {
             Reader::Iterated(iterated) => iterated.read().map_err(not_read),
         }
     }
+}
+
+/// How many tasks there are, as the fourth field of `/proc/loadavg` says; 0 when it does not.
+fn tasks_now() -> u32 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let counts = text.split(' ').nth(3).and_then(|field| field.split_once('/'));
+    counts.and_then(|(_, total)| total.parse().ok()).unwrap_or(0)
 }
 
 fn not_read(source: io::Error) -> TasksError {

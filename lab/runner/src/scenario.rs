@@ -452,7 +452,7 @@ fn check_namesakes(one: &ProgramRow, other: &ProgramRow) -> Result<()> {
         bail!("two are called so under one contender; say `under` for both, or rename one");
     }
     let measured = |row: &ProgramRow| {
-        (row.metrics, row.count_lines, row.fps, row.film.clone(), row.seconds_after.clone(), row.units)
+        (row.metrics, row.count_lines, row.fps, row.film, row.seconds_after.clone(), row.units)
     };
     if measured(one) != measured(other) || one.count != other.count {
         bail!("two are called so, and are not measured the same way");
