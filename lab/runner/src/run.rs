@@ -93,11 +93,11 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
     ];
     let mut synthetic: Vec<String> = Vec::new();
     for row in &scenario.programs {
-        let words = shell_words::split(&row.command)?;
-        // What is not among the lab's own programs comes from the guest's packages.
-        synthetic.extend(
-            words.into_iter().filter(|word| !word.contains('/') && OWN_PROGRAMS.contains(&word.as_str())),
-        );
+        // What is not among the lab's own programs comes from the guest's packages. A word may be a script for a shell.
+        for word in shell_words::split(&row.command)? {
+            let names = word.split_ascii_whitespace().filter(|name| OWN_PROGRAMS.contains(name));
+            synthetic.extend(names.map(str::to_owned));
+        }
     }
     synthetic.sort();
     synthetic.dedup();
@@ -276,7 +276,7 @@ impl<'a> Listener<'a> {
             return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
-        let error = error.or_else(|| self.unprepared.clone());
+        let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
@@ -325,6 +325,13 @@ impl<'a> Listener<'a> {
         }
         Ok(())
     }
+}
+
+/// What programs said that could not be executed: a run without them measures something else.
+fn not_executed(outputs: &[ProgramOutput]) -> Option<String> {
+    let is_missing = |ended: &str| ended == "exit status: 126" || ended == "exit status: 127";
+    let missing = outputs.iter().find(|output| output.ended.as_deref().is_some_and(is_missing))?;
+    Some(format!("{} could not be executed: {}", missing.name, last_lines(&missing.text)))
 }
 
 /// What a program was refused, and how it failed.
@@ -391,6 +398,21 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_could_not_be_executed_fails_the_run() {
+        let output = |ended: Option<&str>| ProgramOutput {
+            name: "clients".into(),
+            ended: ended.map(str::to_owned),
+            text: "sh: 1: exec: web-load: not found".into(),
+            ..ProgramOutput::default()
+        };
+        for fine in [None, Some("exit status: 0"), Some("exit status: 124"), Some("signal: 9 (SIGKILL)")] {
+            assert_eq!(not_executed(&[output(fine)]), None, "{fine:?}");
+        }
+        let error = not_executed(&[output(None), output(Some("exit status: 127"))]).unwrap();
+        assert_eq!(error, "clients could not be executed: sh: 1: exec: web-load: not found");
+    }
 
     #[test]
     fn no_run_counts_in_a_machine_that_could_not_be_prepared() {
