@@ -157,8 +157,10 @@ impl Daemon {
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
         let mut samples = Vec::with_capacity(self.sampler.herald.tasks().len() + 16);
-        // Opened before: loading a program once is no part of what reading costs.
+        // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of before.
+        let is_open = self.sampler.source.is_some();
         let source = self.sampler.source(&self.options.roots);
+        let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
         let begun_ns = cpu_time_ns();
         let outcome = source.read(now_ns, &mut samples);
         let failure = outcome.err().map(|error| format!("forecasts are old: {error}"));
