@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use steward_machine::{GuestFile, MachineConfig, run};
+use steward_machine::{GuestFile, MachineConfig, release_directory, run};
 use steward_sim::Machine;
 use steward_sim::recording::{Cycle, Recording};
 
@@ -18,12 +18,6 @@ echo == recording
 cat /run/lab/recording.jsonl
 ";
 
-/// Where the release build is, beside that of this test.
-fn release() -> PathBuf {
-    let own = std::env::current_exe().expect("a running test");
-    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
-}
-
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_recording_has_who_ran_and_who_slept_and_can_be_replayed() {
@@ -33,7 +27,7 @@ fn a_recording_has_who_ran_and_who_slept_and_can_be_replayed() {
         timeout_host: Duration::from_secs(240),
         ..MachineConfig::default()
     };
-    let steward = GuestFile::from_host(release().join("steward"), "/usr/bin/steward");
+    let steward = GuestFile::from_host(release_directory().join("steward"), "/usr/bin/steward");
     let files = [steward.expect("make test-kernel built it")];
     let command = ["/bin/sh", "-c", SCRIPT].map(String::from);
     let mut lines: Vec<String> = Vec::new();

@@ -1,21 +1,14 @@
 //! The sources on a real kernel, against each other.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use steward_machine::{GuestFile, MachineConfig, run};
-
-/// Where the release build is, beside that of this test.
-fn release() -> PathBuf {
-    let own = std::env::current_exe().expect("a running test");
-    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
-}
+use steward_machine::{GuestFile, MachineConfig, release_directory, run};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn all_sources_tell_the_same_of_a_crowd() {
     let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..MachineConfig::default() };
-    let program = release().join("examples/sources-agree");
+    let program = release_directory().join("examples/sources-agree");
     let files = [GuestFile::from_host(program, "/usr/bin/sources-agree").expect("make test-kernel built it")];
     let mut told = String::new();
     let command = ["/bin/sh".into(), "-c".into(), "sources-agree >/run/lab/results 2>&1".into()];

@@ -2,9 +2,9 @@
 //! put beside it when somebody asks (CPU Futures, section 3).
 //!
 //! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want to
-//! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that would cost too much (procfs with hundreds of tasks) it is less
-//! often. What domains have is looked at anew for every answer; the tree of cgroups behind it
-//! once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
+//! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that
+//! would cost too much (procfs with hundreds of tasks) it is less often. What domains have is looked at anew for an answer,
+//! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
 
 use std::sync::Arc;
 

@@ -5,11 +5,10 @@
 //! `target/release`, which `make test-kernel` builds first.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use libsteward::api;
-use steward_machine::{GuestFile, MachineConfig, run};
+use steward_machine::{GuestFile, MachineConfig, release_directory, run};
 
 /// What a script printed, by heading.
 struct Transcript(HashMap<String, Vec<String>>);
@@ -36,7 +35,7 @@ impl Transcript {
             ("busy-loops", "/usr/bin/busy-loops"),
         ]
         .map(|(built, guest)| {
-            GuestFile::from_host(release().join(built), guest).expect("make test-kernel built it")
+            GuestFile::from_host(release_directory().join(built), guest).expect("make test-kernel built it")
         });
         let script = format!("{}\n{script}", include_str!("kernel/prelude.sh"));
         let mut sections: HashMap<String, Vec<String>> = HashMap::new();
@@ -69,12 +68,6 @@ impl Transcript {
         let text = self.text(section);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"))
     }
-}
-
-/// Where the release build is, beside that of this test.
-fn release() -> PathBuf {
-    let own = std::env::current_exe().expect("a running test");
-    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
 }
 
 /// The budget in nanoseconds that a process has, if it is admitted.

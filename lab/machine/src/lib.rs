@@ -44,6 +44,15 @@ pub fn cache_directory() -> PathBuf {
     std::env::var_os("STEWARD_CACHE").map_or_else(|| repository().join(".cache"), PathBuf::from)
 }
 
+/// Where the release build is, for a test that brings programs of it into the machine: beside the build of the test itself.
+///
+/// # Panics
+/// When it is not cargo that built the program that calls this.
+pub fn release_directory() -> PathBuf {
+    let own = std::env::current_exe().expect("a running test");
+    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
+}
+
 /// Runs one of the scripts beside this crate; its last line of output is a path.
 fn script(name: &str, arguments: &[&std::ffi::OsStr]) -> anyhow::Result<PathBuf> {
     use anyhow::{Context, bail};
