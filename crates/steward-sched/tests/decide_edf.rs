@@ -299,6 +299,21 @@ fn all_the_children_of_a_period_together_start_on_less_than_the_parents_budget()
 }
 
 #[test]
+fn a_parent_that_rests_lends_anew_in_each_period_and_never_more_than_its_budget() {
+    let mut parent = EdfTask::begin(5 * MS, 100 * MS, 0);
+    parent.charge(4 * MS);
+    parent.sleep(false);
+    assert!(parent.lend(MS) < MS);
+    // Asked every millisecond for a second: no more than was promised in it, and not much less than three quarters.
+    let lent: u64 = (1..=1000).map(|at| parent.lend_again(true, at * MS)).sum();
+    assert!((35 * MS..=50 * MS).contains(&lent), "{lent}");
+    // One that wants the CPU itself keeps its period, and what is owed to it.
+    let mut parent = EdfTask::begin(5 * MS, 100 * MS, 0);
+    parent.lend_again(false, 150 * MS);
+    assert_eq!((parent.deadline_ns, parent.periods), (100 * MS, 1));
+}
+
+#[test]
 fn a_parent_that_waits_for_its_next_period_lends_nothing() {
     let mut parent = EdfTask::begin(5 * MS, 100 * MS, 0);
     parent.charge(5 * MS);

@@ -125,6 +125,24 @@ pub fn specification_at_exec() -> Outcome {
     Ok(format!("{} is {} with specification {}", found.name, found.standing, found.grant.spec_id))
 }
 
+/// A child that needs several loans until it executes gets them, one in each of its parent's periods.
+pub fn slow_start() -> Outcome {
+    let mut scheduler = load()?;
+    let file = PathBuf::from("/tmp/launched");
+    let loops: Vec<Program> = (0..40).map(|_| Program::start(&["spin"])).collect();
+    let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
+    let shell = Program::start(&["launch", "12", "/tmp/launched"]);
+    assign(&mut scheduler, shell.pid(), grant(5_000, 100_000))?;
+    wait_until(20.0, || std::fs::read_to_string(&file).is_ok_and(|text| !text.is_empty()));
+    drop((shell, loops));
+    drop(scheduler);
+    let text = std::fs::read_to_string(&file).map_err(|_| "it was not started within 20 s".to_owned())?;
+    let passed_ms: u64 = text.parse().map_err(|_| text.clone())?;
+    // At most 3.75 ms in each 100 ms come to 12 ms in the fourth period.
+    check!((200..1000).contains(&passed_ms), "it took {passed_ms} ms");
+    Ok(format!("12 ms of work before exec, 5 ms in every 100 ms: {passed_ms} ms"))
+}
+
 /// Twenty children inherit 10 ms in 100 ms: as many are admitted as fit below the threshold, the rest refused.
 pub fn inheritance() -> Outcome {
     let mut scheduler = load()?;

@@ -48,6 +48,7 @@ const CHECKS: &[Check] = &[
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-best-effort-task-starts-nothing-interactive", 0, interactive::no_way_up),
     ("an-interactive-parent-starts-interactive-programs", 0, interactive::specification_at_exec),
+    ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),
     ("overload-revokes-and-room-reactivates", 1, interactive::overload),
     ("a-cpu-that-goes-offline-gives-its-reservations-away", 2, system::hotplug),

@@ -1,10 +1,11 @@
 //! The programs that the checks run, and what measures them.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use steward_core::mechanism::{Event, Mechanism, Snapshot, TaskRecord};
 use steward_sched::{LoadOptions, SchedExt};
@@ -44,6 +45,16 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
             spin()
         }
+        // Starts a program that works MS before it executes, and writes how many milliseconds passed: launch MS FILE.
+        "launch" => {
+            sleep(Duration::from_millis(500));
+            let (work, start) = (Duration::from_millis(arguments[1].parse().ok()?), Instant::now());
+            let mut child = launch(work);
+            fs::write(&arguments[2], start.elapsed().as_millis().to_string()).ok()?;
+            child.wait().ok()?;
+            Some(ExitCode::SUCCESS)
+        }
+        "nothing" => Some(ExitCode::SUCCESS),
         "hold" => {
             let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
             loop {
@@ -60,6 +71,21 @@ fn spin() -> ! {
     loop {
         std::hint::black_box(());
     }
+}
+
+/// Returns when the child, which does so much work after its fork, has executed a program.
+fn launch(work: Duration) -> Child {
+    let before_exec = move || {
+        let start = thread_time();
+        while thread_time() - start < work {
+            std::hint::black_box(());
+        }
+        Ok(())
+    };
+    let mut command = Command::new(own_path());
+    command.arg("nothing");
+    // SAFETY: reading a clock is all that the child does.
+    unsafe { command.pre_exec(before_exec) }.spawn().expect("it starts")
 }
 
 fn ring() -> ! {

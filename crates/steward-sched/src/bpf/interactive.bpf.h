@@ -388,6 +388,100 @@ static __always_inline void return_to_domain(struct task_struct *p, struct task_
 	domain_make_queued(table, t->domain);
 }
 
+/* Whether the task runs on lent time, or would if it had any: it has not executed a program yet. */
+static __always_inline bool may_borrow(struct task_state *t, u32 lender)
+{
+	return t->lender == lender && t->loans_left && !t->slot;
+}
+
+/* A child has used up what it was lent: it asks for more when the lender's next period begins. */
+static __always_inline void ask_again(struct task_state *t, u64 now_ns)
+{
+	u32 index = t->lender - 1;
+	struct task_slot *slot;
+	u64 next_ns;
+
+	if (!t->lender || !t->loans_left)
+		return;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot || slot->standing != STANDING_ADMITTED)
+		return;
+	next_ns = slot->edf.start_ns > now_ns ? slot->edf.start_ns : slot->edf.deadline_ns;
+	slot->lends = 1;
+	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
+}
+
+/* A child of an admitted task begins on time that its parent lends it. */
+static __always_inline void begin_on_loan(struct task_struct *p, struct task_state *t, struct task_slot *parent, u32 lender)
+{
+	u64 now_ns = clock_now();
+
+	t->lender = lender;
+	t->loans_left = START_LOANS;
+	t->window_cpu = parent->cpu;
+	t->window_ns = edf_lend(&parent->edf, now_ns);
+	parent->borrowers[parent->next_borrower++ & (BORROWERS - 1)] = p->pid;
+	if (!t->window_ns)
+		ask_again(t, now_ns);
+}
+
+/* It executes a program, and gets nothing more. */
+static __always_inline void end_loans(struct task_state *t)
+{
+	t->lender = 0;
+	t->loans_left = 0;
+	t->window_ns = 0;
+}
+
+/* Lends again to one of the slot's last children, if it has used up what it had. False: it needs more than there is now. */
+static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool resting, u64 now_ns)
+{
+	struct task_struct *child;
+	struct task_state *t;
+	bool served = true;
+
+	if (!slot || !tid)
+		return true;
+	child = bpf_task_from_pid(tid);
+	if (!child)
+		return true;
+	t = task_state_of(child);
+	if (!t || !may_borrow(t, lender) || t->window_ns)
+		goto out;
+	t->loans_left--;
+	t->window_ns = edf_lend_again(&slot->edf, resting, now_ns);
+	t->window_cpu = slot->cpu;
+	served = t->window_ns;
+	if (served && !is_bound(child) && may_run_on(child, slot->cpu) &&
+	    change_queue(child, t, QUEUE_INTERACTIVE(slot->cpu), t->window_ns, now_ns + START_DEADLINE_NS)) {
+		struct cpu_run *run = cpu_run_of(slot->cpu);
+
+		expect_interactive(slot->cpu);
+		if (run && run->deadline_ns == NEVER)
+			scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
+	}
+out:
+	bpf_task_release(child);
+	return served;
+}
+
+/* The slot's task lends again to those of its children that have not executed a program yet. */
+static __always_inline void lend_again(struct task_slot *slot, u32 index, bool resting, u64 now_ns)
+{
+	bool served = true;
+	int i;
+
+	slot->lends = 0;
+	bpf_for(i, 0, BORROWERS) {
+		if (!lend_to(slot, index + 1, slot->borrowers[i & (BORROWERS - 1)], resting, now_ns))
+			served = false;
+	}
+	if (!served) {
+		slot->lends = 1;
+		watch_period(index, slot->edf.period_ns);
+	}
+}
+
 /*
  * The slot's timer: a period begins for a task that had used its budget up, or its standing or CPU changed. Brings a
  * task that waits to the queue where it now belongs, or makes the CPU on which it runs choose again.
@@ -407,6 +501,8 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 	t = task_state_of(p);
 	if (!t || t->slot != *index + 1)
 		goto out;
+	if (slot->lends && slot->standing == STANDING_ADMITTED)
+		lend_again(slot, *index, !t->runnable_weight, now_ns);
 	if (t->mode != MODE_OFF) {
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		goto out;

@@ -15,6 +15,7 @@
 #define MAX_SLOTS 4096 /* tasks that have a specification at one time */
 #define MAX_EXECUTABLES 4096
 #define NAME_LENGTH 16
+#define BORROWERS 4 /* a power of two */
 
 enum grant_flags {
 	GRANT_INHERIT = 1, /* I */
@@ -72,6 +73,9 @@ struct task_slot {
 	u32 admitted_sample; /* the CPU's sample count at admission */
 	u32 exhausted_sample; /* the sampler's count when it last exhausted its budget */
 	char name[NAME_LENGTH];
+	s32 borrowers[BORROWERS]; /* the last children that started on time lent by it */
+	u32 next_borrower; /* the place of the next one */
+	u32 lends; /* one of them waits for another loan */
 };
 
 struct event {

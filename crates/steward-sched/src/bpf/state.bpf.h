@@ -48,12 +48,14 @@ struct task_state {
 	u32 counted_waiting; /* counts in its domain's waiting */
 	u32 bound_cpu; /* the CPU whose bound_shares it counts in */
 	u32 direct_cpu; /* the CPU whose own queue it was put into, and 1; 0 once it runs, or when it stands elsewhere */
+	u32 lender; /* index + 1 of the slot that lends it window_ns */
 	u16 domain;
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 was_bound; /* counts in bound_shares of bound_cpu */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
-	u8 unused[6];
+	u8 loans_left; /* how often it may be lent more until it executes a program */
+	u8 unused[1];
 };
 
 struct {

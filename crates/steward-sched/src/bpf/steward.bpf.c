@@ -57,6 +57,8 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 	}
 	if (t->mode == MODE_STARTING) {
 		t->window_ns = t->window_ns > used_ns ? t->window_ns - used_ns : 0;
+		if (!t->window_ns)
+			ask_again(t, now_ns);
 		charge_reserved(run, t, used_ns);
 		state = cpu_state_of(cpu);
 		if (state)
@@ -514,10 +516,8 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	/* A child of an interactive task may take up a specification at its exec; one of a best-effort task not. */
 	t->may_start_interactive = 1;
 	if (!(slot->grant.flags & GRANT_INHERIT)) {
-		if (slot->standing == STANDING_ADMITTED && p->tgid == p->pid) {
-			t->window_ns = edf_lend(&slot->edf, clock_now());
-			t->window_cpu = slot->cpu;
-		}
+		if (slot->standing == STANDING_ADMITTED && p->tgid == p->pid)
+			begin_on_loan(p, t, slot, parent_state->slot);
 		return 0;
 	}
 	grant = slot->grant;
@@ -692,7 +692,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	if (!allowed)
 		return 0;
 	t->may_start_interactive = 0;
-	t->window_ns = 0;
+	end_loans(t);
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
 	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {

@@ -53,6 +53,7 @@ unsafe extern "C" {
     fn decide_edf_sleep(task: *mut EdfTask, voluntary: bool);
     fn decide_edf_charge(task: *mut EdfTask, used_ns: u64) -> bool;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
+    fn decide_edf_lend_again(parent: *mut EdfTask, resting: bool, now_ns: u64) -> u64;
 }
 
 /// C/T in parts per million of one CPU, rounded up, at most [`LOAD_ONE`](super::LOAD_ONE).
@@ -127,6 +128,13 @@ impl EdfTask {
     pub fn lend(&mut self, now_ns: u64) -> u64 {
         // SAFETY: as in begin().
         unsafe { decide_edf_lend(self, now_ns) }
+    }
+
+    /// The same for a child that has used up what it was lent; a parent that is asleep or blocked (`resting`) begins its
+    /// next period for it.
+    pub fn lend_again(&mut self, resting: bool, now_ns: u64) -> u64 {
+        // SAFETY: as in begin().
+        unsafe { decide_edf_lend_again(self, resting, now_ns) }
     }
 
     fn assert_begun(&self) {

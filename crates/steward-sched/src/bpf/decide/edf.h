@@ -29,9 +29,11 @@
  * much CPU time at most it is served ahead of best-effort work, so that a shell starts programs under load; the paper
  * gives 1 ms (Yang 2009, section 7.2.2). The parent pays: it lends the time out of its own budget (edf_lend), so that
  * all the children of a bomb together get no more than the bomb was admitted with. Admitted tasks go first unless
- * their deadlines lie further away than START_DEADLINE_NS.
+ * their deadlines lie further away than START_DEADLINE_NS. A child that has not executed anything when the loan is used
+ * up gets another one when the parent's next period begins, START_LOANS in all: most parents wait for their child.
  */
 #define START_WINDOW_NS (5 * NSEC_PER_MSEC)
+#define START_LOANS 8
 #define START_DEADLINE_NS (100 * NSEC_PER_MSEC)
 /* The same for a per-CPU kernel thread that wakes: it has a slice to do its work in, and this long to wait for it. */
 #define KERNEL_DEADLINE_NS (20 * NSEC_PER_MSEC)
@@ -197,6 +199,17 @@ DECIDE u64 edf_lend(struct edf_task *parent, u64 now_ns)
 	lent_ns = min_u64((u64)parent->left_ns / 4 * 3, START_WINDOW_NS);
 	parent->left_ns -= (s64)lent_ns;
 	return lent_ns;
+}
+
+/*
+ * The same for a child that has used a loan up. A parent that wants nothing itself (asleep, or blocked, as in vfork())
+ * begins its next period for it.
+ */
+DECIDE u64 edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
+{
+	if (resting && now_ns >= parent->deadline_ns)
+		edf_next_period(parent, now_ns);
+	return edf_lend(parent, now_ns);
 }
 
 #endif

@@ -86,6 +86,11 @@ u64 decide_edf_lend(struct edf_task *parent, u64 now_ns)
 	return edf_lend(parent, now_ns);
 }
 
+u64 decide_edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
+{
+	return edf_lend_again(parent, resting, now_ns);
+}
+
 void decide_load_relieve(struct load *l, u32 used)
 {
 	load_relieve(l, used);
