@@ -312,7 +312,7 @@ impl Controller<'_> {
         };
         let client = Client::connect(self.socket)?;
         let forecasts = Client::connect(self.socket)?.stream(&request)?;
-        self.policy = policy(self.arguments);
+        self.forget();
         self.link = Some(Link { forecasts, client, heard: Instant::now() });
         Ok(())
     }
@@ -351,9 +351,17 @@ impl Controller<'_> {
     /// Lets the program go on, and begins anew.
     fn let_go(&mut self) {
         let suspended = matches!(&self.policy, Policy::Empathy(empathy) if empathy.is_suspended());
-        self.policy = policy(self.arguments);
+        self.forget();
         if suspended && let Err(error) = self.suspend(false) {
             self.lose(&error);
+        }
+    }
+
+    /// What was seen before counts no more. A weight stays as it is in force.
+    fn forget(&mut self) {
+        match &mut self.policy {
+            Policy::Empathy(_) => self.policy = policy(self.arguments),
+            Policy::Pace(pace) => pace.begin_again(),
         }
     }
 
@@ -394,14 +402,11 @@ impl Controller<'_> {
                 let own = forecasts.domains.iter().find(|domain| domain.name == self.domain);
                 let Some(own) = own else { return Ok(()) };
                 let before = pace.weight();
-                match pace.observe(forecasts.at_ns, &own.forecast) {
-                    None => Ok(()),
-                    Some(weight) => {
-                        let expected = own.forecast.desired_ms_per_s / own.forecast.predicted_ms_per_s;
-                        self.say(&format!("weight {weight}: it is to be {expected:.2} times slower"));
-                        self.set_weight(before, weight)
-                    }
-                }
+                let changed = pace.observe(forecasts.at_ns, own, forecasts.cpus);
+                let Some(weight) = changed else { return Ok(()) };
+                let slowdown = pace.slowdown(own).unwrap_or(1.0);
+                self.say(&format!("weight {weight}: with {before} it is {slowdown:.2} times slower"));
+                self.set_weight(before, weight)
             }
         }
     }
@@ -414,7 +419,7 @@ impl Controller<'_> {
             Ok(_) => Ok(()),
             Err(Error::Api(error)) => {
                 self.say(&error.to_string());
-                self.policy = policy(self.arguments);
+                self.forget();
                 if !suspended {
                     // What this connection suspended goes on when it ends.
                     self.link = None;

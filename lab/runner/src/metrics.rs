@@ -314,8 +314,10 @@ fn work_metrics(row: &ProgramRow, text: &str, start_ms: f64, end_ms: f64) -> Met
     let rate = if let (Some(words), Some(units)) = (&row.seconds_after, row.units) {
         own_seconds(text, words).map_or(0.0, |seconds| units / seconds)
     } else if row.count_lines {
-        let lines = text.lines().filter(|line| stamped(line).is_some()).count() as f64;
-        lines / ((end_ms - start_ms) / 1e3 - row.start.as_secs_f64())
+        let whole = (row.start.as_secs_f64(), (end_ms - start_ms) / 1e3);
+        let (from, to) = row.counted.map_or(whole, |(from, to)| (from.as_secs_f64(), to.as_secs_f64()));
+        let moments = text.lines().filter_map(stamped).map(|(at_ms, _)| (at_ms - start_ms) / 1e3);
+        moments.filter(|at| row.counted.is_none() || (from..to).contains(at)).count() as f64 / (to - from)
     } else {
         let reports: Vec<(f64, f64)> = text.lines().filter_map(work_report).collect();
         match (reports.first(), reports.last()) {
@@ -420,6 +422,25 @@ mod tests {
         let row = scenario().programs.remove(0);
         assert_eq!(work_metrics(&row, "w 0 1000\nw 50 1500\n", 0.0, 0.0)["work_per_second"], 100.0);
         assert_eq!(work_metrics(&row, "w 0 1000\n", 0.0, 0.0)["work_per_second"], 0.0);
+    }
+
+    #[test]
+    fn lines_are_counted_over_the_whole_run_or_between_two_moments() {
+        let row = |more: &str| {
+            let text = format!(
+                "title='t'\nduration='10s'\n[[program]]\nname='p'\ncommand='p'\nstart='2s'\nmetrics='work'\ncount_lines=true\n{more}"
+            );
+            Scenario::parse(&text, Path::new("t.toml")).map(|mut scenario| scenario.programs.remove(0))
+        };
+        let printed = "t 3500 a\nt 6000 b\nt 7999 c\nno line of it\nt 8000 d\n";
+        let rate = |row: &ProgramRow| work_metrics(row, printed, 1000.0, 11000.0)["work_per_second"];
+        assert_eq!(rate(&row("").unwrap()), 0.5);
+        assert_eq!(rate(&row("counted=['5s', '7s']").unwrap()), 1.0);
+        for wrong in
+            ["counted=['1s', '7s']", "counted=['7s', '5s']", "counted=['5s', '11s']", "counted=['5s']"]
+        {
+            assert!(row(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -312,6 +312,9 @@ pub struct ProgramRow {
     /// Count the lines that it prints as units of work, by when they arrive.
     #[serde(default)]
     pub count_lines: bool,
+    /// Count those lines only that arrive between these two moments of the run, so that a start does not count.
+    #[serde(default, deserialize_with = "some_span")]
+    pub counted: Option<(Duration, Duration)>,
     /// For a benchmark that takes its own time: the words before the number of seconds that it prints.
     pub seconds_after: Option<String>,
     /// For such a benchmark: how much work it did in that time.
@@ -452,7 +455,7 @@ fn check_namesakes(one: &ProgramRow, other: &ProgramRow) -> Result<()> {
         bail!("two are called so under one contender; say `under` for both, or rename one");
     }
     let measured = |row: &ProgramRow| {
-        (row.metrics, row.count_lines, row.fps, row.film, row.seconds_after.clone(), row.units)
+        (row.metrics, row.count_lines, row.counted, row.fps, row.film, row.seconds_after.clone(), row.units)
     };
     if measured(one) != measured(other) || one.count != other.count {
         bail!("two are called so, and are not measured the same way");
@@ -477,6 +480,13 @@ fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
     }
     if program.fps.is_some() != program.film.is_some() {
         bail!("fps and film belong together: they tell when each frame of a real player's film is due");
+    }
+    if let Some((from, to)) = program.counted
+        && (!program.count_lines || from < program.start || from >= to || to > duration)
+    {
+        bail!(
+            "counted: two moments of its run, one after the other, between which lines are counted (count_lines)"
+        );
     }
     if program.seconds_after.is_some() != program.units.is_some() {
         bail!(
@@ -516,6 +526,12 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
+}
+
+fn some_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(Duration, Duration)>, D::Error> {
+    let [from, to] = <[String; 2]>::deserialize(deserializer)?;
+    let moment = |text: &str| parse_duration(text).map_err(serde::de::Error::custom);
+    Ok(Some((moment(&from)?, moment(&to)?)))
 }
 
 fn mebibytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
