@@ -63,7 +63,7 @@ impl Default for Settings {
             window_ns: 1_000_000_000,
             aftermath_ns: 1_000_000_000,
             memory_ns: 300_000_000_000,
-            close: 1.2,
+            close: 1.12,
             confirmations: 3,
             headroom: 1.5,
         }

@@ -26,15 +26,19 @@ const WEIGHT_MAX: i64 = 10_000;
 const BROKEN: f64 = 1e9;
 /// What is aimed at, as a part of the limit: so that what counts as right, a step of the ladder wide, lies below it.
 const AIM: f64 = 0.935;
-/// How far the mean of the looks must be off (its logarithm, times the square root of their number): twice at one look, 7 %
-/// at [`LOOKS_MAX`].
-const EVIDENCE: f64 = 0.7;
+/// How far the mean of the looks must be off: its logarithm times their number to the power of [`GROWTH`]. Four times at one
+/// look, by a third at ten, 7 % at [`LOOKS_MAX`]. More than the square root would ask at first, because looks that follow
+/// each other share most of their second.
+const EVIDENCE: f64 = 1.39;
+const GROWTH: f64 = 0.65;
 /// So many looks are taken into the mean, the older ones with less and less weight.
 const LOOKS_MAX: u32 = 100;
 /// Over so many looks it is counted how often the work could have used a CPU: two seconds.
 const ACTIVITY_LOOKS: usize = 20;
 /// Past and future further apart than this: the machine's load has changed, and the past says nothing.
 const CHANGED: f64 = 2.0;
+/// ... at so many looks in a row.
+const CHANGED_LOOKS: u32 = 3;
 
 /// The controller. See the [module](self).
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct Pace {
     /// The mean CPU time that the work got or gets, in CPUs, since the last change, and over how many looks.
     share: f64,
     looks: u32,
+    /// At how many looks in a row past and future have been apart.
+    apart: u32,
 }
 
 impl Pace {
@@ -68,6 +74,7 @@ impl Pace {
             activity: VecDeque::with_capacity(ACTIVITY_LOOKS),
             share: 0.0,
             looks: 0,
+            apart: 0,
         }
     }
 
@@ -86,7 +93,7 @@ impl Pace {
         self.take_share(now_ns, own);
         let slowdown = self.slowdown(own)?;
         let off = (slowdown / (self.limit * AIM)).ln();
-        let has_evidence = off.abs() * f64::from(self.looks).sqrt() >= EVIDENCE;
+        let has_evidence = off.abs() * f64::from(self.looks).powf(GROWTH) >= EVIDENCE;
         let seen = match has_evidence {
             true if off > 0.0 => Seen { verdict: Verdict::TooLow, cost: BROKEN + slowdown },
             true => Seen { verdict: Verdict::TooHigh, cost: self.limit / slowdown },
@@ -95,7 +102,7 @@ impl Pace {
         };
         self.search.observe(now_ns, seen)?;
         self.changed_at_ns = Some(now_ns);
-        self.looks = 0;
+        (self.looks, self.apart) = (0, 0);
         Some(self.weight())
     }
 
@@ -109,7 +116,7 @@ impl Pace {
     pub fn begin_again(&mut self) {
         self.search.begin_again();
         self.activity.clear();
-        (self.changed_at_ns, self.looks) = (None, 0);
+        (self.changed_at_ns, self.looks, self.apart) = (None, 0, 0);
     }
 
     /// How many times slower the work is than on an idle machine, going by the mean of the looks since the last change and
@@ -134,11 +141,12 @@ impl Pace {
     fn take_share(&mut self, now_ns: u64, own: &DomainForecast) {
         let (past, future) = (own.forecast.actual_ms_per_s, own.forecast.predicted_ms_per_s);
         let is_pure = self.changed_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= self.window_ns);
-        let is_other_load = past > CHANGED * future || future > CHANGED * past;
-        if is_pure && is_other_load {
+        let are_apart = is_pure && (past > CHANGED * future || future > CHANGED * past);
+        self.apart = if are_apart { self.apart + 1 } else { 0 };
+        if self.apart == CHANGED_LOOKS {
             self.looks = 0;
         }
-        let share = if is_pure && !is_other_load { past } else { future } / 1000.0;
+        let share = if is_pure && self.apart < CHANGED_LOOKS { past } else { future } / 1000.0;
         self.looks = (self.looks + 1).min(LOOKS_MAX);
         let before = if self.looks == 1 { share } else { self.share };
         self.share = before + (share - before) / f64::from(self.looks);
@@ -251,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_comes_at_once_is_answered_within_a_second() {
+    fn a_load_that_comes_at_once_is_answered_within_two_seconds() {
         let mut machine = Machine::new(rough);
         machine.run(0.001, 60);
         assert_eq!(machine.pace.weight(), 1);
-        machine.run(100.0, 10);
+        machine.run(100.0, 20);
         assert!(machine.pace.weight() >= 16, "{}", machine.pace.weight());
     }
 

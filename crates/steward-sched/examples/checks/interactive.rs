@@ -129,9 +129,9 @@ pub fn specification_at_exec() -> Outcome {
 pub fn slow_start() -> Outcome {
     let mut scheduler = load()?;
     let file = PathBuf::from("/tmp/launched");
+    let shell = Program::start(&["launch", "12", "/tmp/launched"]);
     let loops: Vec<Program> = (0..40).map(|_| Program::start(&["spin"])).collect();
     let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
-    let shell = Program::start(&["launch", "12", "/tmp/launched"]);
     assign(&mut scheduler, shell.pid(), grant(5_000, 100_000))?;
     wait_until(20.0, || std::fs::read_to_string(&file).is_ok_and(|text| !text.is_empty()));
     drop((shell, loops));

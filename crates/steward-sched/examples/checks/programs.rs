@@ -45,9 +45,9 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
             spin()
         }
-        // Starts a program that works MS before it executes, and writes how many milliseconds passed: launch MS FILE.
+        // Waits, starts a program that works MS before it executes, and writes how long that took, in milliseconds: launch MS FILE.
         "launch" => {
-            sleep(Duration::from_millis(500));
+            sleep(Duration::from_secs(4));
             let (work, start) = (Duration::from_millis(arguments[1].parse().ok()?), Instant::now());
             let mut child = launch(work);
             fs::write(&arguments[2], start.elapsed().as_millis().to_string()).ok()?;

@@ -458,7 +458,8 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	running = run->domain;
 	if (!running || running == domain || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	if (!goes_before(table, domain, running) || !may_run_on(p, cpu))
+	/* One that ran alone has not been charged for a while, and its place is not yet known. */
+	if ((!run->alone && !goes_before(table, domain, running)) || !may_run_on(p, cpu))
 		return false;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return true;

@@ -220,13 +220,20 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		preempt_later_domain(p, t->domain, cpu, clock_now());
 }
 
-/* Whether prev, whose slice is over, is best-effort work that nothing else waits for: the rest need not be looked at. */
-static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *run)
+/* Whether best-effort work runs here that nothing else waits for, and that may go on. */
+static __always_inline bool runs_alone(struct cpu_run *run)
 {
 	struct domain_table *table = domains();
+	u16 running = run->domain;
 
-	return table && t->mode == MODE_BEST_EFFORT && !t->slot && !*(volatile u32 *)&run->interactive &&
-	       !run->bound_shares && !overdue && !held_by_quota(t) && !others_wait(table, t->domain);
+	return table && running && !*(volatile u32 *)&run->interactive && !run->bound_shares && !overdue &&
+	       !(table->quotas && domain_held(table, running)) && !others_wait(table, running);
+}
+
+/* Whether prev, whose slice is over, goes on because nothing else waits: the rest need not be looked at. */
+static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *run)
+{
+	return t->mode == MODE_BEST_EFFORT && !t->slot && runs_alone(run);
 }
 
 /* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */
@@ -326,26 +333,32 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 {
 	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
-	struct task_state *t;
 
 	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
 	if (to)
 		return false;
-	t = task_state_of(from);
-	if (!t || !run || run->direct || !goes_on_alone(t, run))
+	if (!run || run->direct || !runs_alone(run))
 		task_set_slice(from, 0);
 	return false;
 }
 
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
-	struct task_state *t = task_state_of(p);
+	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	struct domain_table *table = domains();
+	struct task_state *t;
 	struct task_slot *slot;
-	struct cpu_run *run;
-	u64 now_ns = clock_now();
+	u64 now_ns;
 
+	if (!run || !table)
+		return;
+	/* What it used is charged at the end of its slice: until then nobody's turn depends on it. */
+	if (run->alone && !table->quotas && !run->direct && runs_alone(run))
+		return;
+	t = task_state_of(p);
 	if (!t)
 		return;
+	now_ns = clock_now();
 	charge(p, t, now_ns);
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
@@ -354,8 +367,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	} else if (held_by_quota(t)) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT || t->mode == MODE_BOUND) {
-		run = cpu_run_of(bpf_get_smp_processor_id());
-		if (run && overtaken(t, run, now_ns))
+		if (overtaken(t, run, now_ns))
 			task_set_slice(p, 0);
 	}
 }
