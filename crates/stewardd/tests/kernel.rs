@@ -21,14 +21,25 @@ impl Transcript {
     /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU may
     /// then let one stand still until the kernel takes the scheduler out.
     fn on(cpus: u32, script: &str) -> Self {
+        Self::in_machine(MachineConfig { cpus, ..MachineConfig::default() }, script)
+    }
+
+    /// With these Debian packages, on one CPU.
+    fn with(packages: &[&str], script: &str) -> Self {
+        let packages = packages.iter().map(|name| (*name).to_owned()).collect();
+        Self::in_machine(MachineConfig { cpus: 1, packages, ..MachineConfig::default() }, script)
+    }
+
+    fn in_machine(config: MachineConfig, script: &str) -> Self {
         let config = MachineConfig {
-            cpus,
             // The guest's clock then does not depend on how busy the host is.
             icount_shift: Some(2),
             timeout_host: Duration::from_secs(1800),
-            ..MachineConfig::default()
+            ..config
         };
-        let files = [
+        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/polkit/io.steward.policy");
+        let policy = GuestFile::from_host(policy, "/io.steward.policy").expect("it is part of the source");
+        let built = [
             ("stewardd", "/usr/sbin/stewardd"),
             ("steward", "/usr/bin/steward"),
             ("examples/hold", "/usr/bin/hold"),
@@ -37,6 +48,7 @@ impl Transcript {
         .map(|(built, guest)| {
             GuestFile::from_host(release_directory().join(built), guest).expect("make test-kernel built it")
         });
+        let files: Vec<GuestFile> = built.into_iter().chain([policy]).collect();
         let script = format!("{}\n{script}", include_str!("kernel/prelude.sh"));
         let mut sections: HashMap<String, Vec<String>> = HashMap::new();
         let mut current = String::new();
@@ -273,6 +285,26 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
         &["confined of user 0, which it is in", "0::/confined", "0::/steward.theirs", "of user 0:"],
     );
     told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
+    told.says("stopped", &["exit code 0", "disabled"]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn polkit_is_asked_where_a_rule_says_so_and_its_answer_holds() {
+    let packages = ["polkitd", "dbus-daemon", "util-linux", "sed", "grep", "coreutils"];
+    let told = Transcript::with(&packages, include_str!("kernel/polkit.sh"));
+    told.says("no-polkit", &["50-test.toml:1 says to ask polkit, and it could not be asked", "exit code 1"]);
+    told.says("allowed", &["has 1ms/100ms: admitted", "exit code 0"]);
+    told.says("no-agent", &["50-test.toml:6 says to ask polkit, and it wants a password", "exit code 1"]);
+    told.says("refused", &["50-test.toml:11 says to ask polkit, and it says no", "exit code 1"]);
+    told.says(
+        "asked",
+        &[
+            "asked whether user may reserve CPU time for process",
+            "asked whether user may limit CPU time of process",
+            "asked whether user may change how the machine is divided",
+        ],
+    );
     told.says("stopped", &["exit code 0", "disabled"]);
 }
 
