@@ -394,35 +394,31 @@ static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 	return t->lender == lender && t->loans_left && !t->slot;
 }
 
-/* A child has used up what it was lent: it asks for more when the lender's next period begins. */
-static __always_inline void ask_again(struct task_state *t, u64 now_ns)
+/* A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins. */
+__noinline int ask_again(u32 lender)
 {
-	u32 index = t->lender - 1;
-	struct task_slot *slot;
-	u64 next_ns;
+	u32 index = lender - 1;
+	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	u64 next_ns, now_ns = clock_now();
 
-	if (!t->lender || !t->loans_left)
-		return;
-	slot = bpf_map_lookup_elem(&slots, &index);
 	if (!slot || slot->standing != STANDING_ADMITTED)
-		return;
+		return 0;
 	next_ns = slot->edf.start_ns > now_ns ? slot->edf.start_ns : slot->edf.deadline_ns;
 	slot->lends = 1;
 	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
+	return 0;
 }
 
 /* A child of an admitted task begins on time that its parent lends it. */
 static __always_inline void begin_on_loan(struct task_struct *p, struct task_state *t, struct task_slot *parent, u32 lender)
 {
-	u64 now_ns = clock_now();
-
 	t->lender = lender;
 	t->loans_left = START_LOANS;
 	t->window_cpu = parent->cpu;
-	t->window_ns = edf_lend(&parent->edf, now_ns);
+	t->window_ns = edf_lend(&parent->edf, clock_now());
 	parent->borrowers[parent->next_borrower++ & (BORROWERS - 1)] = p->pid;
 	if (!t->window_ns)
-		ask_again(t, now_ns);
+		ask_again(lender);
 }
 
 /* It executes a program, and gets nothing more. */

@@ -21,7 +21,7 @@
 char _license[] SEC("license") = "GPL";
 
 /* Accounts the CPU time used since the last call, and lets a spent budget end the period. */
-static __noinline int charge(struct task_struct *p, struct task_state *t, u64 now_ns)
+static __noinline int charge(struct task_state *t, u64 now_ns)
 {
 	struct task_slot *slot;
 	struct cpu_run *run;
@@ -29,7 +29,7 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 	u64 used_ns;
 	u32 cpu;
 
-	if (!p || !t || t->mode == MODE_OFF)
+	if (!t || t->mode == MODE_OFF)
 		return 0;
 	used_ns = now_ns - t->charged_ns;
 	if ((s64)used_ns <= 0)
@@ -57,8 +57,8 @@ static __noinline int charge(struct task_struct *p, struct task_state *t, u64 no
 	}
 	if (t->mode == MODE_STARTING) {
 		t->window_ns = t->window_ns > used_ns ? t->window_ns - used_ns : 0;
-		if (!t->window_ns)
-			ask_again(t, now_ns);
+		if (!t->window_ns && t->loans_left)
+			ask_again(t->lender);
 		charge_reserved(run, t, used_ns);
 		state = cpu_state_of(cpu);
 		if (state)
@@ -262,7 +262,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		t = task_state_of(prev);
 		if (t)
-			charge(prev, t, now_ns);
+			charge(t, now_ns);
 	}
 	if (t && goes_on_alone(t, run)) {
 		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
@@ -342,6 +342,10 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 	return false;
 }
 
+/*
+ * Looks whether what runs is to let others go first. It charges nothing: where that is due it ends the slice, and the dispatch
+ * that follows charges and may let the same task go on.
+ */
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
 	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
@@ -352,23 +356,21 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 
 	if (!run || !table)
 		return;
-	/* What it used is charged at the end of its slice: until then nobody's turn depends on it. */
+	/* Nobody's turn depends on what it has used. */
 	if (run->alone && !table->quotas && !run->direct && runs_alone(run))
 		return;
 	t = task_state_of(p);
 	if (!t)
 		return;
 	now_ns = clock_now();
-	charge(p, t, now_ns);
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
-		if (!slot || !served_by_deadline(slot, now_ns))
+		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS)
 			task_set_slice(p, 0);
-	} else if (held_by_quota(t)) {
+	} else if (held_by_quota(t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
-	} else if (t->mode == MODE_BEST_EFFORT || t->mode == MODE_BOUND) {
-		if (overtaken(t, run, now_ns))
-			task_set_slice(p, 0);
+	} else if ((t->mode == MODE_BEST_EFFORT || t->mode == MODE_BOUND) && overtaken(t, run, now_ns)) {
+		task_set_slice(p, 0);
 	}
 }
 
@@ -465,7 +467,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	if (!t || !run)
 		return;
 	run->alone = 0;
-	charge(p, t, clock_now());
+	charge(t, clock_now());
 	t->mode = MODE_OFF;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;

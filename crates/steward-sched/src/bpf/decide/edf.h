@@ -38,6 +38,9 @@
 /* The same for a per-CPU kernel thread that wakes: it has a slice to do its work in, and this long to wait for it. */
 #define KERNEL_DEADLINE_NS (20 * NSEC_PER_MSEC)
 
+/* What runs out of its reservation is charged about this often at least, because the load is measured by it. */
+#define CHARGE_LATEST_NS (8 * NSEC_PER_MSEC)
+
 /* How a period ended, or that it did not. */
 enum edf_outcome {
 	EDF_CONTINUES = 0, /* the current period goes on */
