@@ -160,10 +160,10 @@ impl fmt::Display for Reason {
         let percent = |level: &f64| format!("{:.1} %", level * 100.0);
         match self {
             Reason::Complaint { complaints, at } => {
-                write!(formatter, "{complaints} complaints at {}", percent(at))
+                write!(formatter, "{} at {}", counted(*complaints), percent(at))
             }
             Reason::BackToQuiet { complaints, at } => {
-                write!(formatter, "{complaints} complaints at {}: back to what was quiet", percent(at))
+                write!(formatter, "{} at {}: back to what was quiet", counted(*complaints), percent(at))
             }
             Reason::Quiet { at } => write!(formatter, "quiet at {}", percent(at)),
             Reason::FarAboveUse { used } => write!(formatter, "quiet, and only {} was used", percent(used)),
@@ -172,6 +172,10 @@ impl fmt::Display for Reason {
             }
         }
     }
+}
+
+fn counted(complaints: u64) -> String {
+    format!("{complaints} complaint{}", if complaints == 1 { "" } else { "s" })
 }
 
 /// What is to be done.
