@@ -177,8 +177,12 @@ fn answer(script: &mut Script, method: &str) -> Reply {
 fn forecasts(script: &mut Script) -> Forecasts {
     script.at_ns += TENTH_NS;
     let machine = Forecast { actual_ms_per_s: 1000.0, ..Forecast::default() };
-    let domain =
-        api::DomainForecast { name: "x".into(), forecast: script.own, ..api::DomainForecast::default() };
+    let domain = api::DomainForecast {
+        name: "x".into(),
+        runnable: 1,
+        forecast: script.own,
+        ..api::DomainForecast::default()
+    };
     Forecasts {
         at_ns: script.at_ns,
         cpus: 1,
@@ -252,6 +256,8 @@ fn a_daemon_that_goes_away_is_waited_for_and_the_program_goes_on() {
     let daemon = Daemon::start();
     let mut child = daemon.command(&["--", "cat"]).spawn().expect("it runs");
     daemon.until_called(api::WatchForecasts::NAME, 1);
+    // Before, the program itself could not be started without a daemon.
+    daemon.until_called(api::Run::NAME, 1);
     daemon.script().generation += 1;
     daemon.shared.changed.notify_all();
     daemon.until_called(api::WatchForecasts::NAME, 2);
