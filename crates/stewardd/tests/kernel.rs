@@ -21,22 +21,20 @@ impl Transcript {
     /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU may
     /// then let one stand still until the kernel takes the scheduler out.
     fn on(cpus: u32, script: &str) -> Self {
-        Self::in_machine(MachineConfig { cpus, ..MachineConfig::default() }, script)
+        // The guest's clock then does not depend on how busy the host is.
+        let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
+        Self::in_machine(config, script)
     }
 
-    /// With these Debian packages, on one CPU.
+    /// With these Debian packages, on one CPU and with the host's clock: they are on a disk, and where instructions are counted
+    /// the clock jumps to the next moment that anybody waits for while a busy host serves it late.
     fn with(packages: &[&str], script: &str) -> Self {
         let packages = packages.iter().map(|name| (*name).to_owned()).collect();
         Self::in_machine(MachineConfig { cpus: 1, packages, ..MachineConfig::default() }, script)
     }
 
     fn in_machine(config: MachineConfig, script: &str) -> Self {
-        let config = MachineConfig {
-            // The guest's clock then does not depend on how busy the host is.
-            icount_shift: Some(2),
-            timeout_host: Duration::from_secs(1800),
-            ..config
-        };
+        let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..config };
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/polkit/io.steward.policy");
         let policy = GuestFile::from_host(policy, "/io.steward.policy").expect("it is part of the source");
         let built = [
