@@ -34,6 +34,8 @@ fn main() -> anyhow::Result<()> {
         children.push(process::fork(|| {
             process::close(opener);
             process::write_byte(ready);
+            // So that the stream ends when one of them ends without having written.
+            process::close(ready);
             // The end of the stream opens the gate for all at once.
             process::read_byte(gate);
             for _ in 0..each {
