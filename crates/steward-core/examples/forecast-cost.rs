@@ -1,10 +1,10 @@
-//! What the herald costs: one observation and one read, for 1,000 and 10,000 tasks. Medians of a hundred.
+//! What the herald costs: one reading taken in and one forecast, for 1,000 and 10,000 tasks. Medians of a hundred.
 //!
 //!     cargo run --release -p steward-core --example forecast-cost
 
 use std::time::Instant;
 
-use steward_core::forecast::{DomainSample, Herald, Model, SchedulingClass, TaskSample};
+use steward_core::forecast::{Changed, DomainSample, Herald, Model, Reading, SchedulingClass, TaskSample};
 use steward_core::mechanism::DomainPolicy;
 
 const TENTH_NS: u64 = 100_000_000;
@@ -12,10 +12,7 @@ const DOMAINS: u64 = 100;
 const ROUNDS: u64 = 100;
 
 fn main() {
-    println!(
-        "{:>7} {:>8} {:>14} {:>14} {:>14}",
-        "tasks", "busy", "observe ms", "steward ms", "proportional ms"
-    );
+    println!("{:>7} {:>8} {:>14} {:>14} {:>14}", "tasks", "busy", "take ms", "steward ms", "proportional ms");
     for count in [1_000, 10_000] {
         for busy in [0, count / 10, count] {
             measure(count, busy);
@@ -27,12 +24,14 @@ fn main() {
 fn measure(count: u64, busy: u64) {
     let mut herald = Herald::new();
     let domains: Vec<DomainSample> = (1..=DOMAINS).map(domain).collect();
-    let (mut observe_ns, mut steward_ns, mut proportional_ns) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut take_ns, mut steward_ns, mut proportional_ns) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..ROUNDS {
         let tasks: Vec<TaskSample> = (0..count).map(|tid| task(tid, busy, step)).collect();
+        let busy: Vec<u32> = (0..busy as u32).collect();
+        let reading = Reading { tasks: &tasks, changed: Changed::At(&busy) };
         let begin = Instant::now();
-        herald.observe((100 + step) * TENTH_NS, tasks);
-        observe_ns.push(begin.elapsed().as_nanos());
+        herald.take((100 + step) * TENTH_NS, &reading);
+        take_ns.push(begin.elapsed().as_nanos());
         for (model, spent_ns) in
             [(Model::Steward, &mut steward_ns), (Model::ProportionalShare, &mut proportional_ns)]
         {
@@ -47,7 +46,7 @@ fn measure(count: u64, busy: u64) {
     };
     println!(
         "{count:>7} {busy:>8} {:>14.3} {:>14.3} {:>14.3}",
-        median_ms(observe_ns),
+        median_ms(take_ns),
         median_ms(steward_ns),
         median_ms(proportional_ns)
     );

@@ -32,7 +32,7 @@ pub enum SchedulingClass {
 }
 
 /// What the kernel has counted for one task, read at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskSample {
     /// Thread id in the initial pid namespace.
     pub tid: i32,
@@ -58,6 +58,25 @@ pub struct TaskSample {
     pub runnable: bool,
     /// The fraction of one CPU that is promised to the task itself and in force, 0 when none.
     pub reserved: f64,
+}
+
+/// All tasks of the machine as a source read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'r> {
+    /// Ordered by thread id.
+    pub tasks: &'r [TaskSample],
+    /// What of it is new.
+    pub changed: Changed<'r>,
+}
+
+/// Which samples differ from those of the same source's reading before.
+#[derive(Clone, Copy, Debug)]
+pub enum Changed<'r> {
+    /// Any may.
+    All,
+    /// The tasks are the same, in the same order, and only the samples at these places differ; each is named once, and tasks that
+    /// are runnable always are.
+    At(&'r [u32]),
 }
 
 /// A domain as the models need it, read at one moment. Usage is summed from the tasks.

@@ -169,10 +169,11 @@ fn fill_tables(skeleton: &StewardSkel<'_>, online: &[usize]) -> Result<(), LoadE
 pub(crate) fn exit_reason(skeleton: &StewardSkel<'_>) -> Option<String> {
     let bss = skeleton.maps.bss_data.as_deref()?;
     // SAFETY: the kernel writes this memory; the flag is written last.
-    let record = unsafe { std::ptr::read_volatile(&raw const bss.exit_record) };
-    if record.recorded == 0 {
+    if unsafe { std::ptr::read_volatile(&raw const bss.exit_record.recorded) } == 0 {
         return None;
     }
+    // SAFETY: as above; the record is large, and read only when there is one.
+    let record = unsafe { std::ptr::read_volatile(&raw const bss.exit_record) };
     let reason = text_of(&record.reason);
     let message = text_of(&record.message);
     Some(if message.is_empty() { reason } else { format!("{reason}: {message}") })

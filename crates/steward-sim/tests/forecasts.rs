@@ -115,10 +115,10 @@ fn error_of(text: &str, model: Model) -> Error {
             continue;
         }
         let report = herald.forecasts(model, scenario.machine.cpus, &domains);
-        for (predicted, forecast) in predictions.iter().zip(&report.tasks) {
+        for (predicted, forecast) in predictions.iter().zip(report.tasks()) {
             error.add(*predicted, forecast.actual_ms_per_s);
         }
-        predictions = report.tasks.iter().map(|forecast| forecast.predicted_ms_per_s).collect();
+        predictions = report.tasks().map(|forecast| forecast.predicted_ms_per_s).collect();
     }
     error
 }
@@ -190,9 +190,9 @@ fn soon_after_a_change_a_prediction_is_nearer_than_that_all_stays_as_it_was() {
         let tids: Vec<i32> = herald.tasks().iter().map(|task| task.tid).collect();
         observe_until(&mut herald, 64, 73);
         let later = herald.forecasts(Model::Steward, scenario.machine.cpus, &domains);
-        for (tid, soon) in tids.iter().zip(&soon.tasks) {
+        for (tid, soon) in tids.iter().zip(soon.tasks()) {
             let Ok(index) = herald.tasks().binary_search_by_key(tid, |task| task.tid) else { continue };
-            let actual = later.tasks[index].actual_ms_per_s;
+            let actual = later.task(index).actual_ms_per_s;
             predicted.add(soon.predicted_ms_per_s, actual);
             unchanged.add(soon.actual_ms_per_s, actual);
         }
@@ -223,7 +223,7 @@ fn a_task_that_begins_to_want_everything_gets_its_potential() {
                 herald.observe(step * TENTH_NS, machine.task_samples());
             }
             let report = herald.forecasts(Model::Steward, scenario.machine.cpus, &machine.domain_samples());
-            *report.tasks.last().unwrap()
+            report.tasks().last().unwrap()
         };
         let potential = last_after(1, 49).potential_ms_per_s;
         // MTR-LS lets one that has slept have what it did not use of a cycle.
@@ -261,7 +261,7 @@ fn a_prediction_follows_as_identical_processes_come_one_by_one() {
             continue;
         }
         let report = herald.forecasts(Model::Steward, 1, &machine.domain_samples());
-        let first = report.tasks[0];
+        let first = report.task(0);
         if let Some(predicted) = before.take() {
             error.add(predicted, first.actual_ms_per_s);
         }

@@ -21,8 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut costs = Vec::new();
     for _ in 0..reads {
         let before = Instant::now();
-        source.read(begun.elapsed().as_nanos() as u64 + 1, &mut samples)?;
+        let reading = source.read(begun.elapsed().as_nanos() as u64 + 1)?;
         costs.push(before.elapsed());
+        samples = reading.tasks.to_vec();
         if first.is_empty() {
             first.clone_from(&samples);
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use steward_core::forecast::TaskSample;
+use steward_core::nice;
 use steward_kernel::Roots;
 use steward_tasks::{Bpf, Procfs, Source};
 
@@ -66,6 +67,12 @@ fn compare(mut sources: [Box<dyn Source>; 3]) -> Result<()> {
             ran_ns = ran_ns.max(busy.run_ns);
             told.push(own);
         }
+        // One that sleeps is given another nice value each time: a source that looks only at what ran would not see it.
+        let sleeper =
+            told[0].values().find(|sample| sample.name.starts_with(b"sleeper\0")).context("no sleeper")?;
+        ensure!(sleeper.weight == nice::weight(round as i32 - 1), "round {round}: {sleeper:?}");
+        // SAFETY: a plain system call on a thread of this process.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, sleeper.tid as libc::id_t, round as i32) };
         let [filled, iterated, listed] = &told[..] else { unreachable!("three sources") };
         ensure!(filled.len() == SLEEPERS + 2, "{} threads of {}", filled.len(), SLEEPERS + 2);
         for other in [iterated, listed] {
@@ -86,8 +93,7 @@ fn compare(mut sources: [Box<dyn Source>; 3]) -> Result<()> {
 
 /// The threads of this process, by their number. Fails where a thread comes twice or out of order.
 fn own_threads(source: &mut dyn Source, round: u64) -> Result<BTreeMap<i32, TaskSample>> {
-    let mut samples = Vec::new();
-    source.read(round * 1_000_000_000, &mut samples)?;
+    let samples = source.read(round * 1_000_000_000)?.tasks.to_vec();
     ensure!(samples.windows(2).all(|pair| pair[0].tid < pair[1].tid), "{}: not in order", source.name());
     let own = std::process::id() as i32;
     Ok(samples.into_iter().filter(|sample| sample.pid == own).map(|sample| (sample.tid, sample)).collect())

@@ -8,11 +8,11 @@ use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, libbpf_sys, set_print};
-use steward_core::forecast::TaskSample;
+use steward_core::forecast::{Changed, Reading, TaskSample};
 use steward_core::nice;
 
 use crate::shared_memory::SharedMemory;
-use crate::{Source, Steady, TasksError, class_of};
+use crate::{Source, TasksError, class_of, steady};
 use skeleton::{OpenTasksSkel, TasksSkelBuilder, types};
 
 #[allow(missing_docs, clippy::all, non_camel_case_types, non_snake_case)]
@@ -27,15 +27,20 @@ const CHUNK_BYTES: usize = 32 * 1024 / size_of::<types::record>() * size_of::<ty
 /// How many of libbpf's last lines are in an error.
 const LINES_OF_LOG: usize = 6;
 
-/// Room for so many tasks at least.
-const ROOM_MIN: u32 = 1024;
+/// Room for so many tasks at least: to get more takes a new program, which costs as much as hundreds of reads.
+const ROOM_MIN: u32 = 4096;
 
 /// All tasks through BPF. The program is out of the kernel when this is dropped.
 pub struct Bpf {
     reader: Reader,
-    /// Thread ids with the places of their records, to be sorted.
+    /// What was read last, ordered by thread id.
+    samples: Vec<TaskSample>,
+    /// For each record the place of its sample; empty when nothing was read.
+    places: Vec<u32>,
+    /// Places of the samples that the last read has changed.
+    changed: Vec<u32>,
+    /// Thread ids with the indices of their records, to be sorted.
     order: Vec<(i32, u32)>,
-    steady: Steady,
 }
 
 /// The two ways through the tasks.
@@ -48,6 +53,8 @@ enum Reader {
 struct Filled {
     program: OwnedFd,
     records: SharedMemory<types::record>,
+    /// The indices of those that a call has changed.
+    changes: SharedMemory<u64>,
 }
 
 /// A program that hands over records one by one.
@@ -57,6 +64,9 @@ struct Iterated {
     records: Vec<types::record>,
 }
 
+/// All records, in the kernel's order, and the indices of those that differ from those of the read before; `None` if any may.
+type Records<'r> = (&'r [types::record], Option<&'r [u64]>);
+
 impl Bpf {
     /// Loads the program.
     ///
@@ -64,8 +74,7 @@ impl Bpf {
     /// [`TasksError::Bpf`]: no permission, or the kernel lacks what it needs.
     pub fn load() -> Result<Self, TasksError> {
         let room = tasks_now().saturating_mul(2).max(ROOM_MIN);
-        let reader = Filled::load(room).map(Reader::Filled).or_else(|_| Self::iterated())?;
-        Ok(Bpf { reader, order: Vec::new(), steady: Steady::default() })
+        Filled::load(room).map(Reader::Filled).or_else(|_| Self::iterated()).map(Self::new)
     }
 
     /// Loads the program for kernels that cannot go through the tasks within one call.
@@ -73,7 +82,11 @@ impl Bpf {
     /// # Errors
     /// As [`Bpf::load`].
     pub fn load_iterator() -> Result<Self, TasksError> {
-        Ok(Bpf { reader: Self::iterated()?, order: Vec::new(), steady: Steady::default() })
+        Self::iterated().map(Self::new)
+    }
+
+    fn new(reader: Reader) -> Self {
+        Bpf { reader, samples: Vec::new(), places: Vec::new(), changed: Vec::new(), order: Vec::new() }
     }
 
     fn iterated() -> Result<Reader, TasksError> {
@@ -82,11 +95,10 @@ impl Bpf {
 }
 
 impl Reader {
-    /// All records, in the kernel's order.
-    fn read(&mut self) -> Result<&[types::record], TasksError> {
+    fn read(&mut self) -> Result<Records<'_>, TasksError> {
         match self {
             Reader::Filled(filled) => filled.read(),
-            Reader::Iterated(iterated) => iterated.read().map_err(not_read),
+            Reader::Iterated(iterated) => iterated.read().map_err(not_read).map(|records| (records, None)),
         }
     }
 }
@@ -106,39 +118,45 @@ impl Filled {
     fn load(room: u32) -> Result<Self, TasksError> {
         load(|mut open| {
             open.progs.read_tasks.set_autoload(false);
-            open.maps
-                .records
-                .set_max_entries(room)
+            (open.maps.records.set_max_entries(room))
+                .and_then(|()| open.maps.changes.set_max_entries(room))
                 .map_err(|error| failed("sizing the records of tasks", &error))?;
             let skeleton = open.load().map_err(|error| failed("loading the reader of tasks", &error))?;
             let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(not_read);
             let program = own(skeleton.progs.fill_records.as_fd())?;
             let records =
                 SharedMemory::new(skeleton.maps.records.as_fd(), room as usize).map_err(not_read)?;
-            Ok(Filled { program, records })
+            let changes =
+                SharedMemory::new(skeleton.maps.changes.as_fd(), room as usize).map_err(not_read)?;
+            Ok(Filled { program, records, changes })
         })
     }
 
-    fn read(&mut self) -> Result<&[types::record], TasksError> {
+    fn read(&mut self) -> Result<Records<'_>, TasksError> {
         loop {
-            let count = self.fill().map_err(not_read)?;
-            if count as usize <= self.records.len() {
-                return Ok(&self.records.slice()[..count as usize]);
+            let pass = self.fill().map_err(not_read)?;
+            let (tasks, changed) = (pass.tasks as usize, pass.changed as usize);
+            if tasks <= self.records.len() {
+                let changes = (pass.moved == 0).then(|| &self.changes.slice()[..changed]);
+                return Ok((&self.records.slice()[..tasks], changes));
             }
             // There are more tasks than room; twice as much lasts for a while.
-            *self = Filled::load(count.saturating_mul(2))?;
+            *self = Filled::load(pass.tasks.saturating_mul(2))?;
         }
     }
 
-    /// Has the program run once. Returns how many tasks there are.
-    fn fill(&self) -> io::Result<u32> {
+    /// Has the program run once.
+    fn fill(&self) -> io::Result<types::pass> {
+        let mut pass = types::pass::default();
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            ctx_in: (&raw mut pass).cast(),
+            ctx_size_in: size_of::<types::pass>() as u32,
             ..Default::default()
         };
-        // SAFETY: the descriptor is a program's, and the options are complete.
+        // SAFETY: the descriptor is a program's, the options are complete, and what they point at lives and may be written.
         let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
-        if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(options.retval) }
+        if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(pass) }
     }
 }
 
@@ -195,16 +213,37 @@ impl Source for Bpf {
         "bpf"
     }
 
-    fn read(&mut self, _now_ns: u64, samples: &mut Vec<TaskSample>) -> Result<(), TasksError> {
-        samples.clear();
-        let records = self.reader.read()?;
+    fn read(&mut self, _now_ns: u64) -> Result<Reading<'_>, TasksError> {
+        let known = std::mem::take(&mut self.places);
+        let (records, changes) = self.reader.read()?;
+        if let Some(changes) = changes
+            && known.len() == records.len()
+        {
+            self.places = known;
+            self.changed.clear();
+            for index in changes.iter().map(|index| *index as usize) {
+                let place = self.places[index];
+                let mut now = sample(&records[index]);
+                steady::correct_one(&self.samples[place as usize], &mut now);
+                self.samples[place as usize] = now;
+                self.changed.push(place);
+            }
+            return Ok(Reading { tasks: &self.samples, changed: Changed::At(&self.changed) });
+        }
         // The kernel's order is that of number or age, each process with its threads.
         self.order.clear();
-        self.order.extend(records.iter().zip(0..).map(|(record, place)| (record.tid, place)));
+        self.order.extend(records.iter().zip(0..).map(|(record, index)| (record.tid, index)));
         self.order.sort_unstable();
-        samples.extend(self.order.iter().map(|(_, place)| sample(&records[*place as usize])));
-        self.steady.correct(samples);
-        Ok(())
+        let mut samples: Vec<TaskSample> =
+            self.order.iter().map(|(_, index)| sample(&records[*index as usize])).collect();
+        steady::correct(&self.samples, &mut samples);
+        self.samples = samples;
+        self.places = known;
+        self.places.resize(records.len(), 0);
+        for ((_, index), place) in self.order.iter().zip(0..) {
+            self.places[*index as usize] = place;
+        }
+        Ok(Reading { tasks: &self.samples, changed: Changed::All })
     }
 }
 

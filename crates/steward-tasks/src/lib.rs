@@ -14,13 +14,12 @@ mod procfs;
 mod shared_memory;
 mod steady;
 
-use steward_core::forecast::{SchedulingClass, TaskSample};
+use steward_core::forecast::{Reading, SchedulingClass};
 use steward_kernel::{KernelError, Roots};
 
 #[cfg(feature = "bpf")]
 pub use bpf::Bpf;
 pub use procfs::Procfs;
-use steady::Steady;
 
 /// Why tasks could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +44,11 @@ pub trait Source: Send {
     /// Its name: `bpf` or `procfs`.
     fn name(&self) -> &'static str;
 
-    /// Reads all tasks in place of what is in `samples`, ordered by thread id. `now_ns` is the time of
-    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Reads all tasks. `now_ns` is the time of `CLOCK_MONOTONIC`, in nanoseconds.
     ///
     /// # Errors
-    /// [`TasksError`]; what is in `samples` then means nothing.
-    fn read(&mut self, now_ns: u64, samples: &mut Vec<TaskSample>) -> Result<(), TasksError>;
+    /// [`TasksError`]; the next reading then is one of which anything may have changed.
+    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError>;
 }
 
 /// The best source that can be used here, and why it is not the better one.

@@ -6,12 +6,12 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use steward_core::forecast::TaskSample;
+use steward_core::forecast::{Changed, Reading, TaskSample};
 use steward_core::nice;
 use steward_kernel::cgroups_tree::CgroupTree;
 use steward_kernel::{KernelError, Roots};
 
-use crate::{Source, Steady, TasksError, class_of};
+use crate::{Source, TasksError, class_of, steady};
 
 /// Nanoseconds per clock tick as procfs counts them (`USER_HZ`, 100 on every machine that Linux runs on).
 const TICK_NS: u64 = 10_000_000;
@@ -31,7 +31,7 @@ pub struct Procfs {
     root_id: u64,
     /// Waits that last, by thread id.
     waits: HashMap<i32, Wait>,
-    steady: Steady,
+    samples: Vec<TaskSample>,
 }
 
 /// A task that was runnable when it was read.
@@ -61,7 +61,7 @@ impl Procfs {
     pub fn new(roots: Roots) -> Self {
         let cgroups = CgroupTree::open(&roots).ok();
         let (members, waits) = (HashMap::new(), HashMap::new());
-        Procfs { roots, cgroups, members, members_at_ns: 0, root_id: 0, waits, steady: Steady::default() }
+        Procfs { roots, cgroups, members, members_at_ns: 0, root_id: 0, waits, samples: Vec::new() }
     }
 
     /// Who is in which cgroup: a file per cgroup instead of one per task.
@@ -151,19 +151,20 @@ impl Source for Procfs {
         "procfs"
     }
 
-    fn read(&mut self, now_ns: u64, samples: &mut Vec<TaskSample>) -> Result<(), TasksError> {
-        samples.clear();
+    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError> {
         self.read_members(now_ns);
         let mut processes = numbers_in(&self.roots.proc)
             .map_err(|source| KernelError::Read { path: self.roots.proc.clone(), source })?;
         processes.sort_unstable();
+        let mut samples = Vec::with_capacity(self.samples.len());
         for pid in processes {
-            self.read_process(pid, now_ns, samples);
+            self.read_process(pid, now_ns, &mut samples);
         }
         samples.sort_by_key(|sample| sample.tid);
         self.waits.retain(|tid, _| samples.binary_search_by_key(tid, |sample| sample.tid).is_ok());
-        self.steady.correct(samples);
-        Ok(())
+        steady::correct(&self.samples, &mut samples);
+        self.samples = samples;
+        Ok(Reading { tasks: &self.samples, changed: Changed::All })
     }
 }
 
@@ -245,9 +246,7 @@ mod tests {
         }
 
         fn read(&mut self, now_ns: u64) -> Vec<TaskSample> {
-            let mut samples = Vec::new();
-            self.procfs.read(now_ns, &mut samples).expect("there is a procfs");
-            samples
+            self.procfs.read(now_ns).expect("there is a procfs").tasks.to_vec()
         }
     }
 
@@ -290,14 +289,14 @@ mod tests {
     #[test]
     fn without_a_procfs_the_error_names_it() {
         let mut procfs = Procfs::new(Roots::under(Path::new("/nowhere")));
-        let error = procfs.read(0, &mut Vec::new()).expect_err("there is none").to_string();
+        let error = procfs.read(0).map(|_| ()).expect_err("there is none").to_string();
         assert!(error.contains("/nowhere/proc"), "{error}");
     }
 
     #[test]
     fn this_machine_has_this_test_in_its_procfs() {
-        let mut samples = Vec::new();
-        Procfs::new(Roots::default()).read(1, &mut samples).expect("Linux has it");
+        let mut procfs = Procfs::new(Roots::default());
+        let samples = procfs.read(1).expect("Linux has it").tasks;
         let own = std::process::id() as i32;
         assert!(samples.iter().any(|sample| sample.pid == own && sample.run_ns > 0));
         assert!(samples.is_sorted_by_key(|sample| sample.tid));

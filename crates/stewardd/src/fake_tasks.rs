@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use steward_core::forecast::{SchedulingClass, TaskSample};
+use steward_core::forecast::{Changed, Reading, SchedulingClass, TaskSample};
 use steward_tasks::{Source, TasksError};
 
 /// A task that goes on and on.
@@ -53,7 +53,10 @@ impl FakeTask {
 
 /// All tasks; shared between the test and every daemon that reads them.
 #[derive(Clone, Debug, Default)]
-pub struct FakeTasks(Arc<Mutex<Vec<FakeTask>>>);
+pub struct FakeTasks {
+    tasks: Arc<Mutex<Vec<FakeTask>>>,
+    samples: Vec<TaskSample>,
+}
 
 impl FakeTasks {
     /// Looks at the tasks, or changes them.
@@ -61,7 +64,7 @@ impl FakeTasks {
     /// # Panics
     /// When a test panicked while it looked.
     pub fn tasks(&self) -> MutexGuard<'_, Vec<FakeTask>> {
-        self.0.lock().expect("no test panicked while it held the tasks")
+        self.tasks.lock().expect("no test panicked while it held the tasks")
     }
 }
 
@@ -70,10 +73,10 @@ impl Source for FakeTasks {
         "fake"
     }
 
-    fn read(&mut self, now_ns: u64, samples: &mut Vec<TaskSample>) -> Result<(), TasksError> {
-        samples.clear();
-        samples.extend(self.tasks().iter().map(|task| task.sample(now_ns)));
+    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError> {
+        let mut samples: Vec<TaskSample> = self.tasks().iter().map(|task| task.sample(now_ns)).collect();
         samples.sort_by_key(|sample| sample.tid);
-        Ok(())
+        self.samples = samples;
+        Ok(Reading { tasks: &self.samples, changed: Changed::All })
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use steward_core::domain::name;
-use steward_core::forecast::{DomainSample, TaskSample};
+use steward_core::forecast::{Changed, DomainSample, Reading, TaskSample};
 use steward_core::mechanism::{DomainPolicy, DomainRecord};
 use steward_kernel::cgroups::CpuShare;
 
@@ -92,19 +92,24 @@ impl Groups {
     }
 
     /// Looks for new cgroups when tasks are in one that is not known.
-    pub(crate) fn adopt(&mut self, samples: &[TaskSample], domains: &Domains, now_ns: u64) {
-        if self.read_at_ns.is_none() {
-            self.read(domains, now_ns);
-        }
-        let mut last_id = 0;
-        let mut is_unknown = |sample: &TaskSample| {
-            let differs = sample.cgroup_id != last_id;
-            last_id = sample.cgroup_id;
-            differs && !self.by_id.contains_key(&sample.cgroup_id)
-        };
-        let lately = self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < UNKNOWN_AFTER_NS);
-        if !lately && samples.iter().any(&mut is_unknown) {
-            self.read(domains, now_ns);
+    pub(crate) fn adopt(&mut self, reading: &Reading<'_>, domains: &Domains, now_ns: u64) {
+        if self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNKNOWN_AFTER_NS) {
+            let mut last_id = 0;
+            let mut is_unknown = |sample: &TaskSample| {
+                let differs = sample.cgroup_id != last_id;
+                last_id = sample.cgroup_id;
+                differs && !self.by_id.contains_key(&sample.cgroup_id)
+            };
+            let is_missing = self.read_at_ns.is_none()
+                || match reading.changed {
+                    Changed::All => reading.tasks.iter().any(&mut is_unknown),
+                    Changed::At(places) => {
+                        places.iter().any(|place| is_unknown(&reading.tasks[*place as usize]))
+                    }
+                };
+            if is_missing {
+                self.read(domains, now_ns);
+            }
         }
     }
 

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report, TaskSample};
+use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report};
 use steward_core::mechanism::{MechanismKind, Standing};
-use steward_kernel::{Roots, cpus};
+use steward_kernel::Roots;
 use steward_tasks::Source;
 
 use crate::daemon::Daemon;
@@ -58,9 +58,12 @@ impl Pace {
     /// When tasks are to be read next.
     fn due_ns(&self, now_ns: u64) -> u64 {
         let Some(read_at_ns) = self.read_at_ns else { return now_ns };
-        let asked_every_ns = (now_ns < self.asked_until_ns).then_some(FAST_NS);
-        if let Some(every_ns) = asked_every_ns.or(self.watched_every_ns) {
-            return read_at_ns + every_ns.clamp(self.fast_ns(), REST_NS.max(self.fast_ns()));
+        if now_ns < self.asked_until_ns {
+            return read_at_ns + self.fast_ns();
+        }
+        if let Some(every_ns) = self.watched_every_ns {
+            // Whoever watches has tasks read for each reply: this is for the time between two that are far apart.
+            return read_at_ns + every_ns.clamp(self.fast_ns(), REST_NS.max(self.fast_ns())) + FRESH_NS;
         }
         let rest_ns = REST_NS.max((self.cost_ns / REST_COST_MAX) as u64);
         // A window does not reach over a longer gap, so that reads would be for nothing.
@@ -81,6 +84,9 @@ pub(crate) struct Sampler {
     pub(crate) herald: Herald,
     pub(crate) groups: Groups,
     pace: Pace,
+    /// How many CPUs are online, and the generation of groups with which they were counted.
+    cpus: u32,
+    cpus_of: Option<u64>,
     /// The last one, and when it was made: for who asks at the same time.
     outlook: Option<(u64, Arc<Outlook>)>,
 }
@@ -117,15 +123,13 @@ impl Sampler {
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> u64 {
         self.pace.due_ns(now_ns)
     }
+}
 
-    fn source(&mut self, roots: &Roots) -> &mut Box<dyn Source> {
-        self.source.get_or_insert_with(|| {
-            let (source, better) = steward_tasks::open(roots);
-            let (name, why) = (source.name(), better.map(|error| error.to_string()));
-            tracing::info!(decision = "source", source = name, why, "tasks are read through {name}");
-            source
-        })
-    }
+fn open_source(roots: &Roots) -> Box<dyn Source> {
+    let (source, better) = steward_tasks::open(roots);
+    let (name, why) = (source.name(), better.map(|error| error.to_string()));
+    tracing::info!(decision = "source", source = name, why, "tasks are read through {name}");
+    source
 }
 
 impl Daemon {
@@ -156,38 +160,36 @@ impl Daemon {
 
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
-        let mut samples = Vec::with_capacity(self.sampler.herald.tasks().len() + 16);
         // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of before.
         let is_open = self.sampler.source.is_some();
-        let source = self.sampler.source(&self.options.roots);
+        self.sampler.source.get_or_insert_with(|| open_source(&self.options.roots));
         let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
         let begun_ns = cpu_time_ns();
-        let outcome = source.read(now_ns, &mut samples);
-        let failure = outcome.err().map(|error| format!("forecasts are old: {error}"));
-        if failure.is_none() {
-            self.set_reserved(&mut samples);
-            self.sampler.groups.adopt(&samples, &self.domains, now_ns);
-            self.sampler.herald.observe(now_ns, samples);
-            self.sampler.outlook = None;
+        let reserved = self.reserved();
+        let Sampler { source, herald, groups, outlook, pace, .. } = &mut self.sampler;
+        let Some(source) = source else { return };
+        let outcome = source.read(now_ns);
+        let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
+        if let Ok(reading) = outcome {
+            groups.adopt(&reading, &self.domains, now_ns);
+            // First, so that nobody else has the tasks that are changed.
+            *outlook = None;
+            herald.take(now_ns, &reading);
+            herald.set_reserved(reserved.into_iter());
         }
-        self.sampler.pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
+        pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
     }
 
-    /// What is promised to tasks themselves.
-    fn set_reserved(&mut self, samples: &mut [TaskSample]) {
-        for task in self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default() {
-            let index = samples.binary_search_by_key(&task.tid, |sample| sample.tid);
-            if let Ok(index) = index.as_ref()
-                && task.standing == Standing::Admitted
-            {
-                samples[*index].reserved = task.grant.reservation.bandwidth();
-            }
-        }
+    /// What is promised to tasks themselves, and in force.
+    fn reserved(&mut self) -> Vec<(i32, f64)> {
+        let tasks = self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default();
+        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted);
+        admitted.map(|task| (task.tid, task.grant.reservation.bandwidth())).collect()
     }
 
-    /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Places in it are
-    /// those of the tasks and groups as they are when this returns.
+    /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains are
+    /// the groups as they are when this returns, in their order.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
         if let Some((made_at_ns, outlook)) = &self.sampler.outlook
             && now_ns.saturating_sub(*made_at_ns) < FRESH_NS
@@ -213,13 +215,17 @@ impl Daemon {
         for sample in &mut samples {
             sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
         }
-        let cpus = cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32);
+        let generation = self.sampler.groups.generation();
+        if self.sampler.cpus_of != Some(generation) {
+            (self.sampler.cpus, self.sampler.cpus_of) = (self.online_cpu_count(), Some(generation));
+        }
+        let cpus = self.sampler.cpus;
         Outlook {
             report: self.sampler.herald.forecasts(model, cpus, &samples),
             model,
             cpus,
             samples,
-            generation: self.sampler.groups.generation(),
+            generation,
         }
     }
 }
@@ -252,7 +258,7 @@ mod tests {
         assert_eq!(pace.due_ns(SECOND), SECOND + 100 * MS);
         assert_eq!(pace.due_ns(3 * SECOND), 2 * SECOND);
         for (every_ns, due_ns) in
-            [(0, 100 * MS), (100 * MS, 100 * MS), (400 * MS, 400 * MS), (60 * SECOND, SECOND)]
+            [(0, 150 * MS), (100 * MS, 150 * MS), (400 * MS, 450 * MS), (60 * SECOND, SECOND + 50 * MS)]
         {
             pace.watched_every_ns = Some(every_ns);
             assert_eq!(pace.due_ns(3 * SECOND), SECOND + due_ns);
@@ -266,10 +272,10 @@ mod tests {
         assert_eq!(costly.due_ns(SECOND), u64::MAX, "at rest not at all: no window reaches so far");
         assert_eq!(pace(5 * MS).due_ns(SECOND), 6 * SECOND);
         costly.watched_every_ns = Some(100 * MS);
-        assert_eq!(costly.due_ns(SECOND), SECOND + 300 * MS);
+        assert_eq!(costly.due_ns(SECOND), SECOND + 350 * MS);
         assert!(costly.is_fresh(SECOND + 249 * MS) && !costly.is_fresh(SECOND + 250 * MS));
         (0..50).for_each(|_| costly.note(SECOND, MS));
-        assert_eq!(costly.due_ns(SECOND), SECOND + 100 * MS);
+        assert_eq!(costly.due_ns(SECOND), SECOND + 150 * MS);
     }
 
     #[test]

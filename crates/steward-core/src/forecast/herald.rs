@@ -1,8 +1,11 @@
 //! The herald: takes what the kernel counts, and answers with the forecasts of all tasks and domains.
 
-use super::history::{History, Usage};
-use super::tree::{NONE, Outlook, Scene, Shape};
-use super::{DomainSample, Forecast, Model, TaskSample};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::history::{Active, History};
+use super::tree::{Outlook, Scene, Shape, Vacancies};
+use super::{Changed, DomainSample, Forecast, Model, Reading, TaskSample};
 
 /// What the kernel counted lately, for all tasks.
 ///
@@ -17,28 +20,32 @@ use super::{DomainSample, Forecast, Model, TaskSample};
 #[derive(Debug, Default)]
 pub struct Herald {
     pub(super) history: History,
-    tasks: Vec<TaskSample>,
+    tasks: Arc<Vec<TaskSample>>,
+    /// Places of those that something is reserved for, since it was told last.
+    reserved: Vec<usize>,
+    /// How many tasks are in each cgroup itself, by its id.
+    crowds: BTreeMap<u64, u32>,
     busy_now: f64,
 }
 
 /// The forecasts at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// When, in nanoseconds of the clock that the observations came with.
     pub at_ns: u64,
     /// Over how long the figures of the past are, in nanoseconds: about a second, less after the start, and 0 when there was
     /// only one observation yet.
     pub window_ns: u64,
-    /// One for each of [`Herald::tasks`], in their order.
-    pub tasks: Vec<Forecast>,
     /// One for each domain given, in their order.
     pub domains: Vec<DomainFigures>,
     /// All tasks together; the potential is all CPUs'.
     pub machine: Forecast,
-    /// For each task the index of its domain among those given, or of the root.
-    homes: Vec<u32>,
-    /// For each domain the index of its parent.
-    parents: Vec<u32>,
+    /// All tasks, ordered by thread id.
+    samples: Arc<Vec<TaskSample>>,
+    /// Those that are active: their places among all, ascending, and their forecasts.
+    active: Vec<(u32, Forecast)>,
+    vacancies: Vacancies,
+    shape: Shape,
 }
 
 /// A domain's forecast: its tasks and those below it together.
@@ -70,9 +77,51 @@ impl Herald {
         }
         // One that was met twice while the tasks were walked.
         tasks.dedup_by_key(|task| task.tid);
-        self.history.observe(at_ns, &self.tasks, &tasks);
-        self.tasks = tasks;
+        self.history.observe(at_ns, &tasks);
+        self.crowds.clear();
+        for crowd in tasks.chunk_by(|one, next| one.cgroup_id == next.cgroup_id) {
+            *self.crowds.entry(crowd[0].cgroup_id).or_default() += crowd.len() as u32;
+        }
+        self.tasks = Arc::new(tasks);
+        self.reserved.clear();
         self.busy_now = self.history.busy();
+    }
+
+    /// The same with what a source has read, which knows what of it has changed. Every reading of a source has to come here, or go to
+    /// [`Herald::observe`], for what it says about changes to hold.
+    pub fn take(&mut self, at_ns: u64, reading: &Reading<'_>) {
+        let places = match reading.changed {
+            Changed::At(places) if reading.tasks.len() == self.tasks.len() => places,
+            _ => return self.observe(at_ns, reading.tasks.to_vec()),
+        };
+        if !self.history.advance(at_ns, reading.tasks, places) {
+            return self.observe(at_ns, reading.tasks.to_vec());
+        }
+        let tasks = Arc::make_mut(&mut self.tasks);
+        for place in places.iter().map(|place| *place as usize) {
+            let (before, now) = (tasks[place].cgroup_id, reading.tasks[place].cgroup_id);
+            if before != now {
+                self.crowds.entry(before).and_modify(|tasks| *tasks = tasks.saturating_sub(1));
+                *self.crowds.entry(now).or_default() += 1;
+            }
+            tasks[place] = reading.tasks[place];
+        }
+        self.busy_now = self.history.busy();
+    }
+
+    /// Says what is promised to tasks themselves: thread ids, and the fraction of one CPU for each. It holds for the tasks of the
+    /// latest observation, in place of what their samples say.
+    pub fn set_reserved(&mut self, reserved: impl Iterator<Item = (i32, f64)>) {
+        let tasks = Arc::make_mut(&mut self.tasks);
+        for place in self.reserved.drain(..) {
+            tasks[place].reserved = 0.0;
+        }
+        for (tid, fraction) in reserved {
+            if let Ok(place) = tasks.binary_search_by_key(&tid, |task| task.tid) {
+                tasks[place].reserved = fraction;
+                self.reserved.push(place);
+            }
+        }
     }
 
     /// The tasks of the latest observation, ordered by thread id.
@@ -89,48 +138,35 @@ impl Herald {
     /// `domains` say now holds, whatever was in force when the tasks were observed.
     pub fn forecasts(&self, model: Model, cpus: u32, domains: &[DomainSample]) -> Report {
         let shape = Shape::new(domains);
-        let homes = self.homes(&shape);
-        let usages = self.history.usages(&self.tasks);
+        let active = self.history.active(&self.tasks, |cgroup_id| shape.home(cgroup_id));
         let scene = Scene {
             model,
             cpus: f64::from(cpus),
             domains,
             shape: &shape,
             tasks: &self.tasks,
-            usages: &usages,
-            homes: &homes,
+            active: &active,
         };
         let mut outlook = scene.outlook();
-        self.lose_as_before(&mut outlook, &usages, f64::from(cpus));
-        self.report(cpus, domains, shape, homes, &usages, &outlook)
-    }
-
-    /// The index of each task's domain; the root's for those whose cgroup was not given.
-    fn homes(&self, shape: &Shape) -> Vec<u32> {
-        let mut last = (0, shape.root);
-        let home = |task: &TaskSample| {
-            if last.0 != task.cgroup_id {
-                last = (task.cgroup_id, shape.find(task.cgroup_id).unwrap_or(shape.root));
-            }
-            last.1
-        };
-        self.tasks.iter().map(home).collect()
+        self.lose_as_before(&mut outlook, &active, f64::from(cpus));
+        self.report(cpus, domains, shape, &active, outlook)
     }
 
     /// Even on a machine that is not full, tasks meet and wait for each other. What was lost that way is expected to be
     /// lost again, by those who lost it: as much as keeps the sum at what the machine hands out.
-    fn lose_as_before(&self, outlook: &mut Outlook, usages: &[Usage], cpus: f64) {
-        let given: f64 = usages.iter().map(|usage| usage.actual).sum();
+    fn lose_as_before(&self, outlook: &mut Outlook, active: &[Active], cpus: f64) {
+        let given: f64 = active.iter().map(|task| task.usage.actual).sum();
         let handed_out = given.max(self.busy_now).min(cpus);
         let predicted: f64 = outlook.tasks.iter().map(|(predicted, _)| predicted).sum();
-        let missed = |((predicted, _), usage): (&(f64, f64), &Usage)| (predicted - usage.actual).max(0.0);
-        let missing: f64 = outlook.tasks.iter().zip(usages).map(missed).sum();
+        let missed =
+            |((predicted, _), task): (&(f64, f64), &Active)| (predicted - task.usage.actual).max(0.0);
+        let missing: f64 = outlook.tasks.iter().zip(active).map(missed).sum();
         if predicted <= handed_out || missing <= 0.0 {
             return;
         }
         let part = ((predicted - handed_out) / missing).min(1.0);
-        for ((predicted, _), usage) in outlook.tasks.iter_mut().zip(usages) {
-            *predicted -= part * (*predicted - usage.actual).max(0.0);
+        for ((predicted, _), task) in outlook.tasks.iter_mut().zip(active) {
+            *predicted -= part * (*predicted - task.usage.actual).max(0.0);
         }
     }
 
@@ -139,29 +175,35 @@ impl Herald {
         cpus: u32,
         domains: &[DomainSample],
         shape: Shape,
-        homes: Vec<u32>,
-        usages: &[Usage],
-        outlook: &Outlook,
+        active: &[Active],
+        outlook: Outlook,
     ) -> Report {
         let capacity = f64::from(cpus) * 1000.0;
-        let forecast = |(usage, (predicted, potential)): (&Usage, &(f64, f64))| Forecast {
-            actual_ms_per_s: usage.actual * 1000.0,
-            desired_ms_per_s: usage.desired * 1000.0,
-            predicted_ms_per_s: predicted * 1000.0,
-            potential_ms_per_s: potential * 1000.0,
-        };
-        let tasks: Vec<Forecast> = usages.iter().zip(&outlook.tasks).map(forecast).collect();
         let mut figures: Vec<DomainFigures> = vec![DomainFigures::default(); shape.parents.len()];
+        for (cgroup_id, tasks) in &self.crowds {
+            figures[shape.home(*cgroup_id) as usize].tasks += tasks;
+        }
         let mut machine = Forecast::default();
-        for ((task, forecast), home) in self.tasks.iter().zip(&tasks).zip(&homes) {
-            add(&mut machine, forecast);
-            let mut at = *home;
-            while at != NONE {
-                let domain = &mut figures[at as usize];
-                domain.tasks += 1;
-                domain.runnable += u32::from(task.runnable);
-                add(&mut domain.forecast, forecast);
-                at = shape.parents[at as usize];
+        let mut forecasts = Vec::with_capacity(active.len());
+        for (task, (predicted, potential)) in active.iter().zip(&outlook.tasks) {
+            let forecast = Forecast {
+                actual_ms_per_s: task.usage.actual * 1000.0,
+                desired_ms_per_s: task.usage.desired * 1000.0,
+                predicted_ms_per_s: predicted * 1000.0,
+                potential_ms_per_s: potential * 1000.0,
+            };
+            let home = &mut figures[task.home as usize];
+            home.runnable += u32::from(self.tasks[task.place as usize].runnable);
+            add(&mut home.forecast, &forecast);
+            add(&mut machine, &forecast);
+            forecasts.push((task.place, forecast));
+        }
+        for &index in shape.order.iter().rev() {
+            let below = figures[index as usize];
+            if let Some(above) = figures.get_mut(shape.parents[index as usize] as usize) {
+                above.tasks += below.tasks;
+                above.runnable += below.runnable;
+                add(&mut above.forecast, &below.forecast);
             }
         }
         machine.potential_ms_per_s = capacity;
@@ -175,38 +217,64 @@ impl Herald {
         Report {
             at_ns: self.history.at_ns().unwrap_or(0),
             window_ns: self.history.window_ns(),
-            tasks,
             domains: figures,
             machine,
-            homes,
-            parents: shape.parents,
+            samples: Arc::clone(&self.tasks),
+            active: forecasts,
+            vacancies: outlook.vacancies,
+            shape,
         }
     }
 }
 
 impl Report {
-    /// Whether the task with this index is in the domain with that index, or below it.
-    pub fn is_in(&self, task: usize, domain: usize) -> bool {
-        let mut at = self.homes.get(task).copied().unwrap_or(NONE);
-        while at != NONE {
-            if at as usize == domain {
-                return true;
+    /// All tasks that it is about, ordered by thread id: their places are those that the other functions take.
+    pub fn samples(&self) -> &[TaskSample] {
+        &self.samples
+    }
+
+    /// The forecast of the task at this place.
+    ///
+    /// # Panics
+    /// When there are not so many tasks.
+    pub fn task(&self, place: usize) -> Forecast {
+        match self.active.binary_search_by_key(&(place as u32), |(active, _)| *active) {
+            Ok(index) => self.active[index].1,
+            Err(_) => {
+                let sample = &self.samples[place];
+                let potential = self.vacancies.potential(self.shape.home(sample.cgroup_id), sample);
+                Forecast { potential_ms_per_s: potential * 1000.0, ..Forecast::default() }
             }
-            at = self.parents[at as usize];
         }
-        false
+    }
+
+    /// The forecasts of all tasks, in their order.
+    pub fn tasks(&self) -> impl Iterator<Item = Forecast> {
+        (0..self.samples.len()).map(|place| self.task(place))
     }
 
     /// The index of the task's domain: the root where its cgroup is not one of those given, `None` when the root is not either.
-    pub fn home(&self, task: usize) -> Option<usize> {
-        self.homes.get(task).map(|home| *home as usize).filter(|home| *home < self.domains.len())
+    pub fn home(&self, place: usize) -> Option<usize> {
+        let home = self.shape.home(self.samples.get(place)?.cgroup_id) as usize;
+        Some(home).filter(|home| *home < self.domains.len())
     }
 
-    /// The tasks whose index `chosen` takes, together. Their potential is what they get and what nobody takes.
-    pub fn sum(&self, mut chosen: impl FnMut(usize) -> bool) -> Forecast {
+    /// For each task, by its place, whether it is in the domain with this index, or below it.
+    pub fn members(&self, domain: usize) -> impl Fn(usize) -> bool {
+        let Shape { parents, order, .. } = &self.shape;
+        let mut inside = vec![false; parents.len()];
+        for index in order.iter().map(|index| *index as usize) {
+            inside[index] =
+                index == domain || inside.get(parents[index] as usize).is_some_and(|above| *above);
+        }
+        move |place| inside[self.shape.home(self.samples[place].cgroup_id) as usize]
+    }
+
+    /// The tasks whose places `chosen` takes, together. Their potential is what they get and what nobody takes.
+    pub fn sum(&self, chosen: impl Fn(usize) -> bool) -> Forecast {
         let mut sum = Forecast::default();
-        for (index, forecast) in self.tasks.iter().enumerate() {
-            if chosen(index) {
+        for (place, forecast) in &self.active {
+            if chosen(*place as usize) {
                 add(&mut sum, forecast);
             }
         }
@@ -219,7 +287,8 @@ impl Report {
 
     /// All tasks outside of the domain with this index, together.
     pub fn outside(&self, domain: usize) -> Forecast {
-        self.sum(|task| !self.is_in(task, domain))
+        let is_inside = self.members(domain);
+        self.sum(|place| !is_inside(place))
     }
 }
 

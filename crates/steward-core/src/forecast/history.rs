@@ -1,7 +1,8 @@
 //! What the kernel counted lately, and what each task did of it within the last second.
 //!
 //! Every observation is kept as one list of counters, ordered by thread id, so that a read is a walk along two lists:
-//! the latest, and the one of a second ago. Lists of every ten seconds, for a hundred seconds, are kept beside them for
+//! the latest, and the one of a second ago. Most tasks of a machine sleep: they cost no more than that their counters are found
+//! unchanged. Lists of every ten seconds, for a hundred seconds, are kept beside them for
 //! tasks that waited nearly all of the last second (CPU Futures, section 4.2).
 //!
 //! A task's counters mean something from its *origin* on: its birth when that was seen, else the first observation of
@@ -47,14 +48,24 @@ struct Snapshot {
     counted: Vec<Counted>,
 }
 
+impl Snapshot {
+    fn find(&self, tid: i32) -> Option<&Counted> {
+        self.counted.binary_search_by_key(&tid, |counted| counted.tid).ok().map(|place| &self.counted[place])
+    }
+}
+
 /// From when on, and from which values, a task's counters mean something.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     at_ns: u64,
     run_ns: u64,
     wait_ns: u64,
-    /// Up to now.
-    weight_ns: f64,
+    /// When the task started.
+    started_ns: u64,
+    /// Its weight when it was observed last.
+    weight: f64,
+    /// The last observation at which its counters had changed, or it was runnable.
+    moved_ns: u64,
 }
 
 /// What a task did within the window. All are fractions of one CPU, 0 to 1, but for the weight.
@@ -70,6 +81,16 @@ pub(super) struct Usage {
     pub(super) weight: f64,
     /// The part of the window for which it is known.
     pub(super) known: f64,
+}
+
+/// A task that did something within the window, or is about to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    /// Its place among the tasks.
+    pub(super) place: u32,
+    /// The index of its domain.
+    pub(super) home: u32,
+    pub(super) usage: Usage,
 }
 
 /// The counters of the last second, and coarser ones of the last hundred.
@@ -107,55 +128,73 @@ impl History {
         busy_ns as f64 / window_ns as f64
     }
 
-    /// Takes an observation: `tasks`, and `before`, those of the observation before, both ordered by thread id.
-    pub(super) fn observe(&mut self, at_ns: u64, before: &[TaskSample], tasks: &[TaskSample]) {
-        let last_ns = self.at_ns();
-        if last_ns.is_some_and(|last_ns| at_ns < last_ns || at_ns - last_ns > GAP_MAX_NS) {
-            *self = History::default();
-        }
-        let (origins, busy_ns) =
-            self.origins(at_ns, if self.recent.is_empty() { &[] } else { before }, tasks);
-        self.origins = origins;
-        let mut spare = self.make_room(at_ns);
-        spare.clear();
-        spare.extend(tasks.iter().zip(&self.origins).map(|(task, origin)| Counted {
-            tid: task.tid,
-            run_ns: task.run_ns,
-            wait_ns: task.wait_ns,
-            weight_ns: origin.weight_ns,
-        }));
-        let merged_ns = self.merge_close(at_ns);
-        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, counted: spare });
-        self.keep_long(at_ns);
+    /// Whether an observation at that time goes on where the latest was.
+    fn goes_on(&self, at_ns: u64) -> bool {
+        self.at_ns().is_some_and(|last_ns| at_ns >= last_ns && at_ns - last_ns <= GAP_MAX_NS)
     }
 
-    /// Finds for each task from when on its counters mean something, and sums what all used since the last
-    /// observation.
-    fn origins(&self, at_ns: u64, before: &[TaskSample], tasks: &[TaskSample]) -> (Vec<Origin>, u64) {
-        let elapsed_ns = at_ns - self.at_ns().unwrap_or(at_ns);
+    /// Takes an observation: all tasks, ordered by thread id.
+    pub(super) fn observe(&mut self, at_ns: u64, tasks: &[TaskSample]) {
+        if !self.goes_on(at_ns) {
+            *self = History::default();
+        }
+        let mut counted = self.make_room(at_ns);
+        counted.clear();
         let mut origins = Vec::with_capacity(tasks.len());
         let mut busy_ns = 0;
+        let before = self.recent.back();
+        let elapsed_ns = at_ns - before.map_or(at_ns, |before| before.at_ns);
+        let before = before.map_or(&[][..], |before| &before.counted);
         let mut index = 0;
         for task in tasks {
             while before.get(index).is_some_and(|old| old.tid < task.tid) {
                 index += 1;
             }
-            let same = before.get(index).filter(|old| continues(old, task));
-            let origin = match same {
-                Some(old) => {
-                    busy_ns += task.run_ns.saturating_sub(old.run_ns);
-                    let origin = self.origins[index];
-                    Origin { weight_ns: origin.weight_ns + task.weight * elapsed_ns as f64, ..origin }
-                }
-                None => {
-                    let origin = first_origin(at_ns, task);
-                    busy_ns += task.run_ns - origin.run_ns;
-                    origin
-                }
-            };
+            let old = before.get(index).filter(|old| old.tid == task.tid);
+            let (origin, now, used_ns) =
+                follow(old.map(|old| (old, &self.origins[index])), task, at_ns, elapsed_ns);
             origins.push(origin);
+            counted.push(now);
+            busy_ns += used_ns;
         }
-        (origins, busy_ns)
+        self.origins = origins;
+        self.push(at_ns, busy_ns, counted);
+    }
+
+    /// Takes an observation of which is known that the tasks are those of the one before, in the same order, and that only the
+    /// counters of those at `places` have changed. False, with nothing done, where none can go before this one.
+    pub(super) fn advance(&mut self, at_ns: u64, tasks: &[TaskSample], places: &[u32]) -> bool {
+        if !self.goes_on(at_ns) || self.origins.len() != tasks.len() {
+            return false;
+        }
+        let mut counted = self.make_room(at_ns);
+        counted.clear();
+        let Some(before) = self.recent.back() else { return false };
+        let elapsed_ns = at_ns - before.at_ns;
+        let elapsed = elapsed_ns as f64;
+        counted.extend(
+            before
+                .counted
+                .iter()
+                .zip(&self.origins)
+                .map(|(old, origin)| Counted { weight_ns: old.weight_ns + origin.weight * elapsed, ..*old }),
+        );
+        let mut busy_ns = 0;
+        for place in places.iter().map(|place| *place as usize) {
+            let old = Some((&before.counted[place], &self.origins[place]));
+            let (origin, now, used_ns) = follow(old, &tasks[place], at_ns, elapsed_ns);
+            self.origins[place] = origin;
+            counted[place] = now;
+            busy_ns += used_ns;
+        }
+        self.push(at_ns, busy_ns, counted);
+        true
+    }
+
+    fn push(&mut self, at_ns: u64, busy_ns: u64, counted: Vec<Counted>) {
+        let merged_ns = self.merge_close(at_ns);
+        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, counted });
+        self.keep_long(at_ns);
     }
 
     /// Drops what the window no longer needs; returns a list to be used again.
@@ -193,27 +232,32 @@ impl History {
         }
     }
 
-    /// What each task of the latest observation did within the window.
-    pub(super) fn usages(&self, tasks: &[TaskSample]) -> Vec<Usage> {
+    /// What the tasks of the latest observation did within the window, for those that did anything or are runnable now. `home` says
+    /// which domain is a cgroup's.
+    pub(super) fn active(&self, tasks: &[TaskSample], home: impl Fn(u64) -> u32) -> Vec<Active> {
         let (Some(first), Some(latest)) = (self.recent.front(), self.recent.back()) else {
             return Vec::new();
         };
-        let mut index = 0;
-        let mut usages = Vec::with_capacity(tasks.len());
-        for ((task, origin), now) in tasks.iter().zip(&self.origins).zip(&latest.counted) {
-            while first.counted.get(index).is_some_and(|old| old.tid < task.tid) {
-                index += 1;
-            }
-            // Of a life that fits into the window all of it counts.
+        // What did not move since then did nothing within the window; of a life that fits into the window all counts.
+        let since_ns = (first.at_ns + 1).min(latest.at_ns.saturating_sub(WINDOW_NS));
+        let mut active = Vec::new();
+        for (place, origin) in
+            self.origins.iter().enumerate().filter(|(_, origin)| origin.moved_ns >= since_ns)
+        {
+            let now = &latest.counted[place];
             let is_older = origin.at_ns <= first.at_ns && latest.at_ns - origin.at_ns > WINDOW_NS;
-            let old = first.counted.get(index).filter(|old| is_older && old.tid == task.tid);
-            let span = match old {
+            let span = match first.find(now.tid).filter(|_| is_older) {
                 Some(old) => Span::between(latest.at_ns - first.at_ns, now, old),
                 None => Span::since(latest.at_ns, origin, now),
             };
-            usages.push(self.usage(&span, task, origin, now));
+            let task = &tasks[place];
+            active.push(Active {
+                place: place as u32,
+                home: home(task.cgroup_id),
+                usage: self.usage(&span, task, origin, now),
+            });
         }
-        usages
+        active
     }
 
     fn usage(&self, span: &Span, task: &TaskSample, origin: &Origin, now: &Counted) -> Usage {
@@ -236,9 +280,9 @@ impl History {
         let at_ns = self.at_ns().unwrap_or(origin.at_ns);
         let first = self.long.front().filter(|first| first.at_ns >= origin.at_ns && first.at_ns < at_ns);
         if let Some(first) = first
-            && let Ok(index) = first.counted.binary_search_by_key(&now.tid, |counted| counted.tid)
+            && let Some(old) = first.find(now.tid)
         {
-            return Span::between(at_ns - first.at_ns, now, &first.counted[index]);
+            return Span::between(at_ns - first.at_ns, now, old);
         }
         Span::since(at_ns, origin, now)
     }
@@ -285,10 +329,38 @@ impl Span {
     }
 }
 
-/// Whether the two are the same task, with counters that did not go back.
-fn continues(old: &TaskSample, new: &TaskSample) -> bool {
-    old.tid == new.tid
-        && old.started_ns == new.started_ns
+/// Follows a task from the observation before, where it was met then, to this one: its origin, its counters, and what it used in
+/// between.
+fn follow(
+    before: Option<(&Counted, &Origin)>,
+    task: &TaskSample,
+    at_ns: u64,
+    elapsed_ns: u64,
+) -> (Origin, Counted, u64) {
+    let (origin, weight_ns, used_ns) = match before.filter(|(old, origin)| continues(old, origin, task)) {
+        Some((old, origin)) => {
+            let moved = task.runnable || (old.run_ns, old.wait_ns) != (task.run_ns, task.wait_ns);
+            let moved_ns = if moved { at_ns } else { origin.moved_ns };
+            let weight_ns = old.weight_ns + task.weight * elapsed_ns as f64;
+            (
+                Origin { weight: task.weight, moved_ns, ..*origin },
+                weight_ns,
+                task.run_ns.saturating_sub(old.run_ns),
+            )
+        }
+        None => {
+            let origin = first_origin(at_ns, task);
+            let weight_ns = task.weight * (at_ns - origin.at_ns) as f64;
+            (origin, weight_ns, task.run_ns - origin.run_ns)
+        }
+    };
+    let counted = Counted { tid: task.tid, run_ns: task.run_ns, wait_ns: task.wait_ns, weight_ns };
+    (origin, counted, used_ns)
+}
+
+/// Whether it is the same task, with counters that did not go back.
+fn continues(old: &Counted, origin: &Origin, new: &TaskSample) -> bool {
+    origin.started_ns == new.started_ns
         && new.run_ns.saturating_add(JITTER_NS) >= old.run_ns
         && new.wait_ns.saturating_add(JITTER_NS) >= old.wait_ns
 }
@@ -296,16 +368,12 @@ fn continues(old: &TaskSample, new: &TaskSample) -> bool {
 /// The origin of a task that is seen for the first time: its birth if that was within the window, else now.
 fn first_origin(at_ns: u64, task: &TaskSample) -> Origin {
     let age_ns = at_ns.checked_sub(task.started_ns).unwrap_or(u64::MAX);
+    let (started_ns, weight, moved_ns) = (task.started_ns, task.weight, at_ns);
     if age_ns <= WINDOW_NS && task.run_ns <= age_ns.saturating_add(JITTER_NS) {
         let born_ns = at_ns.saturating_sub(age_ns.max(LIFE_MIN_NS));
-        return Origin {
-            at_ns: born_ns,
-            run_ns: 0,
-            wait_ns: 0,
-            weight_ns: task.weight * (at_ns - born_ns) as f64,
-        };
+        return Origin { at_ns: born_ns, run_ns: 0, wait_ns: 0, started_ns, weight, moved_ns };
     }
-    Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, weight_ns: 0.0 }
+    Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, started_ns, weight, moved_ns }
 }
 
 #[cfg(test)]

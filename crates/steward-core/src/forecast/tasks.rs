@@ -135,33 +135,47 @@ pub(super) fn divide(pool: f64, claims: &[Claim]) -> Vec<f64> {
     given
 }
 
-/// What each could get out of `pool` CPUs if it were ready all the time and the others as they are: its full weight beside what
-/// the others contribute (CPU Futures, equation 8), at least what the others leave, and at most one CPU. `predicted` is
-/// what [`divide`] gave, of a pool that was no larger.
-pub(super) fn potentials(pool: f64, claims: &[Claim], predicted: &[f64]) -> Vec<f64> {
-    let given: f64 = predicted.iter().sum();
-    let wants: f64 = claims.iter().map(|claim| claim.wants).sum();
-    let active = active(claims);
-    let weights: f64 = active.iter().map(|claim| claim.weight * claim.favour).sum();
-    // The level with one more task, of middling weight, that is always ready.
-    let middling = if active.is_empty() { 1.0 } else { weights / active.len() as f64 };
-    let level = (wants + 1.0 > pool && pool > EPSILON)
-        .then(|| {
-            let one_more = Claim { wants: 1.0, weight: middling, favour: 1.0, ..Claim::default() };
-            solve(pool, |level| sum(active.iter().chain([&one_more]).map(|claim| claim.at(level))))
-        })
-        .flatten()
-        .filter(|level| *level > 0.0);
-    // What a task contributes in the mean is what it gets over the level.
-    let contributed: f64 =
-        level.map_or(0.0, |level| active.iter().map(|claim| claim.at(level).0 / level).sum());
-    let potential = |(claim, predicted): (&Claim, &f64)| {
-        let left = pool - (given - predicted);
-        let share = level.map_or(0.0, |level| {
+/// What tasks could get out of `pool` CPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Room {
+    pool: f64,
+    /// What all get.
+    given: f64,
+    /// The level with one more task, of middling weight, that is always ready; `None` where there is enough for all.
+    level: Option<f64>,
+    /// What all contribute at that level.
+    contributed: f64,
+}
+
+impl Room {
+    /// The room beside those tasks. `predicted` is what [`divide`] gave them, of a pool that was no larger.
+    pub(super) fn new(pool: f64, claims: &[Claim], predicted: &[f64]) -> Self {
+        let wants: f64 = claims.iter().map(|claim| claim.wants).sum();
+        let active = active(claims);
+        let weights: f64 = active.iter().map(|claim| claim.weight * claim.favour).sum();
+        let middling = if active.is_empty() { 1.0 } else { weights / active.len() as f64 };
+        let level = (wants + 1.0 > pool && pool > EPSILON)
+            .then(|| {
+                let one_more = Claim { wants: 1.0, weight: middling, favour: 1.0, ..Claim::default() };
+                solve(pool, |level| sum(active.iter().chain([&one_more]).map(|claim| claim.at(level))))
+            })
+            .flatten()
+            .filter(|level| *level > 0.0);
+        // What a task contributes in the mean is what it gets over the level.
+        let contributed =
+            level.map_or(0.0, |level| active.iter().map(|claim| claim.at(level).0 / level).sum());
+        Room { pool, given: predicted.iter().sum(), level, contributed }
+    }
+
+    /// What a task could get if it were ready all the time and the others as they are: its full weight beside what the others
+    /// contribute (CPU Futures, equation 8), at least what the others leave, and at most one CPU. `predicted` is what it
+    /// gets as it is.
+    pub(super) fn potential(&self, claim: &Claim, predicted: f64) -> f64 {
+        let left = self.pool - (self.given - predicted);
+        let share = self.level.map_or(0.0, |level| {
             let weight = claim.weight * claim.favour;
-            pool * weight / (contributed - claim.at(level).0 / level + weight)
+            self.pool * weight / (self.contributed - claim.at(level).0 / level + weight)
         });
-        left.max(share).max(claim.floor).max(*predicted).min(1.0).min(pool.max(*predicted))
-    };
-    claims.iter().zip(predicted).map(potential).collect()
+        left.max(share).max(claim.floor).max(predicted).min(1.0).min(self.pool.max(predicted))
+    }
 }

@@ -4,8 +4,8 @@
 //! that is one. A suspended domain wants nothing; what it could get is as if it were released.
 
 use super::divide::{Contender, Division};
-use super::history::Usage;
-use super::tasks::{self, Claim};
+use super::history::Active;
+use super::tasks::{self, Claim, Room};
 use super::{DomainSample, Model, SchedulingClass, TaskSample};
 use crate::mechanism::{DomainPolicy, PRIORITIES};
 
@@ -18,12 +18,12 @@ const WEIGHT_IDLE_STEWARD: f64 = 1.0;
 const WEIGHT_DEFAULT: f64 = 100.0;
 
 /// Where domains stand.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     /// Index of the parent of each domain given, [`NONE`] for the root. One root is added at the end if none is given.
     pub(super) parents: Vec<u32>,
     /// Parents before children.
-    order: Vec<u32>,
+    pub(super) order: Vec<u32>,
     pub(super) root: u32,
     /// Ids of cgroups with their indices, ordered.
     ids: Vec<(u64, u32)>,
@@ -53,9 +53,9 @@ impl Shape {
         Shape { parents, order, root, ids }
     }
 
-    /// The index of a cgroup's domain.
-    pub(super) fn find(&self, cgroup_id: u64) -> Option<u32> {
-        find(&self.ids, cgroup_id)
+    /// The index of the domain of a cgroup's tasks: the root's for those of a cgroup that was not given.
+    pub(super) fn home(&self, cgroup_id: u64) -> u32 {
+        find(&self.ids, cgroup_id).unwrap_or(self.root)
     }
 }
 
@@ -132,12 +132,37 @@ impl Sums {
 }
 
 /// What is forecast for every task and domain, in CPUs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outlook {
-    /// Predicted and potential of each task.
+    /// Predicted and potential of each active task.
     pub(super) tasks: Vec<(f64, f64)>,
     /// Potential of each domain.
     pub(super) domains: Vec<f64>,
+    pub(super) vacancies: Vacancies,
+}
+
+/// What tasks that sleep could get: there are many, and few are asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Vacancies {
+    model: Model,
+    /// What a real-time task could get.
+    real_time: f64,
+    /// For each domain, whose tasks its own count as.
+    groups: Vec<u32>,
+    /// For each domain its own tasks' room.
+    rooms: Vec<Room>,
+}
+
+impl Vacancies {
+    /// The potential of a task that does nothing, by the index of its domain.
+    pub(super) fn potential(&self, home: u32, task: &TaskSample) -> f64 {
+        if task.class == SchedulingClass::RealTime {
+            return self.real_time;
+        }
+        let room = &self.rooms[self.groups[home as usize] as usize];
+        let weight = weight(self.model, task.weight, task.class);
+        room.potential(&Claim { weight, favour: 1.0, ..Claim::default() }, 0.0)
+    }
 }
 
 /// The question: who there is, and what they did.
@@ -147,51 +172,60 @@ pub(super) struct Scene<'s> {
     pub(super) domains: &'s [DomainSample],
     pub(super) shape: &'s Shape,
     pub(super) tasks: &'s [TaskSample],
-    pub(super) usages: &'s [Usage],
-    /// Index of each task's domain.
-    pub(super) homes: &'s [u32],
+    /// Those of them that are active. Where this file says index of a task, it is that in here.
+    pub(super) active: &'s [Active],
 }
 
 impl Scene<'_> {
     /// What all get, if there is always work for all CPUs.
     pub(super) fn outlook(&self) -> Outlook {
-        let mut outlook = Outlook {
-            tasks: vec![(0.0, 0.0); self.tasks.len()],
-            domains: vec![0.0; self.shape.parents.len()],
-        };
-        let left = self.serve_real_time(&mut outlook);
+        let mut tasks = vec![(0.0, 0.0); self.active.len()];
+        let left = self.serve_real_time(&mut tasks);
         let mut nodes = self.nodes();
         let claims = self.claims(&nodes);
         self.sum_up(&mut nodes, &claims);
         self.hand_down(&mut nodes, left);
-        let mut members = self.members(&nodes);
-        for (index, members) in members.iter_mut().enumerate() {
-            share_among_tasks(&nodes[index], members, &claims, &mut outlook.tasks);
+        let members = self.members(&nodes);
+        let rooms = nodes
+            .iter()
+            .zip(&members)
+            .map(|(node, members)| share_among_tasks(node, members, &claims, &mut tasks))
+            .collect();
+        // Tasks of one that is no contender are as good as its ancestor's.
+        let potential = |node: &Node| {
+            if node.contends { node.potential } else { nodes[node.parent as usize].own_potential }
+        };
+        let group = |(index, node): (usize, &Node)| if node.contends { index as u32 } else { node.parent };
+        Outlook {
+            tasks,
+            domains: nodes.iter().map(potential).collect(),
+            vacancies: Vacancies {
+                model: self.model,
+                real_time: left.clamp(0.0, 1.0),
+                groups: nodes.iter().enumerate().map(group).collect(),
+                rooms,
+            },
         }
-        for (index, potential) in outlook.domains.iter_mut().enumerate() {
-            let node = &nodes[index];
-            // Tasks of one that is no contender are as good as its ancestor's.
-            *potential =
-                if node.contends { node.potential } else { nodes[node.parent as usize].own_potential };
-        }
-        outlook
+    }
+
+    fn task(&self, index: usize) -> &TaskSample {
+        &self.tasks[self.active[index].place as usize]
     }
 
     fn is_real_time(&self, index: usize) -> bool {
-        self.tasks[index].class == SchedulingClass::RealTime
+        self.task(index).class == SchedulingClass::RealTime
     }
 
     /// Real-time tasks come before all others. Returns the CPUs that they leave.
-    fn serve_real_time(&self, outlook: &mut Outlook) -> f64 {
-        let is_real_time = |index: &usize| self.is_real_time(*index);
-        let wanted: f64 =
-            (0..self.tasks.len()).filter(is_real_time).map(|index| self.usages[index].desired).sum();
+    fn serve_real_time(&self, tasks: &mut [(f64, f64)]) -> f64 {
+        let indices: Vec<usize> = (0..self.active.len()).filter(|index| self.is_real_time(*index)).collect();
+        let wants = |index: usize| self.active[index].usage.desired;
+        let wanted: f64 = indices.iter().map(|index| wants(*index)).sum();
         let scale = if wanted > self.cpus { self.cpus / wanted } else { 1.0 };
-        for index in (0..self.tasks.len()).filter(is_real_time) {
-            let wants = self.usages[index].desired;
-            let predicted = wants * scale;
-            outlook.tasks[index] =
-                (predicted, (self.cpus - (wanted - wants) * scale).clamp(predicted, 1.0f64.max(predicted)));
+        for index in indices {
+            let predicted = wants(index) * scale;
+            let left = self.cpus - (wanted - wants(index)) * scale;
+            tasks[index] = (predicted, left.clamp(predicted, 1.0f64.max(predicted)));
         }
         (self.cpus - wanted).max(0.0)
     }
@@ -239,37 +273,32 @@ impl Scene<'_> {
 
     fn claims(&self, nodes: &[Node]) -> Vec<Claim> {
         let claim = |index: usize| {
-            let (task, usage) = (&self.tasks[index], &self.usages[index]);
-            let suspended = nodes[self.homes[index] as usize].suspended;
+            let (task, usage) = (self.task(index), &self.active[index].usage);
+            let suspended = nodes[self.home(index) as usize].suspended;
             let wants = if suspended { 0.0 } else { usage.desired };
             // Reservations are Steward's own; SCHED_DEADLINE's tasks are real-time ones.
             let reserved = if task.reserved.is_finite() { task.reserved.clamp(0.0, 1.0) } else { 0.0 };
             Claim {
                 wants,
                 floor: wants.min(reserved),
-                weight: self.weight(task.weight, task.class),
-                weight_before: self.weight(usage.weight, task.class),
+                weight: weight(self.model, task.weight, task.class),
+                weight_before: weight(self.model, usage.weight, task.class),
                 actual: if suspended { 0.0 } else { usage.actual },
                 eligible: usage.eligible,
                 known: usage.known,
                 favour: 1.0,
             }
         };
-        (0..self.tasks.len()).map(claim).collect()
+        (0..self.active.len()).map(claim).collect()
     }
 
-    /// A task's weight, which is above zero whatever was counted.
-    fn weight(&self, weight: f64, class: SchedulingClass) -> f64 {
-        let idle = match self.model {
-            Model::ProportionalShare => WEIGHT_IDLE,
-            Model::Steward => WEIGHT_IDLE_STEWARD,
-        };
-        if class == SchedulingClass::Idle || !weight.is_finite() { idle } else { weight.max(idle) }
+    fn home(&self, index: usize) -> u32 {
+        self.active[index].home
     }
 
     /// The contender that a task belongs to.
     fn group(&self, nodes: &[Node], index: usize) -> u32 {
-        let home = self.homes[index];
+        let home = self.home(index);
         let node = &nodes[home as usize];
         if node.contends { home } else { node.parent }
     }
@@ -319,6 +348,13 @@ impl Scene<'_> {
 
     /// Divides what a domain has among its children and its own tasks.
     fn divide_level(&self, nodes: &mut [Node], index: u32, children: &[u32]) {
+        let node = &mut nodes[index as usize];
+        if children.is_empty() {
+            // Most domains are leaves: all is their tasks'.
+            node.own_allocation = node.own.wants.min(node.allocation);
+            node.own_potential = node.potential.max(node.own_allocation);
+            return;
+        }
         let node = &nodes[index as usize];
         let mut contenders = vec![self.own_contender(node)];
         contenders.extend(children.iter().map(|child| self.contender(&nodes[*child as usize])));
@@ -376,7 +412,7 @@ impl Scene<'_> {
     /// The tasks of each contender, without real-time ones.
     fn members(&self, nodes: &[Node]) -> Vec<Vec<u32>> {
         let mut members = vec![Vec::new(); nodes.len()];
-        for index in (0..self.tasks.len()).filter(|index| !self.is_real_time(*index)) {
+        for index in (0..self.active.len()).filter(|index| !self.is_real_time(*index)) {
             members[self.group(nodes, index) as usize].push(index as u32);
         }
         members
@@ -396,19 +432,26 @@ fn child_weight(node: &Node) -> f64 {
     node.policy.weight.map_or(WEIGHT_DEFAULT, f64::from)
 }
 
-/// Divides what a domain's own tasks have among them.
-fn share_among_tasks(node: &Node, members: &mut [u32], claims: &[Claim], tasks: &mut [(f64, f64)]) {
-    if members.is_empty() {
-        return;
-    }
+/// Divides what a domain's own tasks have among those that are active. Returns what room there is for others.
+fn share_among_tasks(node: &Node, members: &[u32], claims: &[Claim], tasks: &mut [(f64, f64)]) -> Room {
     let mut mine: Vec<Claim> = members.iter().map(|index| claims[*index as usize]).collect();
     // Only those that want something take part in solving for the level.
     if node.own.wants > node.own_allocation || node.own.wants + 1.0 > node.own_potential {
         tasks::judge(&mut mine);
     }
     let predicted = tasks::divide(node.own_allocation, &mine);
-    let potentials = tasks::potentials(node.own_potential, &mine, &predicted);
-    for ((index, predicted), potential) in members.iter().zip(predicted).zip(potentials) {
-        tasks[*index as usize] = (predicted, potential);
+    let room = Room::new(node.own_potential, &mine, &predicted);
+    for ((index, claim), predicted) in members.iter().zip(&mine).zip(predicted) {
+        tasks[*index as usize] = (predicted, room.potential(claim, predicted));
     }
+    room
+}
+
+/// A task's weight, which is above zero whatever was counted.
+fn weight(model: Model, weight: f64, class: SchedulingClass) -> f64 {
+    let idle = match model {
+        Model::ProportionalShare => WEIGHT_IDLE,
+        Model::Steward => WEIGHT_IDLE_STEWARD,
+    };
+    if class == SchedulingClass::Idle || !weight.is_finite() { idle } else { weight.max(idle) }
 }

@@ -1,6 +1,7 @@
 //! Checks of the scheduler on a real kernel, to be run as root inside the lab's machine (tests/kernel.rs does it).
 //!
-//! `checks` runs all that this machine has CPUs for, `checks NAME...` some. Each prints `ok NAME: figures` or `failed NAME: what was seen`.
+//! `checks` runs all that this machine has CPUs for, `checks --part 1/2` every second of them beginning with the first, `checks NAME...`
+//! some. Each prints `ok NAME: figures` or `failed NAME: what was seen`.
 //! Figures are shares of CPU time by the kernel's own accounting, so they do not depend on how busy the host is.
 //! The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold`.
 
@@ -57,6 +58,47 @@ const CHECKS: &[Check] = &[
     ("affinity-moves-a-reservation", 2, system::affinity),
 ];
 
+/// Which checks to run.
+enum Choice {
+    /// What this machine has CPUs for: one of every `parts`, beginning with this one, counted from 0.
+    Part {
+        part: usize,
+        parts: usize,
+    },
+    Named(Vec<String>),
+}
+
+impl Choice {
+    fn parse(arguments: Vec<String>) -> Option<Self> {
+        let mut arguments = arguments.into_iter().peekable();
+        if arguments.next_if_eq("--part").is_some() {
+            let (part, parts) =
+                arguments.next()?.split_once('/').map(|(part, parts)| (part.parse(), parts.parse()))?;
+            return match (part, parts) {
+                (Ok(part), Ok(parts)) if (1..=parts).contains(&part) => {
+                    Some(Choice::Part { part: part - 1, parts })
+                }
+                _ => None,
+            };
+        }
+        let names: Vec<String> = arguments.collect();
+        Some(if names.is_empty() { Choice::Part { part: 0, parts: 1 } } else { Choice::Named(names) })
+    }
+
+    fn checks(&self) -> Vec<&'static Check> {
+        match self {
+            Choice::Part { part, parts } => {
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                let fitting = CHECKS.iter().filter(|(_, wanted_cpus, _)| [0, cpus].contains(wanted_cpus));
+                fitting.skip(*part).step_by(*parts).collect()
+            }
+            Choice::Named(names) => {
+                CHECKS.iter().filter(|(name, ..)| names.iter().any(|wanted| wanted == name)).collect()
+            }
+        }
+    }
+}
+
 /// The checks must see what they start, also when that takes all there is: they run ahead of every scheduler tried.
 /// Their children start as ordinary tasks.
 fn stay_ahead() {
@@ -70,18 +112,13 @@ fn main() -> ExitCode {
     if let Some(status) = programs::run(&arguments) {
         return status;
     }
+    let Some(choice) = Choice::parse(arguments) else {
+        eprintln!("checks: --part wants PART/PARTS, such as 1/2");
+        return ExitCode::from(2);
+    };
     stay_ahead();
     let mut failed = 0;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    for (name, wanted_cpus, check) in CHECKS {
-        let chosen = if arguments.is_empty() {
-            [0, cpus].contains(wanted_cpus)
-        } else {
-            arguments.iter().any(|argument| argument == name)
-        };
-        if !chosen {
-            continue;
-        }
+    for (name, _, check) in choice.checks() {
         match check() {
             Ok(figures) => println!("ok {name}: {figures}"),
             Err(seen) => {

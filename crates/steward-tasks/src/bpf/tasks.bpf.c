@@ -11,6 +11,9 @@
  * (kernel/sched/stats.h). So nothing is added to the path of a switch. What has not been added up yet, the run or wait
  * that lasts, is taken from the clock of the task's runqueue, which is at most a tick old while somebody runs there.
  *
+ * Most tasks sleep, and are in the same place of the list as at the call before: a record that says what it said is left as
+ * it is, and the reader is told which are new.
+ *
  * Counters change while they are read. Each is read twice around what belongs to it, and what changed in between is
  * taken as it is afterwards.
  */
@@ -40,6 +43,24 @@ struct {
 	__type(key, u32);
 	__type(value, struct record);
 } records SEC(".maps");
+
+/* Places of the records that a call has changed, as many as it says. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* as many as records */
+	__type(key, u32);
+	__type(value, u64);
+} changes SEC(".maps");
+
+/* What a call found; all 0 before it. */
+struct pass {
+	/* How many tasks there are: more than records, if they did not suffice. */
+	u32 tasks;
+	u32 changed;
+	/* Not all records are about the tasks that they were about before. */
+	u32 moved;
+};
 
 char _license[] SEC("license") = "GPL";
 
@@ -87,27 +108,50 @@ static __always_inline void fill(struct record *r, struct task_struct *p)
 	__builtin_memcpy(r->name, p->comm, sizeof(r->name));
 }
 
-/* Fills the records, and returns how many tasks there are: more than records, if they did not suffice. */
+/* Whether a record still says all there is to say of a task that sleeps; a name that it was given from outside may be seen
+ * as late as when it runs. One condition, because each is two ways for the verifier to follow. */
+static __always_inline bool says_all(const struct record *r, struct task_struct *p)
+{
+	u64 awake = r->runnable | p->on_cpu | (p->__state == TASK_RUNNING) | p->sched_info.last_queued;
+	u64 counted = (r->run_ns ^ p->se.sum_exec_runtime) | (r->wait_ns ^ p->sched_info.run_delay);
+	u64 given = (r->static_prio ^ p->static_prio) | (r->policy ^ p->policy) |
+		    (r->uid ^ p->real_cred->uid.val) | (r->cgroup_id ^ p->cgroups->dfl_cgrp->kn->id);
+
+	return !(awake | counted | given);
+}
+
+/* Fills the records. What it counts is in memory and not in registers: to the verifier a known number is another
+ * state of the loop each time round. */
 SEC("syscall")
-int fill_records(void *context)
+int fill_records(struct pass *pass)
 {
 	struct task_struct *p;
-	u32 count = 0;
 
 	bpf_rcu_read_lock();
 	bpf_for_each(task, p, NULL, BPF_TASK_ITER_ALL_THREADS) {
-		u32 index = count;
+		u32 index = pass->tasks, next = pass->changed;
+		bool is_other;
 		struct record *r;
+		u64 *change;
 
 		if (p->exit_state)
 			continue;
+		pass->tasks = index + 1;
 		r = bpf_map_lookup_elem(&records, &index);
-		if (r)
-			fill(r, p);
-		count++;
+		if (!r)
+			continue;
+		is_other = (r->tid ^ p->pid) | (r->started_ns ^ p->start_boottime);
+		pass->moved |= is_other;
+		if (!is_other && says_all(r, p))
+			continue;
+		fill(r, p);
+		pass->changed = next + 1;
+		change = bpf_map_lookup_elem(&changes, &next);
+		if (change)
+			*change = index;
 	}
 	bpf_rcu_read_unlock();
-	return count;
+	return 0;
 }
 
 SEC("iter/task")

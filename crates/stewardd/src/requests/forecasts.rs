@@ -97,7 +97,9 @@ impl Daemon {
             Subject::Process(pid) => {
                 let task = self.sampler.herald.tasks().iter().find(|task| task.pid == pid);
                 let sight = Sight { uid: caller.uid, all: false };
-                if task.is_some_and(|task| sight.has_task(task, self.group_of(task))) {
+                let groups = &self.sampler.groups;
+                let group = |task: &TaskSample| &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)];
+                if task.is_some_and(|task| sight.has_task(task, group(task))) {
                     return Ok(false);
                 }
                 (task.map(|task| task.uid), format!("the forecast of process {pid}"))
@@ -106,12 +108,6 @@ impl Daemon {
         let about = owner.map_or(about.clone(), |owner| format!("{about} of user {owner}"));
         self.permit(caller, &Wish::of_all(Action::Read, Target::Others, about))?;
         Ok(true)
-    }
-
-    /// The group of a task; the root for one in a cgroup that is not known.
-    fn group_of(&self, task: &TaskSample) -> &Group {
-        let groups = &self.sampler.groups;
-        &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)]
     }
 
     /// What is asked for. Reads again what it would be missing from: it may have come after the last look.
@@ -147,7 +143,10 @@ impl Daemon {
     }
 
     fn has_process(&self, pid: i32) -> bool {
-        self.sampler.herald.tasks().iter().any(|task| task.pid == pid)
+        let tasks = self.sampler.herald.tasks();
+        // The first of its threads has the same number, unless it has ended before the others.
+        tasks.binary_search_by_key(&pid, |task| task.tid).is_ok_and(|place| tasks[place].pid == pid)
+            || tasks.iter().any(|task| task.pid == pid)
     }
 
     /// The next reply to somebody who watches; none when all that is known was told before.
@@ -185,26 +184,29 @@ impl Daemon {
         domains_only: bool,
     ) -> api::Forecasts {
         let report = &outlook.report;
-        let samples = self.sampler.herald.tasks();
-        let is_meant = |index: usize| match subject {
-            Subject::Machine => true,
-            Subject::Domain(domain) => report.is_in(index, *domain),
-            Subject::Process(pid) => samples[index].pid == *pid,
+        let samples = report.samples();
+        let meant: Vec<usize> = match subject {
+            Subject::Machine => (0..samples.len()).collect(),
+            Subject::Domain(domain) => {
+                let is_member = report.members(*domain);
+                (0..samples.len()).filter(|place| is_member(*place)).collect()
+            }
+            Subject::Process(pid) => (0..samples.len()).filter(|place| samples[*place].pid == *pid).collect(),
         };
         let mut hidden = 0;
-        let mut tasks = Vec::with_capacity(if domains_only { 0 } else { samples.len() });
-        for (index, sample) in samples.iter().enumerate().filter(|(index, _)| is_meant(*index)) {
-            let group = self.group_of(sample);
+        let mut tasks = Vec::new();
+        let groups = self.sampler.groups.all();
+        for &place in &meant {
+            let (sample, group) = (&samples[place], &groups[report.home(place).unwrap_or(0)]);
             if !sight.has_task(sample, group) {
                 hidden += 1;
             } else if !domains_only {
-                tasks.push(task_forecast(sample, group, &report.tasks[index]));
+                tasks.push(task_forecast(sample, group, &report.task(place)));
             }
         }
         let others = match subject {
             Subject::Machine => report.machine,
-            Subject::Domain(domain) => report.outside(*domain),
-            Subject::Process(_) => report.sum(|index| !is_meant(index)),
+            _ => report.sum(|place| meant.binary_search(&place).is_err()),
         };
         api::Forecasts {
             at_ns: report.at_ns,
