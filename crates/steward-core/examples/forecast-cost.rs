@@ -4,7 +4,9 @@
 
 use std::time::Instant;
 
-use steward_core::forecast::{Changed, DomainSample, Herald, Model, Reading, SchedulingClass, TaskSample};
+use steward_core::forecast::{
+    Changed, DomainSample, Herald, Model, SchedulingClass, TaskReading, TaskSample,
+};
 use steward_core::mechanism::DomainPolicy;
 
 const TENTH_NS: u64 = 100_000_000;
@@ -28,7 +30,7 @@ fn measure(count: u64, busy: u64) {
     for step in 0..ROUNDS {
         let tasks: Vec<TaskSample> = (0..count).map(|tid| task(tid, busy, step)).collect();
         let busy: Vec<u32> = (0..busy as u32).collect();
-        let reading = Reading { tasks: &tasks, changed: Changed::At(&busy) };
+        let reading = TaskReading { tasks: &tasks, changed: Changed::At(&busy) };
         let begin = Instant::now();
         herald.take((100 + step) * TENTH_NS, &reading);
         take_ns.push(begin.elapsed().as_nanos());

@@ -62,7 +62,7 @@ pub struct TaskSample {
 
 /// All tasks of the machine as a source read them.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading<'r> {
+pub struct TaskReading<'r> {
     /// Ordered by thread id.
     pub tasks: &'r [TaskSample],
     /// What of it is new.

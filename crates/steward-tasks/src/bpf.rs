@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, libbpf_sys, set_print};
-use steward_core::forecast::{Changed, Reading, TaskSample};
+use steward_core::forecast::{Changed, TaskReading, TaskSample};
 use steward_core::nice;
 
 use crate::shared_memory::SharedMemory;
@@ -213,7 +213,7 @@ impl Source for Bpf {
         "bpf"
     }
 
-    fn read(&mut self, _now_ns: u64) -> Result<Reading<'_>, TasksError> {
+    fn read(&mut self, _now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
         let known = std::mem::take(&mut self.places);
         let (records, changes) = self.reader.read()?;
         if let Some(changes) = changes
@@ -228,7 +228,7 @@ impl Source for Bpf {
                 self.samples[place as usize] = now;
                 self.changed.push(place);
             }
-            return Ok(Reading { tasks: &self.samples, changed: Changed::At(&self.changed) });
+            return Ok(TaskReading { tasks: &self.samples, changed: Changed::At(&self.changed) });
         }
         // The kernel's order is that of number or age, each process with its threads.
         self.order.clear();
@@ -243,7 +243,7 @@ impl Source for Bpf {
         for ((_, index), place) in self.order.iter().zip(0..) {
             self.places[*index as usize] = place;
         }
-        Ok(Reading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
     }
 }
 

@@ -14,7 +14,7 @@ mod procfs;
 mod shared_memory;
 mod steady;
 
-use steward_core::forecast::{Reading, SchedulingClass};
+use steward_core::forecast::{SchedulingClass, TaskReading};
 use steward_kernel::{KernelError, Roots};
 
 #[cfg(feature = "bpf")]
@@ -48,7 +48,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// [`TasksError`]; the next reading then is one of which anything may have changed.
-    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError>;
+    fn read(&mut self, now_ns: u64) -> Result<TaskReading<'_>, TasksError>;
 }
 
 /// The best source that can be used here, and why it is not the better one.

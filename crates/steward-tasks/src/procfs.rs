@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use steward_core::forecast::{Changed, Reading, TaskSample};
+use steward_core::forecast::{Changed, TaskReading, TaskSample};
 use steward_core::nice;
 use steward_kernel::cgroups_tree::CgroupTree;
 use steward_kernel::{KernelError, Roots};
@@ -151,7 +151,7 @@ impl Source for Procfs {
         "procfs"
     }
 
-    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError> {
+    fn read(&mut self, now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
         self.read_members(now_ns);
         let mut processes = numbers_in(&self.roots.proc)
             .map_err(|source| KernelError::Read { path: self.roots.proc.clone(), source })?;
@@ -164,7 +164,7 @@ impl Source for Procfs {
         self.waits.retain(|tid, _| samples.binary_search_by_key(tid, |sample| sample.tid).is_ok());
         steady::correct(&self.samples, &mut samples);
         self.samples = samples;
-        Ok(Reading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
     }
 }
 

@@ -50,7 +50,7 @@ pub struct ForecastArguments {
 
 fn parse_every_ms(text: &str) -> Result<u64, String> {
     let every_ms = parse_duration(text).map_err(|error| error.to_string())? / 1_000_000;
-    if (100..=60_000).contains(&every_ms) {
+    if api::FORECAST_EVERY_MS.contains(&every_ms) {
         Ok(every_ms)
     } else {
         Err("write a time from 100ms to 60s".to_owned())

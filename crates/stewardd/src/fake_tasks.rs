@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use steward_core::forecast::{Changed, Reading, SchedulingClass, TaskSample};
+use steward_core::forecast::{Changed, SchedulingClass, TaskReading, TaskSample};
 use steward_tasks::{Source, TasksError};
 
 /// A task that goes on and on.
@@ -73,10 +73,10 @@ impl Source for FakeTasks {
         "fake"
     }
 
-    fn read(&mut self, now_ns: u64) -> Result<Reading<'_>, TasksError> {
+    fn read(&mut self, now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
         let mut samples: Vec<TaskSample> = self.tasks().iter().map(|task| task.sample(now_ns)).collect();
         samples.sort_by_key(|sample| sample.tid);
         self.samples = samples;
-        Ok(Reading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
     }
 }

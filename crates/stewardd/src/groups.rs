@@ -1,12 +1,12 @@
 //! The tree of cgroups as forecasts need it: what each has, what it is called and whose it is.
 //!
-//! Reading it costs some files for each cgroup, so it is kept for a second. What the scheduler itself knows of domains
+//! TaskReading it costs some files for each cgroup, so it is kept for a second. What the scheduler itself knows of domains
 //! is asked for every time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use steward_core::domain::name;
-use steward_core::forecast::{Changed, DomainSample, Reading, TaskSample};
+use steward_core::forecast::{Changed, DomainSample, TaskReading, TaskSample};
 use steward_core::mechanism::{DomainPolicy, DomainRecord};
 use steward_kernel::cgroups::CpuShare;
 
@@ -92,7 +92,7 @@ impl Groups {
     }
 
     /// Looks for new cgroups when tasks are in one that is not known.
-    pub(crate) fn adopt(&mut self, reading: &Reading<'_>, domains: &Domains, now_ns: u64) {
+    pub(crate) fn adopt(&mut self, reading: &TaskReading<'_>, domains: &Domains, now_ns: u64) {
         if self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNKNOWN_AFTER_NS) {
             let mut last_id = 0;
             let mut is_unknown = |sample: &TaskSample| {

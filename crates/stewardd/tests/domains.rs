@@ -72,8 +72,8 @@ fn a_domain_is_made_with_what_it_reserves_and_told_to_the_scheduler() {
     let made = daemon.client().call(&create("batch", Some(0.2))).expect("there is room").domain;
     assert_eq!((made.name.as_str(), made.path.as_str()), ("batch", "/steward.batch"));
     assert_eq!((made.parent.as_deref(), made.cpu, made.made, made.user), (Some("/"), Some(0.2), true, 0));
-    // The rest of 80 % is shared by the root's own tasks, two slices and this domain.
-    assert!((made.cpu_guaranteed - 0.4).abs() < 1e-9, "{made:?}");
+    // Of the rest nothing is sure: the root's own tasks weigh as much as there are.
+    assert!((made.cpu_guaranteed - 0.2).abs() < 1e-9, "{made:?}");
     assert_eq!(told(&machine, "steward.batch"), Some(0.2));
     let root = find(&daemon, "/").expect("the root is always there");
     assert_eq!((root.cpu_sum, root.cpu_limit, root.parent), (0.2, 0.95, None));

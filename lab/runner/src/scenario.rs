@@ -241,9 +241,6 @@ pub struct FileRow {
 pub struct Preparation {
     /// What to execute, in shell quoting.
     pub command: String,
-    /// How long it may take.
-    #[serde(deserialize_with = "duration", default = "ten_minutes")]
-    pub within: Duration,
 }
 
 /// A specification, as in Steward's own files.
@@ -514,10 +511,6 @@ fn steward() -> Contender {
 
 fn all_contenders() -> Vec<Contender> {
     Contender::USUAL.to_vec()
-}
-
-fn ten_minutes() -> Duration {
-    Duration::from_secs(600)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

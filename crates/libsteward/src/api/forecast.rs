@@ -114,6 +114,9 @@ pub struct Forecasts {
     pub tasks: Vec<TaskForecast>,
 }
 
+/// How often [`WatchForecasts`] can tell, in milliseconds.
+pub const FORECAST_EVERY_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+
 /// A stream of forecasts; call it with "more".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

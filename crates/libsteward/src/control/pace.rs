@@ -62,14 +62,14 @@ impl Pace {
     /// are over `window_ns` nanoseconds.
     pub fn new(limit: f64, weight: i64, window_ns: u64) -> Self {
         let ladder = ladder();
-        let start = ladder.iter().position(|rung| *rung >= weight).unwrap_or(ladder.len() - 1);
-        let highest = ladder.len() as i64 - 1;
-        let settings = SearchSettings { lowest: 0, highest, ..SearchSettings::default() };
+        let settings =
+            SearchSettings { lowest: 0, highest: ladder.len() as i64 - 1, ..SearchSettings::default() };
+        let search = Search::new(settings, rung(&ladder, weight));
         Pace {
             limit,
             window_ns,
             ladder,
-            search: Search::new(settings, start as i64),
+            search,
             changed_at_ns: None,
             activity: VecDeque::with_capacity(ACTIVITY_LOOKS),
             share: 0.0,
@@ -108,8 +108,7 @@ impl Pace {
 
     /// That weight could not be given: the one before it is in force, and no more will be asked for in that direction.
     pub fn refused(&mut self, in_force: i64) {
-        let rung = self.ladder.iter().position(|rung| *rung >= in_force).unwrap_or(self.ladder.len() - 1);
-        self.search.refused(rung as i64);
+        self.search.refused(rung(&self.ladder, in_force));
     }
 
     /// Forgets what was seen, because nobody looked for a while; the weight stays.
@@ -151,6 +150,11 @@ impl Pace {
         let before = if self.looks == 1 { share } else { self.share };
         self.share = before + (share - before) / f64::from(self.looks);
     }
+}
+
+/// The place of a weight on the ladder, or of the next one above it.
+fn rung(ladder: &[i64], weight: i64) -> i64 {
+    ladder.iter().position(|rung| *rung >= weight).unwrap_or(ladder.len() - 1) as i64
 }
 
 /// 1, 2, 3, ... 8, 9, 10, 11, 12, 13, 15, ... 10,000.

@@ -159,7 +159,6 @@ impl Records {
         if record.user != user {
             *record = Record { user, ..Record::default() };
         }
-        record.user = user;
         record.last_s = record.last_s.max(at_s);
         record.seconds.add(Span::Minute, at_s, tally);
         record.minutes.add(Span::Hour, at_s, tally);

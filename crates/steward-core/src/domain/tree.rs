@@ -37,10 +37,6 @@ impl Node {
     pub fn weight(&self) -> u32 {
         self.settings.weight.unwrap_or(self.kernel_weight)
     }
-
-    fn own_weight(&self) -> u32 {
-        self.settings.own_weight.unwrap_or(100)
-    }
 }
 
 /// All domains, by path from the root of the cgroup tree; the root's path is empty.
@@ -210,7 +206,8 @@ impl Tree {
     }
 
     /// What each domain with all below it is guaranteed, as a fraction of the machine, when everybody wants to
-    /// run: the product, up to the root, of what is reserved plus the weight's part of what nobody reserved.
+    /// run: the product, up to the root, of what is reserved plus the weight's part of what nobody reserved. Where the parent has tasks
+    /// of its own and no weight for them, they weigh the more the more of them there are, and nothing but what is reserved is sure.
     pub fn guarantees(&self) -> BTreeMap<String, f64> {
         let mut guarantees = BTreeMap::from([(String::new(), 1.0)]);
         for (path, factor) in self.factors() {
@@ -244,8 +241,9 @@ fn divide(parent: Option<&Node>, level: &[(&str, &Node)], factors: &mut BTreeMap
     let priorities = level.iter().map(|(_, node)| node.settings.priority);
     let first = priorities.chain(own.map(|node| node.settings.own_priority)).max().unwrap_or(0);
     let weight = |node: &Node| if node.settings.priority == first { f64::from(node.weight()) } else { 0.0 };
-    let own_weight = own.filter(|node| node.settings.own_priority == first).map_or(0, Node::own_weight);
-    let weights: f64 = level.iter().map(|(_, node)| weight(node)).sum::<f64>() + f64::from(own_weight);
+    let beside = own.filter(|node| node.settings.own_priority == first);
+    let own_weight = beside.map_or(0.0, |node| node.settings.own_weight.map_or(f64::INFINITY, f64::from));
+    let weights: f64 = level.iter().map(|(_, node)| weight(node)).sum::<f64>() + own_weight;
     let rest = (1.0 - level.iter().map(|(_, node)| reserved(node)).sum::<f64>()).max(0.0);
     for (path, node) in level {
         let part = if weights > 0.0 { rest * weight(node) / weights } else { 0.0 };

@@ -97,6 +97,19 @@ fn a_lower_priority_is_guaranteed_its_reservation_only() {
     assert!((guarantees["a"] - 0.9).abs() < 1e-9);
 }
 
+#[test]
+fn beside_tasks_of_the_parents_own_that_weigh_what_they_weigh_only_reservations_are_sure() {
+    let mut tree = tree(&[("a", reserved(0.3)), ("b", Node::default())]);
+    assert_eq!((tree.guarantees()["a"], tree.guarantees()["b"]), (0.3, 0.0));
+    let settings = Settings { own_weight: Some(200), ..Settings::default() };
+    tree.insert("", Node { settings, has_own_tasks: true, ..Node::default() });
+    let guarantees = tree.guarantees();
+    assert!(
+        (guarantees["a"] - 0.475).abs() < 1e-9 && (guarantees["b"] - 0.175).abs() < 1e-9,
+        "{guarantees:?}"
+    );
+}
+
 /// A request: which domain of a small tree, and what it asks for.
 fn requests() -> impl Strategy<Value = Vec<(usize, f64, Option<f64>)>> {
     prop::collection::vec((0..PATHS.len(), 0.0001..1.0f64, prop::option::of(0.1..1.0f64)), 0..40)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::history::{Active, History};
 use super::tree::{Outlook, Scene, Shape, Vacancies};
-use super::{Changed, DomainSample, Forecast, Model, Reading, TaskSample};
+use super::{Changed, DomainSample, Forecast, Model, TaskReading, TaskSample};
 
 /// What the kernel counted lately, for all tasks.
 ///
@@ -89,7 +89,7 @@ impl Herald {
 
     /// The same with what a source has read, which knows what of it has changed. Every reading of a source has to come here, or go to
     /// [`Herald::observe`], for what it says about changes to hold.
-    pub fn take(&mut self, at_ns: u64, reading: &Reading<'_>) {
+    pub fn take(&mut self, at_ns: u64, reading: &TaskReading<'_>) {
         let places = match reading.changed {
             Changed::At(places) if reading.tasks.len() == self.tasks.len() => places,
             _ => return self.observe(at_ns, reading.tasks.to_vec()),

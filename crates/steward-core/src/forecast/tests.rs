@@ -549,7 +549,7 @@ mod properties {
                 places.extend((0..).zip(&tasks).filter(|(_, task)| task.runnable).map(|(place, _)| place));
                 places.sort_unstable();
                 places.dedup();
-                told.take(at_ns, &Reading { tasks: &tasks, changed: Changed::At(&places) });
+                told.take(at_ns, &TaskReading { tasks: &tasks, changed: Changed::At(&places) });
                 untold.observe(at_ns, tasks.clone());
                 let reserved = [(tasks[0].tid, 0.3), (99, 0.5)];
                 told.set_reserved(reserved.into_iter());

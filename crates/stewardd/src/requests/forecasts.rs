@@ -16,10 +16,8 @@ use crate::herald::Outlook;
 use crate::peer::Caller;
 use crate::server::{Answer, NextReply, Watch};
 
-/// Time between two replies to a watcher, in milliseconds: unless said, and how much is possible.
+/// Time between two replies to a watcher, in milliseconds, unless said.
 const EVERY_MS: u64 = 100;
-const EVERY_MS_MIN: u64 = 100;
-const EVERY_MS_MAX: u64 = 60_000;
 
 /// What is asked for.
 enum Sought {
@@ -66,8 +64,9 @@ impl Daemon {
         request: api::WatchForecasts,
     ) -> Result<Answer, ApiError> {
         let every_ms = request.every_ms.unwrap_or(EVERY_MS);
-        if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&every_ms) {
-            let reason = format!("{every_ms} ms is not possible; give {EVERY_MS_MIN} to {EVERY_MS_MAX}");
+        if !api::FORECAST_EVERY_MS.contains(&every_ms) {
+            let (least, most) = (api::FORECAST_EVERY_MS.start(), api::FORECAST_EVERY_MS.end());
+            let reason = format!("{every_ms} ms is not possible; give {least} to {most}");
             return Err(invalid("every_ms", reason));
         }
         let granted = self.permit_forecasts(caller, &request)?;

@@ -18,7 +18,7 @@
 #define CLASS_LAG_MAX_NS (100 * NSEC_PER_MSEC)
 /* A CPU puts what its tasks use together up to this much before their domain pays it. */
 #define CHARGE_BATCH_NS (NSEC_PER_MSEC / 2)
-/* The same for a task that goes on while nothing else waits, because nobody looks at the order then: about a tick. */
+/* The same for a task that goes on while nothing else waits, because nobody looks at the order then. */
 #define CHARGE_ALONE_NS (4 * NSEC_PER_MSEC)
 /*
  * Weights alone may keep a task waiting for minutes, and so may cpu.max and cpu.idle. One that has waited
