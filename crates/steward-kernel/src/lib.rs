@@ -19,6 +19,7 @@ pub mod deadline;
 pub mod doctor;
 pub mod error;
 pub mod executable;
+pub mod idle;
 pub mod journal;
 pub mod memory;
 pub mod mounts;

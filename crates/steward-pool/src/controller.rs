@@ -4,7 +4,9 @@
 //! lies between depends on the requests and changes with them. The controller needs no knowledge of either: it looks at
 //! the slowdown of the workers, and at whether requests wait.
 //!
-//! - A worker above the limit: the pool is too large.
+//! - Requests wait, and much of the CPU is idle: the pool is too small. That workers are slow at times then is because some compute
+//!   at once by chance, after they all waited for something else.
+//! - Else, a worker above the limit: it is too large.
 //! - All below it, and requests wait (or, where the server cannot say whether they do, the CPU is partly idle): it is too small.
 //! - All below it, and nothing waits: it is right. So it is when no worker is busy.
 //!
@@ -25,6 +27,8 @@ pub const SLOWDOWN_LIMIT: f64 = 10.0;
 const BUSY_MS_PER_S: f64 = 10.0;
 /// A machine with less than this part of its CPU time left has none idle.
 const IDLE_FRACTION: f64 = 0.05;
+/// With more than this part left, beside requests that wait, a pool is too small however slow its workers are at times.
+const WASTED_FRACTION: f64 = 0.15;
 const MS_PER_S: f64 = 1_000.0;
 /// How long after a refused size the next try is, in nanoseconds.
 const RETRY_NS: u64 = 60_000_000_000;
@@ -226,7 +230,8 @@ impl WorkerPool {
             };
         };
         let limit = self.settings.slowdown_limit;
-        if worst > limit {
+        let wastes = observed.idle > WASTED_FRACTION && matches!(observed.waiting, Some(1..));
+        if worst > limit && !wastes {
             return Seen { verdict: Verdict::TooHigh, cost: worst / limit - 1.0 };
         }
         let is_idle = observed.idle > IDLE_FRACTION;

@@ -39,7 +39,7 @@ pub struct Bpf {
     places: Vec<u32>,
     /// Places of the samples that the last read has changed.
     changed: Vec<u32>,
-    /// Thread ids with the indices of their records, to be sorted.
+    /// Thread ids with the indices of their records, in the order of the samples.
     order: Vec<(i32, u32)>,
 }
 
@@ -64,8 +64,15 @@ struct Iterated {
     records: Vec<types::record>,
 }
 
-/// All records, in the kernel's order, and the indices of those that differ from those of the read before; `None` if any may.
-type Records<'r> = (&'r [types::record], Option<&'r [u64]>);
+/// What a read found.
+struct Found<'r> {
+    /// In the kernel's order.
+    records: &'r [types::record],
+    /// So many of them, from the first on, are about the tasks that they were about at the read before.
+    kept: usize,
+    /// The indices of the records that differ from those of the read before, and of all that were not kept.
+    changes: &'r [u64],
+}
 
 impl Bpf {
     /// Loads the program.
@@ -95,10 +102,14 @@ impl Bpf {
 }
 
 impl Reader {
-    fn read(&mut self) -> Result<Records<'_>, TasksError> {
+    /// `known` records are those of the read before.
+    fn read(&mut self, known: u32) -> Result<Found<'_>, TasksError> {
         match self {
-            Reader::Filled(filled) => filled.read(),
-            Reader::Iterated(iterated) => iterated.read().map_err(not_read).map(|records| (records, None)),
+            Reader::Filled(filled) => filled.read(known),
+            Reader::Iterated(iterated) => {
+                let records = iterated.read().map_err(not_read)?;
+                Ok(Found { records, kept: 0, changes: &[] })
+            }
         }
     }
 }
@@ -132,22 +143,26 @@ impl Filled {
         })
     }
 
-    fn read(&mut self) -> Result<Records<'_>, TasksError> {
+    fn read(&mut self, mut known: u32) -> Result<Found<'_>, TasksError> {
         loop {
-            let pass = self.fill().map_err(not_read)?;
-            let (tasks, changed) = (pass.tasks as usize, pass.changed as usize);
+            let pass = self.fill(known).map_err(not_read)?;
+            let tasks = pass.tasks as usize;
             if tasks <= self.records.len() {
-                let changes = (pass.moved == 0).then(|| &self.changes.slice()[..changed]);
-                return Ok((&self.records.slice()[..tasks], changes));
+                return Ok(Found {
+                    records: &self.records.slice()[..tasks],
+                    kept: tasks.min(pass.kept as usize),
+                    changes: &self.changes.slice()[..pass.changed as usize],
+                });
             }
             // There are more tasks than room; twice as much lasts for a while.
             *self = Filled::load(pass.tasks.saturating_mul(2))?;
+            known = 0;
         }
     }
 
     /// Has the program run once.
-    fn fill(&self) -> io::Result<types::pass> {
-        let mut pass = types::pass::default();
+    fn fill(&self, known: u32) -> io::Result<types::pass> {
+        let mut pass = types::pass { kept: known, ..types::pass::default() };
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
             ctx_in: (&raw mut pass).cast(),
@@ -214,35 +229,37 @@ impl Source for Bpf {
     }
 
     fn read(&mut self, _now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
-        let known = std::mem::take(&mut self.places);
-        let (records, changes) = self.reader.read()?;
-        if let Some(changes) = changes
-            && known.len() == records.len()
-        {
-            self.places = known;
-            self.changed.clear();
-            for index in changes.iter().map(|index| *index as usize) {
-                let place = self.places[index];
-                let mut now = sample(&records[index]);
-                steady::correct_one(&self.samples[place as usize], &mut now);
-                self.samples[place as usize] = now;
-                self.changed.push(place);
-            }
+        // Until all is done nothing is known.
+        let mut places = std::mem::take(&mut self.places);
+        let Found { records, kept, changes } = self.reader.read(places.len() as u32)?;
+        self.changed.clear();
+        for index in changes.iter().map(|index| *index as usize).filter(|index| *index < kept) {
+            let place = places[index];
+            let mut now = sample(&records[index]);
+            steady::correct_one(&self.samples[place as usize], &mut now);
+            self.samples[place as usize] = now;
+            self.changed.push(place);
+        }
+        if kept == records.len() && kept == places.len() {
+            self.places = places;
             return Ok(TaskReading { tasks: &self.samples, changed: Changed::At(&self.changed) });
         }
         // The kernel's order is that of number or age, each process with its threads.
-        self.order.clear();
-        self.order.extend(records.iter().zip(0..).map(|(record, index)| (record.tid, index)));
+        self.order.retain(|(_, index)| (*index as usize) < kept);
+        self.order.extend(records.iter().zip(0..).skip(kept).map(|(record, index)| (record.tid, index)));
         self.order.sort_unstable();
-        let mut samples: Vec<TaskSample> =
-            self.order.iter().map(|(_, index)| sample(&records[*index as usize])).collect();
+        let read = |(_, index): &(i32, u32)| match *index as usize {
+            index if index < kept => self.samples[places[index] as usize],
+            index => sample(&records[index]),
+        };
+        let mut samples: Vec<TaskSample> = self.order.iter().map(read).collect();
         steady::correct(&self.samples, &mut samples);
         self.samples = samples;
-        self.places = known;
-        self.places.resize(records.len(), 0);
+        places.resize(records.len(), 0);
         for ((_, index), place) in self.order.iter().zip(0..) {
-            self.places[*index as usize] = place;
+            places[*index as usize] = place;
         }
+        self.places = places;
         Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
     }
 }

@@ -65,11 +65,11 @@ pub fn line(domain: &api::Domain) -> String {
         Some(cpu) => format!("{} of {} reserved", percent(cpu), whose(domain)),
         None => "nothing reserved".to_owned(),
     };
-    format!(
-        "Domain {} has {reserved}: it is guaranteed {} of the machine when everybody wants to run.\n",
-        domain.name,
-        percent(domain.cpu_guaranteed)
-    )
+    let sure = match domain.cpu_guaranteed {
+        sure if sure > 0.0 => format!("it is guaranteed {} of the machine", percent(sure)),
+        _ => format!("what it gets goes by its weight ({})", domain.weight),
+    };
+    format!("Domain {} has {reserved}: {sure} when everybody wants to run.\n", domain.name)
 }
 
 fn whose(domain: &api::Domain) -> String {

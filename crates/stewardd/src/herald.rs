@@ -11,6 +11,7 @@ use std::sync::Arc;
 use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report};
 use steward_core::mechanism::{MechanismKind, Standing};
 use steward_kernel::Roots;
+use steward_kernel::idle::IdleClock;
 use steward_tasks::Source;
 
 use crate::daemon::Daemon;
@@ -81,6 +82,7 @@ impl Pace {
 #[derive(Default)]
 pub(crate) struct Sampler {
     source: Option<Box<dyn Source>>,
+    idle: Option<IdleClock>,
     pub(crate) herald: Herald,
     pub(crate) groups: Groups,
     pace: Pace,
@@ -162,11 +164,16 @@ impl Daemon {
     pub(crate) fn sample(&mut self, now_ns: u64) {
         // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of before.
         let is_open = self.sampler.source.is_some();
-        self.sampler.source.get_or_insert_with(|| open_source(&self.options.roots));
+        if !is_open {
+            self.sampler.source = Some(open_source(&self.options.roots));
+        }
+        if self.sampler.idle.is_none() {
+            self.sampler.idle = IdleClock::open(&self.options.roots).ok();
+        }
         let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
         let begun_ns = cpu_time_ns();
         let reserved = self.reserved();
-        let Sampler { source, herald, groups, outlook, pace, .. } = &mut self.sampler;
+        let Sampler { source, idle, herald, groups, outlook, pace, .. } = &mut self.sampler;
         let Some(source) = source else { return };
         let outcome = source.read(now_ns);
         let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
@@ -176,6 +183,10 @@ impl Daemon {
             *outlook = None;
             herald.take(now_ns, &reading);
             herald.set_reserved(reserved.into_iter());
+            // Without it what ended tasks used looks idle.
+            if let Some(idle_ns) = idle.as_ref().and_then(|idle| idle.idle_ns().ok()) {
+                herald.set_idle(idle_ns);
+            }
         }
         pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());

@@ -38,7 +38,8 @@ pub struct Report {
     pub window_ns: u64,
     /// One for each domain given, in their order.
     pub domains: Vec<DomainFigures>,
-    /// All tasks together; the potential is all CPUs'.
+    /// All tasks together; the potential is all CPUs'. Where the idle time is known, what interrupts and tasks that have ended
+    /// used counts as well, as something that was wanted and that will be used again.
     pub machine: Forecast,
     /// All tasks, ordered by thread id.
     samples: Arc<Vec<TaskSample>>,
@@ -107,6 +108,11 @@ impl Herald {
             tasks[place] = reading.tasks[place];
         }
         self.busy_now = self.history.busy();
+    }
+
+    /// Says for how long CPUs have been idle since some moment, summed over all CPUs, in nanoseconds: with the latest observation.
+    pub fn set_idle(&mut self, idle_ns: u64) {
+        self.history.set_idle(idle_ns);
     }
 
     /// Says what is promised to tasks themselves: thread ids, and the fraction of one CPU for each. It holds for the tasks of the
@@ -204,6 +210,14 @@ impl Herald {
                 above.tasks += below.tasks;
                 above.runnable += below.runnable;
                 add(&mut above.forecast, &below.forecast);
+            }
+        }
+        if let Some(idle) = self.history.idle() {
+            let used = (capacity - idle * 1000.0).clamp(0.0, capacity);
+            for figure in
+                [&mut machine.actual_ms_per_s, &mut machine.desired_ms_per_s, &mut machine.predicted_ms_per_s]
+            {
+                *figure = figure.max(used);
             }
         }
         machine.potential_ms_per_s = capacity;

@@ -45,6 +45,8 @@ struct Snapshot {
     at_ns: u64,
     /// CPU time used by all tasks since the snapshot before.
     busy_ns: u64,
+    /// How long CPUs had been idle by then, where that is known.
+    idle_ns: Option<u64>,
     counted: Vec<Counted>,
 }
 
@@ -128,6 +130,21 @@ impl History {
         busy_ns as f64 / window_ns as f64
     }
 
+    /// How long CPUs had been idle by the latest observation, in nanoseconds.
+    pub(super) fn set_idle(&mut self, idle_ns: u64) {
+        if let Some(latest) = self.recent.back_mut() {
+            latest.idle_ns = Some(idle_ns);
+        }
+    }
+
+    /// CPUs' worth of time that was idle within the window; `None` where that is not known.
+    pub(super) fn idle(&self) -> Option<f64> {
+        let (first, latest) = (self.recent.front()?, self.recent.back()?);
+        let idle_ns = latest.idle_ns?.checked_sub(first.idle_ns?)?;
+        let window_ns = self.window_ns();
+        (window_ns > 0).then(|| idle_ns as f64 / window_ns as f64)
+    }
+
     /// Whether an observation at that time goes on where the latest was.
     fn goes_on(&self, at_ns: u64) -> bool {
         self.at_ns().is_some_and(|last_ns| at_ns >= last_ns && at_ns - last_ns <= GAP_MAX_NS)
@@ -193,7 +210,7 @@ impl History {
 
     fn push(&mut self, at_ns: u64, busy_ns: u64, counted: Vec<Counted>) {
         let merged_ns = self.merge_close(at_ns);
-        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, counted });
+        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, idle_ns: None, counted });
         self.keep_long(at_ns);
     }
 
@@ -228,7 +245,12 @@ impl History {
             self.long.pop_front();
         }
         if let Some(latest) = self.recent.back() {
-            self.long.push_back(Snapshot { at_ns, busy_ns: 0, counted: latest.counted.clone() });
+            self.long.push_back(Snapshot {
+                at_ns,
+                busy_ns: 0,
+                idle_ns: None,
+                counted: latest.counted.clone(),
+            });
         }
     }
 

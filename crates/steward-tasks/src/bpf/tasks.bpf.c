@@ -12,7 +12,7 @@
  * that lasts, is taken from the clock of the task's runqueue, which is at most a tick old while somebody runs there.
  *
  * Most tasks sleep, and are in the same place of the list as at the call before: a record that says what it said is left as
- * it is, and the reader is told which are new.
+ * it is, and the reader is told which are not.
  *
  * Counters change while they are read. Each is read twice around what belongs to it, and what changed in between is
  * taken as it is afterwards.
@@ -53,13 +53,13 @@ struct {
 	__type(value, u64);
 } changes SEC(".maps");
 
-/* What a call found; all 0 before it. */
+/* What a call is told, and what it found. */
 struct pass {
+	/* So many records, from the first on, are about the tasks that they were about before: at most what it is told. */
+	u32 kept;
 	/* How many tasks there are: more than records, if they did not suffice. */
 	u32 tasks;
 	u32 changed;
-	/* Not all records are about the tasks that they were about before. */
-	u32 moved;
 };
 
 char _license[] SEC("license") = "GPL";
@@ -140,9 +140,11 @@ int fill_records(struct pass *pass)
 		r = bpf_map_lookup_elem(&records, &index);
 		if (!r)
 			continue;
-		is_other = (r->tid ^ p->pid) | (r->started_ns ^ p->start_boottime);
-		pass->moved |= is_other;
-		if (!is_other && says_all(r, p))
+		is_other = (r->tid ^ p->pid) | (r->started_ns ^ p->start_boottime) | (index >= pass->kept);
+		if (is_other)
+			/* All that follow are as good as new: who is started comes at the end, and who ends makes a gap. */
+			pass->kept = pass->kept < index ? pass->kept : index;
+		else if (says_all(r, p))
 			continue;
 		fill(r, p);
 		pass->changed = next + 1;
