@@ -241,7 +241,9 @@ fn it_is_suspended_while_others_are_slower_because_of_it() {
 fn a_signal_that_ends_it_lets_the_program_go_on_first() {
     let daemon = Daemon::start();
     daemon.others_are_slower(2.0);
-    let child = daemon.command(&["--", "cat"]).spawn().expect("it runs");
+    let mut child = daemon.command(&["--", "cat"]).spawn().expect("it runs");
+    // Kept open: the end of its input would end the program too, and with another code.
+    let _input = child.stdin.take();
     daemon.until_called(api::SuspendDomain::NAME, 1);
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(sent.expect("there is kill").success());

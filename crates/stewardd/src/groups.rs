@@ -1,6 +1,6 @@
 //! The tree of cgroups as forecasts need it: what each has, what it is called and whose it is.
 //!
-//! TaskReading it costs some files for each cgroup, so it is kept for a second. What the scheduler itself knows of domains
+//! Reading it costs some files for each cgroup, so it is kept for a second. What the scheduler itself knows of domains
 //! is asked for every time.
 
 use std::collections::{BTreeMap, HashMap};
