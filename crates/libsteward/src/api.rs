@@ -519,7 +519,8 @@ pub struct Domain {
     pub cpu_sum: f64,
     /// The most that its children may reserve together.
     pub cpu_limit: f64,
-    /// What it is guaranteed with all below it, as a fraction of the machine.
+    /// What it is guaranteed with all below it, as a fraction of the machine: what is reserved for it, and its weight's part of the rest where
+    /// no tasks of its parent's own, which weigh as much as there are, stand beside it.
     pub cpu_guaranteed: f64,
     /// Memory reserved, in bytes. Not enforced yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]

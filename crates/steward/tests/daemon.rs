@@ -147,7 +147,7 @@ fn domains_are_made_listed_changed_and_removed() {
         &daemon,
         &["domain", "create", "web", "--cpu", "20%", "--own-weight", "300", "--keep"],
     ));
-    assert!(made.starts_with("Domain web has 20 % of the machine reserved: it is guaranteed 40 %"), "{made}");
+    assert!(made.starts_with("Domain web has 20 % of the machine reserved: it is guaranteed 20 %"), "{made}");
     let made = text(&steward(&daemon, &["domain", "create", "front", "--parent", "web", "--cpu", "0.5"]));
     assert!(made.starts_with("Domain web/front has 50 % of web reserved"), "{made}");
     let listed = text(&steward(&daemon, &["domain", "list"]));
