@@ -129,7 +129,8 @@ fn crowded() -> api::Forecasts {
         ..api::Forecast::default()
     };
     let task = api::TaskForecast { forecast, ..api::TaskForecast::default() };
-    api::Forecasts { cpus: 1, tasks: vec![task], ..api::Forecasts::default() }
+    let machine = api::Forecast { actual_ms_per_s: 1000.0, ..api::Forecast::default() };
+    api::Forecasts { cpus: 1, machine, tasks: vec![task], ..api::Forecasts::default() }
 }
 
 #[test]
