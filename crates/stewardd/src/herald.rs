@@ -166,8 +166,6 @@ impl Daemon {
         let is_open = self.sampler.source.is_some();
         if !is_open {
             self.sampler.source = Some(open_source(&self.options.roots));
-        }
-        if self.sampler.idle.is_none() {
             self.sampler.idle = IdleClock::open(&self.options.roots).ok();
         }
         let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
