@@ -202,6 +202,12 @@ impl Client {
     /// The next reply if it is here already.
     fn received<R: DeserializeOwned>(&mut self) -> Result<Option<Received<R>>, Error> {
         let Some(message) = self.framer.next_message().map_err(malformed)? else { return Ok(None) };
+        // Nearly every reply is one of the method; to look at it as text first costs a sixth of a long one's time.
+        if let Ok(wire::ReplyOf { error: None, parameters: Some(reply), continues }) =
+            serde_json::from_slice(&message)
+        {
+            return Ok(Some(Received { continues: continues == Some(true), reply }));
+        }
         let reply: wire::RawReply<'_> = serde_json::from_slice(&message).map_err(malformed)?;
         let parameters = reply.parameters.map_or("{}", RawValue::get);
         match reply.error {

@@ -63,6 +63,21 @@ pub struct RawReply<'a> {
     pub continues: Option<bool>,
 }
 
+/// A reply whose parameters are what the method returns.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "R: Deserialize<'de>"))]
+pub struct ReplyOf<R> {
+    /// As in [`Reply`].
+    #[serde(default)]
+    pub error: Option<serde::de::IgnoredAny>,
+    /// As in [`Reply`]; `None` where there are none.
+    #[serde(default)]
+    pub parameters: Option<R>,
+    /// As in [`Reply`].
+    #[serde(default)]
+    pub continues: Option<bool>,
+}
+
 /// Some implementations send `null` where there are no parameters.
 fn null_as_empty<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Map<String, Value>, D::Error> {
     Ok(Option::<Map<String, Value>>::deserialize(input)?.unwrap_or_default())

@@ -1,34 +1,46 @@
 //! How many requests a server should work on at once (CPU Futures, section 5.3: SheepDog). Pure: no clock, no I/O.
 //!
 //! Too many workers share the CPU so thinly that each request takes for ever; too few leave it idle while requests wait. What
-//! lies between depends on the requests and changes with them. The controller needs no knowledge of either: it looks at
-//! the slowdown of the workers, and at whether requests wait.
+//! lies between depends on the requests and changes with them. The controller needs no knowledge of either: it looks at how many
+//! workers run or wait for a CPU, at how much of the CPU is idle, and at whether requests wait.
 //!
-//! - Requests wait, and much of the CPU is idle: the pool is too small. That workers are slow at times then is because some compute
-//!   at once by chance, after they all waited for something else.
-//! - Else, a worker above the limit: it is too large.
-//! - All below it, and requests wait (or, where the server cannot say whether they do, the CPU is partly idle): it is too small.
-//! - All below it, and nothing waits: it is right. So it is when no worker is busy.
+//! How many workers share each CPU is how many times slower it is for each of them than if it were alone: their *slowdown*. It
+//! is taken from all of them together. That of the slowest says little where workers live for one request:
+//! one that has begun a moment ago, and waits for its first turn, seems infinitely slow.
 //!
-//! The search between too small and too large is the one that all controllers share ([`libsteward::control::search`]).
+//! - Requests wait, and some of the CPU is idle, or so few workers want it that it would be soon: the pool is too small. If a crowd and idle
+//!   CPU come by turns, because requests that wait for something else do so at the same time, a crowd of three times the limit is borne.
+//! - Else, more workers to a CPU than the limit: it is too large.
+//! - Else it is right.
+//!
+//! Workers that wait for something else are as many as it takes, whatever the size of the pool; a size is found from their number
+//! in few steps. The search that all controllers share ([`libsteward::control::search`]) keeps to what was too small and too large.
 
 use libsteward::api;
 use libsteward::control::search::{Search, Seen, Settings as Bounds, Verdict};
 
-/// The slowdown that workers may have, unless said otherwise.
+/// The slowdown that workers may have, unless said otherwise: ten busy ones share each CPU.
 ///
-/// Up to 10, the wait of a task that always wants to run is at most 900 ms in a second, and its desired allocation is a
-/// measurement of that second (CPU Futures, section 4.2); above, it rests on older figures. It lets ten busy workers share each
-/// CPU, enough to keep it busy while some of them wait for a disk or a peer. The paper's 50 was set for eight CPUs and another
-/// scheduler, whose slowdowns differed widely among equal workers.
+/// That keeps it busy while others wait for a disk or a peer. The paper's 50 was set for eight CPUs and another scheduler, whose
+/// slowdowns differed widely among equal workers.
 pub const SLOWDOWN_LIMIT: f64 = 10.0;
 
-/// A task that wanted less CPU time than this was not busy: too little of it is seen for its slowdown to mean much.
-const BUSY_MS_PER_S: f64 = 10.0;
+/// A size is chosen for this part of the limit.
+const AIM: f64 = 0.9;
+/// Fewer busy workers to a CPU than this part of the limit will leave it idle at times.
+const FEW: f64 = 0.25;
+/// The CPU is idle beside waiting requests: so many times the limit is borne to change that.
+const CROWD: f64 = 3.0;
 /// A machine with less than this part of its CPU time left has none idle.
 const IDLE_FRACTION: f64 = 0.05;
-/// With more than this part left, beside requests that wait, a pool is too small however slow its workers are at times.
-const WASTED_FRACTION: f64 = 0.15;
+/// What is plain is judged after this time, in nanoseconds: more of the CPU idle than [`PLAIN_IDLE_FRACTION`], or a crowd that
+/// is too large even beside idle CPU.
+const PLAIN_NS: u64 = 500_000_000;
+const PLAIN_IDLE_FRACTION: f64 = 0.25;
+/// What is not is judged by the mean over this time, in nanoseconds, and over twice as much at most: requests come in waves.
+const MEAN_NS: u64 = 3_000_000_000;
+/// So long, in nanoseconds, requests of a size that was too large are waited for that are still worked on.
+const DRAIN_MAX_NS: u64 = 10_000_000_000;
 const MS_PER_S: f64 = 1_000.0;
 /// How long after a refused size the next try is, in nanoseconds.
 const RETRY_NS: u64 = 60_000_000_000;
@@ -40,7 +52,7 @@ pub struct Settings {
     pub smallest: u32,
     /// The most workers, not below `smallest`.
     pub largest: u32,
-    /// The slowdown that no worker should exceed, above 1.
+    /// The slowdown that workers should not exceed, above 1.
     pub slowdown_limit: f64,
     /// How long a size is in force before what is seen counts for it, in nanoseconds. Forecasts look back over a second, so less
     /// would judge a size by its predecessor.
@@ -112,45 +124,64 @@ impl Settings {
 /// What is seen of a pool at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The largest slowdown among the workers that are busy; `None` when none is.
-    pub worst_slowdown: Option<f64>,
-    /// How many workers are busy.
-    pub busy: u32,
-    /// The part of the machine's CPU time that nobody used, 0 to 1.
+    /// How many workers run or wait for a CPU.
+    pub runnable: u32,
+    /// How many CPUs there are.
+    pub cpus: u32,
+    /// The part of the machine's CPU time that nobody used in the last second, 0 to 1.
     pub idle: f64,
     /// How many requests wait for a worker; `None` when the server cannot say.
     pub waiting: Option<u64>,
 }
 
 impl Observed {
-    /// Reads it from the forecasts of the pool's tasks (one reply to [`api::WatchForecasts`] that asked for a process or a
-    /// domain). Workers that have vanished are simply not among them.
-    pub fn from_forecasts(forecasts: &api::Forecasts, waiting: Option<u64>) -> Observed {
-        let mut observed = Observed { idle: idle(forecasts), waiting, ..Observed::default() };
-        for task in &forecasts.tasks {
-            let Some(slowdown) = busy_slowdown(&task.forecast) else { continue };
-            observed.busy += 1;
-            observed.worst_slowdown =
-                Some(observed.worst_slowdown.map_or(slowdown, |worst| worst.max(slowdown)));
-        }
-        observed
+    /// Reads it from one reply to [`api::WatchForecasts`] that asked for a domain with `domains_only`.
+    pub fn of_domain(forecasts: &api::Forecasts, waiting: Option<u64>) -> Observed {
+        // The one that was asked for comes before those below it, and its figures are with theirs.
+        let runnable = forecasts.domains.first().map_or(0, |domain| domain.runnable);
+        Observed { runnable, cpus: forecasts.cpus, idle: idle(forecasts), waiting }
     }
-}
 
-/// Desired over actual, of a task that wanted enough. One that got nothing of what it wanted is infinitely slow.
-fn busy_slowdown(forecast: &api::Forecast) -> Option<f64> {
-    let (desired, actual) = (forecast.desired_ms_per_s, forecast.actual_ms_per_s);
-    if !desired.is_finite() || desired < BUSY_MS_PER_S {
-        return None;
+    /// Reads it from one that asked for a process, or for the tasks of a domain. Workers that have vanished are simply not
+    /// among them.
+    pub fn of_tasks(forecasts: &api::Forecasts, waiting: Option<u64>) -> Observed {
+        let runnable = forecasts.tasks.iter().filter(|task| task.runnable).count();
+        let runnable = u32::try_from(runnable).unwrap_or(u32::MAX);
+        Observed { runnable, cpus: forecasts.cpus, idle: idle(forecasts), waiting }
     }
-    let own = if actual > 0.0 { desired / actual } else { f64::INFINITY };
-    Some(forecast.slowdown.filter(|slowdown| !slowdown.is_nan()).unwrap_or(own).max(1.0))
 }
 
 fn idle(forecasts: &api::Forecasts) -> f64 {
     let capacity = f64::from(forecasts.cpus) * MS_PER_S;
     let used = forecasts.machine.actual_ms_per_s;
     if capacity > 0.0 && used.is_finite() { (1.0 - used / capacity).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// What was seen since a size counts, or lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// When the first look was, in nanoseconds.
+    since_ns: Option<u64>,
+    looks: f64,
+    runnable: f64,
+    idle: f64,
+}
+
+/// The same as means.
+#[derive(Clone, Copy, Debug, Default)]
+struct Means {
+    /// Workers that ran or waited for a CPU.
+    runnable: f64,
+    cpus: f64,
+    idle: f64,
+    waiting: Option<u64>,
+}
+
+impl Means {
+    /// How many times slower a CPU is for a worker than if it were alone.
+    fn slowdown(&self) -> f64 {
+        (self.runnable / self.cpus).max(1.0)
+    }
 }
 
 fn search(settings: &Settings, workers: u32) -> Search {
@@ -169,15 +200,19 @@ fn search(settings: &Settings, workers: u32) -> Search {
 /// use steward_pool::{Observed, Settings, WorkerPool};
 ///
 /// let mut pool = WorkerPool::new(Settings { patience_ns: 0, ..Settings::default() }, 150).expect("valid settings");
-/// let crowded = Observed { worst_slowdown: Some(70.0), busy: 70, waiting: Some(0), ..Observed::default() };
-/// assert_eq!(pool.observe(0, &crowded), Some(149));
-/// assert_eq!(pool.observe(1, &crowded), Some(147));
+/// // 110 of the 150 workers want the one CPU; the others wait for something else, and will when there are fewer.
+/// let crowded = Observed { runnable: 110, cpus: 1, ..Observed::default() };
+/// let mut sizes = (0..10).filter_map(|look| pool.observe(look * 100_000_000, &crowded));
+/// assert_eq!(sizes.next(), Some(49));
 /// ```
 #[derive(Clone, Debug)]
 pub struct WorkerPool {
     settings: Settings,
     search: Search,
-    seen: Observed,
+    sums: Sums,
+    means: Means,
+    /// Until when workers of the size before may be more than there are to be, in nanoseconds.
+    drains_until_ns: u64,
     /// A size was refused: from when on larger or smaller ones are tried again, once a moment is known to count from.
     refused: Option<Option<u64>>,
 }
@@ -190,7 +225,8 @@ impl WorkerPool {
     pub fn new(settings: Settings, workers: u32) -> Result<Self, SettingsError> {
         settings.validate()?;
         let search = search(&settings, workers);
-        Ok(WorkerPool { settings, search, seen: Observed::default(), refused: None })
+        let (sums, means) = (Sums::default(), Means::default());
+        Ok(WorkerPool { settings, search, sums, means, drains_until_ns: 0, refused: None })
     }
 
     /// How many workers there are to be.
@@ -199,9 +235,8 @@ impl WorkerPool {
     }
 
     /// Takes in what was seen at `now_ns`, in nanoseconds of any clock that does not run backwards. Returns the new size, if it
-    /// is another one.
+    /// is another one. Wants to be called some times a second.
     pub fn observe(&mut self, now_ns: u64, observed: &Observed) -> Option<u32> {
-        self.seen = *observed;
         match self.refused {
             Some(None) => self.refused = Some(Some(now_ns.saturating_add(RETRY_NS))),
             Some(Some(at_ns)) if now_ns >= at_ns => {
@@ -210,55 +245,109 @@ impl WorkerPool {
             }
             _ => {}
         }
-        let seen = self.judge(observed);
-        self.search.observe(now_ns, seen).map(|_| self.size())
+        if observed.runnable <= self.size() {
+            self.drains_until_ns = 0;
+        }
+        if now_ns < self.drains_until_ns || observed.cpus == 0 || !self.search.counts(now_ns) {
+            self.sums = Sums::default();
+            return None;
+        }
+        let passed_ns = self.add(now_ns, observed);
+        let seen = self.judge(passed_ns)?;
+        let before = self.size();
+        let size = self.search.observe_toward(now_ns, seen, self.fitting()).map(|_| self.size());
+        if let Some(size) = size {
+            self.sums = Sums::default();
+            if size < before {
+                self.drains_until_ns = now_ns.saturating_add(DRAIN_MAX_NS);
+            }
+        }
+        size
     }
 
     /// The server could not be given the last size: `workers` is in force still. The controller looks for none beyond it
     /// for a minute, and then tries again: somebody may have mended the server's configuration.
     pub fn refused(&mut self, workers: u32) {
         self.search.refused(i64::from(workers));
+        self.sums = Sums::default();
         self.refused = Some(None);
     }
 
-    fn judge(&self, observed: &Observed) -> Seen {
-        let Some(worst) = observed.worst_slowdown else {
-            return match observed.waiting {
-                // Nobody computes, and yet requests wait: all workers wait for something else.
-                Some(1..) => Seen { verdict: Verdict::TooLow, cost: 1.0 },
-                _ => Seen { verdict: Verdict::Right, cost: 0.0 },
-            };
-        };
-        let limit = self.settings.slowdown_limit;
-        let wastes = observed.idle > WASTED_FRACTION && matches!(observed.waiting, Some(1..));
-        if worst > limit && !wastes {
-            return Seen { verdict: Verdict::TooHigh, cost: worst / limit - 1.0 };
+    /// Adds a look to the means, and returns over how long they are, in nanoseconds. Once they are over twice
+    /// [`MEAN_NS`], all of it counts half.
+    fn add(&mut self, now_ns: u64, observed: &Observed) -> u64 {
+        let sums = &mut self.sums;
+        // Nobody looked for a while: what was before says nothing of now.
+        if sums.since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > 4 * MEAN_NS) {
+            *sums = Sums::default();
         }
-        let is_idle = observed.idle > IDLE_FRACTION;
-        match (observed.waiting, is_idle) {
-            // Idle CPU beside waiting requests is the worse, the more of it there is.
-            (Some(1..), _) | (None, true) => {
-                Seen { verdict: Verdict::TooLow, cost: if is_idle { observed.idle } else { 0.0 } }
+        let mut passed_ns = now_ns.saturating_sub(*sums.since_ns.get_or_insert(now_ns));
+        if passed_ns >= 2 * MEAN_NS {
+            for sum in [&mut sums.looks, &mut sums.runnable, &mut sums.idle] {
+                *sum /= 2.0;
             }
-            (Some(0), _) | (None, false) => Seen { verdict: Verdict::Right, cost: 0.0 },
+            passed_ns /= 2;
+            sums.since_ns = Some(now_ns - passed_ns);
         }
+        sums.looks += 1.0;
+        sums.runnable += f64::from(observed.runnable);
+        sums.idle += if observed.idle.is_nan() { 0.0 } else { observed.idle.clamp(0.0, 1.0) };
+        self.means = Means {
+            runnable: sums.runnable / sums.looks,
+            cpus: f64::from(observed.cpus),
+            idle: sums.idle / sums.looks,
+            waiting: observed.waiting,
+        };
+        passed_ns
     }
 
-    /// Why the pool has its size, for people: what was last seen, and what follows from it.
+    /// What is to be said of the size after so much time; `None` when that is too early.
+    fn judge(&self, passed_ns: u64) -> Option<Seen> {
+        let Means { idle, waiting, .. } = self.means;
+        let crowd = self.means.slowdown() / self.settings.slowdown_limit;
+        let is_plain = idle > PLAIN_IDLE_FRACTION || crowd > CROWD;
+        if passed_ns < if is_plain { PLAIN_NS } else { MEAN_NS } {
+            return None;
+        }
+        let is_busy = self.means.runnable > 0.0;
+        let is_idle = idle > IDLE_FRACTION;
+        let is_too_small = match waiting {
+            Some(0) => false,
+            Some(_) => is_idle || self.means.runnable / self.means.cpus < FEW * self.settings.slowdown_limit,
+            None => is_idle && is_busy,
+        };
+        Some(if is_too_small && crowd < CROWD {
+            Seen { verdict: Verdict::TooLow, cost: idle }
+        } else if crowd > 1.0 {
+            Seen { verdict: Verdict::TooHigh, cost: crowd - 1.0 }
+        } else {
+            Seen { verdict: Verdict::Right, cost: 0.0 }
+        })
+    }
+
+    /// The size that would be right as far as can be told: those workers that wait for something else, of which there are more
+    /// when no CPU is idle any more, and as many others as there should be. At most twice the size there is, as the
+    /// idle part says little when it is large.
+    fn fitting(&self) -> i64 {
+        let size = f64::from(self.size());
+        let elsewhere = (size - self.means.runnable).max(0.0) / (1.0 - self.means.idle).max(0.1);
+        let computing = AIM * self.settings.slowdown_limit * self.means.cpus;
+        (elsewhere + computing).min(2.0 * size + 2.0).round() as i64
+    }
+
+    /// Why the pool has its size, for people: what was seen of the size before, and what follows from it.
     pub fn reason(&self) -> String {
-        let Observed { worst_slowdown, busy, idle, waiting } = self.seen;
+        let Means { runnable, idle, waiting, .. } = self.means;
         let waiting = waiting.map_or(String::new(), |count| format!(", {count} requests wait"));
         let idle = format!("{:.0} % of the CPU idle", idle * 100.0);
-        match worst_slowdown {
-            None => format!("no worker is busy, {idle}{waiting}"),
-            Some(worst) => {
-                let limit = self.settings.slowdown_limit;
-                let side = if worst > limit { "above" } else { "within" };
-                format!(
-                    "the slowest of {busy} busy is slowed down {worst:.1} times, {side} {limit}; {idle}{waiting}"
-                )
-            }
+        if runnable == 0.0 {
+            return format!("no worker is busy, {idle}{waiting}");
         }
+        let (slowdown, limit) = (self.means.slowdown(), self.settings.slowdown_limit);
+        let side = if slowdown > limit { "above" } else { "within" };
+        format!(
+            "{runnable:.1} workers were busy, slowed down {slowdown:.1} times, {side} {limit}; {idle}{waiting}"
+        )
     }
 }
 

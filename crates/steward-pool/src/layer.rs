@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use libsteward::api;
 use tokio_util::sync::PollSemaphore;
@@ -16,14 +15,14 @@ use crate::controller::{Observed, Settings, SettingsError, WorkerPool};
 use crate::gate::{Gate, Place, Waiting};
 use crate::watch::{self, Watched};
 
-/// Limits how many requests a service works on at once, by the slowdown of the program's own threads.
+/// Limits how many requests a service works on at once, by how many of the program's own threads share each CPU.
 ///
 /// All clones and all services made by one layer share one limit. A thread of its own reads the forecasts; it ends with the
 /// last of them. While there is no daemon the limit stays what it is, and a `tracing` warning says so once.
 ///
 /// It fits services whose requests compute in a thread of their own (`tokio::task::spawn_blocking`, a thread pool): then threads are
-/// workers. Where handlers share the few threads of a runtime, the slowdown is what other programs do to these, and the limit
-/// follows that.
+/// workers. The few threads of a runtime that handlers share are never a crowd: there the limit keeps the CPU from being idle, and no
+/// more.
 #[derive(Clone, Debug)]
 pub struct WorkerPoolLayer {
     gate: Arc<Gate>,
@@ -41,7 +40,8 @@ impl WorkerPoolLayer {
         Self::watching(settings, workers, libsteward::SOCKET_PATH.into(), request)
     }
 
-    /// As [`WorkerPoolLayer::new`], for workers that are elsewhere: in a domain, in another process, seen by another daemon.
+    /// As [`WorkerPoolLayer::new`], for workers that are elsewhere: in a domain, in another process, seen by another daemon. What is
+    /// asked for must have tasks in its answer (not `domains_only`): these are the workers.
     ///
     /// # Errors
     /// What is wrong with `settings`.
@@ -53,7 +53,7 @@ impl WorkerPoolLayer {
     ) -> Result<Self, SettingsError> {
         let pool = WorkerPool::new(settings, workers)?;
         let gate = Arc::new(Gate::new(pool.size() as usize));
-        let follower = Follower { gate: Arc::downgrade(&gate), pool, started: Instant::now(), warned: false };
+        let follower = Follower { gate: Arc::downgrade(&gate), pool, warned: false };
         let thread = std::thread::Builder::new().name("steward-pool".into());
         let begun = thread.spawn(move || {
             let mut follower = follower;
@@ -90,7 +90,6 @@ impl<S> Layer<S> for WorkerPoolLayer {
 struct Follower {
     gate: Weak<Gate>,
     pool: WorkerPool,
-    started: Instant,
     warned: bool,
 }
 
@@ -99,9 +98,8 @@ impl Follower {
         let Some(gate) = self.gate.upgrade() else { return false };
         match watched {
             Watched::Forecasts(forecasts) => {
-                let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                let observed = Observed::from_forecasts(&forecasts, Some(gate.waiting()));
-                if let Some(size) = self.pool.observe(now_ns, &observed) {
+                let observed = Observed::of_tasks(&forecasts, Some(gate.waiting()));
+                if let Some(size) = self.pool.observe(forecasts.at_ns, &observed) {
                     tracing::debug!("steward-pool: {size} workers: {}", self.pool.reason());
                     gate.resize(size as usize);
                 }

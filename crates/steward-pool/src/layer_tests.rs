@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
+use std::time::Instant;
 
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -29,18 +30,14 @@ fn daemon(path: &std::path::Path) -> mpsc::Sender<api::Forecasts> {
     sender
 }
 
-fn forecasts(slowdown: f64) -> api::Forecasts {
-    let forecast = api::Forecast {
-        desired_ms_per_s: 1_000.0,
-        actual_ms_per_s: 1_000.0 / slowdown,
-        slowdown: Some(slowdown),
-        ..api::Forecast::default()
-    };
-    let task = api::TaskForecast { forecast, ..api::TaskForecast::default() };
+/// A process of so many threads that all want the one CPU, at this moment.
+fn forecasts(runnable: usize, at_ms: u64) -> api::Forecasts {
+    let task = api::TaskForecast { runnable: true, ..api::TaskForecast::default() };
     api::Forecasts {
+        at_ns: at_ms * 1_000_000,
         cpus: 1,
-        machine: api::Forecast { actual_ms_per_s: 1_000.0, ..forecast },
-        tasks: vec![task],
+        machine: api::Forecast { actual_ms_per_s: 1_000.0, ..api::Forecast::default() },
+        tasks: vec![task; runnable],
         ..api::Forecasts::default()
     }
 }
@@ -66,13 +63,17 @@ fn the_limit_follows_the_forecasts_and_ends_with_the_layer() {
     let layer =
         WorkerPoolLayer::watching(settings(), 4, socket, api::WatchForecasts::default()).expect("valid");
     assert_eq!(layer.size(), 4);
-    feed.send(forecasts(50.0)).expect("the daemon lives");
+    for at_ms in [0, 600] {
+        feed.send(forecasts(50, at_ms)).expect("the daemon lives");
+    }
     until("a smaller pool", || layer.size() == 3);
-    feed.send(forecasts(50.0)).expect("the daemon lives");
+    for at_ms in [20_000, 20_600] {
+        feed.send(forecasts(50, at_ms)).expect("the daemon lives");
+    }
     until("the smallest pool", || layer.size() == 1);
     drop(layer);
     // The thread notices at the next forecast, and closes its connection.
-    until("the end of the watch", || feed.send(forecasts(50.0)).is_err());
+    until("the end of the watch", || feed.send(forecasts(50, 21_000)).is_err());
 }
 
 #[tokio::test]

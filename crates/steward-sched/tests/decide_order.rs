@@ -247,6 +247,31 @@ fn check_tokens(domain: &Domain) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The widest distance between two domains that 5,000 sets of the property of fairness found: the shares change several times a
+/// cycle, as eight others come and go together. It is beyond that property's bound; docs/scheduler.md says so.
+#[test]
+fn a_small_domain_gains_some_cycles_at_most_where_shares_change_within_a_cycle() {
+    let weights = [2069, 369];
+    let others = Habit { run_ns: 55 * MS, away_ns: 271 * MS };
+    let all: Vec<u32> = weights.into_iter().chain([1000; 8]).collect();
+    let mut habits = vec![BUSY; 2];
+    habits.resize(all.len(), others);
+    let mut machine = Machine::new(table(Order::MtrLs, 1, &all), &habits, MS);
+    let cycles_ahead = |machine: &Machine| {
+        let served = |task: usize| machine.tasks[task].used_ns as f64 / f64::from(weights[task]);
+        (served(1) - served(0)) * f64::from(weights[0] + weights[1]) / (500 * MS) as f64
+    };
+    machine.run(40 * SECOND);
+    let gained = cycles_ahead(&machine);
+    assert!(gained < 9.0, "{gained} cycles");
+    machine.run(120 * SECOND);
+    assert!(
+        (cycles_ahead(&machine) - gained).abs() < 0.5,
+        "{gained} cycles, then {}",
+        cycles_ahead(&machine)
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -325,11 +350,12 @@ proptest! {
 
     #[test]
     fn what_busy_domains_use_follows_their_shares_under_every_order(
-        order in order(), weights in weights(), cpus in 1u32..=3, quantum_ns in MS..=4 * MS,
+        // The other orders have no such bound on several CPUs.
+        (order, cpus) in prop_oneof![(order(), Just(1)), (Just(Order::MtrLs), 2u32..=3)],
+        weights in weights(), quantum_ns in MS..=4 * MS,
     ) {
         let sum: u32 = weights.iter().sum();
-        // One task cannot use more than one CPU, nor quite one beside others. The other orders have no such bound on several.
-        prop_assume!(order == Order::MtrLs || cpus == 1);
+        // One task cannot use more than one CPU, nor quite one beside others.
         prop_assume!(weights.iter().all(|weight| weight * cpus <= sum * 9 / 10 || cpus == 1));
         let mut machine = Machine::new(table(order, cpus, &weights), &vec![BUSY; weights.len()], quantum_ns);
         machine.run(20 * SECOND);

@@ -22,10 +22,10 @@ use steward_pool::{Observed, SLOWDOWN_LIMIT, Settings, Watched, WorkerPool};
 
 pub use undo::revert;
 
-/// Size the worker pool of a running web server by how slow the CPU is for its workers
+/// Size the worker pool of a running web server by how many workers share each CPU
 ///
-/// As long as the command runs: fewer workers when one of them is slowed down more than --max-slowdown times, more when none is and
-/// requests wait. What the server had before is put back at the end (Ctrl-C, SIGTERM); after a kill -9, by the next
+/// As long as the command runs: more workers when requests wait and the CPU is idle at times, fewer when more than --max-slowdown of
+/// them share each CPU. What the server had before is put back at the end (Ctrl-C, SIGTERM); after a kill -9, by the next
 /// start or by `steward revert`.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
@@ -96,7 +96,7 @@ pub struct PoolArguments {
     /// The size to begin with; what the server has unless said, or --max where it has no limit or cannot tell.
     #[arg(long, value_name = "N")]
     pub start: Option<u32>,
-    /// How many times slower than on an idle machine the CPU may be for the slowest worker.
+    /// How many times slower than on an idle machine the CPU may be for the workers: so many busy ones share each CPU.
     #[arg(long, value_name = "N", default_value_t = SLOWDOWN_LIMIT)]
     pub max_slowdown: f64,
     /// Where to write down what the server had.
@@ -120,8 +120,8 @@ trait Server {
     fn undo(&self) -> undo::Undo;
 }
 
-/// How often forecasts are asked for: twice in the time that they look back over.
-const EVERY_MS: u64 = 500;
+/// How often forecasts are asked for.
+const EVERY_MS: u64 = 200;
 /// Longest time without a look at the signals.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -165,6 +165,7 @@ fn run<S: Server>(
     let mut sizing = Sizing {
         server: &mut server,
         pool,
+        has_domain: arguments.domain.is_some(),
         started: Instant::now(),
         without_forecasts: false,
         unseen: false,
@@ -203,8 +204,9 @@ fn watch(socket: &Path, arguments: &PoolArguments) -> anyhow::Result<Receiver<Wa
     let request = api::WatchForecasts {
         domain: arguments.domain.clone(),
         pid: arguments.pid,
+        // Of a process there are only its tasks.
+        domains_only: Some(arguments.domain.is_some()),
         every_ms: Some(EVERY_MS),
-        ..api::WatchForecasts::default()
     };
     let socket = socket.to_owned();
     // One at a time: what waits here would be old when it is looked at.
@@ -218,6 +220,8 @@ fn watch(socket: &Path, arguments: &PoolArguments) -> anyhow::Result<Receiver<Wa
 struct Sizing<'a, S> {
     server: &'a mut S,
     pool: WorkerPool,
+    /// The workers are a domain, rather than the threads of a process.
+    has_domain: bool,
     started: Instant,
     /// It was said that there are no forecasts.
     without_forecasts: bool,
@@ -259,10 +263,12 @@ impl<S: Server> Sizing<'_, S> {
             self.server.set(self.pool.size())?;
             self.say("again");
         }
-        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let before = self.pool.size();
-        let observed = Observed::from_forecasts(forecasts, waiting);
-        if let Some(size) = self.pool.observe(now_ns, &observed) {
+        let observed = match self.has_domain {
+            true => Observed::of_domain(forecasts, waiting),
+            false => Observed::of_tasks(forecasts, waiting),
+        };
+        if let Some(size) = self.pool.observe(forecasts.at_ns, &observed) {
             match self.server.set(size) {
                 Ok(()) => self.say(&self.pool.reason()),
                 Err(error) => {

@@ -121,16 +121,15 @@ impl Drop for Sidecar {
     }
 }
 
-fn crowded() -> api::Forecasts {
-    let forecast = api::Forecast {
-        desired_ms_per_s: 1_000.0,
-        actual_ms_per_s: 20.0,
-        slowdown: Some(50.0),
-        ..api::Forecast::default()
-    };
-    let task = api::TaskForecast { forecast, ..api::TaskForecast::default() };
+/// A domain of 50 workers that all want the one CPU, for as long as it takes to be sure.
+fn crowd(feed: &std::sync::mpsc::Sender<api::Forecasts>) {
     let machine = api::Forecast { actual_ms_per_s: 1000.0, ..api::Forecast::default() };
-    api::Forecasts { cpus: 1, machine, tasks: vec![task], ..api::Forecasts::default() }
+    for at_ns in [0, 600_000_000] {
+        let web = api::DomainForecast { name: "web".into(), runnable: 50, ..api::DomainForecast::default() };
+        let forecasts =
+            api::Forecasts { at_ns, cpus: 1, machine, domains: vec![web], ..api::Forecasts::default() };
+        feed.send(forecasts).expect("the daemon lives");
+    }
 }
 
 #[test]
@@ -140,10 +139,10 @@ fn a_crowded_pool_shrinks_and_has_its_own_size_again_at_the_end() {
     let feed = daemon(&directory.path().join("daemon"));
     let mut sidecar = Sidecar::start(directory.path());
     sidecar.until("40 workers: to begin with");
-    feed.send(crowded()).expect("the daemon lives");
-    let said = sidecar.until("39 workers");
-    assert!(said.contains("the slowest of 1 busy is slowed down 50.0 times, above 10"), "{said}");
-    assert_eq!(maxconn.load(Ordering::SeqCst), 39);
+    crowd(&feed);
+    let said = sidecar.until(" 9 workers");
+    assert!(said.contains("50.0 workers were busy, slowed down 50.0 times, above 10"), "{said}");
+    assert_eq!(maxconn.load(Ordering::SeqCst), 9);
     sidecar.terminate();
     sidecar.until("has its own pool size again");
     assert!(sidecar.succeeded());
@@ -167,14 +166,14 @@ fn a_second_one_is_refused_and_a_killed_one_is_undone_by_revert() {
     let feed = daemon(&directory.path().join("daemon"));
     let mut first = Sidecar::start(directory.path());
     first.until("to begin with");
-    feed.send(crowded()).expect("the daemon lives");
-    first.until("39 workers");
+    crowd(&feed);
+    first.until(" 9 workers");
     let mut second = Sidecar::start(directory.path());
     second.until("another `steward pool` sizes this server already");
     assert!(!second.succeeded());
     first.child.kill().expect("killed");
     first.child.wait().expect("waited for");
-    assert_eq!(maxconn.load(Ordering::SeqCst), 39);
+    assert_eq!(maxconn.load(Ordering::SeqCst), 9);
     let mut revert = Command::new(env!("CARGO_BIN_EXE_steward"));
     revert.arg("--socket").arg(directory.path().join("nobody")).arg("revert");
     let output = revert.arg("--state-directory").arg(directory.path()).output().expect("run");

@@ -28,7 +28,9 @@ impl Machine {
         std::fs::create_dir_all(&cpus).expect("created");
         std::fs::write(cpus.join("online"), "0-1\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
-        Machine { directory, fake, cgroups, now_ns: 5 * SECOND_NS, since_boot_s: 5 }
+        // Seconds are counted from this moment of the machine that the test runs on: at the end the daemon writes as of its time, and
+        // leaves out what is older than a day.
+        Machine { directory, fake, cgroups, now_ns: 5 * SECOND_NS, since_boot_s: since_boot_s() }
     }
 
     fn start(&self) -> Daemon {

@@ -7,6 +7,9 @@
 //! better doubles the time to the next one, up to a bound (the paper's minimal interference mode: 1 s). A setting that
 //! turns out wrong in the other direction than before begins a new search at once.
 //!
+//! Who has a model of what the setting does says where the right one should be ([`Search::observe_toward`]): the search goes there
+//! at once where that is further than its own step, or where it lies between what was too low and what was too high.
+//!
 //! ```
 //! use libsteward::control::search::{Search, Seen, Settings, Verdict};
 //!
@@ -163,6 +166,11 @@ impl Search {
     /// Takes in what was seen of the setting in force at `now_ns`, in nanoseconds of any clock that does not run
     /// backwards. Returns the setting to put in force next, if it is another one.
     pub fn observe(&mut self, now_ns: u64, seen: Seen) -> Option<i64> {
+        self.observe_toward(now_ns, seen, self.setting)
+    }
+
+    /// As [`Search::observe`], with the setting that would be right as far as the caller can tell.
+    pub fn observe_toward(&mut self, now_ns: u64, seen: Seen, toward: i64) -> Option<i64> {
         if !self.counts(now_ns) {
             return None;
         }
@@ -170,8 +178,8 @@ impl Search {
         let here = Candidate { setting: self.setting, cost };
         let next = match seen.verdict {
             Verdict::Right => self.stay(),
-            Verdict::TooLow => self.too_low(now_ns, here),
-            Verdict::TooHigh => self.too_high(now_ns, here),
+            Verdict::TooLow => self.too_low(now_ns, here, toward),
+            Verdict::TooHigh => self.too_high(now_ns, here, toward),
         };
         self.go(now_ns, next)
     }
@@ -205,7 +213,7 @@ impl Search {
         self.setting
     }
 
-    fn too_low(&mut self, now_ns: u64, here: Candidate) -> i64 {
+    fn too_low(&mut self, now_ns: u64, here: Candidate, toward: i64) -> i64 {
         // What was too high before is not any more: the work has changed.
         if self.high.is_some_and(|high| high.setting <= here.setting) {
             self.high = None;
@@ -213,22 +221,22 @@ impl Search {
         }
         self.low = Some(here);
         if let Some(high) = self.high {
-            return self.between(now_ns, here, high, here);
+            return self.between(now_ns, [here, high], here, toward);
         }
-        let next = here.setting.saturating_add(self.step).min(self.settings.highest);
+        let next = here.setting.saturating_add(self.step).max(toward).min(self.settings.highest);
         self.advance(next)
     }
 
-    fn too_high(&mut self, now_ns: u64, here: Candidate) -> i64 {
+    fn too_high(&mut self, now_ns: u64, here: Candidate, toward: i64) -> i64 {
         if self.low.is_some_and(|low| low.setting >= here.setting) {
             self.low = None;
             self.restart();
         }
         self.high = Some(here);
         if let Some(low) = self.low {
-            return self.between(now_ns, low, here, here);
+            return self.between(now_ns, [low, here], here, toward);
         }
-        let next = here.setting.saturating_sub(self.step).max(self.settings.lowest);
+        let next = here.setting.saturating_sub(self.step).min(toward).max(self.settings.lowest);
         self.advance(next)
     }
 
@@ -250,12 +258,13 @@ impl Search {
         next
     }
 
-    /// Both sides are known: halve the distance, or choose between neighbours.
-    fn between(&mut self, now_ns: u64, low: Candidate, high: Candidate, here: Candidate) -> i64 {
+    /// Both sides are known: go where the right one should be, halve the distance, or choose between neighbours.
+    fn between(&mut self, now_ns: u64, [low, high]: [Candidate; 2], here: Candidate, toward: i64) -> i64 {
         if high.setting - low.setting > 1 {
             self.phase = Phase::Searching;
             self.step = 1;
-            return low.setting + (high.setting - low.setting) / 2;
+            let is_between = low.setting < toward && toward < high.setting;
+            return if is_between { toward } else { low.setting + (high.setting - low.setting) / 2 };
         }
         match self.phase {
             Phase::Searching => self.settle(now_ns, low, high),

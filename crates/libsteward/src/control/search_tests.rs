@@ -46,6 +46,26 @@ fn downwards_it_searches_as_upwards() {
 }
 
 #[test]
+fn it_goes_where_the_right_setting_should_be_and_finds_it_though_that_was_a_mistake() {
+    let settings = Settings { lowest: 0, highest: 1000, ..Settings::default() };
+    let way = |start: i64, toward: i64| {
+        let mut search = Search::new(settings, start);
+        let mut tried = vec![start];
+        for turn in 1..=12 {
+            let verdict = if search.setting() <= 20 { Verdict::TooLow } else { Verdict::TooHigh };
+            tried.extend(search.observe_toward(turn * TURN_NS, Seen { verdict, cost: 1.0 }, toward));
+        }
+        tried
+    };
+    assert_eq!(way(0, 21)[..4], [0, 21, 10, 15]);
+    assert_eq!(way(100, 25)[..4], [100, 25, 23, 19]);
+    // Beyond the bounds, behind, or too little: the search does not depend on it.
+    assert_eq!(way(0, 5_000)[..3], [0, 1000, 500]);
+    assert_eq!(way(0, -5)[..6], [0, 1, 3, 7, 15, 31]);
+    assert_eq!(way(3, 3)[..6], [3, 4, 6, 10, 18, 34]);
+}
+
+#[test]
 fn of_two_neighbours_the_better_one_is_kept_and_the_other_looked_at_ever_more_rarely() {
     let mut machine = Machine::new(9, 4, 4.2);
     machine.turns(60);

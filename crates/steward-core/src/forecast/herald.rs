@@ -38,8 +38,8 @@ pub struct Report {
     pub window_ns: u64,
     /// One for each domain given, in their order.
     pub domains: Vec<DomainFigures>,
-    /// All tasks together; the potential is all CPUs'. Where the idle time is known, what interrupts and tasks that have ended
-    /// used counts as well, as something that was wanted and that will be used again.
+    /// All tasks together; the potential is all CPUs'. Where the idle time is known the actual is all that was not idle, exactly: what
+    /// interrupts and tasks that have ended used counts as well, as something that was wanted and that will be used again.
     pub machine: Forecast,
     /// All tasks, ordered by thread id.
     samples: Arc<Vec<TaskSample>>,
@@ -213,11 +213,10 @@ impl Herald {
             }
         }
         if let Some(idle) = self.history.idle() {
-            let used = (capacity - idle * 1000.0).clamp(0.0, capacity);
-            for figure in
-                [&mut machine.actual_ms_per_s, &mut machine.desired_ms_per_s, &mut machine.predicted_ms_per_s]
-            {
-                *figure = figure.max(used);
+            // Exact, where the rates of tasks with short lives sum to more or less.
+            machine.actual_ms_per_s = (capacity - idle * 1000.0).clamp(0.0, capacity);
+            for figure in [&mut machine.desired_ms_per_s, &mut machine.predicted_ms_per_s] {
+                *figure = figure.max(machine.actual_ms_per_s);
             }
         }
         machine.potential_ms_per_s = capacity;

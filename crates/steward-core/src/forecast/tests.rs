@@ -80,6 +80,28 @@ fn a_task_alone_on_an_idle_machine_gets_what_it_wants_and_could_have_a_cpu() {
 }
 
 #[test]
+fn what_the_machine_used_is_exact_where_the_idle_time_is_known() {
+    let at = |step: u64| 100 * SECOND_NS + step * SECOND_NS / 10;
+    let mut herald = Herald::new();
+    for step in 0..=20 {
+        // The first of every ten tasks of 100 ms has just begun, and run all its life; what the others did is gone with them.
+        let begun = TaskSample { started_ns: at(step) - SECOND_NS / 10, run_ns: SECOND_NS / 10, ..task(50) };
+        let tasks =
+            if step % 10 == 0 { vec![TaskSample { tid: 50 + step as i32, ..begun }] } else { Vec::new() };
+        herald.observe(at(step), tasks);
+        herald.set_idle(step * SECOND_NS / 10 * 7 / 10);
+    }
+    let machine = herald.forecasts(Model::Steward, 1, &[domain(ROOT, 0)]).machine;
+    assert!(near(machine.actual_ms_per_s, 300.0), "{machine:?}");
+    assert!(machine.desired_ms_per_s >= machine.actual_ms_per_s, "{machine:?}");
+    // Where nothing that is there now has run, what was used was used all the same.
+    herald.observe(at(21), Vec::new());
+    herald.set_idle(21 * SECOND_NS / 10 * 7 / 10);
+    let machine = herald.forecasts(Model::Steward, 1, &[domain(ROOT, 0)]).machine;
+    assert!(near(machine.actual_ms_per_s, 300.0) && near(machine.predicted_ms_per_s, 300.0), "{machine:?}");
+}
+
+#[test]
 fn loops_share_a_cpu_by_weight_and_a_changed_weight_shows_at_once() {
     let heavy = TaskSample { weight: 300.0, ..task(1) };
     let tasks = [(heavy, 750.0, 250.0), (task(2), 250.0, 750.0)];
