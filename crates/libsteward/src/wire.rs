@@ -7,7 +7,6 @@
 //! and client and daemon share it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// The longest message that the daemon accepts, in bytes without the NUL.
@@ -46,20 +45,6 @@ pub struct Reply {
     pub parameters: Map<String, Value>,
     /// More replies to the same call follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub continues: Option<bool>,
-}
-
-/// A reply as it travels, with its parameters as the text that they came in: a long one is read once, as what it is.
-#[derive(Debug, Deserialize)]
-pub struct RawReply<'a> {
-    /// As in [`Reply`].
-    #[serde(default)]
-    pub error: Option<String>,
-    /// As in [`Reply`], as JSON; `None` where there are none.
-    #[serde(default, borrow)]
-    pub parameters: Option<&'a RawValue>,
-    /// As in [`Reply`].
-    #[serde(default)]
     pub continues: Option<bool>,
 }
 
@@ -153,6 +138,8 @@ pub fn encode_reply(parameters: &str, continues: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -193,8 +180,9 @@ mod tests {
                 (reply.parameters["a"][1].as_u64(), reply.continues == Some(true)),
                 (Some(2), continues)
             );
-            let raw: RawReply = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(raw.parameters.unwrap().get(), r#"{"a":[1,2]}"#);
+            let of_method: ReplyOf<HashMap<String, [u8; 2]>> = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(of_method.parameters.unwrap()["a"], [1, 2]);
+            assert_eq!(of_method.continues == Some(true), continues);
         }
     }
 

@@ -79,7 +79,19 @@ pub enum Changed<'r> {
     At(&'r [u32]),
 }
 
-/// A domain as the models need it, read at one moment. Usage is summed from the tasks.
+/// What the scheduler has counted for a domain's own tasks, with those that have ended. Real-time tasks, which it does not
+/// schedule, are not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DomainCounters {
+    /// The cgroup's id.
+    pub cgroup_id: u64,
+    /// CPU time so far, in nanoseconds.
+    pub used_ns: u64,
+    /// The integral over time of how many ran or waited for a CPU, in nanoseconds.
+    pub runnable_ns: u64,
+}
+
+/// A domain as the models need it, read at one moment. What it used is summed from the tasks, and from [`DomainCounters`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainSample {
     /// The cgroup's id.

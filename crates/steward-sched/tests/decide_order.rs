@@ -247,29 +247,34 @@ fn check_tokens(domain: &Domain) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The widest distance between two domains that 5,000 sets of the property of fairness found: the shares change several times a
-/// cycle, as eight others come and go together. It is beyond that property's bound; docs/scheduler.md says so.
-#[test]
-fn a_small_domain_gains_some_cycles_at_most_where_shares_change_within_a_cycle() {
-    let weights = [2069, 369];
-    let others = Habit { run_ns: 55 * MS, away_ns: 271 * MS };
-    let all: Vec<u32> = weights.into_iter().chain([1000; 8]).collect();
+/// How far the services of two busy domains, divided by their weights, move apart within so many seconds, beside `others` that
+/// come and go together: in cycles of what the two of them hold.
+fn distance_in_cycles(weights: [u32; 2], others: usize, habit: Habit, seconds: u64) -> f64 {
+    let all: Vec<u32> = weights.into_iter().chain(vec![1000; others]).collect();
     let mut habits = vec![BUSY; 2];
-    habits.resize(all.len(), others);
+    habits.resize(all.len(), habit);
     let mut machine = Machine::new(table(Order::MtrLs, 1, &all), &habits, MS);
-    let cycles_ahead = |machine: &Machine| {
-        let served = |task: usize| machine.tasks[task].used_ns as f64 / f64::from(weights[task]);
-        (served(1) - served(0)) * f64::from(weights[0] + weights[1]) / (500 * MS) as f64
-    };
-    machine.run(40 * SECOND);
-    let gained = cycles_ahead(&machine);
-    assert!(gained < 9.0, "{gained} cycles");
-    machine.run(120 * SECOND);
-    assert!(
-        (cycles_ahead(&machine) - gained).abs() < 0.5,
-        "{gained} cycles, then {}",
-        cycles_ahead(&machine)
-    );
+    machine.run(seconds * SECOND);
+    let ahead =
+        |step: &Vec<u64>| step[0] as f64 / f64::from(weights[0]) - step[1] as f64 / f64::from(weights[1]);
+    let (least, most) = machine
+        .record
+        .iter()
+        .map(ahead)
+        .fold((f64::MAX, f64::MIN), |(least, most), it| (least.min(it), most.max(it)));
+    (most - least) * f64::from(weights[0] + weights[1]) / (500 * MS) as f64
+}
+
+/// Where the shares of two busy domains change several times a cycle: one that is small, and the widest distance that
+/// was seen. docs/scheduler.md says why it grows there.
+#[test]
+fn two_busy_domains_stay_close_where_shares_change_within_a_cycle() {
+    let seldom = Habit { run_ns: 55 * MS, away_ns: 271 * MS };
+    let distance = distance_in_cycles([2069, 369], 8, seldom, 40);
+    assert!(distance < 1.5, "{distance} cycles");
+    let in_step = Habit { run_ns: 15 * MS, away_ns: 10 * MS };
+    let distance = distance_in_cycles([1444, 414], 1, in_step, 10);
+    assert!(distance < 4.0, "{distance} cycles");
 }
 
 proptest! {
@@ -351,12 +356,14 @@ proptest! {
     #[test]
     fn what_busy_domains_use_follows_their_shares_under_every_order(
         // The other orders have no such bound on several CPUs.
-        (order, cpus) in prop_oneof![(order(), Just(1)), (Just(Order::MtrLs), 2u32..=3)],
-        weights in weights(), quantum_ns in MS..=4 * MS,
+        ((order, cpus), weights) in (prop_oneof![(order(), Just(1)), (Just(Order::MtrLs), 2u32..=3)], weights())
+            .prop_filter("one task cannot use more than one CPU, nor quite one beside others", |((_, cpus), weights)| {
+                let sum: u32 = weights.iter().sum();
+                *cpus == 1 || weights.iter().all(|weight| weight * cpus <= sum * 9 / 10)
+            }),
+        quantum_ns in MS..=4 * MS,
     ) {
         let sum: u32 = weights.iter().sum();
-        // One task cannot use more than one CPU, nor quite one beside others.
-        prop_assume!(weights.iter().all(|weight| weight * cpus <= sum * 9 / 10 || cpus == 1));
         let mut machine = Machine::new(table(order, cpus, &weights), &vec![BUSY; weights.len()], quantum_ns);
         machine.run(20 * SECOND);
         for (task, weight) in weights.iter().enumerate() {
@@ -459,20 +466,16 @@ proptest! {
     /// Eclipse 1998, definition 3: for domains that both want the CPU all the time, whatever the others do.
     #[test]
     fn mtr_ls_is_fair(others in 0usize..10, weights in vec(300u32..3000, 2), run_ms in 1u64..300, away_ms in 1u64..300) {
-        let all: Vec<u32> = weights.iter().copied().chain(vec![1000; others]).collect();
-        let mut habits = vec![BUSY; 2];
-        habits.resize(all.len(), Habit { run_ns: run_ms * MS, away_ns: away_ms * MS });
-        let mut machine = Machine::new(table(Order::MtrLs, 1, &all), &habits, MS);
-        machine.run(10 * SECOND);
-        let distance = |step: &Vec<u64>| step[0] as f64 / weights[0] as f64 - step[1] as f64 / weights[1] as f64;
-        let distances: Vec<f64> = machine.record.iter().map(distance).collect();
-        let (least, most) = distances.iter().fold((f64::MAX, f64::MIN), |(least, most), it| (least.min(*it), most.max(*it)));
-        // Each is ahead or behind by at most a cycle and a half of what the two of them hold; 1.5 % for the rounding of
-        // tokens over 10 s.
-        let pair: u32 = weights.iter().sum();
-        let bound = 2.0 * 1.5 * 500.0 * MS as f64 / pair as f64 + 0.015 * machine.now_ns as f64 / pair as f64
-            + 4.0 * MS as f64 / *weights.iter().min().unwrap() as f64;
-        prop_assert!(most - least <= bound, "{} above {bound}", most - least);
+        let habit = Habit { run_ns: run_ms * MS, away_ns: away_ms * MS };
+        let distance = distance_in_cycles([weights[0], weights[1]], others, habit, 10);
+        // Each is ahead or behind by at most a cycle and a half; 1.5 % for the rounding of tokens over 10 s. Where the others come
+        // and go faster than about the width of two tokens, being served while they are there, or while they are not, can become a habit.
+        let keeps_step = if run_ms + away_ms < 75 { 0.1 } else { 0.0 };
+        let seconds_in_cycles = 10.0 * SECOND as f64 / (500 * MS) as f64;
+        let smallest = f64::from(*weights.iter().min().unwrap()) / f64::from(weights[0] + weights[1]);
+        let quanta = 4.0 * MS as f64 / smallest / (500 * MS) as f64;
+        let bound = 3.0 + (0.015 + keeps_step) * seconds_in_cycles + quanta;
+        prop_assert!(distance <= bound, "{distance} cycles, above {bound}");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use steward_core::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report};
-use steward_core::mechanism::{MechanismKind, Standing};
+use steward_core::forecast::{DomainCounters, DomainSample, GAP_MAX_NS, Herald, Model, Report};
+use steward_core::mechanism::{DomainRecord, MechanismKind, Standing};
 use steward_kernel::Roots;
 use steward_kernel::idle::IdleClock;
 use steward_tasks::Source;
@@ -89,6 +89,8 @@ pub(crate) struct Sampler {
     /// How many CPUs are online, and the generation of groups with which they were counted.
     cpus: u32,
     cpus_of: Option<u64>,
+    /// What the scheduler said of domains when tasks were read last, until it is used or something changes.
+    records: Option<Vec<DomainRecord>>,
     /// The last one, and when it was made: for who asks at the same time.
     outlook: Option<(u64, Arc<Outlook>)>,
 }
@@ -113,6 +115,7 @@ impl Sampler {
     pub(crate) fn invalidate(&mut self) {
         self.groups.invalidate();
         self.pace.stale = true;
+        self.records = None;
         self.outlook = None;
     }
 
@@ -171,7 +174,8 @@ impl Daemon {
         let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
         let begun_ns = cpu_time_ns();
         let reserved = self.reserved();
-        let Sampler { source, idle, herald, groups, outlook, pace, .. } = &mut self.sampler;
+        let domain_records = self.read_domains();
+        let Sampler { source, idle, herald, groups, outlook, records, pace, .. } = &mut self.sampler;
         let Some(source) = source else { return };
         let outcome = source.read(now_ns);
         let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
@@ -185,9 +189,27 @@ impl Daemon {
             if let Some(idle_ns) = idle.as_ref().and_then(|idle| idle.idle_ns().ok()) {
                 herald.set_idle(idle_ns);
             }
+            herald.set_domain_counters(domain_records.iter().flatten().map(counters));
+            *records = domain_records;
         }
         pace.note(now_ns, cpu_time_ns().saturating_sub(begun_ns));
         self.troubles.set(Topic::Forecasts, failure.into_iter().collect());
+    }
+
+    /// Which scheduler decides.
+    fn model(&self) -> Model {
+        match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
+            Some(MechanismKind::SchedExt) => Model::Steward,
+            Some(MechanismKind::Deadline) | None => Model::ProportionalShare,
+        }
+    }
+
+    /// What Steward's own scheduler has of domains, if it decides.
+    fn read_domains(&mut self) -> Option<Vec<DomainRecord>> {
+        if self.model() != Model::Steward {
+            return None;
+        }
+        self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok())
     }
 
     /// What is promised to tasks themselves, and in force.
@@ -212,14 +234,9 @@ impl Daemon {
     }
 
     fn make_outlook(&mut self, now_ns: u64) -> Outlook {
-        let model = match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
-            Some(MechanismKind::SchedExt) => Model::Steward,
-            Some(MechanismKind::Deadline) | None => Model::ProportionalShare,
-        };
-        let records = match (model, self.mechanism.as_mut()) {
-            (Model::Steward, Some(mechanism)) => mechanism.domains().ok(),
-            _ => None,
-        };
+        let model = self.model();
+        let just_read = self.sampler.records.take().filter(|_| self.sampler.pace.is_fresh(now_ns));
+        let records = just_read.or_else(|| self.read_domains());
         let mut samples = self.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
         for sample in &mut samples {
             sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
@@ -236,6 +253,14 @@ impl Daemon {
             samples,
             generation,
         }
+    }
+}
+
+fn counters(record: &DomainRecord) -> DomainCounters {
+    DomainCounters {
+        cgroup_id: record.cgroup_id,
+        used_ns: record.best_effort_time_ns + record.reserved_time_ns,
+        runnable_ns: record.runnable_time_ns,
     }
 }
 

@@ -178,6 +178,30 @@ fn forecasts_of_a_crowd(text: &str) {
     assert!(domain("b").forecast.slowdown > domain("a").forecast.slowdown, "{text}");
 }
 
+/// A domain of programs that live for a tenth of a second: every forecast says what the kernel counts for its cgroup, though most of
+/// what did it has ended.
+fn forecasts_of_short_lives(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let number = |line: usize| -> f64 { lines[line].trim().parse().unwrap_or_else(|_| panic!("{text}")) };
+    let (first, last) = (2, lines.len() - 2);
+    let counted_ms_per_s = (number(last) - number(0)) / 1e3 / (number(last + 1) - number(1));
+    let actual_ms_per_s: Vec<f64> = lines[first..last]
+        .iter()
+        .map(|line| {
+            let forecasts: api::Forecasts =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+            forecasts.domains[0].forecast.actual_ms_per_s
+        })
+        .collect();
+    let ratios: Vec<f64> = actual_ms_per_s.iter().map(|actual| actual / counted_ms_per_s).collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert_eq!(ratios.len(), 8);
+    assert!(counted_ms_per_s > 200.0 && counted_ms_per_s < 900.0, "{counted_ms_per_s}");
+    // A second has a whole number of turns of a fourth of a second only by chance.
+    assert!(ratios.iter().all(|ratio| (0.75..1.3).contains(ratio)), "{ratios:?}");
+    assert!((0.92..1.08).contains(&mean), "{ratios:?}");
+}
+
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
@@ -228,6 +252,8 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     assert!(broken.broken >= 3 && broken.worst_missing_ns > 0, "{broken:?}");
 
     assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
+
+    forecasts_of_short_lives(&told.text("brief"));
 
     told.says(
         "foreign",

@@ -3,9 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::history::{Active, History};
+use super::history::{Active, History, LIFE_MIN_NS};
 use super::tree::{Outlook, Scene, Shape, Vacancies};
-use super::{Changed, DomainSample, Forecast, Model, TaskReading, TaskSample};
+use super::{
+    Changed, DomainCounters, DomainSample, Forecast, Model, SchedulingClass, TaskReading, TaskSample,
+};
+
+/// What a task uses until the scheduler charges it may be so much, in nanoseconds.
+const UNCHARGED_NS: f64 = 20e6;
+/// Of less than this, in CPUs, the slowdown says little.
+const LITTLE: f64 = 0.01;
 
 /// What the kernel counted lately, for all tasks.
 ///
@@ -58,7 +65,8 @@ pub struct DomainFigures {
     pub tasks: u32,
     /// How many of them run or wait for a CPU now.
     pub runnable: u32,
-    /// Sums over its tasks, but for the potential: the most that the domain could get if it wanted everything.
+    /// Sums over its tasks, with those that ended where the scheduler counts what they used ([`Herald::set_domain_counters`]), but for
+    /// the potential: the most that the domain could get if it wanted everything.
     pub forecast: Forecast,
 }
 
@@ -113,6 +121,11 @@ impl Herald {
     /// Says for how long CPUs have been idle since some moment, summed over all CPUs, in nanoseconds: with the latest observation.
     pub fn set_idle(&mut self, idle_ns: u64) {
         self.history.set_idle(idle_ns);
+    }
+
+    /// Says what the scheduler has counted for domains by the latest observation.
+    pub fn set_domain_counters(&mut self, domains: impl Iterator<Item = DomainCounters>) {
+        self.history.set_domain_counters(domains.collect());
     }
 
     /// Says what is promised to tasks themselves: thread ids, and the fraction of one CPU for each. It holds for the tasks of the
@@ -176,6 +189,56 @@ impl Herald {
         }
     }
 
+    /// Where a domain's tasks end and begin, what is there at one moment says little about the whole: its figures become means over
+    /// the window, with what ended tasks used as the scheduler counted it.
+    fn add_ended(
+        &self,
+        figures: &mut [DomainFigures],
+        domains: &[DomainSample],
+        shape: &Shape,
+        active: &[Active],
+        outlook: &Outlook,
+        cpus: u32,
+    ) {
+        let mut means = vec![Means::default(); figures.len()];
+        for rate in self.history.domain_rates() {
+            let home = &mut means[shape.home(rate.cgroup_id) as usize];
+            home.used += rate.used;
+            home.runnable += rate.runnable;
+        }
+        if means.iter().all(|means| means.used == 0.0) {
+            return;
+        }
+        let window_ns = self.history.window_ns();
+        for task in active {
+            let home = &mut means[task.home as usize];
+            let (used, wanted) =
+                (task.usage.actual * task.usage.known, task.usage.desired * task.usage.known);
+            if self.tasks[task.place as usize].class == SchedulingClass::RealTime {
+                home.real_time_used += used;
+                home.real_time_wanted += wanted;
+            } else {
+                home.seen += used;
+                home.wanted += wanted;
+                if task.usage.known * window_ns as f64 > LIFE_MIN_NS as f64 {
+                    home.judged += used;
+                    home.judged_wanted += wanted;
+                }
+            }
+        }
+        let mut suspended = vec![false; figures.len()];
+        for index in shape.order.iter().map(|index| *index as usize) {
+            suspended[index] = domains.get(index).is_some_and(|domain| domain.suspended)
+                || suspended.get(shape.parents[index] as usize).is_some_and(|above| *above);
+            let Some(ended) = means[index].ended(window_ns, f64::from(cpus)) else { continue };
+            let (sum, potential) = (figures[index].forecast, outlook.domains[index] * 1000.0);
+            let forecast = means[index].forecast(ended, sum, potential);
+            let predicted =
+                if suspended[index] { sum.predicted_ms_per_s } else { forecast.predicted_ms_per_s };
+            figures[index].forecast = Forecast { predicted_ms_per_s: predicted, ..forecast };
+        }
+    }
+
     fn report(
         &self,
         cpus: u32,
@@ -204,6 +267,7 @@ impl Herald {
             add(&mut machine, &forecast);
             forecasts.push((task.place, forecast));
         }
+        self.add_ended(&mut figures, domains, &shape, active, &outlook, cpus);
         for &index in shape.order.iter().rev() {
             let below = figures[index as usize];
             if let Some(above) = figures.get_mut(shape.parents[index as usize] as usize) {
@@ -236,6 +300,49 @@ impl Herald {
             active: forecasts,
             vacancies: outlook.vacancies,
             shape,
+        }
+    }
+}
+
+/// What is known of a domain's own tasks in the mean over the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Means {
+    /// What the scheduler counted, for those that ended, too.
+    used: f64,
+    runnable: f64,
+    /// What those that are there now used and wanted of it.
+    seen: f64,
+    wanted: f64,
+    /// The same of those that have lived long enough to tell how much slower it was than on an idle machine.
+    judged: f64,
+    judged_wanted: f64,
+    /// The same of real-time tasks, which the scheduler does not count.
+    real_time_used: f64,
+    real_time_wanted: f64,
+}
+
+impl Means {
+    /// What they used that those which are there now do not account for; `None` if that may be what is not charged yet.
+    fn ended(&self, window_ns: u64, cpus: f64) -> Option<f64> {
+        let uncharged = UNCHARGED_NS / window_ns.max(1) as f64 * self.runnable.min(cpus).max(1.0);
+        Some(self.used - self.seen).filter(|ended| *ended > uncharged)
+    }
+
+    /// The forecast of a domain of which that much has ended: what it got will be got again, by others like those.
+    fn forecast(&self, ended: f64, sum: Forecast, potential_ms_per_s: f64) -> Forecast {
+        // The ended ones had it as those that are there. Where these are as young as the others became, they are taken to compute.
+        let computing = (self.runnable / self.used).max(1.0);
+        let slowdown =
+            if self.judged < LITTLE { computing } else { (self.judged_wanted / self.judged).min(computing) };
+        let actual_ms_per_s = (self.used + self.real_time_used) * 1000.0;
+        let desired = self.wanted + ended * slowdown + self.real_time_wanted;
+        let desired_ms_per_s = (desired * 1000.0).max(actual_ms_per_s);
+        let predicted_ms_per_s = sum.predicted_ms_per_s.max(actual_ms_per_s.min(potential_ms_per_s));
+        Forecast {
+            actual_ms_per_s,
+            desired_ms_per_s,
+            predicted_ms_per_s: predicted_ms_per_s.min(desired_ms_per_s),
+            ..sum
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::TaskSample;
+use super::{DomainCounters, TaskSample};
 
 /// The figures are about so much time.
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ const LONG_WINDOW_NS: u64 = 100_000_000_000;
 /// A task that waited for a larger part of the window than this told too little about itself in it (CPU Futures, section 4.2: 900 ms).
 const WAIT_MAX: f64 = 0.9;
 /// What a task did in a life shorter than this is taken as spread over so much.
-const LIFE_MIN_NS: u64 = 100_000_000;
+pub(super) const LIFE_MIN_NS: u64 = 100_000_000;
 /// A counter that is read while it changes may seem to go back by so much.
 const JITTER_NS: u64 = 10_000_000;
 
@@ -47,6 +47,8 @@ struct Snapshot {
     busy_ns: u64,
     /// How long CPUs had been idle by then, where that is known.
     idle_ns: Option<u64>,
+    /// What the scheduler had counted for domains by then, ordered by cgroup; empty where that is not known.
+    domains: Vec<DomainCounters>,
     counted: Vec<Counted>,
 }
 
@@ -70,6 +72,13 @@ struct Origin {
     moved_ns: u64,
 }
 
+impl Origin {
+    /// Whether the task was not there before.
+    fn is_birth(&self) -> bool {
+        self.at_ns == self.started_ns
+    }
+}
+
 /// What a task did within the window. All are fractions of one CPU, 0 to 1, but for the weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
@@ -83,6 +92,16 @@ pub(super) struct Usage {
     pub(super) weight: f64,
     /// The part of the window for which it is known.
     pub(super) known: f64,
+}
+
+/// What a domain's own tasks did within the window, as the scheduler counted it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct DomainRate {
+    pub(super) cgroup_id: u64,
+    /// CPUs' worth of time that they used.
+    pub(super) used: f64,
+    /// How many ran or waited, in the mean.
+    pub(super) runnable: f64,
 }
 
 /// A task that did something within the window, or is about to.
@@ -143,6 +162,39 @@ impl History {
         let idle_ns = latest.idle_ns?.checked_sub(first.idle_ns?)?;
         let window_ns = self.window_ns();
         (window_ns > 0).then(|| idle_ns as f64 / window_ns as f64)
+    }
+
+    /// What the scheduler had counted for domains by the latest observation.
+    pub(super) fn set_domain_counters(&mut self, mut domains: Vec<DomainCounters>) {
+        domains.sort_unstable_by_key(|domain| domain.cgroup_id);
+        if let Some(latest) = self.recent.back_mut() {
+            latest.domains = domains;
+        }
+    }
+
+    /// What domains' own tasks did within the window, where that is known: a domain that was not there when it began had used
+    /// nothing then, and one whose counters went back is left out.
+    pub(super) fn domain_rates(&self) -> Vec<DomainRate> {
+        let (Some(first), Some(latest)) = (self.recent.front(), self.recent.back()) else {
+            return Vec::new();
+        };
+        if first.domains.is_empty() || first.at_ns == latest.at_ns {
+            return Vec::new();
+        }
+        let window_ns = self.window_ns() as f64;
+        let rate = |now: &DomainCounters| {
+            let before = first.domains.binary_search_by_key(&now.cgroup_id, |domain| domain.cgroup_id);
+            let (used_ns, runnable_ns) = before.map_or((0, 0), |place| {
+                let before = &first.domains[place];
+                (before.used_ns, before.runnable_ns)
+            });
+            Some(DomainRate {
+                cgroup_id: now.cgroup_id,
+                used: now.used_ns.checked_sub(used_ns)? as f64 / window_ns,
+                runnable: now.runnable_ns.checked_sub(runnable_ns)? as f64 / window_ns,
+            })
+        };
+        latest.domains.iter().filter_map(rate).collect()
     }
 
     /// Whether an observation at that time goes on where the latest was.
@@ -210,7 +262,13 @@ impl History {
 
     fn push(&mut self, at_ns: u64, busy_ns: u64, counted: Vec<Counted>) {
         let merged_ns = self.merge_close(at_ns);
-        self.recent.push_back(Snapshot { at_ns, busy_ns: busy_ns + merged_ns, idle_ns: None, counted });
+        self.recent.push_back(Snapshot {
+            at_ns,
+            busy_ns: busy_ns + merged_ns,
+            idle_ns: None,
+            domains: Vec::new(),
+            counted,
+        });
         self.keep_long(at_ns);
     }
 
@@ -249,6 +307,7 @@ impl History {
                 at_ns,
                 busy_ns: 0,
                 idle_ns: None,
+                domains: Vec::new(),
                 counted: latest.counted.clone(),
             });
         }
@@ -330,11 +389,14 @@ impl Span {
     }
 
     fn since(at_ns: u64, origin: &Origin, now: &Counted) -> Self {
+        let passed_ns = at_ns - origin.at_ns;
+        let elapsed_ns = if origin.is_birth() { passed_ns.max(LIFE_MIN_NS) } else { passed_ns };
         Span {
-            elapsed_ns: at_ns - origin.at_ns,
+            elapsed_ns,
             run_ns: now.run_ns.saturating_sub(origin.run_ns),
             wait_ns: now.wait_ns.saturating_sub(origin.wait_ns),
-            weight_ns: now.weight_ns,
+            // It had its weight all the time.
+            weight_ns: now.weight_ns * elapsed_ns as f64 / passed_ns.max(1) as f64,
         }
     }
 
@@ -392,8 +454,7 @@ fn first_origin(at_ns: u64, task: &TaskSample) -> Origin {
     let age_ns = at_ns.checked_sub(task.started_ns).unwrap_or(u64::MAX);
     let (started_ns, weight, moved_ns) = (task.started_ns, task.weight, at_ns);
     if age_ns <= WINDOW_NS && task.run_ns <= age_ns.saturating_add(JITTER_NS) {
-        let born_ns = at_ns.saturating_sub(age_ns.max(LIFE_MIN_NS));
-        return Origin { at_ns: born_ns, run_ns: 0, wait_ns: 0, started_ns, weight, moved_ns };
+        return Origin { at_ns: started_ns, run_ns: 0, wait_ns: 0, started_ns, weight, moved_ns };
     }
     Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, started_ns, weight, moved_ns }
 }

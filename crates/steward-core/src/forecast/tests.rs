@@ -101,6 +101,99 @@ fn what_the_machine_used_is_exact_where_the_idle_time_is_known() {
     assert!(near(machine.actual_ms_per_s, 300.0) && near(machine.predicted_ms_per_s, 300.0), "{machine:?}");
 }
 
+/// A herald and 2 s of a domain whose programs live `life_ms` each: `at_once` of them begin every `every_ms` and share the one
+/// CPU. The clock goes in steps of 10 ms; tasks are read every 100 ms, `offset` steps before that is a round number.
+fn short_lives(at_once: u64, life_ms: u64, every_ms: u64, offset: u64) -> Herald {
+    const STEP_NS: u64 = 10_000_000;
+    let mut herald = Herald::new();
+    let (mut used_ns, mut runnable_ns) = (7, 3);
+    for step in 0..=200 {
+        let now_ns = 100 * SECOND_NS + step * STEP_NS;
+        let age = step * 10 % every_ms / 10;
+        if (step + offset).is_multiple_of(10) {
+            let born = |number: u64| TaskSample {
+                cgroup_id: 2,
+                started_ns: now_ns - age * STEP_NS,
+                run_ns: age * STEP_NS / at_once,
+                wait_ns: age * STEP_NS * (at_once - 1) / at_once,
+                ..task((1000 + step / (every_ms / 10) * at_once + number) as i32)
+            };
+            let there = if age < life_ms / 10 { at_once } else { 0 };
+            herald.observe(now_ns, (0..there).map(born).collect());
+            herald.set_domain_counters([DomainCounters { cgroup_id: 2, used_ns, runnable_ns }].into_iter());
+        }
+        if age < life_ms / 10 {
+            used_ns += STEP_NS;
+            runnable_ns += STEP_NS * at_once;
+        }
+    }
+    herald
+}
+
+#[test]
+fn what_short_lived_programs_used_is_as_the_scheduler_counted_it_whenever_one_looks() {
+    for offset in 0..10 {
+        let herald = short_lives(1, 100, 250, offset);
+        let report = herald.forecasts(Model::Steward, 1, &[domain(ROOT, 0), domain(2, ROOT)]);
+        for figures in &report.domains {
+            let forecast = figures.forecast;
+            assert!((380.0..=440.0).contains(&forecast.actual_ms_per_s), "{offset}: {forecast:?}");
+            assert!((0.95..1.1).contains(&forecast.slowdown().unwrap()), "{offset}: {forecast:?}");
+            let predicted = forecast.predicted_ms_per_s / forecast.actual_ms_per_s;
+            assert!((0.95..1.1).contains(&predicted), "{offset}: {forecast:?}");
+        }
+        // Eight at a time, one batch after the other: each is eight times slower than if it were alone.
+        for life_ms in [50, 100, 400] {
+            let herald = short_lives(8, life_ms, life_ms, offset);
+            let report = herald.forecasts(Model::Steward, 1, &[domain(ROOT, 0), domain(2, ROOT)]);
+            let forecast = report.domains[1].forecast;
+            let (past, future) = (forecast.slowdown().unwrap(), forecast.future_slowdown().unwrap());
+            assert!(near(forecast.actual_ms_per_s, 1000.0), "{life_ms} {offset}: {forecast:?}");
+            assert!((6.5..=8.1).contains(&past) && past == future, "{life_ms} {offset}: {forecast:?}");
+        }
+    }
+}
+
+#[test]
+fn a_domain_whose_tasks_go_on_has_the_sums_of_its_tasks_whatever_is_not_charged_yet() {
+    let mut loops = [1, 2, 3].map(|tid| (TaskSample { cgroup_id: 2, ..task(tid) }, 200.0, 600.0));
+    loops[2].0.class = SchedulingClass::RealTime;
+    let observe = |counters: &dyn Fn(u64) -> Option<u64>| {
+        let mut herald = Herald::new();
+        for step in 0..=20 {
+            herald.observe(100 * SECOND_NS + step * SECOND_NS / 10, counted(&loops, step));
+            let counted = counters(step).map(|used_ns| DomainCounters {
+                cgroup_id: 2,
+                used_ns,
+                runnable_ns: 2 * step * SECOND_NS / 10,
+            });
+            herald.set_domain_counters(counted.into_iter());
+        }
+        herald.forecasts(Model::Steward, 1, &[domain(ROOT, 0), domain(2, ROOT)])
+    };
+    let plain = observe(&|_| None);
+    // Real-time tasks are not counted; up to 20 ms are missing here and there; the scheduler began anew.
+    for counters in [
+        &|step| Some(step * 40_000_000) as Option<u64>,
+        &|step| Some((step * 40_000_000).saturating_sub(step % 3 * 10_000_000)),
+        &|step| Some(if step < 15 { 1 << 40 } else { step * 100_000_000 }),
+    ] as [&dyn Fn(u64) -> Option<u64>; 3]
+    {
+        assert_eq!(observe(counters).domains, plain.domains);
+    }
+    // One of them has ended meanwhile: what it used beside the others is not lost.
+    let more = observe(&|step| Some(step * 60_000_000)).domains[1].forecast;
+    assert!(near(more.actual_ms_per_s, plain.domains[1].forecast.actual_ms_per_s + 200.0), "{more:?}");
+}
+
+#[test]
+fn a_suspended_domain_is_predicted_nothing_though_some_of_it_has_just_ended() {
+    let herald = short_lives(1, 100, 250, 0);
+    let held = [domain(ROOT, 0), DomainSample { suspended: true, ..domain(2, ROOT) }, domain(3, 2)];
+    let figures = herald.forecasts(Model::Steward, 1, &held).domains[1].forecast;
+    assert!(figures.actual_ms_per_s > 380.0 && figures.predicted_ms_per_s == 0.0, "{figures:?}");
+}
+
 #[test]
 fn loops_share_a_cpu_by_weight_and_a_changed_weight_shows_at_once() {
     let heavy = TaskSample { weight: 300.0, ..task(1) };

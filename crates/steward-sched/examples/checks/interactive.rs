@@ -1,5 +1,7 @@
 //! The interactive class: reservations, how they come about, and what overload does.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
@@ -7,7 +9,9 @@ use std::time::Duration;
 use steward_core::mechanism::{EventKind, FileIdentity, Grant, Mechanism, Reservation, Standing, Thresholds};
 use steward_sched::SchedExt;
 
-use crate::programs::{Program, children, events, load, measure, own_path, record, snapshot, wait_until};
+use crate::programs::{
+    Program, children, events, load, measure, named_pipe, own_path, record, snapshot, wait_until,
+};
 use crate::{Outcome, check};
 
 fn grant(budget_us: u64, period_us: u64) -> Grant {
@@ -128,11 +132,15 @@ pub fn specification_at_exec() -> Outcome {
 /// A child that needs several loans until it executes gets them, one in each of its parent's periods.
 pub fn slow_start() -> Outcome {
     let mut scheduler = load()?;
-    let file = PathBuf::from("/tmp/launched");
-    let shell = Program::start(&["launch", "12", "/tmp/launched"]);
+    let (gate, file) = ("/tmp/launch", PathBuf::from("/tmp/launched"));
+    named_pipe(gate)?;
+    let shell = Program::start(&["launch", gate, "12", "/tmp/launched"]);
     let loops: Vec<Program> = (0..40).map(|_| Program::start(&["spin"])).collect();
     let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
     assign(&mut scheduler, shell.pid(), grant(5_000, 100_000))?;
+    // Only now: the first loops keep the last ones waiting for seconds before they have started.
+    let reader = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(gate);
+    drop(reader.map_err(|error| format!("nobody reads {gate}: {error}"))?);
     wait_until(20.0, || std::fs::read_to_string(&file).is_ok_and(|text| !text.is_empty()));
     drop((shell, loops));
     drop(scheduler);

@@ -45,12 +45,13 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
             spin()
         }
-        // Waits, starts a program that works MS before it executes, and writes how long that took, in milliseconds: launch MS FILE.
+        // Waits until somebody has opened the named pipe GATE and closed it, starts a program that works MS before it executes, and
+        // writes how long that took, in milliseconds: launch GATE MS FILE.
         "launch" => {
-            sleep(Duration::from_secs(4));
-            let (work, start) = (Duration::from_millis(arguments[1].parse().ok()?), Instant::now());
+            fs::read(&arguments[1]).ok()?;
+            let (work, start) = (Duration::from_millis(arguments[2].parse().ok()?), Instant::now());
             let mut child = launch(work);
-            let written = fs::write(&arguments[2], start.elapsed().as_millis().to_string());
+            let written = fs::write(&arguments[3], start.elapsed().as_millis().to_string());
             let _ = child.wait();
             written.ok()?;
             Some(ExitCode::SUCCESS)
@@ -173,6 +174,16 @@ impl Drop for Program {
         }
         self.kill();
     }
+}
+
+/// Makes a named pipe.
+pub fn named_pipe(path: &str) -> Result<(), String> {
+    let name = std::ffi::CString::new(path).map_err(|error| error.to_string())?;
+    // SAFETY: the name is a C string.
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } == 0 {
+        return Ok(());
+    }
+    Err(format!("{path}: {}", std::io::Error::last_os_error()))
 }
 
 /// Restricts a task to the CPUs.

@@ -47,6 +47,29 @@ section ended
 wait_for '! steward domain show b'
 ls -d /sys/fs/cgroup/steward.*
 
+# A program that ends soon, again and again: what the kernel counts for its cgroup and the time, before and after eight forecasts.
+cat >/opt/brief <<'PROGRAM'
+#!/bin/sh
+i=0
+while [ $i -lt 3000 ]; do i=$((i + 1)); done
+PROGRAM
+chmod +x /opt/brief
+counted() { sed -n 's/usage_usec //p' /sys/fs/cgroup/steward.brief/cpu.stat; cut -d ' ' -f 1 /proc/uptime; }
+steward run --create --domain brief -- sh -c 'while :; do /opt/brief; sleep 0.1; done' &
+last=$!
+wait_for 'steward forecast brief'
+sleep 1.5
+section brief
+counted
+for each in 1 2 3 4 5 6 7 8; do
+    sleep 0.4
+    steward forecast brief --domains --json | tr -d '\n'
+    echo
+done
+counted
+kill -9 $last
+wait $last 2>/dev/null
+
 # A cgroup that somebody else made: told to the scheduler, never written to; and removed under the daemon.
 section foreign
 mkdir -p /sys/fs/cgroup/foreign/inner

@@ -19,9 +19,9 @@
  *    lies d / share ahead: by then the others have had what they are due beside it.
  *  - A domain that used its whole share in one go would come back in one go every cycle. Its service is therefore
  *    spread at the rear at the distances at which it is due, so that after some cycles its tokens lie evenly between
- *    those of the others: at most a quarter of what it is due before the rear, and at most all of that behind it, or a
- *    16th of a cycle or the distance of one payment if these are more. So being early or late now and then costs and
- *    gains nothing.
+ *    those of the others: at most an eighth of a cycle before the rear, and at most a quarter of one behind it, or the
+ *    distance of one payment if that is more. So being early or late now and then costs and gains nothing, and what is
+ *    beyond that is forgotten for all alike, whatever their shares.
  *
  * WRR, weighted round-robin (Eclipse 1998, section 6.2): a domain has its share of each cycle; those that have some of it
  * left take turns in the order of arrival, ahead of those that have not.
@@ -44,6 +44,9 @@ enum order {
 #define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
 /* A token holds what was served within this part of a cycle. */
 #define TOKENS_PER_CYCLE 16
+/* Service is placed at most these parts of a cycle before and behind the rear. */
+#define BEFORE_REAR_PER_CYCLE 8
+#define BEHIND_REAR_PER_CYCLE 4
 /* A domain is always due something. */
 #define DUE_MIN_NS 10000ULL
 /* A slice of best-effort work. Slices end at the tick after it. */
@@ -279,14 +282,13 @@ DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 st
 DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
 {
 	u64 lag_max_ns = DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1), cost_ns = min_u64(domain_cost(used_ns, share), lag_max_ns);
-	u64 slack_ns = max_u64(order_window(t) / TOKENS_PER_CYCLE, cost_ns), due_ns = order_due(t, share), covered_ns, stamp;
-	u64 nearest, furthest;
+	u64 window_ns = order_window(t), covered_ns, stamp, nearest, furthest;
 
-	tokens_scale(t, d, due_ns);
+	tokens_scale(t, d, order_due(t, share));
 	covered_ns = tokens_take(d, used_ns);
 	stamp = d->last_stamp + cost_ns;
-	nearest = t->served_ns - max_u64(due_ns / 4, slack_ns);
-	furthest = t->served_ns + max_u64(due_ns, slack_ns);
+	nearest = t->served_ns - max_u64(window_ns / BEFORE_REAR_PER_CYCLE, cost_ns);
+	furthest = t->served_ns + max_u64(window_ns / BEHIND_REAR_PER_CYCLE, cost_ns);
 	if (clock_before(stamp, nearest))
 		stamp = nearest;
 	if (clock_before(furthest, stamp))
