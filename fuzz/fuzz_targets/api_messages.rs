@@ -6,7 +6,6 @@ use std::sync::{LazyLock, Mutex};
 use libfuzzer_sys::fuzz_target;
 use libsteward::wire::{self, Call, Framer, Reply};
 use steward_fuzz::{Machine, user};
-use stewardd::server::Answer;
 
 static MACHINE: LazyLock<Mutex<Machine>> = LazyLock::new(Mutex::default);
 
@@ -21,11 +20,9 @@ fuzz_target!(|input: &[u8]| {
         framer.push(piece);
         while let Ok(Some(message)) = framer.next_message() {
             let Ok(call) = serde_json::from_slice::<Call>(&message) else { continue };
-            match machine.answer(user(*choice), call) {
-                Answer::Reply(parameters) => _ = wire::encode(&Reply { parameters, ..Reply::default() }),
-                Answer::Error(error) => assert!(!error.to_string().is_empty()),
-                Answer::Stream(_, first) => _ = first.len(),
-                Answer::Wait => panic!("this caller cannot wait"),
+            match machine.reply(user(*choice), call) {
+                Ok(parameters) => _ = wire::encode(&Reply { parameters, ..Reply::default() }),
+                Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
     }

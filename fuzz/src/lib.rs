@@ -77,8 +77,9 @@ impl Machine {
     pub fn reply(&mut self, uid: u32, call: Call) -> Result<Map<String, Value>, ApiError> {
         match self.answer(uid, call) {
             Answer::Reply(parameters) => Ok(parameters),
+            Answer::Text(text) => Ok(serde_json::from_str(&text).expect("a reply is an object")),
             Answer::Error(error) => Err(error),
-            Answer::Stream(..) => Err(ApiError::ExpectedMore),
+            Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
             Answer::Wait => panic!("this caller cannot wait"),
         }
     }
