@@ -476,6 +476,12 @@ pub trait Mechanism: Send {
     /// [`MechanismError::Gone`].
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError>;
 
+    /// The reservations of tasks that are in force now: thread ids, and the fraction of one CPU for each.
+    ///
+    /// # Errors
+    /// As [`Mechanism::snapshot`].
+    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError>;
+
     /// Hands over the decisions taken since the last call, oldest first, and how many were lost because nobody
     /// read them in time.
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64;

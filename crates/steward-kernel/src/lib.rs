@@ -3,7 +3,7 @@
 //! - [`executable`]: which program a path names, and how the kernel knows it.
 //! - [`processes`]: every process and thread, cheaply; [`process_events`]: what changes among them, as it happens.
 //! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given; [`cgroups_tree`]: the tree
-//!   itself, listed, changed and watched.
+//!   itself, listed, changed and watched; [`cgroup_changes`]: whether what others do to it matters.
 //! - [`cpus`]: which CPUs there are.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
@@ -12,6 +12,7 @@
 //!
 //! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
 
+pub mod cgroup_changes;
 pub mod cgroups;
 pub mod cgroups_tree;
 pub mod cpus;

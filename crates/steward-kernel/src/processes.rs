@@ -50,7 +50,7 @@ pub struct Process {
     pub forked_without_exec: bool,
     /// The program that it runs; `None` for kernel threads and where the caller may not look.
     pub executable: Option<FileIdentity>,
-    /// All its threads, the first one included.
+    /// Its threads, the first one included: all of them, or only that one ([`list_first_threads`]).
     pub threads: Vec<Thread>,
 }
 
@@ -99,10 +99,30 @@ impl TaskStat {
 /// # Errors
 /// [`KernelError`] when procfs itself or the caller's mountinfo cannot be read.
 pub fn list(roots: &Roots) -> Result<Vec<Process>, KernelError> {
+    list_as(roots, threads)
+}
+
+/// As [`list`], but each with its first thread only, which costs as much as if no process had more.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_first_threads(roots: &Roots) -> Result<Vec<Process>, KernelError> {
+    list_as(roots, |_, first| vec![as_thread(first.clone())])
+}
+
+/// The threads of a process, ordered by id; none when it has ended.
+pub fn threads_of(pid: i32, roots: &Roots) -> Vec<Thread> {
+    stat(pid, roots).map(|first| threads(&roots.proc.join(pid.to_string()), &first)).unwrap_or_default()
+}
+
+fn list_as(
+    roots: &Roots,
+    threads: impl Fn(&Path, &TaskStat) -> Vec<Thread>,
+) -> Result<Vec<Process>, KernelError> {
     let mut mounts = MountTable::of_caller(roots)?;
     let mut found: Vec<Process> = numbered_entries(&roots.proc)?
         .into_iter()
-        .filter_map(|pid| look_at(pid, roots, &mut mounts))
+        .filter_map(|pid| look_at_with(pid, roots, &mut mounts, &threads))
         .collect();
     found.sort_by_key(|process| process.id);
     Ok(found)
@@ -188,6 +208,15 @@ pub fn is_alive(task: TaskId, roots: &Roots) -> bool {
 
 /// As [`find`], with mounts that were read before.
 pub(crate) fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
+    look_at_with(pid, roots, mounts, &threads)
+}
+
+fn look_at_with(
+    pid: i32,
+    roots: &Roots,
+    mounts: &mut MountTable,
+    threads: &impl Fn(&Path, &TaskStat) -> Vec<Thread>,
+) -> Option<Process> {
     let directory = roots.proc.join(pid.to_string());
     let stat = read_stat(&directory.join("stat"), pid).ok().filter(|stat| !stat.has_ended())?;
     // The owner of this directory is the effective user (fs/proc/base.c, task_dump_owner); `status` says the same
@@ -208,8 +237,11 @@ pub(crate) fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Optio
     })
 }
 
+fn as_thread(stat: TaskStat) -> Thread {
+    Thread { id: stat.id, name: stat.name }
+}
+
 fn threads(directory: &Path, first: &TaskStat) -> Vec<Thread> {
-    let as_thread = |stat: TaskStat| Thread { id: stat.id, name: stat.name };
     if first.threads <= 1 {
         return vec![as_thread(first.clone())];
     }

@@ -315,6 +315,12 @@ impl Mechanism for SchedExt {
         Ok(Snapshot { at_ns, tasks, cpus })
     }
 
+    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
+        let tasks = self.read_tasks();
+        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted);
+        Ok(admitted.map(|task| (task.tid, task.grant.reservation.bandwidth())).collect())
+    }
+
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
         // Nothing waits longer than it takes to copy what is there.
         let _ = self.ring.poll(Duration::ZERO);

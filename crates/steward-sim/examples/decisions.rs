@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p steward-sim --example decisions`
 //!
-//! Each machine has 16 CPUs and 10 busy tasks a domain. What is printed is the host's time for a whole turn of the
+//! Each machine has 16 CPUs, and all tasks are busy. What is printed is the host's time for a whole turn of the
 //! simulation (timer interrupt, charge, choice, queueing the task that ran) from the second to the seventh second: the
-//! best of several rounds.
+//! best of several rounds. It is compared with 10 domains that have as many tasks, and with 10 that have ten each.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,13 +16,16 @@ use steward_sim::{Amount, Machine, Phase, Program, Scenario};
 const ROUNDS: u32 = 100;
 const NS_PER_S: u64 = 1_000_000_000;
 
-fn scenario(domains: usize, order: BestEffortOrder) -> Scenario {
+/// How many domains, and how many tasks in all of them.
+const CROWDS: [(usize, u32); 5] = [(10, 100), (100, 1_000), (10, 10_000), (100, 10_000), (1_000, 10_000)];
+
+fn scenario(domains: usize, tasks: u32, order: BestEffortOrder) -> Scenario {
     let mut scenario = Scenario {
         machine: MachineSettings { cpus: 16, ..MachineSettings::default() },
         domains: (0..domains).map(|domain| DomainSpec::new(format!("d{domain}"), None)).collect(),
         tasks: vec![TaskSpec {
             name: "loop".to_owned(),
-            count: 10 * domains as u32,
+            count: tasks,
             domains: (0..domains).map(Some).collect(),
             weight: 100,
             starts: vec![Amount::Fixed(0)],
@@ -49,19 +52,26 @@ fn round(scenario: &Scenario) -> (f64, u64) {
 }
 
 fn main() {
-    println!("{:8} {:>8} {:>8} {:>10} {:>12}", "order", "domains", "tasks", "decisions", "ns/decision");
+    println!(
+        "{:8} {:>8} {:>8} {:>10} {:>12} {:>14} {:>14}",
+        "order", "domains", "tasks", "decisions", "ns/decision", "to as many", "to ten each"
+    );
     for order in [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime] {
-        let mut base = None;
-        for domains in [10, 100, 1000] {
-            let scenario = scenario(domains, order);
+        let mut of_ten: Vec<(u32, f64)> = Vec::new();
+        for (domains, tasks) in CROWDS {
+            let scenario = scenario(domains, tasks, order);
             let (best_ns, decisions) = (0..ROUNDS)
                 .map(|_| round(&scenario))
                 .min_by(|left, right| left.0.total_cmp(&right.0))
                 .expect("at least one round");
-            let ratio = best_ns / *base.get_or_insert(best_ns);
-            let tasks = domains * 10;
+            if domains == 10 {
+                of_ten.push((tasks, best_ns));
+            }
+            let to_as_many = of_ten.iter().find(|(known, _)| *known == tasks).map(|(_, ns)| best_ns / ns);
+            let to_ten_each = best_ns / of_ten[0].1;
+            let to_as_many = to_as_many.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
             println!(
-                "{:8} {domains:8} {tasks:8} {decisions:10} {best_ns:12.1} {ratio:6.2}x",
+                "{:8} {domains:8} {tasks:8} {decisions:10} {best_ns:12.1} {to_as_many:>14} {to_ten_each:13.2}x",
                 order.to_string()
             );
         }

@@ -15,9 +15,9 @@ use steward_core::mechanism::{
     Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
-use steward_kernel::Roots;
 use steward_kernel::memory;
 use steward_kernel::processes::{self, Process, TaskId};
+use steward_kernel::{KernelError, Roots};
 
 use crate::audit::Audit;
 use crate::cgroups::Cgroups;
@@ -276,7 +276,11 @@ impl Daemon {
     }
 
     fn running(&mut self) -> Vec<Process> {
-        let (running, failure) = match processes::list(&self.options.roots) {
+        self.note_listed(processes::list(&self.options.roots))
+    }
+
+    fn note_listed(&mut self, listed: Result<Vec<Process>, KernelError>) -> Vec<Process> {
+        let (running, failure) = match listed {
             Ok(running) => (running, None),
             Err(error) => (Vec::new(), Some(format!("running programs are left as they are: {error}"))),
         };
@@ -480,7 +484,7 @@ impl Daemon {
         let every = self.mechanism.as_ref().and_then(|mechanism| mechanism.scan_every());
         let Some(every) = every.filter(|_| self.scan_at_ns <= now_ns) else { return };
         self.scan_at_ns = now_ns + every.as_nanos() as u64;
-        let running = self.running();
+        let running = self.note_listed(processes::list_first_threads(&self.options.roots));
         let failure = self.mechanism.as_mut().and_then(|mechanism| mechanism.scan(&running).err());
         let sentence = |error| format!("not all programs have what their specification says: {error}");
         self.troubles.set(Topic::Scan, failure.map(sentence).into_iter().collect());

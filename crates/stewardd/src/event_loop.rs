@@ -24,6 +24,8 @@ use crate::watch::Watch;
 const SLEEP_MAX_NS: u64 = 1_000_000_000;
 /// From the first change of a file to reading it again, in nanoseconds: an upgrade changes many at once.
 const SETTLE_NS: u64 = 200_000_000;
+/// Time between two signs of life for systemd, in nanoseconds. Its patience (`WatchdogSec=`) is many times that.
+const SIGN_OF_LIFE_NS: u64 = 1_000_000_000;
 
 /// Ends of pipes that say what signals say: a byte on `stop` ends the daemon, one on `reload` has it read its
 /// files again.
@@ -59,6 +61,7 @@ pub fn run(
         reload_at_ns: None,
         gather_until_ns: 0,
         status: String::new(),
+        sign_of_life_at_ns: 0,
         metrics: Metrics::default(),
     };
     turns.metrics.follow(&mut daemon);
@@ -88,8 +91,9 @@ struct Loop {
     reload_at_ns: Option<u64>,
     /// Until when the mechanism's events wait to be taken together.
     gather_until_ns: u64,
-    /// What systemd was told last.
+    /// What systemd was told last, and when.
     status: String,
+    sign_of_life_at_ns: u64,
     metrics: Metrics,
 }
 
@@ -235,9 +239,13 @@ impl Loop {
         self.reload_at_ns = Some(now_ns());
     }
 
-    /// Feeds systemd's watchdog, and tells systemd where things stand when that has changed.
+    /// Feeds systemd's watchdog once a second, and tells systemd where things stand when that has changed.
     fn notify_status(&mut self, daemon: &Daemon, more: &[NotifyState<'_>]) {
-        let status = daemon.summary();
+        let (status, now) = (daemon.summary(), now_ns());
+        let is_same = status == self.status && more.is_empty();
+        if is_same && now.saturating_sub(self.sign_of_life_at_ns) < SIGN_OF_LIFE_NS {
+            return;
+        }
         let mut states = vec![NotifyState::Watchdog];
         states.extend_from_slice(more);
         if status != self.status {
@@ -245,7 +253,7 @@ impl Loop {
         }
         // Without systemd there is nobody to tell.
         let _ = sd_notify::notify(&states);
-        self.status = status;
+        (self.status, self.sign_of_life_at_ns) = (status, now);
     }
 }
 

@@ -1,19 +1,22 @@
 //! The tree of cgroups as forecasts need it: what each has, what it is called and whose it is.
 //!
-//! Reading it costs some files for each cgroup, so it is kept for a second. What the scheduler itself knows of domains
-//! is asked for every time.
+//! Reading it costs some files for each cgroup, so it is read again only when something has changed in it, at most once a
+//! second. What the scheduler itself knows of domains is asked for every time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use steward_core::domain::name;
 use steward_core::forecast::{Changed, DomainSample, TaskReading, TaskSample};
 use steward_core::mechanism::{DomainPolicy, DomainRecord};
+use steward_kernel::cgroup_changes::CgroupChanges;
 use steward_kernel::cgroups::CpuShare;
 
 use crate::domains::Domains;
 
-/// How old what is known of cgroups may be, in nanoseconds.
+/// How old what is known of cgroups may be, in nanoseconds, when something has changed or nobody tells of changes.
 const KEPT_FOR_NS: u64 = 1_000_000_000;
+/// The same when nothing has changed as far as is known.
+const KEPT_UNCHANGED_FOR_NS: u64 = 30_000_000_000;
 /// How soon after the last look a task in an unknown cgroup is reason for another, in nanoseconds.
 const UNKNOWN_AFTER_NS: u64 = 90_000_000;
 /// `cpu.weight` of a cgroup that nobody gave one.
@@ -61,9 +64,16 @@ pub(crate) struct Groups {
     by_id: HashMap<u64, usize>,
     read_at_ns: Option<u64>,
     generation: u64,
+    /// Tells of changes; `None` where nobody does.
+    changes: Option<CgroupChanges>,
 }
 
 impl Groups {
+    /// From now on changes are told of by this.
+    pub(crate) fn watch(&mut self, changes: Option<CgroupChanges>) {
+        self.changes = changes;
+    }
+
     /// A number that changes when their places may.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
@@ -120,7 +130,7 @@ impl Groups {
         records: Option<&[DomainRecord]>,
         now_ns: u64,
     ) -> Vec<DomainSample> {
-        if self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= KEPT_FOR_NS) {
+        if self.is_old(now_ns) {
             self.read(domains, now_ns);
         }
         let mut samples: Vec<DomainSample> = self.groups.iter().map(|group| group.sample.clone()).collect();
@@ -138,10 +148,24 @@ impl Groups {
         samples
     }
 
+    fn is_old(&mut self, now_ns: u64) -> bool {
+        let Some(read_at_ns) = self.read_at_ns else { return true };
+        let age_ns = now_ns.saturating_sub(read_at_ns);
+        let mut has_changed = || self.changes.as_mut().is_none_or(CgroupChanges::has_changed);
+        age_ns >= KEPT_UNCHANGED_FOR_NS || (age_ns >= KEPT_FOR_NS && has_changed())
+    }
+
     fn read(&mut self, domains: &Domains, now_ns: u64) {
         self.read_at_ns = Some(now_ns);
         self.generation += 1;
+        if let Some(changes) = &mut self.changes {
+            changes.forget();
+        }
         let listed = domains.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
+        if let Some(Err(error)) = self.changes.as_mut().map(|changes| changes.follow(&listed)) {
+            tracing::warn!(%error, "cannot watch all cgroups: they are read once a second while somebody watches forecasts");
+            self.changes = None;
+        }
         let guarantees = domains.guarantees();
         self.groups.clear();
         self.by_id.clear();

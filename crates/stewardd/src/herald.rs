@@ -4,13 +4,15 @@
 //! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want to
 //! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that
 //! would cost too much (procfs with hundreds of tasks) it is less often. What domains have is looked at anew for an answer,
-//! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it once a second, or when a task turns up in one that is not known, or when something was changed through the daemon.
+//! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it
+//! when something has changed in it, at most once a second, or when a task turns up in a cgroup that is not known, or when something was changed through the daemon.
 
 use std::sync::Arc;
 
 use steward_core::forecast::{DomainCounters, DomainSample, GAP_MAX_NS, Herald, Model, Report};
-use steward_core::mechanism::{DomainRecord, MechanismKind, Standing};
+use steward_core::mechanism::{DomainRecord, MechanismKind};
 use steward_kernel::Roots;
+use steward_kernel::cgroup_changes::CgroupChanges;
 use steward_kernel::idle::IdleClock;
 use steward_tasks::Source;
 
@@ -170,10 +172,15 @@ impl Daemon {
         if !is_open {
             self.sampler.source = Some(open_source(&self.options.roots));
             self.sampler.idle = IdleClock::open(&self.options.roots).ok();
+            self.sampler.groups.watch(CgroupChanges::open(&self.options.roots).ok());
         }
         let now_ns = if is_open { now_ns } else { crate::event_loop::now_ns() };
         let begun_ns = cpu_time_ns();
-        let reserved = self.reserved();
+        let reserved = self
+            .mechanism
+            .as_mut()
+            .and_then(|mechanism| mechanism.reservations_in_force().ok())
+            .unwrap_or_default();
         let domain_records = self.read_domains();
         let Sampler { source, idle, herald, groups, outlook, records, pace, .. } = &mut self.sampler;
         let Some(source) = source else { return };
@@ -210,13 +217,6 @@ impl Daemon {
             return None;
         }
         self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok())
-    }
-
-    /// What is promised to tasks themselves, and in force.
-    fn reserved(&mut self) -> Vec<(i32, f64)> {
-        let tasks = self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default();
-        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted);
-        admitted.map(|task| (task.tid, task.grant.reservation.bandwidth())).collect()
     }
 
     /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains are

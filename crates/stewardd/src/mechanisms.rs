@@ -30,7 +30,7 @@ pub trait Enforcer: Mechanism {
     /// Tells it how the cgroups are called that Steward made.
     fn set_domain_names(&mut self, _names: &Names) {}
 
-    /// Shows it all processes.
+    /// Shows it all processes, with their first threads at least.
     ///
     /// # Errors
     /// What it could not do for some of them.

@@ -31,6 +31,12 @@ pub fn wait(pid: i32) {
     {}
 }
 
+/// Whether `pid`, a child, has ended.
+pub fn has_ended(pid: i32) -> bool {
+    // SAFETY: no status is asked for.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
+}
+
 /// Kills `pid`, a child that has not been waited for.
 pub fn kill(pid: i32) {
     // SAFETY: a pid of our own child that we have not waited for cannot have been reused.

@@ -60,7 +60,7 @@ pub(super) struct Division<'c> {
     starts: Vec<f64>,
     ramps: Vec<Ramp>,
     /// By priority.
-    classes: Vec<Class>,
+    classes: [Class; PRIORITIES as usize],
     /// What all together get before any weight counts.
     started: f64,
 }
@@ -75,25 +75,21 @@ struct Class {
 }
 
 impl Class {
-    fn new(ramps: impl Iterator<Item = Ramp>) -> Self {
-        let mut changes: Vec<(f64, f64)> = Vec::new();
-        let mut wants = 0.0;
-        for ramp in ramps.filter(|ramp| ramp.to > ramp.from) {
-            changes.push((ramp.from, ramp.weight));
-            changes.push((ramp.to, -ramp.weight));
-            wants += ramp.weight * (ramp.to - ramp.from);
-        }
-        changes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    /// One more. Until [`Class::sum_up`] the levels are with the change of the slope there.
+    fn add(&mut self, ramp: &Ramp) {
+        self.levels.push((ramp.from, ramp.weight));
+        self.levels.push((ramp.to, -ramp.weight));
+        self.wants += ramp.weight * (ramp.to - ramp.from);
+    }
+
+    fn sum_up(&mut self) {
+        self.levels.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let (mut given, mut slope, mut level) = (0.0, 0.0f64, 0.0);
-        let levels = changes
-            .into_iter()
-            .map(|(next, change)| {
-                given += slope.max(0.0) * (next - level);
-                (slope, level) = (slope + change, next);
-                (level, given)
-            })
-            .collect();
-        Class { wants, levels }
+        for (next, change) in &mut self.levels {
+            given += slope.max(0.0) * (*next - level);
+            (slope, level) = (slope + *change, *next);
+            *change = given;
+        }
     }
 
     /// What is handed out at a level.
@@ -156,13 +152,11 @@ impl<'c> Division<'c> {
                 }
             })
             .collect();
-        let classes = (0..PRIORITIES)
-            .map(|priority| {
-                let mine =
-                    contenders.iter().zip(&ramps).filter(|(contender, _)| contender.priority == priority);
-                Class::new(mine.map(|(_, ramp)| *ramp))
-            })
-            .collect();
+        let mut classes: [Class; PRIORITIES as usize] = Default::default();
+        for (contender, ramp) in contenders.iter().zip(&ramps).filter(|(_, ramp)| ramp.to > ramp.from) {
+            classes[usize::from(contender.priority % PRIORITIES)].add(ramp);
+        }
+        classes.iter_mut().for_each(Class::sum_up);
         Division {
             pool,
             contenders,

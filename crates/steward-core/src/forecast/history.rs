@@ -1,14 +1,14 @@
 //! What the kernel counted lately, and what each task did of it within the last second.
 //!
-//! Every observation is kept as one list of counters, ordered by thread id, so that a read is a walk along two lists:
-//! the latest, and the one of a second ago. Most tasks of a machine sleep: they cost no more than that their counters are found
-//! unchanged. Lists of every ten seconds, for a hundred seconds, are kept beside them for
-//! tasks that waited nearly all of the last second (CPU Futures, section 4.2).
+//! Most tasks of a machine sleep. So every observation is kept as a list of the counters of *lively* tasks only, those that did
+//! something in the two seconds before; what a task had counted when it rested is kept with the task. Lists of all tasks, of every
+//! ten seconds for a hundred seconds, are kept beside them for tasks that waited nearly all of the last second (CPU Futures,
+//! section 4.2).
 //!
 //! A task's counters mean something from its *origin* on: its birth when that was seen, else the first observation of
 //! it, or the one at which its counters went back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{DomainCounters, TaskSample};
 
@@ -27,17 +27,17 @@ const LONG_WINDOW_NS: u64 = 100_000_000_000;
 const WAIT_MAX: f64 = 0.9;
 /// What a task did in a life shorter than this is taken as spread over so much.
 pub(super) const LIFE_MIN_NS: u64 = 100_000_000;
+/// A task that did nothing for so long rests: it has surely done nothing within the window.
+const LIVELY_NS: u64 = 2 * WINDOW_NS;
 /// A counter that is read while it changes may seem to go back by so much.
 const JITTER_NS: u64 = 10_000_000;
 
-/// One task's counters in a list.
-#[derive(Clone, Copy, Debug)]
+/// One task's counters at some moment.
+#[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     tid: i32,
     run_ns: u64,
     wait_ns: u64,
-    /// Its weight, summed over time since its origin.
-    weight_ns: f64,
 }
 
 #[derive(Debug, Default)]
@@ -49,34 +49,69 @@ struct Snapshot {
     idle_ns: Option<u64>,
     /// What the scheduler had counted for domains by then, ordered by cgroup; empty where that is not known.
     domains: Vec<DomainCounters>,
+    /// Of those that were lively, ordered by thread id.
     counted: Vec<Counted>,
 }
 
-impl Snapshot {
-    fn find(&self, tid: i32) -> Option<&Counted> {
-        self.counted.binary_search_by_key(&tid, |counted| counted.tid).ok().map(|place| &self.counted[place])
-    }
+/// All tasks at one moment.
+#[derive(Debug)]
+struct Census {
+    at_ns: u64,
+    /// Ordered by thread id.
+    counted: Vec<Counted>,
 }
 
-/// From when on, and from which values, a task's counters mean something.
+/// What is known of a task of the latest observation.
 #[derive(Clone, Copy, Debug)]
-struct Origin {
-    at_ns: u64,
-    run_ns: u64,
-    wait_ns: u64,
+struct Track {
+    now: Counted,
+    /// Its weight.
+    weight: f64,
+    /// From when on, and from which values, its counters mean something.
+    origin_ns: u64,
+    origin: Counted,
     /// When the task started.
     started_ns: u64,
-    /// Its weight when it was observed last.
-    weight: f64,
     /// The last observation at which its counters had changed, or it was runnable.
     moved_ns: u64,
+    /// Its counters while it rested last.
+    rest: Option<Counted>,
 }
 
-impl Origin {
-    /// Whether the task was not there before.
-    fn is_birth(&self) -> bool {
-        self.at_ns == self.started_ns
+impl Track {
+    /// A task that is met for the first time. It begins at its birth if that was within the window, else now.
+    fn new(at_ns: u64, task: &TaskSample) -> Self {
+        let age_ns = at_ns.checked_sub(task.started_ns).unwrap_or(u64::MAX);
+        let is_birth = age_ns <= WINDOW_NS && task.run_ns <= age_ns.saturating_add(JITTER_NS);
+        let now = counted(task);
+        let (origin_ns, origin) = if is_birth {
+            (task.started_ns, Counted { tid: task.tid, ..Counted::default() })
+        } else {
+            (at_ns, now)
+        };
+        let (weight, started_ns) = (task.weight, task.started_ns);
+        Track { now, weight, origin_ns, origin, started_ns, moved_ns: at_ns, rest: None }
     }
+
+    /// Whether the task is still the same, with counters that did not go back.
+    fn goes_on(&self, task: &TaskSample) -> bool {
+        self.started_ns == task.started_ns
+            && task.run_ns.saturating_add(JITTER_NS) >= self.now.run_ns
+            && task.wait_ns.saturating_add(JITTER_NS) >= self.now.wait_ns
+    }
+
+    /// Whether the task was not there before its origin.
+    fn is_birth(&self) -> bool {
+        self.origin_ns == self.started_ns
+    }
+
+    fn is_lively(&self, at_ns: u64) -> bool {
+        at_ns.saturating_sub(self.moved_ns) <= LIVELY_NS
+    }
+}
+
+fn counted(task: &TaskSample) -> Counted {
+    Counted { tid: task.tid, run_ns: task.run_ns, wait_ns: task.wait_ns }
 }
 
 /// What a task did within the window. All are fractions of one CPU, 0 to 1, but for the weight.
@@ -120,9 +155,13 @@ pub(super) struct History {
     /// Oldest first. The first begins the window.
     recent: VecDeque<Snapshot>,
     /// Oldest first, ten seconds apart.
-    long: VecDeque<Snapshot>,
-    /// Of the tasks of the latest observation, in its order.
-    origins: Vec<Origin>,
+    long: VecDeque<Census>,
+    /// The tasks of the latest observation, in its order.
+    tracks: Vec<Track>,
+    /// Places of those that are lively, ascending.
+    lively: Vec<u32>,
+    /// The weight that a task had until a moment of the window, by its thread id and that moment. Hardly anything is ever in here.
+    reweighted: BTreeMap<(i32, u64), f64>,
 }
 
 impl History {
@@ -207,68 +246,67 @@ impl History {
         if !self.goes_on(at_ns) {
             *self = History::default();
         }
-        let mut counted = self.make_room(at_ns);
-        counted.clear();
-        let mut origins = Vec::with_capacity(tasks.len());
-        let mut busy_ns = 0;
-        let before = self.recent.back();
-        let elapsed_ns = at_ns - before.map_or(at_ns, |before| before.at_ns);
-        let before = before.map_or(&[][..], |before| &before.counted);
+        let before = std::mem::take(&mut self.tracks);
         let mut index = 0;
+        let mut busy_ns = 0;
         for task in tasks {
-            while before.get(index).is_some_and(|old| old.tid < task.tid) {
+            while before.get(index).is_some_and(|old| old.now.tid < task.tid) {
                 index += 1;
             }
-            let old = before.get(index).filter(|old| old.tid == task.tid);
-            let (origin, now, used_ns) =
-                follow(old.map(|old| (old, &self.origins[index])), task, at_ns, elapsed_ns);
-            origins.push(origin);
-            counted.push(now);
+            let old = before.get(index).filter(|old| old.now.tid == task.tid);
+            let (track, used_ns) = self.follow(old.copied(), task, at_ns);
+            self.tracks.push(track);
             busy_ns += used_ns;
         }
-        self.origins = origins;
-        self.push(at_ns, busy_ns, counted);
+        self.lively = (0..tasks.len() as u32).collect();
+        self.push(at_ns, busy_ns);
     }
 
     /// Takes an observation of which is known that the tasks are those of the one before, in the same order, and that only the
     /// counters of those at `places` have changed. False, with nothing done, where none can go before this one.
     pub(super) fn advance(&mut self, at_ns: u64, tasks: &[TaskSample], places: &[u32]) -> bool {
-        if !self.goes_on(at_ns) || self.origins.len() != tasks.len() {
+        if !self.goes_on(at_ns) || self.tracks.len() != tasks.len() {
             return false;
         }
-        let mut counted = self.make_room(at_ns);
-        counted.clear();
-        let Some(before) = self.recent.back() else { return false };
-        let elapsed_ns = at_ns - before.at_ns;
-        let elapsed = elapsed_ns as f64;
-        counted.extend(
-            before
-                .counted
-                .iter()
-                .zip(&self.origins)
-                .map(|(old, origin)| Counted { weight_ns: old.weight_ns + origin.weight * elapsed, ..*old }),
-        );
         let mut busy_ns = 0;
         for place in places.iter().map(|place| *place as usize) {
-            let old = Some((&before.counted[place], &self.origins[place]));
-            let (origin, now, used_ns) = follow(old, &tasks[place], at_ns, elapsed_ns);
-            self.origins[place] = origin;
-            counted[place] = now;
+            let (track, used_ns) = self.follow(Some(self.tracks[place]), &tasks[place], at_ns);
+            self.tracks[place] = track;
             busy_ns += used_ns;
         }
-        self.push(at_ns, busy_ns, counted);
+        self.lively.extend_from_slice(places);
+        self.lively.sort_unstable();
+        self.lively.dedup();
+        self.push(at_ns, busy_ns);
         true
     }
 
-    fn push(&mut self, at_ns: u64, busy_ns: u64, counted: Vec<Counted>) {
-        let merged_ns = self.merge_close(at_ns);
-        self.recent.push_back(Snapshot {
-            at_ns,
-            busy_ns: busy_ns + merged_ns,
-            idle_ns: None,
-            domains: Vec::new(),
-            counted,
-        });
+    /// Follows a task from the observation before, where it was met then, to this one. Returns what it used in between, too.
+    fn follow(&mut self, before: Option<Track>, task: &TaskSample, at_ns: u64) -> (Track, u64) {
+        let Some(old) = before.filter(|old| old.goes_on(task)) else {
+            let new = Track::new(at_ns, task);
+            return (new, task.run_ns - new.origin.run_ns);
+        };
+        if old.weight.to_bits() != task.weight.to_bits() {
+            self.reweighted.insert((task.tid, at_ns), old.weight);
+        }
+        let now = counted(task);
+        let has_moved = task.runnable || (old.now.run_ns, old.now.wait_ns) != (now.run_ns, now.wait_ns);
+        let rest = if has_moved && !old.is_lively(at_ns) { Some(old.now) } else { old.rest };
+        let moved_ns = if has_moved { at_ns } else { old.moved_ns };
+        (Track { now, weight: task.weight, moved_ns, rest, ..old }, now.run_ns.saturating_sub(old.now.run_ns))
+    }
+
+    /// Ends an observation, when all tasks were followed and `lively` has at least those that are.
+    fn push(&mut self, at_ns: u64, busy_ns: u64) {
+        let mut counted = self.make_room(at_ns);
+        let tracks = &self.tracks;
+        self.lively.retain(|place| tracks[*place as usize].is_lively(at_ns));
+        counted.clear();
+        counted.extend(self.lively.iter().map(|place| tracks[*place as usize].now));
+        let busy_ns = busy_ns + self.merge_close(at_ns);
+        self.recent.push_back(Snapshot { at_ns, busy_ns, idle_ns: None, domains: Vec::new(), counted });
+        self.reweighted.retain(|(_, until_ns), _| at_ns - until_ns <= LIVELY_NS);
         self.keep_long(at_ns);
     }
 
@@ -302,15 +340,8 @@ impl History {
         while self.long.get(1).is_some_and(|second| at_ns - second.at_ns >= LONG_WINDOW_NS) {
             self.long.pop_front();
         }
-        if let Some(latest) = self.recent.back() {
-            self.long.push_back(Snapshot {
-                at_ns,
-                busy_ns: 0,
-                idle_ns: None,
-                domains: Vec::new(),
-                counted: latest.counted.clone(),
-            });
-        }
+        let counted = self.tracks.iter().map(|track| track.now).collect();
+        self.long.push_back(Census { at_ns, counted });
     }
 
     /// What the tasks of the latest observation did within the window, for those that did anything or are runnable now. `home` says
@@ -321,51 +352,67 @@ impl History {
         };
         // What did not move since then did nothing within the window; of a life that fits into the window all counts.
         let since_ns = (first.at_ns + 1).min(latest.at_ns.saturating_sub(WINDOW_NS));
-        let mut active = Vec::new();
-        for (place, origin) in
-            self.origins.iter().enumerate().filter(|(_, origin)| origin.moved_ns >= since_ns)
-        {
-            let now = &latest.counted[place];
-            let is_older = origin.at_ns <= first.at_ns && latest.at_ns - origin.at_ns > WINDOW_NS;
-            let span = match first.find(now.tid).filter(|_| is_older) {
-                Some(old) => Span::between(latest.at_ns - first.at_ns, now, old),
-                None => Span::since(latest.at_ns, origin, now),
+        let mut active = Vec::with_capacity(self.lively.len());
+        let mut index = 0;
+        for place in self.lively.iter().map(|place| *place as usize) {
+            let (track, task) = (&self.tracks[place], &tasks[place]);
+            if track.moved_ns < since_ns {
+                continue;
+            }
+            while first.counted.get(index).is_some_and(|old| old.tid < task.tid) {
+                index += 1;
+            }
+            let is_older = track.origin_ns <= first.at_ns && latest.at_ns - track.origin_ns > WINDOW_NS;
+            // One that was not lively then rested.
+            let old = first.counted.get(index).filter(|old| old.tid == task.tid).or(track.rest.as_ref());
+            let span = match old.filter(|_| is_older) {
+                Some(old) => Span::between(latest.at_ns - first.at_ns, &track.now, old),
+                None => Span::since_origin(latest.at_ns, track),
             };
-            let task = &tasks[place];
-            active.push(Active {
-                place: place as u32,
-                home: home(task.cgroup_id),
-                usage: self.usage(&span, task, origin, now),
-            });
+            let usage = Usage { weight: self.weight(&span, task), ..self.usage(&span, track) };
+            active.push(Active { place: place as u32, home: home(task.cgroup_id), usage });
         }
         active
     }
 
-    fn usage(&self, span: &Span, task: &TaskSample, origin: &Origin, now: &Counted) -> Usage {
+    /// The task's mean weight over a span that ends with the latest observation.
+    fn weight(&self, span: &Span, task: &TaskSample) -> f64 {
+        if self.reweighted.is_empty() || span.elapsed_ns == 0 {
+            return task.weight;
+        }
+        let at_ns = self.at_ns().unwrap_or_default();
+        let mut from_ns = at_ns.saturating_sub(span.elapsed_ns);
+        let mut sum = 0.0;
+        for ((_, until_ns), before) in self.reweighted.range((task.tid, from_ns)..=(task.tid, at_ns)) {
+            sum += before * (until_ns - from_ns) as f64;
+            from_ns = *until_ns;
+        }
+        ((sum + task.weight * (at_ns - from_ns) as f64) / span.elapsed_ns as f64).min(f64::MAX)
+    }
+
+    /// All but the weight.
+    fn usage(&self, span: &Span, track: &Track) -> Usage {
         if span.elapsed_ns == 0 {
-            return Usage { weight: task.weight, ..Usage::default() };
+            return Usage::default();
         }
         let elapsed = span.elapsed_ns as f64;
         let actual = (span.run_ns as f64 / elapsed).min(1.0);
         let waited = (span.wait_ns as f64 / elapsed).min(1.0 - actual);
-        let desired = if waited > WAIT_MAX { self.long_span(origin, now).desired() } else { span.desired() };
-        // A birth that is only taken for one has no weight to sum before it.
-        let weight =
-            if span.weight_ns > 0.0 { (span.weight_ns / elapsed).min(f64::MAX) } else { task.weight };
+        let desired = if waited > WAIT_MAX { self.long_span(track).desired() } else { span.desired() };
         let known = (elapsed / self.window_ns().max(1) as f64).min(1.0);
-        Usage { actual, eligible: actual + waited, desired, weight, known }
+        Usage { actual, eligible: actual + waited, desired, known, ..Usage::default() }
     }
 
     /// The longest span known of a task, up to a hundred seconds.
-    fn long_span(&self, origin: &Origin, now: &Counted) -> Span {
-        let at_ns = self.at_ns().unwrap_or(origin.at_ns);
-        let first = self.long.front().filter(|first| first.at_ns >= origin.at_ns && first.at_ns < at_ns);
-        if let Some(first) = first
-            && let Some(old) = first.find(now.tid)
-        {
-            return Span::between(at_ns - first.at_ns, now, old);
-        }
-        Span::since(at_ns, origin, now)
+    fn long_span(&self, track: &Track) -> Span {
+        let at_ns = self.at_ns().unwrap_or(track.origin_ns);
+        let is_of_it = |first: &&Census| first.at_ns >= track.origin_ns && first.at_ns < at_ns;
+        let first = self.long.front().filter(is_of_it);
+        let old = first.and_then(|first| {
+            let place = first.counted.binary_search_by_key(&track.now.tid, |counted| counted.tid).ok()?;
+            Some(Span::between(at_ns - first.at_ns, &track.now, &first.counted[place]))
+        });
+        old.unwrap_or_else(|| Span::since_origin(at_ns, track))
     }
 }
 
@@ -375,7 +422,6 @@ struct Span {
     elapsed_ns: u64,
     run_ns: u64,
     wait_ns: u64,
-    weight_ns: f64,
 }
 
 impl Span {
@@ -384,19 +430,15 @@ impl Span {
             elapsed_ns,
             run_ns: now.run_ns.saturating_sub(old.run_ns),
             wait_ns: now.wait_ns.saturating_sub(old.wait_ns),
-            weight_ns: now.weight_ns - old.weight_ns,
         }
     }
 
-    fn since(at_ns: u64, origin: &Origin, now: &Counted) -> Self {
-        let passed_ns = at_ns - origin.at_ns;
-        let elapsed_ns = if origin.is_birth() { passed_ns.max(LIFE_MIN_NS) } else { passed_ns };
+    fn since_origin(at_ns: u64, track: &Track) -> Self {
+        let passed_ns = at_ns - track.origin_ns;
         Span {
-            elapsed_ns,
-            run_ns: now.run_ns.saturating_sub(origin.run_ns),
-            wait_ns: now.wait_ns.saturating_sub(origin.wait_ns),
-            // It had its weight all the time.
-            weight_ns: now.weight_ns * elapsed_ns as f64 / passed_ns.max(1) as f64,
+            elapsed_ns: if track.is_birth() { passed_ns.max(LIFE_MIN_NS) } else { passed_ns },
+            run_ns: track.now.run_ns.saturating_sub(track.origin.run_ns),
+            wait_ns: track.now.wait_ns.saturating_sub(track.origin.wait_ns),
         }
     }
 
@@ -411,52 +453,6 @@ impl Span {
         }
         (actual / (1.0 - waited)).clamp(0.0, 1.0)
     }
-}
-
-/// Follows a task from the observation before, where it was met then, to this one: its origin, its counters, and what it used in
-/// between.
-fn follow(
-    before: Option<(&Counted, &Origin)>,
-    task: &TaskSample,
-    at_ns: u64,
-    elapsed_ns: u64,
-) -> (Origin, Counted, u64) {
-    let (origin, weight_ns, used_ns) = match before.filter(|(old, origin)| continues(old, origin, task)) {
-        Some((old, origin)) => {
-            let moved = task.runnable || (old.run_ns, old.wait_ns) != (task.run_ns, task.wait_ns);
-            let moved_ns = if moved { at_ns } else { origin.moved_ns };
-            let weight_ns = old.weight_ns + task.weight * elapsed_ns as f64;
-            (
-                Origin { weight: task.weight, moved_ns, ..*origin },
-                weight_ns,
-                task.run_ns.saturating_sub(old.run_ns),
-            )
-        }
-        None => {
-            let origin = first_origin(at_ns, task);
-            let weight_ns = task.weight * (at_ns - origin.at_ns) as f64;
-            (origin, weight_ns, task.run_ns - origin.run_ns)
-        }
-    };
-    let counted = Counted { tid: task.tid, run_ns: task.run_ns, wait_ns: task.wait_ns, weight_ns };
-    (origin, counted, used_ns)
-}
-
-/// Whether it is the same task, with counters that did not go back.
-fn continues(old: &Counted, origin: &Origin, new: &TaskSample) -> bool {
-    origin.started_ns == new.started_ns
-        && new.run_ns.saturating_add(JITTER_NS) >= old.run_ns
-        && new.wait_ns.saturating_add(JITTER_NS) >= old.wait_ns
-}
-
-/// The origin of a task that is seen for the first time: its birth if that was within the window, else now.
-fn first_origin(at_ns: u64, task: &TaskSample) -> Origin {
-    let age_ns = at_ns.checked_sub(task.started_ns).unwrap_or(u64::MAX);
-    let (started_ns, weight, moved_ns) = (task.started_ns, task.weight, at_ns);
-    if age_ns <= WINDOW_NS && task.run_ns <= age_ns.saturating_add(JITTER_NS) {
-        return Origin { at_ns: started_ns, run_ns: 0, wait_ns: 0, started_ns, weight, moved_ns };
-    }
-    Origin { at_ns, run_ns: task.run_ns, wait_ns: task.wait_ns, started_ns, weight, moved_ns }
 }
 
 #[cfg(test)]

@@ -582,6 +582,31 @@ mod properties {
 
     proptest! {
         #[test]
+        fn what_a_task_did_in_the_last_second_is_exact_however_it_rested_before(
+            phases in proptest::collection::vec((1usize..40, any::<bool>()), 1..12),
+        ) {
+            let works: Vec<bool> =
+                phases.iter().flat_map(|(tenths, works)| std::iter::repeat_n(*works, *tenths)).collect();
+            let mut herald = Herald::new();
+            let mut counted = vec![3_000_000_000];
+            for (tenth, works) in works.iter().enumerate() {
+                let run_ns = counted[tenth];
+                let now = TaskSample { run_ns, runnable: *works, ..task(1) };
+                let at_ns = 100 * SECOND_NS + tenth as u64 * SECOND_NS / 10;
+                // Other tasks come and go, so that now all are read and now what has changed.
+                let others = if tenth % 7 == 0 { vec![now, task(2)] } else { vec![now] };
+                herald.take(at_ns, &TaskReading { tasks: &others, changed: Changed::At(&[0]) });
+                let began = tenth.saturating_sub(10);
+                let report = herald.forecasts(Model::Steward, 4, &[domain(ROOT, 0)]);
+                let expected_ms = (run_ns - counted[began]) as f64 / 1e6;
+                let seconds = (tenth - began) as f64 / 10.0;
+                let actual = report.task(0).actual_ms_per_s;
+                prop_assert!((actual * seconds - expected_ms).abs() < 0.01, "{tenth}: {actual} {expected_ms}");
+                counted.push(run_ns + if *works { 30_000_000 } else { 0 });
+            }
+        }
+
+        #[test]
         fn whatever_there_is_sums_stay_within_the_machine_and_figures_in_their_order(
             tasks in prop::collection::vec(sample(), 0..30),
             mut domains in prop::collection::vec(any_domain(), 0..8),

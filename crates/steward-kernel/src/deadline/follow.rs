@@ -122,7 +122,7 @@ impl DeadlineMechanism {
             ProcessEvent::NewThread { process, tid } => self.thread_started(process, tid),
             ProcessEvent::Executed { process } => self.process_executed(process),
             ProcessEvent::Ended { process, tid } => self.thread_ended(process, tid),
-            ProcessEvent::Lost => match processes::list(&self.roots) {
+            ProcessEvent::Lost => match processes::list_first_threads(&self.roots) {
                 Ok(all) => self.scan_list(&all),
                 Err(_) => Ok(()),
             },

@@ -138,13 +138,13 @@ impl DeadlineMechanism {
 
     /// How often to call [`DeadlineMechanism::scan`]. Seldom where the kernel tells of each process as it starts:
     /// then a scan only makes up for what may have been missed. Elsewhere it is a compromise between the wait of a
-    /// new program and the cost of listing 1,000 tasks (about 20 ms of CPU).
+    /// new program and the cost of listing 1,000 processes (about 20 ms of CPU).
     pub fn scan_interval(&self) -> Duration {
         if self.follower.is_told_of_processes() { Duration::from_secs(30) } else { Duration::from_secs(1) }
     }
 
     /// Applies the table to what started, executed a program or ended since the last call, given all processes
-    /// (from [`processes::list`]), and takes back at most one task for which there was no room before.
+    /// (from [`processes::list_first_threads`]), and takes back at most one task for which there was no room before.
     ///
     /// # Errors
     /// [`MechanismError::Kernel`] with the first failure since the last scan: the undo journal can not be written, the kernel does not
@@ -168,8 +168,8 @@ impl DeadlineMechanism {
             let done = by_id.get(&id).map_or(Ok(()), |process| self.process_changed(process, grant));
             first_failure = first_failure.and(done);
         }
-        for process in processes.iter().filter(|process| process.threads.len() > 1) {
-            let done = self.give_to_new_threads(process);
+        for process in processes {
+            let done = self.give_to_new_threads(process.id);
             first_failure = first_failure.and(done);
         }
         first_failure
@@ -185,7 +185,7 @@ impl DeadlineMechanism {
         for tid in ended {
             self.forget(tid)?;
         }
-        self.exempt.retain(|task| alive.contains(task));
+        self.exempt.retain(|task| alive.contains(task) || processes::is_alive(*task, &self.roots));
         Ok(())
     }
 
@@ -215,16 +215,17 @@ impl DeadlineMechanism {
     }
 
     /// A thread is a fork of its process's first thread: it has the grant if that is inheritable.
-    fn give_to_new_threads(&mut self, process: &Process) -> Result<(), MechanismError> {
-        let Some(grant) = self.lineage.grant_of(process.id).filter(|grant| grant.inherit) else {
+    fn give_to_new_threads(&mut self, process: TaskId) -> Result<(), MechanismError> {
+        let Some(grant) = self.lineage.grant_of(process).filter(|grant| grant.inherit) else {
             return Ok(());
         };
-        for thread in process.threads.iter().filter(|thread| thread.id.tid != process.id.tid) {
+        let threads = processes::threads_of(process.tid, &self.roots);
+        for thread in threads.iter().filter(|thread| thread.id.tid != process.tid) {
             let has_one = self.tasks.get(&thread.id.tid).is_some_and(|task| task.id == thread.id);
             if has_one || self.exempt.contains(&thread.id) {
                 continue;
             }
-            self.give_unless_gone(thread.id.tid, process.id.tid, Some(grant))?;
+            self.give_unless_gone(thread.id.tid, process.tid, Some(grant))?;
         }
         Ok(())
     }
@@ -430,6 +431,11 @@ impl Mechanism for DeadlineMechanism {
         let reserved = self.reserved_per_cpu();
         let cpus = online.iter().map(|cpu| account::cpu_record(*cpu, reserved, &self.load, &tasks)).collect();
         Ok(Snapshot { at_ns, tasks, cpus })
+    }
+
+    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
+        let admitted = self.tasks.values().filter(|task| task.standing == Standing::Admitted);
+        Ok(admitted.map(|task| (task.id.tid, task.grant.reservation.bandwidth())).collect())
     }
 
     /// Acts first on what became of processes meanwhile.

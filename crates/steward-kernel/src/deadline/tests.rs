@@ -56,7 +56,7 @@ impl Place {
     }
 
     fn scan(&mut self) {
-        let all = processes::list(&Roots::default()).expect("procfs");
+        let all = processes::list_first_threads(&Roots::default()).expect("procfs");
         self.mechanism.scan(&all).expect("the scan succeeds");
     }
 

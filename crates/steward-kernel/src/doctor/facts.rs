@@ -261,7 +261,7 @@ impl<'a> Look<'a> {
     }
 
     fn managers(&mut self, sched_ext: &SchedExt) -> Vec<Manager> {
-        let all = processes::list(self.roots).unwrap_or_else(|error| {
+        let all = processes::list_first_threads(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
         });

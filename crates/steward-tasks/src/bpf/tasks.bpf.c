@@ -115,7 +115,7 @@ static __always_inline bool says_all(const struct record *r, struct task_struct 
 	u64 awake = r->runnable | p->on_cpu | (p->__state == TASK_RUNNING) | p->sched_info.last_queued;
 	u64 counted = (r->run_ns ^ p->se.sum_exec_runtime) | (r->wait_ns ^ p->sched_info.run_delay);
 	u64 given = (r->static_prio ^ p->static_prio) | (r->policy ^ p->policy) |
-		    (r->uid ^ p->real_cred->uid.val) | (r->cgroup_id ^ p->cgroups->dfl_cgrp->kn->id);
+		    (r->cgroup_id ^ p->cgroups->dfl_cgrp->kn->id);
 
 	return !(awake | counted | given);
 }
@@ -129,7 +129,7 @@ int fill_records(struct pass *pass)
 
 	bpf_rcu_read_lock();
 	bpf_for_each(task, p, NULL, BPF_TASK_ITER_ALL_THREADS) {
-		u32 index = pass->tasks, next = pass->changed;
+		u32 index = pass->tasks, next;
 		bool is_other;
 		struct record *r;
 		u64 *change;
@@ -147,6 +147,7 @@ int fill_records(struct pass *pass)
 		else if (says_all(r, p))
 			continue;
 		fill(r, p);
+		next = pass->changed;
 		pass->changed = next + 1;
 		change = bpf_map_lookup_elem(&changes, &next);
 		if (change)

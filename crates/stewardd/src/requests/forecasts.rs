@@ -190,7 +190,10 @@ impl Daemon {
                 let is_member = report.members(*domain);
                 (0..samples.len()).filter(|place| is_member(*place)).collect()
             }
-            Subject::Process(pid) => (0..samples.len()).filter(|place| samples[*place].pid == *pid).collect(),
+            Subject::Process(pid) => {
+                let places = samples.iter().enumerate().filter(|(_, sample)| sample.pid == *pid);
+                places.map(|(place, _)| place).collect()
+            }
         };
         let mut hidden = 0;
         let mut tasks = Vec::new();

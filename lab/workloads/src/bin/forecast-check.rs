@@ -4,7 +4,8 @@
 //!
 //! It starts a process that computes and sleeps by turns, lengths varying by a fifth, and another one like it every few
 //! seconds, up to so many. Of the first it prints what the daemon forecasts, ten times a second. With `--sleepers` so many
-//! threads sleep beside them all the time, to be read and forecast too. What the daemon itself uses is printed as well.
+//! threads sleep beside them all the time, to be read and forecast too: all begins when they have slept for some seconds.
+//! What the daemon itself uses is printed as well.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -14,6 +15,8 @@ use libsteward::Client;
 use libsteward::api::WatchForecasts;
 use steward_lab_workloads::{clock, number, output, process};
 
+/// From when the last of the sleepers was there until all begins: more than the second that forecasts look back on.
+const SETTLE_NS: u64 = 3_000_000_000;
 /// A sleeping thread needs no more.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -58,7 +61,9 @@ fn main() -> Result<()> {
     let arguments = parse()?;
     let mut children = vec![];
     if arguments.sleepers > 0 {
-        children.push(process::fork(|| sleep_in_threads(arguments.sleepers)).context("the sleepers")?);
+        let sleepers = process::fork(|| sleep_in_threads(arguments.sleepers)).context("the sleepers")?;
+        children.push(sleepers);
+        await_threads(sleepers, arguments.sleepers)?;
     }
     let start_ns = clock::now_ns();
     let mut next_ns = start_ns;
@@ -125,10 +130,22 @@ fn sleep_in_threads(count: u32) {
     for _ in 1..count {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(|| clock::sleep_until(u64::MAX / 2)) {
-            eprintln!("forecast-check: a thread less: {error}");
+            eprintln!("forecast-check: not all {count} threads: {error}");
+            std::process::exit(1);
         }
     }
     clock::sleep_until(u64::MAX / 2);
+}
+
+/// Waits until a process has so many threads, and they have slept for some seconds.
+fn await_threads(pid: i32, count: u32) -> Result<()> {
+    let directory = format!("/proc/{pid}/task");
+    while Path::new(&directory).read_dir().with_context(|| directory.clone())?.count() < count as usize {
+        anyhow::ensure!(!process::has_ended(pid), "the process of the sleepers has ended");
+        clock::sleep_until(clock::now_ns() + SETTLE_NS / 100);
+    }
+    clock::sleep_until(clock::now_ns() + SETTLE_NS);
+    Ok(())
 }
 
 /// The process at the other end of the connection.
