@@ -20,6 +20,7 @@ pub mod run;
 pub mod scenario;
 pub mod sweep;
 pub mod web;
+pub mod wrk;
 
 pub use outcome::Outcome;
 pub use run::{RunOptions, run_scenario};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
-use crate::{forecasts, web};
+use crate::{forecasts, web, wrk};
 
 /// Metric name to number.
 pub type Metrics = BTreeMap<String, f64>;
@@ -50,6 +50,8 @@ pub struct Measured {
     pub metrics: Metrics,
     /// The films, for figures.
     pub films: Vec<Film>,
+    /// What could not be measured, and why: such a run does not count.
+    pub errors: Vec<String>,
 }
 
 /// Measures one run that lasted from `start_ms` to `end_ms` of the guest's clock.
@@ -76,6 +78,19 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
             MetricKind::Tune => tune_metrics(&output.text),
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
             MetricKind::Web => web::web_metrics(&output.text),
+            // It had nobody to ask for.
+            MetricKind::Wrk
+                if output.text.is_empty() && output.ended.as_deref() == Some("exit status: 0") =>
+            {
+                continue;
+            }
+            MetricKind::Wrk => match wrk::wrk_metrics(&output.text) {
+                Ok(metrics) => metrics,
+                Err(error) => {
+                    measured.errors.push(format!("{}: {error:#}", output.name));
+                    continue;
+                }
+            },
             MetricKind::Forecast => forecasts::forecast_metrics(&output.text),
             MetricKind::Share => continue,
         };
@@ -466,6 +481,26 @@ mod tests {
             [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
             [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
         Scenario::parse(text, Path::new("t.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_load_generator_that_told_nothing_is_an_error_unless_it_had_nobody_to_ask_for() {
+        let text = "title='t'\nduration='4s'\n[[program]]\nname='clients'\ncommand='wrk --latency --timeout 10s'\nmetrics='wrk'\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let measured = |ended: Option<&str>| {
+            let output = ProgramOutput {
+                name: "clients".into(),
+                ended: ended.map(str::to_owned),
+                ..Default::default()
+            };
+            measure(&scenario, 0.0, 4000.0, &[output])
+        };
+        assert!(measured(Some("exit status: 0")).errors.is_empty());
+        for ended in [None, Some("signal: 9 (SIGKILL)")] {
+            let measured = measured(ended);
+            assert!(measured.errors[0].starts_with("clients: wrk printed nothing"), "{:?}", measured.errors);
+            assert!(!measured.metrics.contains_key("requests_starved"));
+        }
     }
 
     #[test]

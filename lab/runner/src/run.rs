@@ -276,10 +276,11 @@ impl<'a> Listener<'a> {
             return None;
         }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
-        let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
+        let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
+        let error = error.or_else(|| measured.errors.first().cloned());
         match &error {
             Some(error) => self.progress.lasting(&format!("{text}: FAILED: {error}")),
             None => self.progress.lasting(&format!("{text}: {}", headline(&measured.metrics))),

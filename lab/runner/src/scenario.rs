@@ -12,6 +12,7 @@ use steward_lab_workloads::scheduling::{parse_duration, parse_reservation};
 
 use crate::domains::{self, DomainRow};
 use crate::sweep::{self, OverSweep, Point, Sweep};
+use crate::wrk;
 
 /// What manages the machine while the programs of a scenario run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,6 +142,8 @@ pub enum MetricKind {
     /// Clients of a web server: `work_per_second` (requests answered; `_heavy`, `_light` where the load alternates),
     /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`.
     Web,
+    /// The load generator `wrk`: as `web`, without phases and the largest latency.
+    Wrk,
     /// `forecast-check`: `forecast_error_ratio` and others (see `lab/runner/src/forecasts.rs`).
     Forecast,
     /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.
@@ -469,6 +472,11 @@ fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
     if words.is_empty() {
         bail!("its command is empty");
     }
+    if let Some(option) = wrk::OPTIONS.iter().find(|option| !program.command.contains(**option))
+        && program.metrics == MetricKind::Wrk
+    {
+        bail!("metrics = \"wrk\" stands on what `wrk` prints with `{option}`: give it that option");
+    }
     if program.count == 0 || program.start >= duration {
         bail!("it would never run: count {}, start {:?} of {duration:?}", program.count, program.start);
     }
@@ -613,6 +621,16 @@ cpu = "5ms/30ms"
         assert!(text.contains("program `film`") && text.contains("quoting"), "{text}");
         assert!(complaint(&SMALL.replace("5ms/30ms", "40ms/30ms")).contains("at most the period"));
         assert!(complaint(&format!("{SMALL}start = \"20s\"\n")).contains("never run"));
+    }
+
+    #[test]
+    fn wrk_needs_the_options_that_its_numbers_stand_on() {
+        let with = |command: &str| {
+            SMALL.replace("frame-player --fps 25", command).replace("cpu = \"5ms/30ms\"", "metrics = \"wrk\"")
+        };
+        assert!(parse(&with("wrk --latency --timeout 10s http://localhost/")).is_ok());
+        let text = complaint(&with("wrk --latency http://localhost/"));
+        assert!(text.contains("program `film`") && text.contains("`--timeout 10s`"), "{text}");
     }
 
     #[test]

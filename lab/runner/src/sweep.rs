@@ -106,7 +106,7 @@ pub fn only(metrics: &Metrics, label: &str) -> Measured {
     };
     let kept = metrics.iter().filter(|(metric, _)| !is_one_of_several(metric));
     let metrics = kept.map(|(metric, value)| (at(metric, label), *value)).collect();
-    Measured { metrics, films: Vec::new() }
+    Measured { metrics, ..Measured::default() }
 }
 
 /// The numbers that are read from the metrics of all points of one contender's turn.
