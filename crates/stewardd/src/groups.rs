@@ -103,6 +103,10 @@ impl Groups {
 
     /// Looks for new cgroups when tasks are in one that is not known.
     pub(crate) fn adopt(&mut self, reading: &TaskReading<'_>, domains: &Domains, now_ns: u64) {
+        if let Some(changes) = &mut self.changes {
+            // So that they do not pile up while nobody asks.
+            changes.has_changed();
+        }
         if self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNKNOWN_AFTER_NS) {
             let mut last_id = 0;
             let mut is_unknown = |sample: &TaskSample| {

@@ -254,6 +254,10 @@ fn domains_get_their_shares_end_with_their_processes_and_outlive_the_daemon() {
     assert_eq!(told.text("ended").trim(), "/sys/fs/cgroup/steward.a", "b went with its last process");
 
     forecasts_of_short_lives(&told.text("brief"));
+    let limited: api::Forecasts =
+        serde_json::from_str(&told.text("limited-by-others")).expect("the forecasts of one domain");
+    let potential = limited.domains[0].forecast.potential_ms_per_s;
+    assert!(potential <= 200.0, "a fifth of a CPU: {potential}");
 
     told.says(
         "foreign",

@@ -67,6 +67,11 @@ for each in 1 2 3 4 5 6 7 8; do
     echo
 done
 counted
+# What somebody else writes to a cgroup's files is noticed within a second.
+section limited-by-others
+echo "20000 100000" >/sys/fs/cgroup/steward.brief/cpu.max
+sleep 1.2
+steward forecast brief --domains --json
 kill -9 $last
 wait $last 2>/dev/null
 
