@@ -3,12 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use libsteward::api;
 
+/// Who says nothing for so long never will.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The limit that HAProxy's configuration gives.
 const CONFIGURED: u32 = 40;
 
@@ -77,7 +80,8 @@ fn reply(stream: &mut UnixStream, message: &serde_json::Value) {
 /// A sidecar and what it says.
 struct Sidecar {
     child: Child,
-    said: BufReader<ChildStderr>,
+    /// Line by line.
+    said: mpsc::Receiver<String>,
 }
 
 impl Sidecar {
@@ -90,7 +94,11 @@ impl Sidecar {
             .args(["pool", "haproxy", "--server", "web/a", "--domain", "web"]);
         command.arg("--control").arg(path("control")).arg("--state-directory").arg(directory);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
-        let said = BufReader::new(child.stderr.take().expect("a pipe"));
+        let output = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
         Sidecar { child, said }
     }
 
@@ -98,8 +106,11 @@ impl Sidecar {
     fn until(&mut self, words: &str) -> String {
         let mut all = String::new();
         while !all.contains(words) {
-            let count = self.said.read_line(&mut all).expect("text");
-            assert!(count > 0, "it ended without saying `{words}`: {all}");
+            let Ok(line) = self.said.recv_timeout(PATIENCE) else {
+                panic!("it ended, or fell silent, without saying `{words}`: {all}");
+            };
+            all += &line;
+            all.push('\n');
         }
         all
     }
