@@ -103,6 +103,13 @@ pub struct TaskRecord {
     pub overrun_max_ns: u64,
 }
 
+impl TaskRecord {
+    /// Its thread id and the fraction of one CPU that is reserved for it, if that is in force.
+    pub fn in_force(&self) -> Option<(i32, f64)> {
+        (self.standing == Standing::Admitted).then(|| (self.tid, self.grant.reservation.bandwidth()))
+    }
+}
+
 /// The load of one CPU (Yang 2009, section 8.1.1). All loads are fractions of the CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuRecord {
@@ -480,7 +487,9 @@ pub trait Mechanism: Send {
     ///
     /// # Errors
     /// As [`Mechanism::snapshot`].
-    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError>;
+    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
+        Ok(self.snapshot()?.tasks.iter().filter_map(TaskRecord::in_force).collect())
+    }
 
     /// Hands over the decisions taken since the last call, oldest first, and how many were lost because nobody
     /// read them in time.

@@ -7,12 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+use rustix::fs::OFlags;
+use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 
-use crate::cgroups_tree::Cgroup;
+use crate::cgroups_tree::{Cgroup, CgroupTree, watch_opened};
+use crate::error::KernelError;
 use crate::roots::Roots;
 
 /// The files of a cgroup that say how the CPU is shared, and whether its tasks may run.
@@ -22,8 +23,8 @@ const FILES: [&str; 6] =
 /// A watch on every cgroup that it was told of.
 #[derive(Debug)]
 pub struct CgroupChanges {
-    root: OwnedFd,
-    inotify: OwnedFd,
+    /// Nobody else has it, so that what its descriptor tells is about these watches.
+    tree: CgroupTree,
     /// The watch of each cgroup, by the cgroup's id.
     watches: HashMap<u64, i32>,
     changed: bool,
@@ -33,12 +34,13 @@ impl CgroupChanges {
     /// Watches nothing yet.
     ///
     /// # Errors
-    /// When there is no directory at `roots.cgroup`, or the kernel gives no inotify instance.
-    pub fn open(roots: &Roots) -> io::Result<Self> {
-        let root =
-            fs::open(&roots.cgroup, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH, Mode::empty())?;
-        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(CgroupChanges { root, inotify, watches: HashMap::new(), changed: true })
+    /// As [`CgroupTree::open`].
+    pub fn open(roots: &Roots) -> Result<Self, KernelError> {
+        CgroupTree::open(roots).map(Self::over)
+    }
+
+    fn over(tree: CgroupTree) -> Self {
+        CgroupChanges { tree, watches: HashMap::new(), changed: true }
     }
 
     /// Whether something may have changed since [`CgroupChanges::forget`].
@@ -65,7 +67,7 @@ impl CgroupChanges {
             let stays = listed.contains(id);
             if !stays {
                 // Gone already, and its watch with it, or in a part of the tree that is not looked at any more.
-                let _ = inotify::remove_watch(&self.inotify, *watch);
+                let _ = inotify::remove_watch(&self.tree, *watch);
             }
             stays
         });
@@ -76,31 +78,27 @@ impl CgroupChanges {
             self.changed = true;
             match self.add(cgroup) {
                 Ok(watch) => self.watches.insert(cgroup.id, watch),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(errno.into()),
             };
         }
         Ok(())
     }
 
-    fn add(&self, cgroup: &Cgroup) -> io::Result<i32> {
-        let path = if cgroup.path.is_empty() { "." } else { &cgroup.path };
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
-        let directory = fs::openat2(&self.root, path, flags, Mode::empty(), beneath)?;
+    fn add(&self, cgroup: &Cgroup) -> Result<i32, Errno> {
+        let directory = self.tree.open_below(&cgroup.path, OFlags::DIRECTORY | OFlags::PATH)?;
         let wanted = WatchFlags::MODIFY
             | WatchFlags::ATTRIB
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
             | WatchFlags::ONLYDIR;
-        // The link leads to exactly the directory that was opened.
-        Ok(inotify::add_watch(&self.inotify, format!("/proc/self/fd/{}", directory.as_raw_fd()), wanted)?)
+        watch_opened(&self.tree, &directory, wanted)
     }
 
     fn take_in(&mut self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut reader = inotify::Reader::new(&self.tree, &mut buffer);
         while let Ok(event) = reader.next() {
             let events = event.events();
             let is_written = events.contains(ReadFlags::MODIFY);
@@ -133,7 +131,8 @@ mod tests {
         std::fs::create_dir_all(root.join("a/b")).expect("directories");
         std::fs::write(root.join("a/cpu.weight"), "100").expect("a file");
         std::fs::write(root.join("a/cgroup.procs"), "").expect("a file");
-        let mut changes = CgroupChanges::open(&roots).expect("inotify");
+        let tree = CgroupTree::open_any(&roots).expect("a directory that stands in");
+        let mut changes = CgroupChanges::over(tree);
         assert!(changes.has_changed(), "nothing is known yet");
         let listed = ["", "a", "a/b"].map(|path| cgroup(&root, path));
         changes.forget();

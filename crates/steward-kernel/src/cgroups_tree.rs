@@ -63,7 +63,7 @@ impl CgroupTree {
     }
 
     /// As [`CgroupTree::open`], for a directory that stands in for the hierarchy.
-    fn open_any(roots: &Roots) -> Result<Self, KernelError> {
+    pub(crate) fn open_any(roots: &Roots) -> Result<Self, KernelError> {
         let path = roots.cgroup.clone();
         let failed = |errno: rustix::io::Errno| KernelError::Cgroup {
             path: path.clone(),
@@ -81,7 +81,7 @@ impl CgroupTree {
     }
 
     /// Opens something below the root, the root itself for the empty path.
-    fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
+    pub(crate) fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let path = if path.is_empty() { "." } else { path };
         fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), beneath)
@@ -292,9 +292,7 @@ impl CgroupTree {
         let name = file_path(path, "cgroup.events");
         let file =
             self.open_below(&name, OFlags::PATH).map_err(|errno| self.failed(&name, "watch", errno))?;
-        // The link leads to exactly the file that was opened.
-        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let watch = inotify::add_watch(&self.inotify, link, WatchFlags::MODIFY | WatchFlags::DELETE_SELF);
+        let watch = watch_opened(&self.inotify, &file, WatchFlags::MODIFY | WatchFlags::DELETE_SELF);
         let watch = watch.map_err(|errno| self.failed(&name, "watch", errno))?;
         self.watched.insert(watch, path.to_owned());
         Ok(())
@@ -347,6 +345,15 @@ impl AsFd for CgroupTree {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
+}
+
+/// Watches exactly the file or directory that was opened, whatever its path leads to by now.
+pub(crate) fn watch_opened(
+    inotify: impl AsFd,
+    file: &OwnedFd,
+    flags: WatchFlags,
+) -> Result<i32, rustix::io::Errno> {
+    inotify::add_watch(inotify, format!("/proc/self/fd/{}", file.as_raw_fd()), flags)
 }
 
 fn file_path(path: &str, file: &str) -> String {

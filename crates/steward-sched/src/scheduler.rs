@@ -316,9 +316,8 @@ impl Mechanism for SchedExt {
     }
 
     fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
-        let tasks = self.read_tasks();
-        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted);
-        Ok(admitted.map(|task| (task.tid, task.grant.reservation.bandwidth())).collect())
+        self.still_loaded()?;
+        Ok(self.read_tasks().iter().filter_map(TaskRecord::in_force).collect())
     }
 
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {

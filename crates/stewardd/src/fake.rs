@@ -277,12 +277,6 @@ impl Mechanism for FakeMechanism {
         Ok(Snapshot { at_ns: 1, tasks, cpus: vec![cpu] })
     }
 
-    fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
-        let tasks = self.snapshot()?.tasks;
-        let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted);
-        Ok(admitted.map(|task| (task.tid, task.grant.reservation.bandwidth())).collect())
-    }
-
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
         let events = std::mem::take(&mut self.fake.machine().events);
         events.into_iter().for_each(sink);

@@ -5,7 +5,8 @@
 //! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that
 //! would cost too much (procfs with hundreds of tasks) it is less often. What domains have is looked at anew for an answer,
 //! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it
-//! when something has changed in it, at most once a second, or when a task turns up in a cgroup that is not known, or when something was changed through the daemon.
+//! when something has changed in it, at most once a second, or when a task turns up in a cgroup that is not known, or when
+//! something was changed through the daemon.
 
 use std::sync::Arc;
 

@@ -66,7 +66,7 @@ pub(super) struct Division<'c> {
 }
 
 /// Those of one priority.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Class {
     /// What all of it want beyond what they have at the start.
     wants: f64,
@@ -75,21 +75,26 @@ struct Class {
 }
 
 impl Class {
-    /// One more. Until [`Class::sum_up`] the levels are with the change of the slope there.
-    fn add(&mut self, ramp: &Ramp) {
-        self.levels.push((ramp.from, ramp.weight));
-        self.levels.push((ramp.to, -ramp.weight));
-        self.wants += ramp.weight * (ramp.to - ramp.from);
-    }
-
-    fn sum_up(&mut self) {
-        self.levels.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let (mut given, mut slope, mut level) = (0.0, 0.0f64, 0.0);
-        for (next, change) in &mut self.levels {
-            given += slope.max(0.0) * (*next - level);
-            (slope, level) = (slope + *change, *next);
-            *change = given;
+    /// All of them have something to want: their ramps end above their start.
+    fn new(ramps: Vec<Ramp>) -> Self {
+        let mut changes: Vec<(f64, f64)> = Vec::with_capacity(2 * ramps.len());
+        let mut wants = 0.0;
+        for ramp in ramps {
+            changes.push((ramp.from, ramp.weight));
+            changes.push((ramp.to, -ramp.weight));
+            wants += ramp.weight * (ramp.to - ramp.from);
         }
+        changes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut given, mut slope, mut level) = (0.0, 0.0f64, 0.0);
+        let levels = changes
+            .into_iter()
+            .map(|(next, change)| {
+                given += slope.max(0.0) * (next - level);
+                (slope, level) = (slope + change, next);
+                (level, given)
+            })
+            .collect();
+        Class { wants, levels }
     }
 
     /// What is handed out at a level.
@@ -152,17 +157,16 @@ impl<'c> Division<'c> {
                 }
             })
             .collect();
-        let mut classes: [Class; PRIORITIES as usize] = Default::default();
+        let mut wanting: [Vec<Ramp>; PRIORITIES as usize] = Default::default();
         for (contender, ramp) in contenders.iter().zip(&ramps).filter(|(_, ramp)| ramp.to > ramp.from) {
-            classes[usize::from(contender.priority % PRIORITIES)].add(ramp);
+            wanting[usize::from(contender.priority % PRIORITIES)].push(*ramp);
         }
-        classes.iter_mut().for_each(Class::sum_up);
         Division {
             pool,
             contenders,
             starts: pairs.iter().map(|(start, _)| *start).collect(),
             ramps,
-            classes,
+            classes: wanting.map(Class::new),
             started: asked.min(pool),
         }
     }

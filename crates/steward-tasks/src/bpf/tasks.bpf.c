@@ -108,8 +108,8 @@ static __always_inline void fill(struct record *r, struct task_struct *p)
 	__builtin_memcpy(r->name, p->comm, sizeof(r->name));
 }
 
-/* Whether a record still says all there is to say of a task that sleeps; a name that it was given from outside may be seen
- * as late as when it runs. One condition, because each is two ways for the verifier to follow. */
+/* Whether a record still says all there is to say of a task that sleeps: only the task itself changes its user, and
+ * has run then; a name that it was given from outside may be seen as late as when it runs. One condition, because each is two ways for the verifier to follow. */
 static __always_inline bool says_all(const struct record *r, struct task_struct *p)
 {
 	u64 awake = r->runnable | p->on_cpu | (p->__state == TASK_RUNNING) | p->sched_info.last_queued;
