@@ -566,7 +566,7 @@ pub struct DomainUsage {
 /// How the best-effort layer works.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BestEffort {
-    /// The order among domains: `mtr-ls`, `wrr` or `vtime`.
+    /// The order among domains: `virtual-time`, `mtr-ls` or `wrr`.
     pub order: String,
     /// In which time every domain gets its fraction, in nanoseconds.
     pub service_cycle_ns: u64,

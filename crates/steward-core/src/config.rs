@@ -3,7 +3,7 @@
 //! ```toml
 //! owner = "alice"              # may reserve for anyone, besides root; a name or a user id
 //! mechanism = "auto"           # or "sched_ext", "deadline"
-//! best_effort = "mtr-ls"       # or "wrr", "vtime"
+//! best_effort = "virtual-time" # or "mtr-ls", "wrr"
 //! service_cycle = "500ms"
 //! preemption_interval = "0ms"
 //! [domains]
@@ -181,19 +181,19 @@ fn read_mechanism<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Me
     }
 }
 
-/// The order among domains of that name: `mtr-ls`, `wrr`, `vtime`.
+/// The order among domains of that name: `virtual-time`, `mtr-ls`, `wrr`.
 pub fn order_by_name(name: &str) -> Option<BestEffortOrder> {
-    let all = [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime];
+    let all = [BestEffortOrder::VirtualTime, BestEffortOrder::MtrLs, BestEffortOrder::Wrr];
     all.into_iter().find(|order| order.to_string() == name)
 }
 
 fn read_best_effort<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> BestEffortSettings {
     let mut settings = BestEffortSettings::default();
-    if let Some(word) = reader.string(table, "best_effort", "mtr-ls") {
+    if let Some(word) = reader.string(table, "best_effort", "virtual-time") {
         match order_by_name(word.get_ref()) {
             Some(order) => settings.order = order,
             None => {
-                let advice = suggest(word.get_ref(), &["mtr-ls", "wrr", "vtime"]);
+                let advice = suggest(word.get_ref(), &["virtual-time", "mtr-ls", "wrr"]);
                 reader.error(
                     word.span(),
                     format!("there is no order of domains \"{}\"", word.get_ref()),

@@ -276,21 +276,22 @@ pub enum MechanismError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BestEffortOrder {
-    /// Move-To-Rear List Scheduling: who used its own share longest ago comes first (Eclipse 1998, section 5).
+    /// Virtual time at each level of the tree, with credit of a cycle for those who come back: exact, and with the cumulative
+    /// service guarantee (Eclipse 1998, section 5).
     #[default]
+    VirtualTime,
+    /// Move-To-Rear List Scheduling as published (Eclipse 1998, section 5), for comparison.
     MtrLs,
     /// Weighted round-robin by service cycles (Eclipse 1998, section 6.2), for comparison.
     Wrr,
-    /// Weighted virtual time, close to what the kernel's default scheduler does, for comparison.
-    Vtime,
 }
 
 impl fmt::Display for BestEffortOrder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            BestEffortOrder::VirtualTime => "virtual-time",
             BestEffortOrder::MtrLs => "mtr-ls",
             BestEffortOrder::Wrr => "wrr",
-            BestEffortOrder::Vtime => "vtime",
         })
     }
 }
@@ -307,10 +308,10 @@ pub struct BestEffortSettings {
 }
 
 impl Default for BestEffortSettings {
-    /// MTR-LS with the paper's cycle of 500 ms (Eclipse 1998, section 6.2) and preemption at once.
+    /// Virtual time with the paper's cycle of 500 ms (Eclipse 1998, section 6.2) and preemption at once.
     fn default() -> Self {
         BestEffortSettings {
-            order: BestEffortOrder::MtrLs,
+            order: BestEffortOrder::VirtualTime,
             service_cycle_ns: 500_000_000,
             preemption_interval_ns: 0,
         }

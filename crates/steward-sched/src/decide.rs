@@ -58,11 +58,13 @@ mod tests {
                     }
                     Load { measured, projected, window, samples, last_activation }
                     LoadThresholds { reactivate_below, admit_below, revoke_above }
-        Token { stamp, left_ns }
-         Domain { cgroup_id, key, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, tokens_ns, last_stamp, cycle_left_ns, cycle, tokens, first_token, token_count, weight, cgroup_weight, reserved, own_weight, child_weight, child_count, child_reserved, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, child_priorities, has_weight, in_use, active, queued, parked, throttled, suspended, dying, behind }
-         Policy { weight, reserved, own_weight, priority, own_priority }
-         HeapEntry { key, index }
-         DomainTable { served_ns, clock, service_cycle_ns, cycle, cycle_ends_ns, sequence, order, cpus, heap_counts, high_water, quotas, cursor, priorities, revised, heap, position, domains }
+            Token { stamp, left_ns }
+            Tokens { ring, held_ns, last_stamp, cycle, cycle_left_ns, first, count }
+            Node { left, right, up, rank, heap }
+            Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, has_weight, in_use, active, parked, dying, throttled, suspended }
+            Policy { weight, reserved, own_weight, priority, own_priority }
+            DomainTable { service_cycle_ns, order, cpus, high_water, quotas, waiting, keys, nodes, tokens, domains }
+            CpuOrder { clocks, restricted, any_restricted, runs_restricted }
                 };
         // SAFETY: constants of host.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
@@ -85,21 +87,26 @@ mod tests {
             LOAD_DECAY_MAX.into(),
             DOMAINS_MAX as u64,
             DEPTH_MAX as u64,
+            DEPTH_MOST.into(),
             ROOT_DOMAIN.into(),
-            NO_POSITION.into(),
             SHARE_ONE,
-            STANDS_BEHIND,
             WEIGHT_DEFAULT.into(),
             WEIGHT_SCALE.into(),
             WEIGHT_IDLE.into(),
             PRIORITIES as u64,
             PRIORITY_DEFAULT.into(),
+            HEAPS as u64,
+            NODES as u64,
+            NODE_OWN as u64,
+            NODE_RESERVED as u64,
+            VIRTUAL_TIME_UNIT,
             TOKENS_MAX as u64,
-            TOKENS_PER_CYCLE,
             SERVICE_CYCLE_DEFAULT_NS,
             SLICE_NS,
+            RESERVED_DEBT_NS,
             SLICE_ALONE_NS,
             TASK_LAG_MAX_NS,
+            TASK_PREEMPTS_NS,
             DOMAIN_LAG_MAX_NS,
             CHARGE_BATCH_NS,
             CHARGE_ALONE_NS,

@@ -109,6 +109,10 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
             program.set_log_level(4);
         }
     }
+    open.maps
+        .cpu_orders
+        .set_max_entries(cpus as u32)
+        .map_err(|error| classify(&error, "sizing the tables of CPUs"))?;
     let mut skeleton = open.load().map_err(|error| classify(&error, "loading the program"))?;
     fill_tables(&skeleton, &online)?;
 
@@ -140,14 +144,15 @@ fn fill_tables(skeleton: &StewardSkel<'_>, online: &[usize]) -> Result<(), LoadE
         let action = action.to_owned();
         move |error: libbpf_rs::Error| LoadError::Bpf { action, source: to_io(&error) }
     };
-    for index in 0..TASKS_MAX as u32 {
+    // Both lists are stacks: the lowest index last, so that it is taken first.
+    for index in (0..TASKS_MAX as u32).rev() {
         skeleton
             .maps
             .free_slots
             .update(&[], &index.to_ne_bytes(), MapFlags::ANY)
             .map_err(failed("filling the list of free slots"))?;
     }
-    for index in 2..DOMAINS_MAX as u32 {
+    for index in (2..DOMAINS_MAX as u32).rev() {
         skeleton
             .maps
             .free_domains

@@ -353,7 +353,7 @@ impl SchedExt {
         unsafe {
             let high_water = std::ptr::read_volatile(&raw const (*self.domains).high_water) as usize;
             let used = high_water.min(crate::DOMAINS_MAX);
-            let head_bytes = std::mem::offset_of!(DomainTable, heap);
+            let head_bytes = std::mem::offset_of!(DomainTable, keys);
             let bytes = (&raw mut *copy).cast::<u8>();
             std::ptr::copy_nonoverlapping(self.domains.cast::<u8>(), bytes, head_bytes);
             let domains = (&raw const (*self.domains).domains).cast::<Domain>();

@@ -59,17 +59,12 @@ impl Branch {
 /// The table of a tree, with the root at [`ROOT_DOMAIN`] and the others after it. Too deep ones hang on the root.
 fn table(tree: &[Branch]) -> Box<DomainTable> {
     let mut table = DomainTable::new();
-    let root = table.at_mut(ROOT_DOMAIN);
-    (root.weight, root.quota_ns) = (domain_weight(100, false), QUOTA_NONE);
-    (root.priority, root.own_priority) = (PRIORITY_DEFAULT, PRIORITY_DEFAULT);
+    table.begin(ROOT_DOMAIN, 0, domain_weight(100, false));
     for (place, branch) in tree.iter().enumerate() {
         let index = ROOT_DOMAIN + 1 + place as u16;
         let deep = table.at(branch.parent).depth as usize + 1 >= DEPTH_MAX;
         let parent = if deep { ROOT_DOMAIN } else { branch.parent };
-        let depth = table.at(parent).depth + 1;
-        let domain = table.at_mut(index);
-        (domain.parent, domain.depth, domain.cgroup_weight) = (parent, depth, branch.weight);
-        domain.quota_ns = QUOTA_NONE;
+        table.begin(index, parent, branch.weight);
         let Branch { priority, reserved, own_priority, own_weight, .. } = *branch;
         table.set_policy(index, &Policy::new(priority, 0, reserved, own_priority, own_weight));
     }
@@ -316,12 +311,6 @@ proptest! {
         for index in &all {
             prop_assert_eq!(table.share(*index), asleep.share(*index), "domain {}, after all", index);
         }
-    }
-
-    #[test]
-    fn bound_work_and_the_rest_each_keep_a_part_of_a_cpu(shares in 0..=2 * SHARE_ONE, cpus in 1u32..=512) {
-        let fraction = bound_fraction(shares, cpus);
-        prop_assert_eq!(fraction, (shares * cpus as u64).clamp(SHARE_ONE / 64, SHARE_ONE - SHARE_ONE / 64));
     }
 }
 

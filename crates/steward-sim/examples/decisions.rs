@@ -56,7 +56,7 @@ fn main() {
         "{:8} {:>8} {:>8} {:>10} {:>12} {:>14} {:>14}",
         "order", "domains", "tasks", "decisions", "ns/decision", "to as many", "to ten each"
     );
-    for order in [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime] {
+    for order in [BestEffortOrder::VirtualTime, BestEffortOrder::MtrLs, BestEffortOrder::Wrr] {
         let mut of_ten: Vec<(u32, f64)> = Vec::new();
         for (domains, tasks) in CROWDS {
             let scenario = scenario(domains, tasks, order);

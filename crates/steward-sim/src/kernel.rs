@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::event::{Event, EventQueue};
+use crate::scenario::CpuSet;
 
 /// Index of a task.
 pub(crate) type TaskId = u32;
@@ -16,9 +17,9 @@ pub(crate) type TaskId = u32;
 pub(crate) enum Queue {
     /// Interactive tasks of a CPU, by deadline.
     Interactive(u32),
-    /// Tasks that may run on this CPU only, by virtual time.
-    Bound(u32),
-    /// Tasks of a domain, by virtual time.
+    /// Tasks of a domain that may run on some CPUs only, by virtual time.
+    Restricted(u16),
+    /// Tasks of a domain that may run everywhere, by virtual time.
     Domain(u16),
     /// Tasks that have waited too long, first come first served.
     Rescue,
@@ -28,8 +29,8 @@ pub(crate) enum Queue {
 #[derive(Debug)]
 pub(crate) struct KernelTask {
     pub(crate) cpu: u32,
-    /// The only CPU that it may use, if it is pinned.
-    pub(crate) pinned: Option<u32>,
+    /// The CPUs that it may use, if it is pinned.
+    pub(crate) pinned: Option<CpuSet>,
     pub(crate) runnable: bool,
     /// When it last became runnable or ceased to be.
     pub(crate) turned_ns: u64,
@@ -46,9 +47,9 @@ pub(crate) struct KernelTask {
 }
 
 impl KernelTask {
-    pub(crate) fn new(pinned: Option<u32>) -> Self {
+    pub(crate) fn new(pinned: Option<CpuSet>) -> Self {
         KernelTask {
-            cpu: pinned.unwrap_or(0),
+            cpu: pinned.and_then(|cpus| cpus.first()).unwrap_or(0),
             pinned,
             runnable: false,
             turned_ns: 0,
@@ -74,7 +75,7 @@ impl KernelTask {
     }
 
     pub(crate) fn may_run_on(&self, cpu: u32) -> bool {
-        self.pinned.is_none_or(|only| only == cpu)
+        self.pinned.is_none_or(|cpus| cpus.contains(cpu))
     }
 }
 
@@ -108,8 +109,8 @@ pub(crate) struct Kernel {
     choosing: VecDeque<u32>,
     idle: Vec<u64>,
     interactive: Vec<OrderedQueue>,
-    bound: Vec<OrderedQueue>,
     domains: Vec<OrderedQueue>,
+    restricted: Vec<OrderedQueue>,
     rescue: OrderedQueue,
     sequence: u64,
 }
@@ -130,8 +131,8 @@ impl Kernel {
             choosing: VecDeque::new(),
             idle,
             interactive: vec![BTreeSet::new(); count],
-            bound: vec![BTreeSet::new(); count],
             domains: vec![BTreeSet::new(); domains],
+            restricted: vec![BTreeSet::new(); domains],
             rescue: BTreeSet::new(),
             sequence: 0,
         }
@@ -156,7 +157,7 @@ impl Kernel {
     fn queue(&mut self, queue: Queue) -> &mut OrderedQueue {
         match queue {
             Queue::Interactive(cpu) => &mut self.interactive[cpu as usize],
-            Queue::Bound(cpu) => &mut self.bound[cpu as usize],
+            Queue::Restricted(index) => &mut self.restricted[index as usize],
             Queue::Domain(index) => &mut self.domains[index as usize],
             Queue::Rescue => &mut self.rescue,
         }
@@ -165,7 +166,7 @@ impl Kernel {
     fn queue_ref(&self, queue: Queue) -> &OrderedQueue {
         match queue {
             Queue::Interactive(cpu) => &self.interactive[cpu as usize],
-            Queue::Bound(cpu) => &self.bound[cpu as usize],
+            Queue::Restricted(index) => &self.restricted[index as usize],
             Queue::Domain(index) => &self.domains[index as usize],
             Queue::Rescue => &self.rescue,
         }
@@ -201,10 +202,16 @@ impl Kernel {
         self.queue_ref(queue).iter().map(|(_, _, task)| *task)
     }
 
-    /// Moves the first task of a queue to a CPU. A queue holds only tasks that its CPUs may take.
+    /// The first task of a queue that may run on this CPU, and its key.
+    pub(crate) fn queue_first_for(&self, queue: Queue, cpu: u32) -> Option<(u64, TaskId)> {
+        let mut tasks = self.queue_ref(queue).iter();
+        tasks.find(|(_, _, task)| self.task(*task).may_run_on(cpu)).map(|(key, _, task)| (*key, *task))
+    }
+
+    /// Moves the first task of a queue that may run on this CPU there.
     pub(crate) fn queue_to_local(&mut self, queue: Queue, cpu: u32) -> bool {
-        let Some((_, _, task)) = self.queue(queue).pop_first() else { return false };
-        self.task_mut(task).queued = None;
+        let Some((_, task)) = self.queue_first_for(queue, cpu) else { return false };
+        self.queue_remove(task);
         self.give_to(task, cpu);
         true
     }
@@ -231,8 +238,8 @@ impl Kernel {
     /// Claims an idle CPU for the task, the one that it used last if possible.
     pub(crate) fn pick_idle_cpu(&mut self, task: TaskId) -> Option<u32> {
         let KernelTask { cpu: last, pinned, .. } = *self.task(task);
-        if let Some(only) = pinned {
-            return self.test_and_clear_idle(only).then_some(only);
+        if let Some(cpus) = pinned {
+            return cpus.iter().find(|cpu| self.test_and_clear_idle(*cpu));
         }
         if self.test_and_clear_idle(last) {
             return Some(last);

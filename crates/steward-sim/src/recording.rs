@@ -24,7 +24,7 @@ use steward_core::problem::{Origin, Problem};
 
 use crate::program::{Phase, Program};
 use crate::random::Amount;
-use crate::scenario::{CPUS_MAX, DomainSpec, SCENARIO_DOMAINS_MAX, Scenario, TaskSpec, weight_of_nice};
+use crate::scenario::{CPUS_MAX, CpuSet, DomainSpec, SCENARIO_DOMAINS_MAX, Scenario, TaskSpec, weight_of_nice};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -224,7 +224,7 @@ impl Recording {
                     domains: vec![domains.get(&task.domain).copied()],
                     weight: weight_of_nice(task.nice),
                     starts: Vec::new(),
-                    pinned,
+                    pinned: pinned.and_then(|cpu| CpuSet::of([cpu])),
                     reservation: None,
                     programs: Vec::new(),
                 });

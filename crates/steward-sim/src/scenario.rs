@@ -95,12 +95,48 @@ pub struct TaskSpec {
     pub weight: u32,
     /// When they start, after the run's start, in turn. Never empty.
     pub starts: Vec<Amount>,
-    /// The only CPU that they may use.
-    pub pinned: Option<u32>,
+    /// The CPUs that they may use; `None`: all.
+    pub pinned: Option<CpuSet>,
     /// CPU time reserved for each, and whether it may be revoked.
     pub reservation: Option<(Reservation, bool)>,
     /// What they do, in turn. Never empty.
     pub programs: Vec<Program>,
+}
+
+/// Some of a machine's CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CpuSet([u64; CPUS_MAX as usize / 64]);
+
+impl CpuSet {
+    /// These CPUs; those beyond [`CPUS_MAX`] are left out. `None` when none is left.
+    pub fn of(cpus: impl IntoIterator<Item = u32>) -> Option<Self> {
+        let mut set = CpuSet([0; CPUS_MAX as usize / 64]);
+        for cpu in cpus.into_iter().filter(|cpu| *cpu < CPUS_MAX) {
+            set.0[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        set.first().map(|_| set)
+    }
+
+    /// Whether the CPU is one of them.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+    }
+
+    /// The CPUs, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (0..CPUS_MAX).filter(move |cpu| self.contains(*cpu))
+    }
+
+    /// The lowest.
+    pub fn first(&self) -> Option<u32> {
+        let word = self.0.iter().position(|word| *word != 0)?;
+        Some(word as u32 * 64 + self.0[word].trailing_zeros())
+    }
+
+    /// Those of them below a number; `None` when there are none.
+    pub fn below(self, cpus: u32) -> Option<Self> {
+        CpuSet::of(self.iter().take_while(|cpu| *cpu < cpus))
+    }
 }
 
 /// A bounded buffer between tasks.
@@ -155,12 +191,12 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Runs it on another number of CPUs, 1 to [`CPUS_MAX`]. Tasks that were pinned to one that is not there may run
-    /// anywhere.
+    /// Runs it on another number of CPUs, 1 to [`CPUS_MAX`]. Tasks that were pinned to some that are not there may run
+    /// on the others, or if none is left, anywhere.
     pub fn set_cpus(&mut self, cpus: u32) {
         self.machine.cpus = cpus.clamp(1, CPUS_MAX);
         for task in &mut self.tasks {
-            task.pinned = task.pinned.filter(|cpu| *cpu < self.machine.cpus);
+            task.pinned = task.pinned.and_then(|cpus| cpus.below(self.machine.cpus));
         }
     }
 }

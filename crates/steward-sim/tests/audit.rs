@@ -80,7 +80,7 @@ fn machine(cpus: u32, terms: &[(f64, u32, Vec<Phase>)]) -> Scenario {
     }
     let mut scenario = Scenario { domains, tasks: all, duration_ns: 60 * SECOND, ..Scenario::default() };
     scenario.machine = MachineSettings { cpus, ..MachineSettings::default() };
-    scenario.best_effort.order = BestEffortOrder::MtrLs;
+    scenario.best_effort.order = BestEffortOrder::VirtualTime;
     scenario
 }
 

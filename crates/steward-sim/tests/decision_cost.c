@@ -21,6 +21,7 @@ static bool counted_before(u64 a, u64 b)
 #define DECISIONS 20000
 
 static struct domain_table table;
+static struct cpu_order cpu;
 
 /* All domains are busy: the first is served, pays, and waits again. Prints the mean and the most of one decision. */
 static void run(enum order order, u32 domains)
@@ -32,29 +33,29 @@ static void run(enum order order, u32 domains)
 	table.order = order;
 	table.service_cycle_ns = SERVICE_CYCLE_DEFAULT_NS;
 	table.cpus = 1;
+	domain_begin(&table, ROOT_DOMAIN, 0, WEIGHT_DEFAULT * WEIGHT_SCALE);
 	for (i = 0; i < domains; i++) {
 		struct domain *d = domain_at(&table, ROOT_DOMAIN + 1 + i);
 
-		d->parent = ROOT_DOMAIN;
-		d->weight = WEIGHT_DEFAULT * WEIGHT_SCALE * (1 + i % 3);
+		domain_begin(&table, ROOT_DOMAIN + 1 + i, ROOT_DOMAIN, WEIGHT_DEFAULT * WEIGHT_SCALE * (1 + i % 3));
 		d->runnable = 1;
 		d->runnable_weight = WEIGHT_DEFAULT * WEIGHT_SCALE;
 		domain_settle(&table, ROOT_DOMAIN + 1 + i);
 	}
 	for (i = 0; i < domains; i++)
-		order_enqueue(&table, ROOT_DOMAIN + 1 + i, domain_standing(&table, ROOT_DOMAIN + 1 + i), 0);
+		order_enqueue(&table, ROOT_DOMAIN + 1 + i, 0);
 	for (i = 0; i < DECISIONS; i++) {
 		u16 index = order_first(&table);
 		u64 before = comparisons;
 
-		order_serve(&table, index);
+		order_serve(&table, &cpu, index);
 		/* Every other time its queue is empty while its last task runs. */
 		if (i & 1)
 			order_dequeue(&table, index);
 		now_ns += 4 * NSEC_PER_MSEC;
-		order_charge(&table, index, 4 * NSEC_PER_MSEC, standing_share(domain_standing(&table, index)), now_ns);
+		order_charge(&table, index, 4 * NSEC_PER_MSEC, now_ns);
 		if (i & 1)
-			order_enqueue(&table, index, domain_standing(&table, index), now_ns);
+			order_enqueue(&table, index, now_ns);
 		sum += comparisons - before;
 		most = max_u64(most, comparisons - before);
 	}
@@ -65,7 +66,7 @@ int main(void)
 {
 	u32 order, domains;
 
-	for (order = ORDER_MTR_LS; order <= ORDER_VTIME; order++)
+	for (order = ORDER_VIRTUAL_TIME; order <= ORDER_WRR; order++)
 		for (domains = 10; domains <= 1000; domains *= 10)
 			run(order, domains);
 	return 0;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use steward_core::mechanism::BestEffortOrder;
-use steward_sim::scenario::{DomainSpec, MachineSettings, TaskSpec};
+use steward_sim::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Outcome, Phase, Program, Scenario, ScenarioFile};
 
 const MS: u64 = 1_000_000;
@@ -62,12 +62,12 @@ proptest! {
 
     /// Eclipse 1998, section 5: each domain gets its fraction over every cycle.
     #[test]
-    fn under_mtr_ls_every_busy_domain_gets_its_fraction_of_every_cycle_on_any_number_of_cpus(
+    fn every_busy_domain_gets_its_fraction_of_every_cycle_on_any_number_of_cpus(
         terms in terms(), cpus in 1u32..=4,
     ) {
         let (specs, shares) = domains(&terms);
         let tasks = (0..specs.len()).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)).collect();
-        let scenario = machine(cpus, BestEffortOrder::MtrLs, specs, tasks);
+        let scenario = machine(cpus, BestEffortOrder::VirtualTime, specs, tasks);
         let mut machine = Machine::new(&scenario);
         // A cycle, the width of a token at either end, and a quantum for each domain.
         let window_ns = CYCLE_NS * 9 / 8 + terms.len() as u64 * QUANTUM_NS;
@@ -90,7 +90,7 @@ proptest! {
 
     /// Eclipse 1998, definition 1, for one task that comes and goes beside domains that never leave.
     #[test]
-    fn mtr_ls_guarantees_cumulative_service_on_any_number_of_cpus(
+    fn cumulative_service_is_guaranteed_on_any_number_of_cpus(
         cpus in 1u32..=4, others in 1usize..20, run_ms in 1u64..40, away_ms in 1u64..60, reserved in 0.05..0.2f64,
     ) {
         let mut terms = vec![(0.0, 100); others];
@@ -100,7 +100,7 @@ proptest! {
             (0..others).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)).collect();
         let phases = [Phase::Run(Amount::Fixed(run_ms * MS)), Phase::Sleep(Amount::Fixed(away_ms * MS))];
         tasks.push(task("comes-and-goes", others, 1, &phases));
-        let scenario = machine(cpus, BestEffortOrder::MtrLs, specs, tasks);
+        let scenario = machine(cpus, BestEffortOrder::VirtualTime, specs, tasks);
         // The rate that its share comes to: one task cannot use more than one CPU.
         let rate = (shares[others] * f64::from(cpus)).min(1.0);
         let quanta_ns = (others as u64 + 2) * QUANTUM_NS;
@@ -117,7 +117,7 @@ proptest! {
 
     /// The delay bound, and that those who use little of their share wait for nobody (Eclipse 1998, section 7).
     #[test]
-    fn under_mtr_ls_a_task_that_uses_half_its_share_waits_at_most_a_quantum(
+    fn a_task_that_uses_half_its_share_waits_at_most_a_quantum(
         cpus in 1u32..=4, others in 1usize..64, run_us in 100u64..4000, seed: u16,
     ) {
         let (specs, shares) = domains(&vec![(0.0, 100); others + 1]);
@@ -129,7 +129,7 @@ proptest! {
             Phase::Run(Amount::Fixed(run_us * 1000)),
             Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
         ]));
-        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::MtrLs, specs, tasks) };
+        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks) };
         let outcome = Machine::new(&scenario).run();
         let sleeper = outcome.task("sleeper").unwrap();
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
@@ -148,39 +148,39 @@ fn run(file: &str, settings: &[(&str, &str)]) -> Outcome {
 
 /// Eclipse 1998, figure 11.
 #[test]
-fn a_sleeper_is_woken_in_time_under_mtr_ls_and_later_with_each_competitor_under_wrr() {
+fn a_sleeper_is_woken_in_time_and_later_with_each_competitor_under_wrr() {
     let delay_ms = |order, n| {
         let outcome = run("sleeper.toml", &[("best_effort.order", order), ("task.onoff.count", n)]);
         outcome.task("sleeper").unwrap().latency_ms_p99
     };
     for n in ["1", "8", "64"] {
-        assert!(delay_ms("mtr-ls", n) < 0.5, "{n}");
+        assert!(delay_ms("virtual-time", n) < 0.5, "{n}");
     }
     assert!(delay_ms("wrr", "64") > 5.0 * delay_ms("wrr", "8"));
 }
 
 /// Eclipse 1998, example 1 and figure 12.
 #[test]
-fn an_io_loop_with_half_the_cpu_keeps_its_rate_under_mtr_ls_and_loses_it_under_wrr() {
+fn an_io_loop_with_half_the_cpu_keeps_its_rate_and_loses_it_under_wrr() {
     let rate = |order, n| {
         let outcome = run("io-rate.toml", &[("best_effort.order", order), ("task.loop.count", n)]);
         outcome.task("io").unwrap().work_per_second
     };
     for n in ["1", "8", "64"] {
-        assert!(rate("mtr-ls", n) >= 39.0, "{n}");
+        assert!(rate("virtual-time", n) >= 39.0, "{n}");
     }
     assert!(rate("wrr", "64") < 30.0);
 }
 
 /// Eclipse 1998, figure 9.
 #[test]
-fn a_player_misses_no_frame_with_15_per_cent_under_mtr_ls_and_needs_three_times_that_under_wrr() {
+fn a_player_misses_no_frame_with_15_per_cent_and_needs_three_times_that_under_wrr() {
     let late = |order, fraction| {
         let outcome = run("mpeg-cpu.toml", &[("best_effort.order", order), ("domain.player.cpu", fraction)]);
         outcome.task("card").unwrap().frames.as_ref().unwrap().frames_late
     };
-    assert_eq!(late("mtr-ls", "15%"), 0);
-    assert!(late("mtr-ls", "4%") > 0);
+    assert_eq!(late("virtual-time", "15%"), 0);
+    assert!(late("virtual-time", "4%") > 0);
     assert!(late("wrr", "45%") > 0);
 }
 
@@ -197,7 +197,7 @@ fn below_a_priority(cpus: u32, order: BestEffortOrder, above: &[Phase]) -> Outco
 fn below_a_priority_that_comes_and_goes_weights_hold() {
     let comes_and_goes = [Phase::Run(Amount::Fixed(3 * MS)), Phase::Sleep(Amount::Fixed(10 * MS))];
     // Not under WRR: its cycles end by the clock, whether or not all had time for their parts.
-    for order in [BestEffortOrder::MtrLs, BestEffortOrder::Vtime] {
+    for order in [BestEffortOrder::VirtualTime, BestEffortOrder::MtrLs] {
         for cpus in [1, 2, 4] {
             let outcome = below_a_priority(cpus, order, &comes_and_goes);
             let used = |place: usize| outcome.domains[place].share;
@@ -219,11 +219,53 @@ fn below_a_priority_that_comes_and_goes_weights_hold() {
 #[test]
 fn below_a_priority_that_stays_nothing_is_left_but_what_it_cannot_use() {
     for (cpus, left) in [(1, 0.0), (2, 1.0)] {
-        let outcome = below_a_priority(cpus, BestEffortOrder::MtrLs, &BUSY);
+        let outcome = below_a_priority(cpus, BestEffortOrder::VirtualTime, &BUSY);
         let used = |place: usize| outcome.domains[place].share * f64::from(cpus);
         let below: f64 = (0..3).map(used).sum();
         // Less than the rescue of what has waited for 12 s takes.
         assert!((below - left).abs() < 0.01, "{cpus} CPUs: {below}");
         assert!(cpus == 1 || (used(2) / below - 0.6).abs() < 0.05, "{cpus} CPUs: {}", used(2));
     }
+}
+
+/// What each of these busy domains gets in CPUs, beside each other, by the CPUs that its tasks may use.
+fn confined(cpus: u32, groups: &[(u32, u32, &[u32])]) -> (Vec<f64>, f64) {
+    let terms: Vec<(f64, u32)> = groups.iter().map(|(weight, _, _)| (0.0, *weight)).collect();
+    let (specs, _) = domains(&terms);
+    let tasks = groups
+        .iter()
+        .enumerate()
+        .map(|(place, (_, count, pins))| TaskSpec {
+            pinned: CpuSet::of(pins.iter().copied()),
+            ..task(&format!("t{place}"), place, *count, &BUSY)
+        })
+        .collect();
+    let outcome = Machine::new(&machine(cpus, BestEffortOrder::VirtualTime, specs, tasks)).run();
+    let used = outcome.domains.iter().map(|domain| domain.share * f64::from(cpus)).collect();
+    (used, outcome.busy)
+}
+
+/// Domains of one loop each that may use two of four CPUs, beside one of four loops that may use all.
+#[test]
+fn confined_domains_leave_no_cpu_idle_and_share_theirs() {
+    for count in [1, 10, 80, 400] {
+        let mut groups: Vec<(u32, u32, &[u32])> = vec![(100, 1, &[0, 1]); count];
+        groups.push((100, 4, &[]));
+        let (used, busy) = confined(4, &groups);
+        assert!(busy > 0.9999, "{count} domains: {busy}");
+        let each = if count == 1 { 1.0 } else { 2.0 / count as f64 };
+        // Those that are due more than their two CPUs have get all of these; one alone is due two CPUs and can use one.
+        let worst = used[..count].iter().map(|used| (used - each).abs()).fold(0.0, f64::max);
+        assert!(worst < 0.002, "{count} domains: {used:?}");
+    }
+}
+
+#[test]
+fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
+    let (used, busy) = confined(4, &[(100, 2, &[0]), (300, 2, &[0]), (100, 4, &[])]);
+    assert!(busy > 0.9999, "{busy}");
+    assert!((used[0] - 0.25).abs() < 0.005 && (used[1] - 0.75).abs() < 0.005, "{used:?}");
+    // One that is due little does not get more for being pinned.
+    let (used, _) = confined(4, &[(10, 1, &[0]), (990, 8, &[])]);
+    assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
 }

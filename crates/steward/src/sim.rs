@@ -37,7 +37,7 @@ pub struct SimArguments {
     /// How many CPUs the recording is run on, in place of those it was made on.
     #[arg(long, value_name = "N", requires = "replay", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub cpus: Option<u32>,
-    /// The order among domains: mtr-ls, wrr or vtime.
+    /// The order among domains: virtual-time, mtr-ls or wrr.
     #[arg(long, value_name = "ORDER", value_parser = parse_order)]
     pub order: Option<BestEffortOrder>,
     /// Sets a value in place of what the file says or varies; may be repeated.
@@ -63,7 +63,7 @@ fn parse_named_reservation(text: &str) -> Result<(String, Reservation), String> 
 }
 
 fn parse_order(text: &str) -> Result<BestEffortOrder, String> {
-    order_by_name(text).ok_or_else(|| "write mtr-ls, wrr or vtime".to_owned())
+    order_by_name(text).ok_or_else(|| "write virtual-time, mtr-ls or wrr".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

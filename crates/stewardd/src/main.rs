@@ -72,12 +72,12 @@ enum MechanismName {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OrderName {
-    /// Who used its own share longest ago comes first: every domain gets its fraction in every service cycle.
+    /// Virtual time at each level of the tree, with credit of a cycle for those who come back.
+    VirtualTime,
+    /// Move-To-Rear List Scheduling as published.
     MtrLs,
     /// Weighted round-robin by service cycles.
     Wrr,
-    /// Weighted virtual time.
-    Vtime,
 }
 
 fn main() -> ExitCode {
@@ -156,9 +156,9 @@ fn options(arguments: &Arguments) -> Options {
             MechanismName::Deadline => MechanismChoice::Deadline,
         }),
         best_effort: arguments.best_effort.map(|name| match name {
+            OrderName::VirtualTime => BestEffortOrder::VirtualTime,
             OrderName::MtrLs => BestEffortOrder::MtrLs,
             OrderName::Wrr => BestEffortOrder::Wrr,
-            OrderName::Vtime => BestEffortOrder::Vtime,
         }),
         roots: Roots::default(),
         own_reservation: Some(OWN_RESERVATION),

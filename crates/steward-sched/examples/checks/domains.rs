@@ -49,7 +49,7 @@ pub fn reservations() -> Outcome {
     let programs: Vec<Vec<Program>> =
         groups.iter().map(|group| vec![Program::start(&["spin"]).within(group)]).collect();
     let mut shares = Vec::new();
-    for order in [BestEffortOrder::MtrLs, BestEffortOrder::Wrr, BestEffortOrder::Vtime] {
+    for order in [BestEffortOrder::VirtualTime, BestEffortOrder::MtrLs, BestEffortOrder::Wrr] {
         let settings = BestEffortSettings { order, ..BestEffortSettings::default() };
         scheduler.set_best_effort(settings).map_err(|error| error.to_string())?;
         sleep(Duration::from_secs(1));
@@ -65,7 +65,7 @@ pub fn reservations() -> Outcome {
         check!((share - wanted).abs() <= tolerance, "shares {shares:.3?}, wanted {wanted:.3}");
     }
     check!((seen.share - wanted).abs() < 0.01, "the table says {:.3}, wanted {wanted:.3}", seen.share);
-    Ok(format!("mtr-ls, wrr, vtime: {shares:.3?} of {wanted:.3}"))
+    Ok(format!("virtual-time, mtr-ls, wrr: {shares:.3?} of {wanted:.3}"))
 }
 
 /// A domain of a higher priority gets all, one of a lower priority its reservation.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Best-effort work: domains, their queues, quotas, suspension, and work bound to one CPU.
+ * Best-effort work: domains, their queues, quotas, suspension, and work that may run on some CPUs only.
  *
  * A waiting task stands in its domain's queue, ordered by its virtual time; the domains that have waiting tasks
  * stand in the order of decide/order.h. Any CPU with nothing interactive to do serves the first domain's
@@ -11,8 +11,8 @@
  * others, and its domain behind them. What the tasks of one domain use on a CPU is put together and paid in parts of
  * half a millisecond, or when another domain's task follows, because a payment costs more than a switch.
  *
- * Work that may run on one CPU only would have to be skipped by all others, so it has a queue per CPU and shares
- * that CPU with the domains by its shares.
+ * A task that may run on some CPUs only is restricted. Each domain has a second queue for these, and each CPU knows
+ * which domains have some for it (struct cpu_order): so no CPU looks through what it may not serve.
  */
 #ifndef STEWARD_BEST_EFFORT_BPF_H
 #define STEWARD_BEST_EFFORT_BPF_H
@@ -20,8 +20,10 @@
 #include "interactive.bpf.h"
 
 #define SERVE_ATTEMPTS 64
-/* How many that stood first in vain are brought to where they have to be, before the next one is served as it is. */
-#define REVISE_ATTEMPTS 16
+/* How many restricted tasks of a domain are looked at for the first that may run on a CPU. */
+#define RESTRICTED_SCAN_MAX 1024
+/* How many levels of cgroups without a domain of their own are gone up. */
+#define CGROUP_LEVELS_MAX 256
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
 /* How many tasks of a queue are looked at for having waited too long. */
@@ -29,24 +31,49 @@
 #define REFILL_INTERVAL_NS (5 * NSEC_PER_MSEC)
 
 /*
- * The domain's queue was found empty, or it is held: take it out of the order, unless a task is on its way into the
- * queue. A task is counted before it is inserted, so a count above zero means that it will be there.
+ * The domain's queue was found empty: take it out of the order, unless a task came meanwhile. A task is in the queue before its
+ * domain is put into the order.
  */
-__noinline int unqueue_domain(u32 index, bool held)
+__noinline int unqueue_domain(u32 index)
 {
 	struct domain_table *table = domains();
-	struct domain *d;
 
 	if (!table)
 		return 0;
-	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	order_dequeue(table, index);
-	if (held)
-		d->parked = 1;
 	bpf_spin_unlock(&domains_lock);
-	if (!held && *(volatile u32 *)&d->waiting)
+	if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
 		domain_make_queued(table, index);
+	return 0;
+}
+
+/* A domain that is held leaves the order with all below it. */
+__noinline int park_domain(u32 index)
+{
+	struct domain_table *table = domains();
+
+	if (!table)
+		return 0;
+	bpf_spin_lock(&domains_lock);
+	if (domain_at(table, index)->held)
+		order_park(table, index);
+	bpf_spin_unlock(&domains_lock);
+	return 0;
+}
+
+/* It comes back when it is held no longer. */
+__noinline int unpark_domain(u32 index)
+{
+	struct domain_table *table = domains();
+	u64 now_ns = clock_now();
+
+	if (!table)
+		return 0;
+	bpf_spin_lock(&domains_lock);
+	if (!domain_at(table, index)->held)
+		order_unpark(table, index, now_ns);
+	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
 
@@ -54,13 +81,13 @@ __noinline int unqueue_domain(u32 index, bool held)
 __noinline int pay_domain(u32 index, u64 used_ns)
 {
 	struct domain_table *table = domains();
-	u64 share = standing_share(standing_of_domain(index)), now_ns = clock_now();
+	u64 now_ns = clock_now();
 
 	if (!table || !used_ns)
 		return 0;
 	bpf_spin_lock(&domains_lock);
 	domain_at(table, index)->used_ns += used_ns;
-	order_charge(table, index, used_ns, share, now_ns);
+	order_charge(table, index, used_ns, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -104,58 +131,18 @@ static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 us
 	}
 }
 
-/* Brings a domain that waits to where it has to stand now. True when it stood in the other heap. */
-__noinline int revise_domain(u32 index)
+/* Whether tasks of domain a come before tasks of domain b. */
+__noinline bool domain_precedes(u32 a, u32 b)
 {
 	struct domain_table *table = domains();
-	struct domain *d;
 
-	if (!table)
-		return 0;
-	d = domain_at(table, index);
-	if (!*(volatile u8 *)&d->queued || d->behind == standing_behind(standing_of_domain(index)))
-		return 0;
-	unqueue_domain(index, false);
-	return 1;
-}
-
-/* Brings the order up to date with what priorities say now of those that may come first. */
-__noinline int revise_domains(void)
-{
-	struct domain_table *table = domains();
-	u16 index;
-	int i;
-
-	if (!table)
-		return 0;
-	index = order_next_behind(table);
-	if (index)
-		revise_domain(index);
-	bpf_for(i, 0, REVISE_ATTEMPTS) {
-		bool revised = false;
-
-		index = order_first(table);
-		if (index)
-			revised = revise_domain(index);
-		index = order_first_behind(table);
-		if (index && revise_domain(index))
-			revised = true;
-		if (!revised)
-			break;
-	}
-	return 0;
-}
-
-/* Whether a domain that runs has to stand behind now. */
-static __always_inline bool runs_behind(struct domain_table *table, u16 running)
-{
-	return table->priorities && standing_behind(standing_of_domain(running));
+	return table && order_precedes(table, a, b);
 }
 
 /* Whether a task of a domain that waits is to preempt one of a domain that runs. */
-static __always_inline bool goes_before(struct domain_table *table, u16 waiting, u16 running)
+static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running)
 {
-	return waiting != running && order_preempts(table, waiting, running, runs_behind(table, running));
+	return waiting != running && table->order != ORDER_WRR && domain_precedes(waiting, running);
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
@@ -204,14 +191,44 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 	domain_make_queued(table, t->domain);
 }
 
-/* Whether anything waits in the domains. One that was served last may stand in the order still, with an empty queue. */
-static __always_inline bool others_wait(struct domain_table *table, u16 running)
+/* The domain whose turn it is, 0 when none waits. */
+__noinline u32 first_domain(void)
 {
-	u32 count = heap_count(table, false) + heap_count(table, true);
+	struct domain_table *table = domains();
 
-	if (!count)
+	return table && *(volatile u32 *)&table->waiting ? order_first(table) : 0;
+}
+
+/* Whether tasks wait that may run on some CPUs only, this one among them. */
+static __always_inline bool restricted_wait(u32 cpu)
+{
+	struct cpu_order *order = cpu_order_of(cpu);
+
+	return order && *(volatile u64 *)&order->any_restricted;
+}
+
+/* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with an empty queue. */
+static __always_inline bool others_wait(struct domain_table *table, u16 running, u32 cpu)
+{
+	u32 first;
+
+	if (restricted_wait(cpu))
+		return true;
+	if (!*(volatile u32 *)&table->waiting)
 		return false;
-	return count > 1 || order_first(table) != running || *(volatile u32 *)&domain_at(table, running)->waiting;
+	first = first_domain();
+	if (!first)
+		return false;
+	return first != running || *(volatile u32 *)&table->waiting > 1 ||
+	       *(volatile u32 *)&domain_at(table, running)->waiting;
+}
+
+/* Whether nothing that waits comes before a domain that runs, and could go on. */
+static __always_inline bool nobody_before(u32 running)
+{
+	u32 first = first_domain();
+
+	return !first || first == running || !domain_precedes(first, running);
 }
 
 /*
@@ -226,12 +243,11 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	struct domain_table *table = domains();
 	struct cpu_run *run = cpu_run_of(cpu);
 
-	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || run->bound_shares)
+	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || restricted_wait(cpu))
 		return false;
-	if (held_by_quota(t) || table->order != ORDER_MTR_LS || overdue || maybe_idle)
+	if (held_by_quota(t) || table->order == ORDER_WRR || overdue || maybe_idle)
 		return false;
-	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting ||
-	    !order_nobody_before(table, t->domain, runs_behind(table, t->domain)))
+	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(t->domain))
 		return false;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
@@ -244,9 +260,9 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 /* A task that was put into the CPU's own queue begins to run: what came meanwhile and should go first does. */
 static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
-	u16 first = order_first(table);
+	u32 first = first_domain();
 
-	if (run->interactive || run->bound_shares || (first && goes_before(table, first, t->domain)))
+	if (run->interactive || restricted_wait(cpu) || (first && goes_before(table, first, t->domain)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -272,55 +288,85 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 	}
 }
 
-/* A bound task no longer counts among what its CPU owes to bound work. */
-static __always_inline void bound_leaves(struct task_state *t)
+/* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they wait. */
+__noinline int note_restricted(u32 index, u32 cpu, bool join)
 {
-	struct cpu_run *run = cpu_run_of(t->bound_cpu);
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	u64 now_ns = clock_now();
 
-	if (!t->was_bound)
-		return;
-	t->was_bound = 0;
-	if (run)
-		__sync_fetch_and_sub(&run->bound_shares, t->bound_share);
+	if (!table || !order)
+		return 0;
+	if (join) {
+		bpf_spin_lock(&domains_lock);
+		order_join_restricted(table, order, index, now_ns);
+		bpf_spin_unlock(&domains_lock);
+	}
+	restricted_waits(order, index);
+	return 0;
 }
 
 /*
- * Puts a task that may run on this CPU only into the CPU's queue of bound work, and counts its share among what the
- * CPU owes to such work until it sleeps. Done at each enqueue, because shares and CPUs change.
+ * Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know. `cpu` is the
+ * one that it is on.
  */
-static __always_inline void enqueue_bound(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+static __always_inline void enqueue_restricted(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
 {
 	struct domain_table *table = domains();
-	struct cpu_run *run = cpu_run_of(cpu);
-	struct domain *d;
+	u32 cpus = settings.cpus;
+	int i;
 
-	if (!table || !run)
+	if (!table)
 		return;
-	bound_leaves(t);
-	d = domain_at(table, t->domain);
-	t->bound_share = share_at_the_moment(standing_of_domain(t->domain)) * t->weight * WEIGHT_SCALE /
-			 max_u64(d->runnable_weight, t->weight * WEIGHT_SCALE);
-	t->bound_cpu = cpu;
-	t->was_bound = 1;
-	__sync_fetch_and_add(&run->bound_shares, t->bound_share);
-	t->vtime = task_join(t->vtime, run->task_clock);
+	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
-	t->queue = QUEUE_BOUND(cpu);
-	queue_insert_ordered(p, QUEUE_BOUND(cpu), SLICE_NS, t->vtime, enq_flags);
+	t->restricted_waiting = 1;
+	t->queue = QUEUE_RESTRICTED(t->domain);
+	queue_insert_ordered(p, QUEUE_RESTRICTED(t->domain), SLICE_NS, t->vtime, enq_flags);
+	note_restricted(t->domain, cpu, true);
+	if (is_bound(p))
+		return;
+	bpf_for(i, 0, cpus) {
+		if ((u32)i != cpu && may_run_on(p, i))
+			note_restricted(t->domain, i, false);
+	}
 }
 
-/* Advances the clock of the class that used this CPU. */
-static __always_inline void charge_classes(struct cpu_run *run, bool bound, u64 used_ns)
+/* Whether a task of this domain waits that may run on this CPU and not on all; its virtual time. */
+static __noinline bool restricted_first_key(u32 index, u32 cpu, u64 *key)
 {
-	u64 fraction;
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool found = false;
+	int i;
 
-	if (!run->bound_shares)
-		return;
-	fraction = bound_fraction(run->bound_shares, settings.cpus);
-	if (bound)
-		run->bound_vtime += used_ns * SHARE_ONE / fraction;
-	else
-		run->floating_vtime += used_ns * SHARE_ONE / (SHARE_ONE - fraction);
+	if (!key)
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_RESTRICTED(index), 0)) {
+		bpf_for(i, 0, RESTRICTED_SCAN_MAX) {
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (migration_disabled(p) ? scx_bpf_task_cpu(p) == (s32)cpu : may_run_on(p, cpu)) {
+				*key = p->scx.dsq_vtime;
+				found = true;
+				break;
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return found;
+}
+
+/* Takes the domain's first task that may run here and not everywhere. */
+static __always_inline bool serve_restricted(u32 index, struct cpu_order *order)
+{
+	restricted_forget(order, index);
+	if (!queue_to_local(QUEUE_RESTRICTED(index)))
+		return false;
+	if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) > 0)
+		restricted_waits(order, index);
+	return true;
 }
 
 /* A task begins or ceases to count among what is runnable in its domain. */
@@ -352,103 +398,145 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 	return 0;
 }
 
-/* Lets those behind a domain go before it. */
-__noinline int step_domain_back(u32 index)
+/* What may come next on a CPU. */
+struct choice {
+	u64 key; /* the virtual time of the task, as far as it is known */
+	u32 index; /* its domain; 0: nothing waits */
+	u32 restricted; /* it comes from the queue of those that may not run everywhere */
+};
+
+/* Of two domains' tasks, those that may run everywhere and those that may not, the first. */
+static __noinline int choose_first(u32 cpu, struct choice *choice)
+{
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	u32 free, restricted = 0;
+	u64 key = 0;
+
+	if (!table || !order || !choice)
+		return 0;
+	free = first_domain();
+	if (*(volatile u64 *)&order->any_restricted)
+		restricted = restricted_first(table, order);
+	choice->index = free;
+	choice->restricted = 0;
+	if (!restricted || (free && free != restricted && !domain_precedes(restricted, free)))
+		return 0;
+	if (free == restricted && restricted_first_key(free, cpu, &key)) {
+		if (queue_first_key(QUEUE_DOMAIN(free), &choice->key) && clock_before(choice->key, key))
+			return 0;
+	} else if (free == restricted) {
+		/* None of them for this CPU. */
+		restricted_forget(order, restricted);
+		return 0;
+	}
+	choice->index = restricted;
+	choice->restricted = 1;
+	return 0;
+}
+
+/* The domain, or one above it, that is held; 0 when none is. */
+__noinline u32 held_domain(u32 index)
 {
 	struct domain_table *table = domains();
 
-	if (!table)
-		return 0;
-	bpf_spin_lock(&domains_lock);
-	order_step_back(table, index);
-	bpf_spin_unlock(&domains_lock);
-	return 0;
+	return table && table->quotas ? domain_held_by(table, index) : 0;
+}
+
+/* Whether prev, which could go on, comes before what was chosen. */
+static __always_inline bool goes_on_before(struct task_state *t, struct choice *choice, u32 cpu)
+{
+	u64 key = 0;
+
+	if (choice->index != t->domain)
+		return !domain_precedes(choice->index, t->domain);
+	if (choice->restricted)
+		return !restricted_first_key(choice->index, cpu, &key) || !clock_before(key, t->vtime);
+	return !queue_first_key(QUEUE_DOMAIN(choice->index), &key) || !clock_before(key, t->vtime);
 }
 
 enum served {
 	SERVED,
-	SERVED_NONE, /* no domain waits */
+	SERVED_NONE, /* nothing waits */
+	SERVED_PREV, /* prev comes first */
 	SERVE_NEXT, /* this one had nothing for this CPU */
 };
 
-/* Serves the first domain. */
-static __always_inline enum served serve_first(struct domain_table *table)
+/* Serves what comes first, if it comes before prev (NULL: nothing could go on). */
+static __noinline enum served serve_first(struct task_state *t, u32 cpu)
 {
-	/* Read without the lock: a moment later the answer would be another one anyway. */
-	u16 index = order_first(table);
-	struct domain *d;
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	struct choice choice = {};
+	u32 index, held;
 
+	if (!table || !order)
+		return SERVED_NONE;
+	choose_first(cpu, &choice);
+	index = choice.index;
 	if (!index)
 		return SERVED_NONE;
-	order_serve(table, index);
-	if (table->quotas && domain_held(table, index)) {
-		unqueue_domain(index, true);
+	held = held_domain(index);
+	if (held) {
+		if (choice.restricted)
+			restricted_forget(order, index);
+		else
+			park_domain(held);
 		return SERVE_NEXT;
 	}
-	d = domain_at(table, index);
-	if (*(volatile u32 *)&d->waiting && queue_to_local(QUEUE_DOMAIN(index)))
+	if (choice.restricted) {
+		if (t && goes_on_before(t, &choice, cpu))
+			return SERVED_PREV;
+		if (!serve_restricted(index, order))
+			return SERVE_NEXT;
+		order_serve(table, order, index);
 		return SERVED;
-	/* Its tasks are on their way in or out, or may not run here; or there are none. */
-	if (*(volatile u32 *)&d->waiting)
-		step_domain_back(index);
-	else
-		unqueue_domain(index, false);
-	return SERVE_NEXT;
+	}
+	if (t && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0 && goes_on_before(t, &choice, cpu))
+		return SERVED_PREV;
+	if (!queue_to_local(QUEUE_DOMAIN(index))) {
+		/* Its last task is on its way in or out. */
+		unqueue_domain(index);
+		return SERVE_NEXT;
+	}
+	order_serve(table, order, index);
+	return SERVED;
 }
 
-/* Serves the first domain whose queue yields a task for this CPU. */
-static __noinline bool serve_domains(void)
+/* Serves the first task that may run here, unless prev comes before it. */
+static __always_inline enum served serve_domains(struct task_state *t, u32 cpu)
 {
-	struct domain_table *table = domains();
-	enum served served;
+	enum served served = serve_first(t, cpu);
 	int attempt;
 
-	if (!table)
-		return false;
-	if (table->priorities)
-		revise_domains();
-	served = serve_first(table);
 	if (served != SERVE_NEXT)
-		return served == SERVED;
+		return served;
 	bpf_for(attempt, 1, SERVE_ATTEMPTS) {
-		served = serve_first(table);
+		served = serve_first(t, cpu);
 		if (served != SERVE_NEXT)
-			return served == SERVED;
+			return served;
 	}
-	return false;
-}
-
-/* Whether prev, which could go on, comes before everything that waits in the domains. */
-static __always_inline bool before_domains(struct task_state *t)
-{
-	struct domain_table *table = domains();
-	u64 key;
-
-	if (!table)
-		return true;
-	if (table->priorities)
-		revise_domains();
-	if (order_first(table) == t->domain && queue_first_key(QUEUE_DOMAIN(t->domain), &key))
-		return !clock_before(key, t->vtime);
-	return order_nobody_before(table, t->domain, runs_behind(table, t->domain));
+	return SERVED_NONE;
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
-static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run, u64 now_ns)
+static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u16 index;
+	struct choice choice = {};
+	u32 index;
 
 	if (!table || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	if (run->alone && (others_wait(table, t->domain) || run->bound_shares || run->direct))
+	if (run->alone && (others_wait(table, t->domain, cpu) || run->direct))
 		return true;
-	index = order_first(table);
+	choose_first(cpu, &choice);
+	index = choice.index;
 	return index && goes_before(table, index, t->domain);
 }
 
-/* Makes the CPU choose again if it runs a task of a domain which comes after this one. */
-static __always_inline bool preempt_on(struct domain_table *table, struct task_struct *p, u16 domain, u32 cpu, u64 now_ns)
+/* Makes the CPU choose again if it runs a task which comes after this one. */
+static __always_inline bool preempt_on(struct domain_table *table, struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 	u32 running;
@@ -456,23 +544,29 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	if (!run)
 		return false;
 	running = run->domain;
-	if (!running || running == domain || now_ns - run->began_ns < settings.preemption_interval_ns)
+	if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	/* One that ran alone has not been charged for a while, and its place is not yet known. */
-	if ((!run->alone && !goes_before(table, domain, running)) || !may_run_on(p, cpu))
+	if (running == t->domain) {
+		if (!task_preempts(t->vtime, run->vtime, now_ns - run->vtime_at_ns, run->weight))
+			return false;
+	} else if (!run->alone && !goes_before(table, t->domain, running)) {
+		/* One that ran alone has not been charged for a while, and its place is not yet known. */
+		return false;
+	}
+	if (!may_run_on(p, cpu))
 		return false;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return true;
 }
 
 /* The same, on the CPU where the task was or on one of those after it. */
-static __always_inline void preempt_later_domain(struct task_struct *p, u16 domain, u32 cpu, u64 now_ns)
+static __always_inline void preempt_later(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
 	u32 cpus = settings.cpus;
 	int i;
 
-	if (!table || preempt_on(table, p, domain, cpu, now_ns) || cpus == 1)
+	if (!table || preempt_on(table, p, t, cpu, now_ns) || cpus == 1)
 		return;
 	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
 		u32 candidate = cpu + i;
@@ -481,7 +575,7 @@ static __always_inline void preempt_later_domain(struct task_struct *p, u16 doma
 			break;
 		if (candidate >= cpus)
 			candidate -= cpus;
-		if (preempt_on(table, p, domain, candidate, now_ns))
+		if (preempt_on(table, p, t, candidate, now_ns))
 			break;
 	}
 }
@@ -557,6 +651,19 @@ static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns)
 	return true;
 }
 
+/*
+ * CPUs that found these tasks held have forgotten them. Some may not run everywhere that this is noted: those CPUs will find that out.
+ */
+static __noinline bool note_restricted_everywhere(u32 index)
+{
+	u32 cpus = settings.cpus;
+	int i;
+
+	bpf_for(i, 0, cpus)
+		note_restricted(index, i, false);
+	return true;
+}
+
 /* Refills quotas and lets parked domains go on. */
 static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 {
@@ -578,12 +685,14 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 	bpf_for(i, 1, high_water) {
 		struct domain *d = domain_at(table, i);
 
-		if (!d->parked || domain_held(table, i))
+		if (d->held || !d->in_use)
 			continue;
-		d->parked = 0;
-		if (*(volatile u32 *)&d->waiting)
-			domain_make_queued(table, i);
-		released = true;
+		if (d->parked) {
+			unpark_domain(i);
+			released = true;
+		}
+		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0 && !domain_held(table, i))
+			released |= note_restricted_everywhere(i);
 	}
 	/* An idle CPU looks for work only when it is told to. */
 	if (released || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0) {
@@ -614,16 +723,37 @@ static __always_inline void watch_quotas(void)
 	bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
 }
 
-static __always_inline u16 domain_index_of(struct cgroup *cgrp)
+/* The index of a cgroup's own domain, 0 when it has none. */
+static __always_inline u32 own_domain_of(struct cgroup *cgrp)
 {
-	u64 id;
-	u32 *index;
+	u64 id = cgrp->kn->id;
+	u32 *index = bpf_map_lookup_elem(&domain_of_cgroup, &id);
 
-	if (!cgrp)
-		return ROOT_DOMAIN;
-	id = cgrp->kn->id;
-	index = bpf_map_lookup_elem(&domain_of_cgroup, &id);
-	return index ? *index : ROOT_DOMAIN;
+	return index ? *index : 0;
+}
+
+/*
+ * The domain that a cgroup's tasks belong to: its own, or that of the nearest cgroup above it that has one. Some callers' cgroup is not
+ * one that the verifier trusts, hence the reads.
+ */
+static __noinline u32 domain_index_of(struct cgroup *cgrp)
+{
+	int i;
+
+	bpf_for(i, 0, CGROUP_LEVELS_MAX) {
+		u64 id;
+		u32 *index;
+
+		if (!cgrp)
+			break;
+		id = BPF_CORE_READ(cgrp, kn, id);
+		index = bpf_map_lookup_elem(&domain_of_cgroup, &id);
+		if (index)
+			return *index;
+		/* A cgroup begins with its own state. */
+		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
+	}
+	return ROOT_DOMAIN;
 }
 
 #endif

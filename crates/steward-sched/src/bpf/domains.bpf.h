@@ -7,43 +7,87 @@
 
 #include "best_effort.bpf.h"
 
-static const struct domain_policy default_policy = {
-	.priority = PRIORITY_DEFAULT,
-	.own_priority = PRIORITY_DEFAULT,
-};
+/* Gives an index out again, with those above it that were kept for it. */
+static __noinline int free_domain(u32 index)
+{
+	struct domain_table *table = domains();
+	int i;
+
+	if (!table)
+		return 0;
+	bpf_for(i, 0, MAX_DEPTH) {
+		struct domain *d = domain_at(table, index);
+		u32 parent = d->parent;
+		bool ended = false;
+
+		bpf_spin_lock(&domains_lock);
+		if (d->in_use && d->dying && !d->tasks && !d->children && parent) {
+			domain_end(table, index);
+			ended = true;
+		}
+		bpf_spin_unlock(&domains_lock);
+		if (!ended)
+			break;
+		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
+		index = parent;
+	}
+	return 0;
+}
+
+/* A task comes into a domain, or leaves it: the last one of a cgroup that is gone takes the domain with it. */
+static __always_inline void task_joins(struct domain_table *table, struct task_state *t, u32 index)
+{
+	t->domain = index;
+	__sync_fetch_and_add(&domain_at(table, index)->tasks, 1);
+}
+
+static __always_inline void task_leaves(struct domain_table *table, struct task_state *t)
+{
+	struct domain *d = domain_at(table, t->domain);
+
+	if (__sync_fetch_and_sub(&d->tasks, 1) == 1 && *(volatile u8 *)&d->dying)
+		free_domain(t->domain);
+}
+
+/* Whether a cgroup below this domain is given a domain of its own, and its index if so. */
+static __always_inline u32 take_domain(struct domain_table *table, u32 parent)
+{
+	u32 index;
+
+	if (!domain_has_room(table, parent) || bpf_map_pop_elem(&free_domains, &index))
+		return 0;
+	return index;
+}
 
 s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
 {
 	struct domain_table *table = domains();
 	u64 id = cgrp->kn->id, now_ns = clock_now(), quota_ns = QUOTA_NONE, period_ns = 0, burst_ns = 0;
-	u32 index, weight = args->weight;
+	u32 index = ROOT_DOMAIN, parent = 0, weight = args->weight;
 	bool idle = false;
 	struct domain *d;
-	u16 parent = 0;
-	u16 depth = 0;
 	s32 error;
 
 	if (!table)
 		return -ENOMEM;
-	if (cgrp->level == 0) {
-		index = ROOT_DOMAIN;
-	} else {
-		struct cgroup *above;
-
-		if (bpf_map_pop_elem(&free_domains, &index))
-			return -ENOSPC;
-		above = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
-		parent = ROOT_DOMAIN;
-		if (above) {
-			parent = domain_index_of(above);
-			bpf_cgroup_release(above);
+	if (cgrp->level > 0) {
+		parent = domain_index_of(cgrp);
+		index = take_domain(table, parent);
+		if (!index) {
+			/* It is part of its parent's domain: a cgroup must not fail to be made for want of one here. */
+			__sync_fetch_and_add(&totals.cgroups_without_domain, 1);
+			return 0;
 		}
-		depth = domain_at(table, parent)->depth + 1;
 	}
 	error = scx_bpf_create_dsq(QUEUE_DOMAIN(index), -1);
 	/* A queue that an earlier domain with this index left is as good as a new one. */
-	if (error && error != -17)
+	if (!error || error == -EEXIST)
+		error = scx_bpf_create_dsq(QUEUE_RESTRICTED(index), -1);
+	if (error && error != -EEXIST) {
+		if (index != ROOT_DOMAIN)
+			bpf_map_push_elem(&free_domains, &index, BPF_ANY);
 		return error;
+	}
 	if (bpf_core_field_exists(args->bw_quota_us) && args->bw_quota_us != ~0ULL) {
 		quota_ns = args->bw_quota_us * 1000;
 		period_ns = args->bw_period_us * 1000;
@@ -60,20 +104,8 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	d->runnable_ns = 0;
 	d->runnable_squared_ns = 0;
 	d->counted_ns = now_ns;
-	d->quota_ns = QUOTA_NONE;
-	d->cgroup_weight = domain_weight(weight, idle);
-	domain_set_policy(table, index, &default_policy);
-	order_reset(table, index);
-	d->parent = parent;
-	d->depth = depth;
-	d->in_use = 1;
-	d->dying = 0;
-	d->throttled = 0;
-	d->suspended = 0;
-	d->parked = 0;
+	domain_begin(table, index, parent, domain_weight(weight, idle));
 	domain_set_quota(table, index, period_ns, quota_ns, burst_ns, now_ns);
-	if (index >= table->high_water)
-		table->high_water = index + 1;
 	bpf_spin_unlock(&domains_lock);
 	if (quota_ns != QUOTA_NONE)
 		watch_quotas();
@@ -84,38 +116,31 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
 {
 	struct domain_table *table = domains();
-	u64 id = cgrp->kn->id;
-	u32 *found, index;
+	u64 id = cgrp->kn->id, now_ns = clock_now();
+	struct domain_policy policy = {};
+	u32 index = own_domain_of(cgrp);
 	struct domain *d;
 
 	if (!table)
 		return;
-	found = bpf_map_lookup_elem(&domain_of_cgroup, &id);
-	if (!found)
+	if (!index) {
+		if (cgrp->level > 0)
+			__sync_fetch_and_sub(&totals.cgroups_without_domain, 1);
 		return;
-	index = *found;
+	}
 	bpf_map_delete_elem(&domain_of_cgroup, &id);
+	policy.priority = PRIORITY_DEFAULT;
+	policy.own_priority = PRIORITY_DEFAULT;
 	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	domain_set_quota(table, index, 0, QUOTA_NONE, 0, 0);
 	domain_suspend(table, index, false);
+	order_set_policy(table, index, &policy);
+	order_unpark(table, index, now_ns);
 	d->dying = 1;
-	d->parked = 0;
-	domain_set_policy(table, index, &default_policy);
 	bpf_spin_unlock(&domains_lock);
-	if (*(volatile u32 *)&d->waiting)
-		domain_make_queued(table, index);
-	/*
-	 * Tasks that outlive their cgroup keep its domain. The index is given out again only when none is left; one
-	 * that still has tasks stays taken, which costs an entry and nothing else.
-	 */
-	if (!d->tasks) {
-		bpf_spin_lock(&domains_lock);
-		order_dequeue(table, index);
-		d->in_use = 0;
-		bpf_spin_unlock(&domains_lock);
-		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
-	}
+	/* Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. */
+	free_domain(index);
 }
 
 void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
@@ -132,9 +157,8 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 	counted = weight > 0;
 	if (counted)
 		domain_counts(t, 0);
-	__sync_fetch_and_sub(&domain_at(table, t->domain)->tasks, 1);
-	t->domain = domain_index_of(to);
-	__sync_fetch_and_add(&domain_at(table, t->domain)->tasks, 1);
+	task_leaves(table, t);
+	task_joins(table, t, domain_index_of(to));
 	t->vtime = domain_at(table, t->domain)->task_clock;
 	if (counted)
 		domain_counts(t, weight);
@@ -143,9 +167,9 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
 {
 	struct domain_table *table = domains();
-	u16 index = domain_index_of(cgrp);
+	u32 index = own_domain_of(cgrp);
 
-	if (!table)
+	if (!table || !index)
 		return;
 	bpf_spin_lock(&domains_lock);
 	domain_set_weight(table, index, weight);
@@ -166,10 +190,10 @@ void STRUCT_OPS(steward_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 void STRUCT_OPS(steward_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	struct domain_table *table = domains();
-	u16 index = domain_index_of(cgrp);
+	u32 index = own_domain_of(cgrp);
 	u64 now_ns = clock_now(), quota_ns = quota_us == ~0ULL ? QUOTA_NONE : quota_us * 1000;
 
-	if (!table)
+	if (!table || !index)
 		return;
 	bpf_spin_lock(&domains_lock);
 	domain_set_quota(table, index, period_us * 1000, quota_ns, burst_us * 1000, now_ns);
@@ -182,7 +206,7 @@ SEC("syscall")
 int steward_set_domain(struct domain_request *request)
 {
 	struct domain_table *table = domains();
-	u64 id = request->cgroup_id, share;
+	u64 id = request->cgroup_id;
 	struct domain_policy policy = request->policy;
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
 
@@ -190,11 +214,7 @@ int steward_set_domain(struct domain_request *request)
 		return -ENOENT;
 	index = *found;
 	bpf_spin_lock(&domains_lock);
-	domain_set_policy(table, index, &policy);
-	bpf_spin_unlock(&domains_lock);
-	share = standing_share(standing_of_domain(index));
-	bpf_spin_lock(&domains_lock);
-	order_refresh(table, index, share);
+	order_set_policy(table, index, &policy);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -232,19 +252,23 @@ int steward_set_order(struct order_request *request)
 
 	if (!table)
 		return -ENOENT;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water) {
+		bpf_spin_lock(&domains_lock);
+		order_dequeue(table, i);
+		bpf_spin_unlock(&domains_lock);
+	}
 	bpf_spin_lock(&domains_lock);
 	table->order = request->order;
 	table->service_cycle_ns = request->service_cycle_ns;
 	bpf_spin_unlock(&domains_lock);
-	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
-		struct domain *d = domain_at(table, i);
-
 		bpf_spin_lock(&domains_lock);
+		/* One that was put in meanwhile was under the order that it left, or the new one: either way it begins anew. */
 		order_dequeue(table, i);
 		order_reset(table, i);
 		bpf_spin_unlock(&domains_lock);
-		if (*(volatile u32 *)&d->waiting)
+		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(i)) > 0)
 			domain_make_queued(table, i);
 	}
 	return 0;

@@ -306,6 +306,7 @@ static __always_inline void preempt_for(struct task_slot *slot)
 static __always_inline void leave_queue(struct task_state *t)
 {
 	t->queue = QUEUE_NONE;
+	t->restricted_waiting = 0;
 	if (t->direct_cpu) {
 		struct cpu_run *run = cpu_run_of(t->direct_cpu - 1);
 
@@ -338,36 +339,24 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
  * call: that keeps loading quick.
  */
 
-/* Where a domain's own tasks stand: their share, and whether they have to stand behind. */
-__noinline u64 standing_of_domain(u32 index)
-{
-	struct domain_table *table = domains();
-
-	return table ? domain_standing(table, index) : 1;
-}
-
 /* Puts a domain whose queue has a task into the order. */
 __noinline int queue_domain(u32 index)
 {
 	struct domain_table *table = domains();
-	u64 standing = standing_of_domain(index), now_ns = clock_now();
-	struct domain *d;
+	u64 now_ns = clock_now();
 
 	if (!table)
 		return 0;
-	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
-	if (!d->queued && !d->parked)
-		order_enqueue(table, index, standing, now_ns);
+	order_enqueue(table, index, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
 
+/* To be called after a task was put into the domain's queue. */
 static __always_inline void domain_make_queued(struct domain_table *table, u16 index)
 {
-	struct domain *d = domain_at(table, index);
-
-	if (!*(volatile u8 *)&d->queued && !*(volatile u8 *)&d->parked)
+	if (!order_is_queued(table, index))
 		queue_domain(index);
 }
 

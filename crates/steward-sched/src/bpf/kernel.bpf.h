@@ -56,6 +56,7 @@ enum {
 #define ENOENT 2
 #define ESRCH 3
 #define EAGAIN 11
+#define EEXIST 17
 #define ENOMEM 12
 #define EINVAL 22
 #define ENOSPC 28
@@ -139,7 +140,12 @@ struct kernfs_node {
 	u64 id;
 };
 
+struct cgroup_subsys_state {
+	struct cgroup_subsys_state *parent;
+};
+
 struct cgroup {
+	struct cgroup_subsys_state self;
 	int level;
 	struct kernfs_node *kn;
 };
@@ -250,8 +256,6 @@ extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
-extern struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, int level) __ksym;
-extern void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 

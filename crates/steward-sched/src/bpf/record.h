@@ -132,6 +132,7 @@ struct totals {
 	u64 samples;
 	u64 events_lost;
 	u64 waiting; /* tasks refused or revoked, at the last sample */
+	u64 cgroups_without_domain; /* at the moment: they belong to the domain above them */
 };
 
 struct exit_record {

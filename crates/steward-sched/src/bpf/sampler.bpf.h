@@ -174,10 +174,6 @@ static __always_inline void find_all_overdue(u64 now_ns)
 		return;
 	high_water = table->high_water;
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
-	bpf_for(i, 0, cpus) {
-		if (scx_bpf_dsq_nr_queued(QUEUE_BOUND(i)) > 0)
-			find_overdue(QUEUE_BOUND(i), now_ns);
-	}
 	/* Goes on where the last look ran out of room. */
 	bpf_for(i, 0, high_water) {
 		u32 index = overdue_cursor;
@@ -189,6 +185,8 @@ static __always_inline void find_all_overdue(u64 now_ns)
 		overdue_cursor = index + 1;
 		if (domain_at(table, index)->waiting)
 			find_overdue(QUEUE_DOMAIN(index), now_ns);
+		if (index && domain_at(table, index)->in_use && scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) > 0)
+			find_overdue(QUEUE_RESTRICTED(index), now_ns);
 	}
 }
 

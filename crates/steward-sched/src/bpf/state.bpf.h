@@ -10,10 +10,13 @@
 #include "record.h"
 #include "decide/best_effort.h"
 
-/* Queues: the interactive tasks of a CPU by deadline, the bound tasks of a CPU and a domain's tasks by virtual time. */
+/*
+ * Queues: the interactive tasks of a CPU by deadline; a domain's tasks by virtual time, those that may run everywhere and those
+ * that may not.
+ */
 #define QUEUE_NONE 0ULL
 #define QUEUE_INTERACTIVE(cpu) (1ULL << 32 | (u32)(cpu))
-#define QUEUE_BOUND(cpu) (2ULL << 32 | (u32)(cpu))
+#define QUEUE_RESTRICTED(index) (2ULL << 32 | (u32)(index))
 #define QUEUE_IS_INTERACTIVE(queue) ((queue) >> 32 == 1)
 #define QUEUE_DOMAIN(index) (3ULL << 32 | (u32)(index))
 /* Best-effort tasks that have waited too long, first come first served. */
@@ -28,8 +31,7 @@ enum task_mode {
 	MODE_OFF = 0, /* not on a CPU */
 	MODE_BEST_EFFORT = 1,
 	MODE_INTERACTIVE = 2,
-	MODE_BOUND = 3, /* best-effort, taken from the CPU's own queue */
-	MODE_STARTING = 4, /* in the window that it has to execute a program */
+	MODE_STARTING = 3, /* in the window that it has to execute a program */
 };
 
 /* What the scheduler knows of every task. */
@@ -38,7 +40,6 @@ struct task_state {
 	u64 vtime;
 	u64 waiting_since_ns; /* since when it has waited in a queue of best-effort work */
 	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
-	u64 bound_share; /* what it added to its CPU's bound_shares */
 	u64 window_ns; /* what is left of the CPU time that it has to execute a program */
 	u32 window_cpu; /* the CPU that serves it meanwhile */
 	u32 slot; /* index + 1 of its slot; 0: no specification */
@@ -46,13 +47,12 @@ struct task_state {
 	u32 runnable_weight; /* what it added to its domain's sum */
 	u32 changing; /* a change of its grant is under way */
 	u32 counted_waiting; /* counts in its domain's waiting */
-	u32 bound_cpu; /* the CPU whose bound_shares it counts in */
 	u32 direct_cpu; /* the CPU whose own queue it was put into, and 1; 0 once it runs, or when it stands elsewhere */
 	u32 lender; /* index + 1 of the slot that lends it window_ns */
 	u16 domain;
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
-	u8 was_bound; /* counts in bound_shares of bound_cpu */
+	u8 restricted_waiting; /* waits among those that may not run everywhere */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
 	u8 unused[1];
@@ -73,9 +73,9 @@ struct {
 	__type(value, struct task_slot);
 } slots SEC(".maps");
 
-/* Indices of free slots; the loader fills it. */
+/* Indices of free slots; the loader fills it. A stack, so that those in use stay few and low: the sampler goes through them. */
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, MAX_SLOTS);
 	__type(value, u32);
 } free_slots SEC(".maps");
@@ -137,20 +137,18 @@ struct {
 struct cpu_run {
 	u64 deadline_ns; /* of the interactive task that runs; NEVER for anything else */
 	u64 budget_end_ns; /* when its budget is used up; 0 when none is being watched */
-	u64 bound_vtime; /* clocks of the two classes before this CPU */
-	u64 floating_vtime;
-	u64 bound_shares; /* of the runnable bound tasks */
-	u64 task_clock; /* virtual time of the bound tasks */
+	u64 vtime; /* of the task that runs as best-effort, at vtime_at_ns */
+	u64 vtime_at_ns;
 	u64 rescued_ns; /* when a task was last rescued here */
 	u64 began_ns; /* when the task that runs began to */
 	u64 unpaid_ns; /* what tasks of unpaid_domain used here and the domain has not paid yet */
 	u32 unpaid_domain;
-	u32 domain; /* of the task that runs as best-effort and may run elsewhere; 0 for anything else */
+	u32 domain; /* of the task that runs as best-effort; 0 for anything else */
+	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */
 	u32 interactive; /* tasks may stand in this CPU's interactive queue */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
-	u32 unused;
-	u64 padding[4];
+	u64 padding[6];
 };
 
 struct {
@@ -169,6 +167,14 @@ struct {
 	__type(value, struct domain_table);
 } domain_tables SEC(".maps");
 
+/* The loader makes it as large as there are CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct cpu_order);
+} cpu_orders SEC(".maps");
+
 /* Guards the tree's sums and the order of domains. In a section of its own, because a lock cannot be mapped. */
 static struct bpf_spin_lock domains_lock SEC(".data.domains_lock") __attribute__((visibility("hidden"), aligned(8)));
 
@@ -180,7 +186,7 @@ struct {
 } domain_of_cgroup SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, MAX_DOMAINS);
 	__type(value, u32);
 } free_domains SEC(".maps");
@@ -236,6 +242,11 @@ static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
 	return bpf_map_lookup_elem(&cpu_runs, &cpu);
 }
 
+static __always_inline struct cpu_order *cpu_order_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_orders, &cpu);
+}
+
 static __always_inline struct domain_table *domains(void)
 {
 	u32 zero = 0;
@@ -272,12 +283,16 @@ static __always_inline bool migration_disabled(struct task_struct *p)
 	return count > 1 || (count == 1 && p != bpf_get_current_task_btf());
 }
 
-/*
- * Bound to the CPU that it is on while others exist: by affinity, or for the moment because it disabled migration.
- */
+/* Bound to the CPU that it is on while others exist: by affinity, or for the moment because it disabled migration. */
 static __always_inline bool is_bound(struct task_struct *p)
 {
 	return (p->nr_cpus_allowed == 1 && settings.cpus > 1) || migration_disabled(p);
+}
+
+/* May run on some CPUs only, or for the moment on one. */
+static __always_inline bool is_restricted(struct task_struct *p)
+{
+	return p->nr_cpus_allowed < (int)settings.cpus || migration_disabled(p);
 }
 
 #endif

@@ -4,7 +4,7 @@
  *
  *  1. Each CPU serves its interactive tasks first, by earliest deadline, as long as they have budget
  *     (interactive.bpf.h; rules in decide/edf.h).
- *  2. What is left goes to best-effort work: the tree of cgroups, ordered by MTR-LS (best_effort.bpf.h; rules in
+ *  2. What is left goes to best-effort work: the tree of cgroups, by virtual time (best_effort.bpf.h; rules in
  *     decide/domain.h, order.h and best_effort.h). An interactive task whose budget is spent is best-effort until its next
  *     period begins.
  *  3. Once a second each CPU's load is measured; overload revokes, room reactivates (sampler.bpf.h; rules in
@@ -67,7 +67,6 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 	}
 	if (slot)
 		slot->best_effort_time_ns += used_ns;
-	charge_classes(run, t->mode == MODE_BOUND, used_ns);
 	charge_best_effort(run, t, used_ns);
 	return 0;
 }
@@ -85,22 +84,34 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	watch_budget(run, cpu, left_ns);
 }
 
-static __always_inline void run_best_effort(struct task_state *t, struct cpu_run *run, u8 mode)
+static __always_inline void run_best_effort(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
-	t->mode = mode;
+	struct cpu_order *order = cpu_order_of(cpu);
+
+	t->mode = MODE_BEST_EFFORT;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
-	run->domain = mode == MODE_BEST_EFFORT ? t->domain : 0;
+	run->domain = t->domain;
+	run->vtime = t->vtime;
+	run->vtime_at_ns = t->charged_ns;
+	run->weight = t->weight;
 	run->alone = 0;
+	if (order && order->runs_restricted != is_restricted(p))
+		order->runs_restricted = is_restricted(p);
 }
 
 /* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
-static __always_inline void keep_best_effort(struct task_struct *prev, struct task_state *t, struct cpu_run *run, u8 mode)
+static __always_inline void keep_best_effort(struct task_struct *prev, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
 	struct domain_table *table = domains();
-	bool alone = table && !others_wait(table, t->domain) && !run->bound_shares;
+	struct cpu_order *order = cpu_order_of(cpu);
+	bool alone = table && !others_wait(table, t->domain, cpu);
 
-	run_best_effort(t, run, mode);
+	if (table && order) {
+		order_serve(table, order, t->domain);
+		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
+	}
+	run_best_effort(prev, t, run, cpu);
 	run->alone = alone;
 	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
@@ -194,12 +205,6 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
-	if (is_bound(p) && !held_by_quota(t)) {
-		enqueue_bound(p, t, cpu, enq_flags);
-		if (scx_bpf_test_and_clear_cpu_idle(cpu))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
 	if (p->flags & PF_EXITING && held_by_quota(t)) {
 		/* A task that ends frees what it holds; its quota does not keep it from that. */
 		t->rescued = 1;
@@ -208,32 +213,36 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		queue_insert(p, QUEUE_RESCUE, RESCUE_SLICE_NS, enq_flags);
 		return;
 	}
-	if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_direct(p, t, cpu, enq_flags))
-		return;
-	enqueue_domain(p, t, enq_flags);
+	if (is_restricted(p)) {
+		enqueue_restricted(p, t, cpu, enq_flags);
+	} else {
+		if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_direct(p, t, cpu, enq_flags))
+			return;
+		enqueue_domain(p, t, enq_flags);
+	}
 	if (enq_flags & SCX_ENQ_LAST)
 		return;
 	idle_cpu = find_idle_cpu(p);
 	if (idle_cpu >= 0)
 		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
 	else if (enq_flags & SCX_ENQ_WAKEUP)
-		preempt_later_domain(p, t->domain, cpu, clock_now());
+		preempt_later(p, t, cpu, clock_now());
 }
 
 /* Whether best-effort work runs here that nothing else waits for, and that may go on. */
-static __always_inline bool runs_alone(struct cpu_run *run)
+static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 {
 	struct domain_table *table = domains();
 	u16 running = run->domain;
 
-	return table && running && !*(volatile u32 *)&run->interactive && !run->bound_shares && !overdue &&
-	       !(table->quotas && domain_held(table, running)) && !others_wait(table, running);
+	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !held_domain(running) &&
+	       !others_wait(table, running, cpu);
 }
 
 /* Whether prev, whose slice is over, goes on because nothing else waits: the rest need not be looked at. */
-static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *run)
+static __always_inline bool goes_on_alone(struct task_state *t, struct cpu_run *run, u32 cpu)
 {
-	return t->mode == MODE_BEST_EFFORT && !t->slot && runs_alone(run);
+	return t->mode == MODE_BEST_EFFORT && !t->slot && runs_alone(run, cpu);
 }
 
 /* Lets prev, whose slice is over, go on if it comes first. True when that is decided. */
@@ -254,7 +263,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 	struct task_state *t = NULL;
-	bool others, bound_waits, bound_first;
+	enum served served;
+	bool others;
 	u64 now_ns = clock_now(), deadline_ns = 0;
 
 	if (!run)
@@ -264,8 +274,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		if (t)
 			charge(t, now_ns);
 	}
-	if (t && goes_on_alone(t, run)) {
-		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
+	if (t && goes_on_alone(t, run, cpu)) {
+		keep_best_effort(prev, t, run, cpu);
 		return;
 	}
 	others = false;
@@ -284,60 +294,23 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (serve_overdue(run, now_ns))
 		return;
 
-	/* Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two. */
-	bound_waits = run->bound_shares && scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
 	if (t && held_by_quota(t))
 		t = NULL;
-	bound_first = clock_before(run->bound_vtime, run->floating_vtime);
-	if (run->bound_shares) {
-		/* Neither class saves up while it has nothing to run. */
-		if (clock_before(run->bound_vtime, run->floating_vtime - CLASS_LAG_MAX_NS))
-			run->bound_vtime = run->floating_vtime - CLASS_LAG_MAX_NS;
-		if (clock_before(run->floating_vtime, run->bound_vtime - CLASS_LAG_MAX_NS))
-			run->floating_vtime = run->bound_vtime - CLASS_LAG_MAX_NS;
-	}
-	if (bound_waits && bound_first) {
-		if (t && t->mode == MODE_BOUND) {
-			u64 key = 0;
-
-			if (!queue_first_key(QUEUE_BOUND(cpu), &key) || !clock_before(key, t->vtime)) {
-				task_set_slice(prev, SLICE_NS);
-				return;
-			}
-		}
-		if (queue_to_local(QUEUE_BOUND(cpu)))
-			return;
-	}
-	if (t && is_bound(prev)) {
-		/* prev is bound: it goes on if its class is due, or nothing else waits. */
-		if (!bound_first && serve_domains())
-			return;
-		if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
-			return;
-		keep_best_effort(prev, t, run, MODE_BOUND);
-		return;
-	}
-	if (t && before_domains(t)) {
-		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
-		return;
-	}
-	if (serve_domains())
-		return;
-	if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
-		return;
-	if (t)
-		keep_best_effort(prev, t, run, MODE_BEST_EFFORT);
+	served = serve_domains(t, cpu);
+	if (t && served != SERVED)
+		keep_best_effort(prev, t, run, cpu);
 }
 
 /* sched_yield(2): the slice is over, unless there is nobody to go before the task. */
 bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 {
-	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_run *run = cpu_run_of(cpu);
 
 	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
 	if (to)
 		return false;
-	if (!run || run->direct || !runs_alone(run))
+	if (!run || run->direct || !runs_alone(run, cpu))
 		task_set_slice(from, 0);
 	return false;
 }
@@ -348,7 +321,8 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
  */
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
-	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_run *run = cpu_run_of(cpu);
 	struct domain_table *table = domains();
 	struct task_state *t;
 	struct task_slot *slot;
@@ -357,7 +331,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	if (!run || !table)
 		return;
 	/* Nobody's turn depends on what it has used. */
-	if (run->alone && !table->quotas && !run->direct && runs_alone(run))
+	if (run->alone && !table->quotas && !run->direct && runs_alone(run, cpu))
 		return;
 	t = task_state_of(p);
 	if (!t)
@@ -369,7 +343,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 			task_set_slice(p, 0);
 	} else if (held_by_quota(t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
-	} else if ((t->mode == MODE_BEST_EFFORT || t->mode == MODE_BOUND) && overtaken(t, run, now_ns)) {
+	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
 		task_set_slice(p, 0);
 	}
 }
@@ -383,7 +357,6 @@ void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 		return;
 	leave_queue(t);
 	domain_counts(t, 0);
-	bound_leaves(t);
 	slot = slot_of(t);
 	if (slot && (deq_flags & SCX_DEQ_SLEEP))
 		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
@@ -417,7 +390,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		return;
 	table = domains();
 	direct = t->direct_cpu;
-	if (table && (t->counted_waiting || direct))
+	if (table && (t->counted_waiting || t->restricted_waiting || direct))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, now_ns - t->waiting_since_ns);
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -439,14 +412,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		watch_budget(run, cpu, t->window_ns);
 		return;
 	}
-	if (is_bound(p)) {
-		if (clock_before(run->task_clock, t->vtime))
-			run->task_clock = t->vtime;
-		run_best_effort(t, run, MODE_BOUND);
-		begin_rescue(p, t, run, cpu);
-		return;
-	}
-	run_best_effort(t, run, MODE_BEST_EFFORT);
+	run_best_effort(p, t, run, cpu);
 	if (begin_rescue(p, t, run, cpu))
 		return;
 	if (table) {
@@ -514,10 +480,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 
 	if (!t || !table)
 		return -ENOMEM;
-	t->domain = domain_index_of(args->cgroup);
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
+	task_joins(table, t, domain_index_of(args->cgroup));
 	t->vtime = domain_at(table, t->domain)->task_clock;
-	__sync_fetch_and_add(&domain_at(table, t->domain)->tasks, 1);
 	if (!args->fork)
 		return 0;
 	parent = bpf_get_current_task_btf();
@@ -549,9 +514,8 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 		return;
 	leave_queue(t);
 	domain_counts(t, 0);
-	bound_leaves(t);
 	release(t);
-	__sync_fetch_and_sub(&domain_at(table, t->domain)->tasks, 1);
+	task_leaves(table, t);
 }
 
 void STRUCT_OPS(steward_enable, struct task_struct *p)
@@ -567,9 +531,13 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 {
+	struct cpu_order *order = cpu_order_of(cpu);
+
 	if (!idle)
 		return;
 	maybe_idle = 1;
+	if (order)
+		order->runs_restricted = 0;
 	if (settings.cpus > 1)
 		hand_on_direct(cpu);
 }
@@ -628,9 +596,6 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 			return -EINVAL;
 		run->deadline_ns = NEVER;
 		error = scx_bpf_create_dsq(QUEUE_INTERACTIVE(cpu), -1);
-		if (error)
-			return error;
-		error = scx_bpf_create_dsq(QUEUE_BOUND(cpu), -1);
 		if (error)
 			return error;
 	}

@@ -5,6 +5,8 @@
 pub const TASK_LAG_MAX_NS: u64 = 2_000_000_000;
 /// The slice of a task beside which nothing waits.
 pub const SLICE_ALONE_NS: u64 = 20_000_000;
+/// By so much virtual time a task that wakes must be behind another one of its domain to preempt it.
+pub const TASK_PREEMPTS_NS: u64 = 1_000_000;
 /// A CPU puts what its tasks use together up to this much before their domain pays it.
 pub const CHARGE_BATCH_NS: u64 = 500_000;
 /// The same for a task that goes on while nothing else waits.
@@ -26,7 +28,7 @@ unsafe extern "C" {
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
-    fn decide_bound_fraction(bound_shares: u64, cpus: u32) -> u64;
+    fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, weight: u32) -> bool;
 }
 
 /// Virtual time that a task of this weight (100: nice 0) pays for `used_ns`.
@@ -61,8 +63,9 @@ pub fn task_join(vtime: u64, clock: u64) -> u64 {
     unsafe { decide_task_join(vtime, clock) }
 }
 
-/// The part of a CPU, in [`SHARE_ONE`](super::SHARE_ONE)-ths, that is due to work bound to it.
-pub fn bound_fraction(bound_shares: u64, cpus: u32) -> u64 {
+/// Whether a task that wakes with virtual time `waking` is to preempt another one of its domain, which had `vtime` and has run for
+/// `ran_ns` since.
+pub fn task_preempts(waking: u64, vtime: u64, ran_ns: u64, weight: u32) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_bound_fraction(bound_shares, cpus) }
+    unsafe { decide_task_preempts(waking, vtime, ran_ns, weight) }
 }

@@ -8,12 +8,10 @@ pub use crate::DOMAINS_MAX;
 pub const DEPTH_MAX: usize = 16;
 /// The index of the root domain; 0 means none.
 pub const ROOT_DOMAIN: u16 = 1;
-/// The position of a domain that does not stand in the heap.
-pub const NO_POSITION: u16 = 0xffff;
+/// The deepest level that has domains of its own: cgroups below are part of it.
+pub const DEPTH_MOST: u16 = 15;
 /// A share of 1: the whole of the CPU time.
 pub const SHARE_ONE: u64 = 1 << 20;
-/// In a [`Standing`]: it has to stand behind.
-pub const STANDS_BEHIND: u64 = 1 << 63;
 /// The weight of a task of nice 0, and of a cgroup unless it says otherwise.
 pub const WEIGHT_DEFAULT: u32 = 100;
 /// Domains keep weights in this many parts of one.
@@ -24,7 +22,15 @@ pub const WEIGHT_IDLE: u32 = 3;
 pub const PRIORITIES: usize = 8;
 /// The priority of a domain that nobody gave one.
 pub const PRIORITY_DEFAULT: u8 = 4;
-/// How many tokens of MTR-LS a domain holds at most.
+/// How many heaps a level of the tree has: one for each priority, and one of those who have something reserved.
+pub const HEAPS: usize = PRIORITIES + 1;
+/// How many nodes there are.
+pub const NODES: usize = 4 * DOMAINS_MAX;
+/// Added to a domain's index: the node of its own tasks beside its children.
+pub const NODE_OWN: usize = DOMAINS_MAX;
+/// Added to a domain's index: its node among the siblings that have something reserved.
+pub const NODE_RESERVED: usize = 2 * DOMAINS_MAX;
+/// How many tokens of MTR-LS a contender holds at most.
 pub const TOKENS_MAX: usize = 32;
 /// The quota of a domain without `cpu.max`.
 pub const QUOTA_NONE: u64 = u64::MAX;
@@ -39,14 +45,48 @@ pub struct Token {
     pub left_ns: u64,
 }
 
+/// What the paper's orders keep of a contender.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Tokens {
+    /// MTR-LS: stamps grow from the first to the last.
+    pub ring: [Token; TOKENS_MAX],
+    /// MTR-LS: what they hold together, in nanoseconds.
+    pub held_ns: u64,
+    /// MTR-LS: the stamp that it was given when it last paid.
+    pub last_stamp: u64,
+    /// WRR: the cycle that `cycle_left_ns` belongs to.
+    pub cycle: u64,
+    /// WRR: what is left of its part of the cycle.
+    pub cycle_left_ns: i64,
+    /// Place of the first token.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// A contender in a heap.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    /// A node that comes after it, or 0.
+    pub left: u16,
+    /// Another one; the way out is no longer there than to the left.
+    pub right: u16,
+    /// The node above it, or 0.
+    pub up: u16,
+    /// How many nodes to the nearest place without one.
+    pub rank: u8,
+    /// 0: it does not wait; else 1 and the heap in which it stands.
+    pub heap: u8,
+}
+
 /// A domain: a cgroup as the best-effort layer sees it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Domain {
     /// The cgroup's inode number.
     pub cgroup_id: u64,
-    /// Its place in the order of domains; the smallest is served first.
-    pub key: u64,
     /// The virtual time of its tasks.
     pub task_clock: u64,
     /// `cpu.max`; [`QUOTA_NONE`] without a limit.
@@ -71,20 +111,20 @@ pub struct Domain {
     pub runnable_ns: u64,
     /// The same of that number's square; wraps.
     pub runnable_squared_ns: u64,
-    /// MTR-LS: what its tokens hold together.
-    pub tokens_ns: u64,
-    /// MTR-LS: the stamp that it was given when it last paid.
-    pub last_stamp: u64,
-    /// WRR: what is left of its part of the cycle.
-    pub cycle_left_ns: i64,
-    /// WRR: the cycle that `cycle_left_ns` belongs to.
+    /// CPU time that it and all below it got: the clock of its children's reservations.
+    pub served_ns: u64,
+    /// Virtual time of its level, by priority: of whoever was served last there.
+    pub clocks: [u64; PRIORITIES],
+    /// WRR: the number of its level's cycle.
     pub cycle: u64,
-    /// A ring; stamps grow from the first to the last.
-    pub tokens: [Token; TOKENS_MAX],
-    /// Place of the first token.
-    pub first_token: u32,
-    /// How many there are.
-    pub token_count: u32,
+    /// WRR: when the cycle ends.
+    pub cycle_ends_ns: u64,
+    /// WRR: counts arrivals.
+    pub sequence: u64,
+    /// The first node of each of its level's heaps.
+    pub first: [u16; HEAPS],
+    /// Bit n: somebody of priority n waits at its level.
+    pub waiting_priorities: u16,
     /// Weight beside its siblings, in [`WEIGHT_SCALE`]-ths.
     pub weight: u32,
     /// What `cpu.weight` and `cpu.idle` say, in [`WEIGHT_SCALE`]-ths.
@@ -95,10 +135,16 @@ pub struct Domain {
     pub own_weight: u32,
     /// Weights of its active children, by priority.
     pub child_weight: [u32; PRIORITIES],
-    /// Active children, by priority.
-    pub child_count: [u32; PRIORITIES],
     /// Reserved for its active children.
     pub child_reserved: u32,
+    /// Weights of all its children.
+    pub all_weight: u32,
+    /// Reserved for all its children.
+    pub all_reserved: u32,
+    /// Children, active or not.
+    pub children: u32,
+    /// Domains below it, at any depth.
+    pub below: u32,
     /// Sum of the weights of its own runnable tasks, in [`WEIGHT_SCALE`]-ths.
     pub runnable_weight: u32,
     /// Its own runnable tasks.
@@ -113,70 +159,24 @@ pub struct Domain {
     pub parent: u16,
     /// Levels below the root.
     pub depth: u16,
+    /// 1: it has used up its quota.
+    pub throttled: u8,
+    /// 1: it is suspended.
+    pub suspended: u8,
     /// Order among siblings, 0 to 7.
     pub priority: u8,
     /// Priority of its own tasks beside its children.
     pub own_priority: u8,
-    /// Bit n: a child of priority n is active.
-    pub child_priorities: u8,
     /// 1: a policy says its weight, whatever `cpu.weight` is.
     pub has_weight: u8,
     /// 1: the entry is taken.
     pub in_use: u8,
     /// 1: something is runnable in it or below it.
     pub active: u8,
-    /// 1: it stands in the heap.
-    pub queued: u8,
-    /// 1: it is kept out of the heap because it or an ancestor is held.
+    /// 1: it is kept out of its parent's heaps because it is held.
     pub parked: u8,
-    /// 1: it has used up its quota.
-    pub throttled: u8,
-    /// 1: it is suspended.
-    pub suspended: u8,
     /// 1: the cgroup is gone; tasks of it may still run.
     pub dying: u8,
-    /// Which of the two heaps it stands in, or stood in last: whether it had to stand behind then
-    /// ([`Standing::stands_behind`]).
-    pub behind: u8,
-}
-
-/// Where a domain's own tasks stand beside those of others.
-#[repr(transparent)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing(u64);
-
-impl Standing {
-    /// A share of all CPU time, in [`SHARE_ONE`]-ths.
-    ///
-    /// # Panics
-    /// If it is 0.
-    pub fn of_share(share: u64) -> Self {
-        assert!((1..=SHARE_ONE).contains(&share), "a domain has a share");
-        Standing(share)
-    }
-
-    /// The same share of what is left to those who have to stand behind.
-    pub fn behind(self) -> Self {
-        Standing(self.0 | STANDS_BEHIND)
-    }
-
-    /// In [`SHARE_ONE`]-ths, at least 1: of all CPU time, or of what is left to those who stand behind.
-    pub fn share(self) -> u64 {
-        // SAFETY: takes and returns numbers.
-        unsafe { decide_standing_share(self.0) }
-    }
-
-    /// Its share of all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1: nothing for one that has to stand behind.
-    pub fn share_at_the_moment(self) -> u64 {
-        // SAFETY: takes and returns numbers.
-        unsafe { decide_share_at_the_moment(self.0) }
-    }
-
-    /// Whether it is served only when nobody else waits: a higher priority is active beside it or above, and it has
-    /// nothing reserved there.
-    pub fn stands_behind(self) -> bool {
-        self.0 & STANDS_BEHIND != 0
-    }
 }
 
 /// What the owner decided for a domain (Walfield, sections 3.2 and 4.1; Eclipse 1998, section 3).
@@ -210,69 +210,58 @@ impl Default for Policy {
     }
 }
 
-/// A domain that stands in a heap.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeapEntry {
-    /// The domain's [`Domain::key`].
-    pub key: u64,
-    /// The domain's index.
-    pub index: u32,
-    unused: u32,
-}
-
 /// All domains, and the heaps of those that have waiting tasks.
 ///
 /// Every index is taken modulo [`DOMAINS_MAX`], so no argument can reach outside of the table.
 #[repr(C)]
 pub struct DomainTable {
-    /// CPU time that all domains got together, for ever: the clock of MTR-LS.
-    pub served_ns: u64,
-    /// Virtual time: of the domain served last.
-    pub clock: u64,
     /// `T`: the service cycle.
     pub service_cycle_ns: u64,
-    /// WRR: the number of the cycle.
-    pub cycle: u64,
-    /// WRR: when the cycle ends.
-    pub cycle_ends_ns: u64,
-    /// WRR: counts arrivals.
-    pub sequence: u64,
     /// The order in force, an [`Order`](super::Order) as a number.
     pub order: u32,
     /// How many CPUs are online.
     pub cpus: u32,
-    /// How many domains stand in the heap of those that do not have to stand behind, and of those that do.
-    pub heap_counts: [u32; 2],
     /// No index at or above it was ever used.
     pub high_water: u32,
     /// How many domains have a quota or are suspended.
     pub quotas: u32,
-    pub(super) cursor: u32,
-    /// Not 0: a domain has had another priority than [`PRIORITY_DEFAULT`].
-    pub priorities: u32,
-    pub(super) revised: u32,
+    /// How many domains have their own tasks in the heaps.
+    pub waiting: u32,
     unused: u32,
-    /// Two heaps by [`HeapEntry::key`], of four children each: from the first place on those that do not have to stand behind,
-    /// and from the middle on those that do.
-    pub heap: [HeapEntry; 2 * DOMAINS_MAX],
-    /// Where in its heap each domain stands.
-    pub position: [u16; DOMAINS_MAX],
+    /// Of each node: virtual time, a stamp, or a place in line.
+    pub keys: [u64; NODES],
+    /// The nodes.
+    pub nodes: [Node; NODES],
+    /// Of each domain, and from the middle on of its own tasks.
+    pub tokens: [Tokens; 2 * DOMAINS_MAX],
     /// The domains by index.
     pub domains: [Domain; DOMAINS_MAX],
 }
 
+/// What one CPU keeps of the order.
+#[repr(C)]
+pub struct CpuOrder {
+    /// The virtual time of each level as this CPU saw it.
+    pub clocks: [u64; DOMAINS_MAX],
+    /// Bit n of word m: domain 64 m + n has tasks waiting that may run on some CPUs only, among them this one.
+    pub restricted: [u64; DOMAINS_MAX / 64],
+    /// Bit n: word n of these is not 0.
+    pub any_restricted: u64,
+    /// 1: what runs here, or ran last, is such a task.
+    pub runs_restricted: u64,
+}
+
 unsafe extern "C" {
     fn decide_domain_weight(cgroup_weight: u32, idle: bool) -> u32;
-    fn decide_domain_standing(table: *const DomainTable, index: u16) -> Standing;
-    fn decide_standing_share(standing: u64) -> u64;
-    fn decide_share_at_the_moment(standing: u64) -> u64;
+    fn decide_domain_begin(table: *mut DomainTable, index: u16, parent: u16, weight: u32);
+    fn decide_domain_end(table: *mut DomainTable, index: u16);
+    fn decide_domain_has_room(table: *const DomainTable, parent: u16) -> bool;
     fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
     fn decide_domain_settle(table: *mut DomainTable, index: u16);
     fn decide_domain_set_weight(table: *mut DomainTable, index: u16, weight: u32);
-    fn decide_domain_set_policy(table: *mut DomainTable, index: u16, policy: *const Policy);
+    fn decide_order_set_policy(table: *mut DomainTable, index: u16, policy: *const Policy);
     fn decide_domain_suspend(table: *mut DomainTable, index: u16, suspended: bool) -> bool;
-    fn decide_domain_held(table: *const DomainTable, index: u16) -> bool;
+    fn decide_domain_held_by(table: *const DomainTable, index: u16) -> u16;
     fn decide_domain_set_quota(
         table: *mut DomainTable,
         index: u16,
@@ -291,7 +280,20 @@ pub fn domain_weight(cgroup_weight: u32, idle: bool) -> u32 {
     unsafe { decide_domain_weight(cgroup_weight, idle) }
 }
 
+/// Who contends at a level.
+struct Contender {
+    priority: u8,
+    weight: u32,
+    reserved: u32,
+    counted: bool,
+}
+
 impl Domain {
+    /// What its own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would.
+    fn own_tasks_weight(&self) -> u32 {
+        [self.own_weight, self.runnable_weight].into_iter().find(|weight| *weight > 0).unwrap_or(WEIGHT_DEFAULT * WEIGHT_SCALE)
+    }
+
     /// One of its own tasks begins (`more`) or ceases to be runnable. True when it is the first or was the last, and the
     /// table is to be settled.
     pub fn runnable_changes(&mut self, more: bool, now_ns: u64) -> bool {
@@ -323,7 +325,7 @@ impl Domain {
 }
 
 impl DomainTable {
-    /// An empty table for one CPU, with MTR-LS and its default cycle. It takes some megabytes, hence the box.
+    /// An empty table for one CPU, with virtual time and the default cycle. It takes some megabytes, hence the box.
     pub fn new() -> Box<Self> {
         let layout = Layout::new::<Self>();
         // SAFETY: the layout is not empty, and all zeroes are a value of every member; a box frees by the same layout.
@@ -348,51 +350,114 @@ impl DomainTable {
         &mut self.domains[index as usize % DOMAINS_MAX]
     }
 
-    /// Where a domain's own tasks stand. O(depth).
-    pub fn standing(&self, index: u16) -> Standing {
+    /// A cgroup is made: its domain begins below `parent` (0: it is the root). `weight` as [`domain_weight`] gives it.
+    pub fn begin(&mut self, index: u16, parent: u16, weight: u32) {
         // SAFETY: a structure of the layout that the function expects, which a test checks; the function masks every
         // index; so below.
-        unsafe { decide_domain_standing(self, index) }
+        unsafe { decide_domain_begin(self, index, parent, weight) }
     }
 
-    /// The share of a domain's own tasks in all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1. O(depth).
+    /// A domain without tasks and children ends.
+    pub fn end(&mut self, index: u16) {
+        // SAFETY: as in begin().
+        unsafe { decide_domain_end(self, index) }
+    }
+
+    /// Whether a cgroup below this domain may have a domain of its own; else it is part of this one. O(depth).
+    pub fn has_room(&self, parent: u16) -> bool {
+        // SAFETY: as in begin().
+        unsafe { decide_domain_has_room(self, parent) }
+    }
+
+    /// What a contender at a level gets of what the level has, 0 to 1: its reservation, and its weight's part of the rest if nobody of
+    /// a higher priority is active there. `counted`: it is among the active ones already; else it counts as if it were.
+    fn fraction(&self, level: u16, contender: &Contender) -> f64 {
+        let Contender { priority, weight, reserved, counted } = *contender;
+        let d = self.at(level);
+        let own = if d.runnable > 0 { Some((d.own_priority, d.own_tasks_weight())) } else { None };
+        let highest = (0..PRIORITIES as u8)
+            .rev()
+            .find(|p| d.child_weight[usize::from(*p)] > 0 || own.is_some_and(|(own, _)| own == *p))
+            .unwrap_or(0);
+        let taken = u64::from(d.child_reserved) + if counted { 0 } else { u64::from(reserved) };
+        let mut beside = u64::from(d.child_weight[usize::from(priority)]);
+        beside += own.filter(|(own, _)| *own == priority).map_or(0, |(_, weight)| u64::from(weight));
+        beside += if counted { 0 } else { u64::from(weight) };
+        let part = if priority < highest { 0.0 } else { f64::from(weight) / beside.max(u64::from(weight)) as f64 };
+        let rest = SHARE_ONE.saturating_sub(taken) as f64 / SHARE_ONE as f64;
+        f64::from(reserved) / SHARE_ONE as f64 + rest * part
+    }
+
+    /// The share of a domain's own tasks in all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1: what the order comes to
+    /// for one that has enough to run. One that is not active counts as if it were. O(depth).
     pub fn share(&self, index: u16) -> u64 {
-        self.standing(index).share_at_the_moment()
+        let d = self.at(index);
+        let weight = d.own_tasks_weight();
+        let own = Contender { priority: d.own_priority, weight, reserved: 0, counted: d.runnable > 0 };
+        let (mut share, mut index) = (self.fraction(index, &own), index);
+        for _ in 0..DEPTH_MAX {
+            let d = self.at(index);
+            if d.parent == 0 {
+                break;
+            }
+            let Domain { priority, weight, reserved, active, .. } = *d;
+            share *= self.fraction(d.parent, &Contender { priority, weight, reserved, counted: active == 1 });
+            index = d.parent;
+        }
+        ((share * SHARE_ONE as f64) as u64).max(1)
     }
 
     /// Brings the sums of a domain's ancestors in line with whether anything in it is runnable. O(depth).
     pub fn settle(&mut self, index: u16) {
-        // SAFETY: as in standing().
+        // SAFETY: as in begin().
         unsafe { decide_domain_settle(self, index) }
     }
 
     /// Changes what `cpu.weight` says, in [`WEIGHT_SCALE`]-ths; a weight given by a policy stands.
     pub fn set_weight(&mut self, index: u16, weight: u32) {
-        // SAFETY: as in standing().
+        // SAFETY: as in begin().
         unsafe { decide_domain_set_weight(self, index, weight) }
     }
 
     /// Gives a domain a policy in place of what it has.
     pub fn set_policy(&mut self, index: u16, policy: &Policy) {
-        // SAFETY: as in standing(); the policy is only read.
-        unsafe { decide_domain_set_policy(self, index, policy) }
+        // SAFETY: as in begin(); the policy is only read.
+        unsafe { decide_order_set_policy(self, index, policy) }
     }
 
     /// Suspends a domain with all below it, or lets it go on; true when that changes anything. O(depth).
     pub fn suspend(&mut self, index: u16, suspended: bool) -> bool {
-        // SAFETY: as in standing().
+        // SAFETY: as in begin().
         unsafe { decide_domain_suspend(self, index, suspended) }
     }
 
     /// Whether the domain or one above it has used up its quota or is suspended. O(depth).
     pub fn held(&self, index: u16) -> bool {
-        // SAFETY: as in standing().
-        unsafe { decide_domain_held(self, index) }
+        // SAFETY: as in begin().
+        unsafe { decide_domain_held_by(self, index) != 0 }
+    }
+
+    /// The domain or the nearest one above it that has used up its quota or is suspended. O(depth).
+    pub fn held_by(&self, index: u16) -> Option<u16> {
+        // SAFETY: as in begin().
+        Some(unsafe { decide_domain_held_by(self, index) }).filter(|index| *index != 0)
     }
 
     /// Sets `cpu.max` and `cpu.max.burst`; `quota_ns` is [`QUOTA_NONE`] for "max".
     pub fn set_quota(&mut self, index: u16, period_ns: u64, quota_ns: u64, burst_ns: u64, now_ns: u64) {
-        // SAFETY: as in standing().
+        // SAFETY: as in begin().
         unsafe { decide_domain_set_quota(self, index, period_ns, quota_ns, burst_ns, now_ns) }
+    }
+}
+
+impl CpuOrder {
+    /// Of a CPU that has served nothing yet. It takes some ten kilobytes, hence the box.
+    pub fn new() -> Box<Self> {
+        Box::new(CpuOrder {
+            clocks: [0; DOMAINS_MAX],
+            restricted: [0; DOMAINS_MAX / 64],
+            any_restricted: 0,
+            runs_restricted: 0,
+        })
     }
 }

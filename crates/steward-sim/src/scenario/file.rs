@@ -12,7 +12,7 @@ use steward_core::problem::{Origin, Problem};
 use steward_core::quantity::{QuantityError, parse_duration};
 use toml::{Spanned, Value};
 
-use super::{
+use super::{CpuSet, 
     BufferSpec, CPUS_MAX, DomainSpec, MachineSettings, SCENARIO_DOMAINS_MAX, Scenario, TASKS_MAX, TaskSpec,
     set, to_parts, weight_of_nice,
 };
@@ -47,6 +47,14 @@ struct Document {
     task: Vec<Spanned<TaskTable>>,
     #[serde(default)]
     sweep: BTreeMap<String, Vec<Value>>,
+}
+
+/// A CPU, or several.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum PinValue {
+    One(u32),
+    Some(Vec<u32>),
 }
 
 #[derive(Default, Deserialize)]
@@ -104,7 +112,7 @@ struct TaskTable {
     own_domains: bool,
     nice: Option<Spanned<i32>>,
     start: Option<Spanned<String>>,
-    pin: Option<Spanned<u32>>,
+    pin: Option<Spanned<PinValue>>,
     cpu: Option<Spanned<String>>,
     irrevocable: Option<bool>,
     repeat: Option<u64>,
@@ -309,7 +317,7 @@ impl Reader<'_> {
             None => default.order,
             Some(word) => order_by_name(word.get_ref()).ok_or_else(|| {
                 let what = format!("there is no order \"{}\"", word.get_ref());
-                self.problem(word.span(), what, "write \"mtr-ls\", \"wrr\" or \"vtime\"")
+                self.problem(word.span(), what, "write \"virtual-time\", \"mtr-ls\" or \"wrr\"")
             })?,
         };
         let interval = table.preemption_interval.as_ref();
@@ -423,14 +431,26 @@ impl Reader<'_> {
             domains,
             weight: weight_of_nice(self.nice(table.nice.as_ref())?),
             starts: vec![table.start.as_ref().map_or(Ok(Amount::Fixed(0)), |start| self.amount(start))?],
-            pinned: table
-                .pin
-                .as_ref()
-                .map(|pin| self.in_range(pin, "pin", 0, scenario.machine.cpus - 1))
-                .transpose()?,
+            pinned: table.pin.as_ref().map(|pin| self.pinned(pin, scenario.machine.cpus)).transpose()?.flatten(),
             reservation: self.reservation(table)?,
             programs: vec![self.program(table, &scenario.buffers)?],
         })
+    }
+
+    /// The CPUs of `pin = 3` or `pin = [0, 1]`.
+    fn pinned(&self, pin: &Spanned<PinValue>, cpus: u32) -> Result<Option<CpuSet>, Problem> {
+        let list = match pin.get_ref() {
+            PinValue::One(cpu) => vec![*cpu],
+            PinValue::Some(list) => list.clone(),
+        };
+        if let Some(beyond) = list.iter().find(|cpu| **cpu >= cpus) {
+            let advice = format!("write a number from 0 to {}, or a list of such", cpus - 1);
+            return Err(self.problem(pin.span(), format!("pin is {beyond}"), advice));
+        }
+        if list.is_empty() {
+            return Err(self.problem(pin.span(), "pin is an empty list", "name a CPU, or leave it out"));
+        }
+        Ok(CpuSet::of(list))
     }
 
     fn own_domain(&self, scenario: &mut Scenario, name: &str, copy: u32, parent: Option<usize>) -> usize {

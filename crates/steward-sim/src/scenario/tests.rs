@@ -75,7 +75,7 @@ fn everything_that_a_file_may_say_is_read() {
     assert_eq!(scenario.domains[1].quota, Some((20_000_000, 100_000_000)));
     let player = &scenario.tasks[0];
     assert_eq!(player.domains, [Some(1)]);
-    assert_eq!((player.count, player.weight, player.pinned), (2, 305, Some(3)));
+    assert_eq!((player.count, player.weight, player.pinned), (2, 305, CpuSet::of([3])));
     let (reservation, revocable) = player.reservation.unwrap();
     assert_eq!((reservation.to_string().as_str(), revocable), ("5ms/30ms", false));
     assert_eq!(player.programs[0].repeat, Some(9));

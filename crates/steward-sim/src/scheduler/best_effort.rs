@@ -1,11 +1,11 @@
-//! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work bound to one CPU.
+//! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work that may run on some CPUs only.
 
 use steward_sched::decide::{
-    CHARGE_BATCH_NS, Domain, Policy, QUOTA_NONE, ROOT_DOMAIN, SHARE_ONE, SLICE_NS, WEIGHT_SCALE,
-    bound_fraction, domain_weight, rescue_allowed, rescue_due, rescue_room, task_cost, task_join,
+    CHARGE_BATCH_NS, Order, Policy, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight, rescue_allowed, rescue_due,
+    rescue_room, task_cost, task_join, task_preempts,
 };
 
-use super::Scheduler;
+use super::{Scheduler, TaskState};
 use crate::event::Event;
 use crate::kernel::{Kernel, Queue, TaskId};
 
@@ -15,28 +15,24 @@ const SERVE_ATTEMPTS: u32 = 64;
 const PREEMPT_SCAN_MAX: u32 = 8;
 /// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
 const OVERDUE_SCAN_MAX: usize = 4096;
-/// How many that stood first in vain are revised before the next one is served as it is (`REVISE_ATTEMPTS`).
-const REVISE_ATTEMPTS: u32 = 16;
 /// `REFILL_INTERVAL_NS`.
 const REFILL_INTERVAL_NS: u64 = 5_000_000;
+
+/// What may come next on a CPU: tasks of a domain that may run everywhere, or those that may not.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    index: u16,
+    restricted: bool,
+}
 
 impl Scheduler {
     /// A cgroup is made: `weight` as in `cpu.weight`. The first one is the root. Returns its index.
     pub(crate) fn domain_init(&mut self, parent: Option<u16>, weight: u32, policy: &Policy) -> u16 {
         let table = &mut self.domains;
         let index = parent.map_or(ROOT_DOMAIN, |_| table.high_water as u16);
-        let depth = parent.map_or(0, |parent| table.at(parent).depth + 1);
-        let d = table.at_mut(index);
-        d.cgroup_id = u64::from(index);
-        d.quota_ns = QUOTA_NONE;
-        d.cgroup_weight = domain_weight(weight, false);
-        d.parent = parent.unwrap_or(0);
-        d.depth = depth;
-        d.in_use = 1;
+        table.at_mut(index).cgroup_id = u64::from(index);
+        table.begin(index, parent.unwrap_or(0), domain_weight(weight, false));
         table.set_policy(index, policy);
-        table.reset(index);
-        table.set_quota(index, 0, QUOTA_NONE, 0, 0);
-        table.high_water = u32::from(index) + 1;
         index
     }
 
@@ -49,19 +45,7 @@ impl Scheduler {
     }
 
     pub(super) fn domain_make_queued(&mut self, index: u16, now_ns: u64) {
-        let d = self.domains.at(index);
-        if d.queued == 0 && d.parked == 0 {
-            let standing = self.domains.standing(index);
-            self.domains.enqueue(index, standing, now_ns);
-        }
-    }
-
-    /// The domain's queue was found empty, or it is held: take it out of the heap.
-    fn domain_make_unqueued(&mut self, index: u16, held: bool) {
-        self.domains.dequeue(index);
-        if held {
-            self.domains.at_mut(index).parked = 1;
-        }
+        self.domains.enqueue(index, now_ns);
     }
 
     /// A domain pays for CPU time that its tasks got.
@@ -70,8 +54,7 @@ impl Scheduler {
             return;
         }
         self.domains.at_mut(index).used_ns += used_ns;
-        let standing = self.domains.standing(index);
-        self.domains.charge(index, used_ns, standing, now_ns);
+        self.domains.charge(index, used_ns, now_ns);
     }
 
     fn pay_quotas(&mut self, index: u16, used_ns: u64) {
@@ -116,30 +99,46 @@ impl Scheduler {
         self.charge_domain(index, cpu, used_ns, now_ns);
     }
 
-    /// Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick.
-    pub(super) fn overtaken(&mut self, p: TaskId, cpu: u32, now_ns: u64) -> bool {
-        let run = &self.cpu_runs[cpu as usize];
-        if now_ns - run.began_ns < self.preemption_interval_ns {
-            return false;
-        }
-        if run.alone && (self.domains.waiting() > 0 || run.bound_shares > 0) {
+    /// Whether anything waits that this CPU may serve.
+    pub(super) fn others_wait(&mut self, running: u16, cpu: u32) -> bool {
+        if self.orders[cpu as usize].any_restricted != 0 {
             return true;
         }
-        let own = self.tasks[p as usize].domain;
-        self.domains.first().is_some_and(|first| self.goes_before(first, own))
+        let first = self.domains.first();
+        first.is_some_and(|first| {
+            first != running || self.domains.waiting > 1 || self.domains.at(running).waiting > 0
+        })
     }
 
-    /// Makes a CPU choose again that runs a task of a domain which comes after this task's, if one is found near `cpu`.
-    pub(super) fn preempt_later_domain(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
-        let domain = self.tasks[p as usize].domain;
+    /// Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick.
+    pub(super) fn overtaken(&mut self, k: &Kernel, p: TaskId, cpu: u32) -> bool {
+        let run = &self.cpu_runs[cpu as usize];
+        if k.now_ns - run.began_ns < self.preemption_interval_ns {
+            return false;
+        }
+        let own = self.tasks[p as usize].domain;
+        if run.alone && self.others_wait(own, cpu) {
+            return true;
+        }
+        self.choose_first(k, cpu).is_some_and(|choice| self.goes_before(choice.index, own))
+    }
+
+    /// Makes a CPU choose again that runs a task which comes after this one, if one is found near `cpu`.
+    pub(super) fn preempt_later(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let TaskState { domain, vtime, .. } = self.tasks[p as usize];
         for distance in 0..PREEMPT_SCAN_MAX.min(k.cpu_count()) {
             let candidate = (cpu + distance) % k.cpu_count();
             let run = &self.cpu_runs[candidate as usize];
             let Some(running) = run.domain else { continue };
-            if k.now_ns - run.began_ns >= self.preemption_interval_ns
-                && self.goes_before(domain, running)
-                && k.task(p).may_run_on(candidate)
-            {
+            if k.now_ns - run.began_ns < self.preemption_interval_ns {
+                continue;
+            }
+            let first = if running == domain {
+                task_preempts(vtime, run.vtime, k.now_ns - run.vtime_at_ns, run.weight)
+            } else {
+                run.alone || self.goes_before(domain, running)
+            };
+            if first && k.task(p).may_run_on(candidate) {
                 return k.kick(candidate, true);
             }
         }
@@ -169,40 +168,21 @@ impl Scheduler {
         self.domain_make_queued(index, k.now_ns);
     }
 
-    /// A bound task no longer counts among what its CPU owes to bound work.
-    pub(super) fn bound_leaves(&mut self, p: TaskId) {
+    /// Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know.
+    pub(super) fn enqueue_restricted(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
-        if let Some(cpu) = t.bound_to.take() {
-            self.cpu_runs[cpu as usize].bound_shares -= t.bound_share;
-        }
-    }
-
-    /// Puts a task that may run on this CPU only into the CPU's queue of bound work.
-    pub(super) fn enqueue_bound(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
-        self.bound_leaves(p);
-        let t = &mut self.tasks[p as usize];
-        let weight = t.weight * WEIGHT_SCALE;
-        let beside = self.domains.at(t.domain).runnable_weight.max(weight);
-        t.bound_share = self.domains.share(t.domain) * u64::from(weight) / u64::from(beside);
-        t.bound_to = Some(cpu);
-        let run = &mut self.cpu_runs[cpu as usize];
-        run.bound_shares += t.bound_share;
-        t.vtime = task_join(t.vtime, run.task_clock);
+        let index = t.domain;
+        t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
         t.waiting_since_ns = k.now_ns;
-        k.queue_insert(p, Queue::Bound(cpu), SLICE_NS, t.vtime);
+        t.restricted_waiting = true;
+        k.queue_insert(p, Queue::Restricted(index), SLICE_NS, t.vtime);
+        self.domains.join_restricted(&mut self.orders[cpu as usize], index, k.now_ns);
+        self.note_restricted(k, index, p);
     }
 
-    /// Advances the clock of the class that used this CPU.
-    pub(super) fn charge_classes(&mut self, k: &Kernel, cpu: u32, bound: bool, used_ns: u64) {
-        let run = &mut self.cpu_runs[cpu as usize];
-        if run.bound_shares == 0 {
-            return;
-        }
-        let fraction = bound_fraction(run.bound_shares, k.cpu_count());
-        if bound {
-            run.bound_vtime += used_ns * SHARE_ONE / fraction;
-        } else {
-            run.floating_vtime += used_ns * SHARE_ONE / (SHARE_ONE - fraction);
+    fn note_restricted(&mut self, k: &Kernel, index: u16, p: TaskId) {
+        for cpu in (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu)) {
+            self.orders[cpu as usize].restricted_waits(index);
         }
     }
 
@@ -226,74 +206,77 @@ impl Scheduler {
         }
     }
 
-    /// Whether a domain that runs has to stand behind now.
-    fn runs_behind(&self, running: u16) -> bool {
-        self.domains.priorities != 0 && self.domains.standing(running).stands_behind()
-    }
-
     /// Whether a task of a domain that waits is to preempt one of a domain that runs.
     fn goes_before(&self, waiting: u16, running: u16) -> bool {
-        waiting != running && self.domains.preempts(waiting, running, self.runs_behind(running))
+        waiting != running && self.domains.order != Order::Wrr as u32 && self.domains.precedes(waiting, running)
     }
 
-    fn revise_domain(&mut self, index: u16, now_ns: u64) -> bool {
-        let (d, standing) = (self.domains.at(index), self.domains.standing(index));
-        if d.queued == 0 || (d.behind == 1) == standing.stands_behind() {
-            return false;
-        }
-        self.domains.dequeue(index);
-        self.domains.enqueue(index, standing, now_ns);
-        true
-    }
-
-    /// Brings the order up to date with what priorities say now of those that may come first.
-    fn revise_domains(&mut self, now_ns: u64) {
-        if let Some(index) = self.domains.next_behind() {
-            self.revise_domain(index, now_ns);
-        }
-        for _ in 0..REVISE_ATTEMPTS {
-            let ahead = self.domains.first().is_some_and(|first| self.revise_domain(first, now_ns));
-            let behind = self.domains.first_behind().is_some_and(|first| self.revise_domain(first, now_ns));
-            if !ahead && !behind {
-                break;
+    /// Of the tasks that may run everywhere and those that may not, the domain that comes first.
+    fn choose_first(&mut self, k: &Kernel, cpu: u32) -> Option<Choice> {
+        let free = self.domains.first();
+        let restricted = self.domains.restricted_first(&mut self.orders[cpu as usize]);
+        match (free, restricted) {
+            (free, None) => free.map(|index| Choice { index, restricted: false }),
+            (Some(free), Some(index)) if free == index => {
+                let key = k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key);
+                let first = k.queue_first_key(Queue::Domain(index));
+                let restricted = key.is_some_and(|key| first.is_none_or(|first| key <= first));
+                if key.is_none() {
+                    self.orders[cpu as usize].restricted_forget(index);
+                }
+                Some(Choice { index, restricted })
             }
+            (Some(free), Some(index)) if !self.domains.precedes(index, free) => {
+                Some(Choice { index: free, restricted: false })
+            }
+            (_, Some(index)) => Some(Choice { index, restricted: true }),
         }
     }
 
-    /// Serves the first domain whose queue yields a task.
-    pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32) -> bool {
-        if self.domains.priorities != 0 {
-            self.revise_domains(k.now_ns);
+    /// Whether prev, which could go on, comes before what was chosen.
+    fn goes_on_before(&self, k: &Kernel, prev: TaskId, choice: Choice, cpu: u32) -> bool {
+        let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
+        if choice.index != domain {
+            return !self.domains.precedes(choice.index, domain);
         }
+        let key = match choice.restricted {
+            true => k.queue_first_for(Queue::Restricted(domain), cpu).map(|(key, _)| key),
+            false => k.queue_first_key(Queue::Domain(domain)),
+        };
+        key.is_none_or(|key| key >= vtime)
+    }
+
+    /// Serves what comes first, if it comes before prev. False when prev goes on, or nothing waits.
+    pub(super) fn serve_domains(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) -> bool {
         for _ in 0..SERVE_ATTEMPTS {
-            let Some(index) = self.domains.first() else { return false };
-            let Domain { waiting, .. } = *self.domains.at(index);
-            self.domains.serve(index);
-            if self.domains.quotas > 0 && self.domains.held(index) {
-                self.domain_make_unqueued(index, true);
+            let Some(choice) = self.choose_first(k, cpu) else { return false };
+            let (index, here) = (choice.index, cpu as usize);
+            if let Some(held) = self.domains.held_by(index).filter(|_| self.domains.quotas > 0) {
+                match choice.restricted {
+                    true => self.orders[here].restricted_forget(index),
+                    false => self.domains.park(held),
+                }
                 continue;
             }
-            if waiting > 0 && k.queue_to_local(Queue::Domain(index), cpu) {
+            let queue = if choice.restricted { Queue::Restricted(index) } else { Queue::Domain(index) };
+            if prev.is_some_and(|prev| k.queue_len(queue) > 0 && self.goes_on_before(k, prev, choice, cpu)) {
+                return false;
+            }
+            if choice.restricted {
+                self.orders[here].restricted_forget(index);
+            }
+            if k.queue_to_local(queue, cpu) {
+                if choice.restricted && k.queue_len(queue) > 0 {
+                    self.orders[here].restricted_waits(index);
+                }
+                self.domains.serve(&mut self.orders[here], index);
                 return true;
             }
-            self.domain_make_unqueued(index, false);
+            if !choice.restricted {
+                self.domains.dequeue(index);
+            }
         }
         false
-    }
-
-    /// Whether prev, which could go on, comes before everything that waits in the domains.
-    pub(super) fn before_domains(&mut self, k: &Kernel, prev: TaskId) -> bool {
-        let t = &self.tasks[prev as usize];
-        let (own, vtime) = (t.domain, t.vtime);
-        if self.domains.priorities != 0 {
-            self.revise_domains(k.now_ns);
-        }
-        if self.domains.first() == Some(own)
-            && let Some(key) = k.queue_first_key(Queue::Domain(own))
-        {
-            return key >= vtime;
-        }
-        self.domains.nobody_before(own, self.runs_behind(own))
     }
 
     /// Brings tasks of one queue that have waited too long to the queue of those to be rescued, at most `room` of them.
@@ -316,9 +299,6 @@ impl Scheduler {
     /// Looks through the queues of best-effort work for tasks that have waited too long.
     pub(super) fn find_all_overdue(&mut self, k: &mut Kernel) {
         let mut room = rescue_room(k.queue_len(Queue::Rescue) as u32, k.cpu_count()) as usize;
-        for cpu in 0..k.cpu_count() {
-            room -= self.find_overdue(k, Queue::Bound(cpu), room);
-        }
         // Goes on where the last look ran out of room.
         for _ in 0..self.domains.high_water {
             if room == 0 {
@@ -327,8 +307,8 @@ impl Scheduler {
             let index =
                 if self.overdue_cursor < self.domains.high_water as u16 { self.overdue_cursor } else { 0 };
             self.overdue_cursor = index + 1;
-            if self.domains.at(index).waiting > 0 {
-                room -= self.find_overdue(k, Queue::Domain(index), room);
+            for queue in [Queue::Domain(index), Queue::Restricted(index)] {
+                room -= self.find_overdue(k, queue, room);
             }
         }
         self.overdue = k.queue_len(Queue::Rescue) > 0;
@@ -355,16 +335,18 @@ impl Scheduler {
             released |= self.domains.at_mut(index).quota_refill(k.now_ns);
         }
         for index in 1..self.domains.high_water as u16 {
-            if self.domains.at(index).parked == 0 || self.domains.held(index) {
+            if self.domains.at(index).throttled == 1 || self.domains.at(index).suspended == 1 {
                 continue;
             }
-            let d = self.domains.at_mut(index);
-            d.parked = 0;
-            if d.waiting > 0 {
-                let standing = self.domains.standing(index);
-                self.domains.enqueue(index, standing, k.now_ns);
+            if self.domains.at(index).parked == 1 {
+                self.domains.unpark(index, k.now_ns);
+                released = true;
             }
-            released = true;
+            let restricted: Vec<TaskId> = k.queue_tasks(Queue::Restricted(index)).collect();
+            if !restricted.is_empty() && !self.domains.held(index) {
+                restricted.into_iter().for_each(|p| self.note_restricted(k, index, p));
+                released = true;
+            }
         }
         // An idle CPU looks for work only when it is told to.
         if released || k.queue_len(Queue::Rescue) > 0 {

@@ -11,7 +11,7 @@ mod sampler;
 
 use steward_core::mechanism::BestEffortSettings;
 use steward_sched::decide::{
-    DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
+    CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
 };
 
 use crate::kernel::{Kernel, Queue, TaskId};
@@ -20,8 +20,6 @@ pub(crate) use interactive::{Slot, Standing};
 
 /// No deadline: what runs is best-effort.
 const NEVER: u64 = u64::MAX;
-/// Of the two classes of best-effort work before a CPU, neither saves up more than this (`CLASS_LAG_MAX_NS`).
-const CLASS_LAG_MAX_NS: u64 = 100_000_000;
 
 /// What a task runs as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +29,6 @@ enum Mode {
     Off,
     BestEffort,
     Interactive,
-    /// Best-effort, taken from the CPU's own queue.
-    Bound,
 }
 
 /// Why a task is put into a queue.
@@ -52,14 +48,13 @@ struct TaskState {
     charged_ns: u64,
     vtime: u64,
     waiting_since_ns: u64,
-    bound_share: u64,
     slot: Option<u32>,
     weight: u32,
     runnable_weight: u32,
     domain: u16,
     mode: Mode,
     counted_waiting: bool,
-    bound_to: Option<u32>,
+    restricted_waiting: bool,
     rescued: bool,
 }
 
@@ -68,15 +63,15 @@ struct TaskState {
 struct CpuRun {
     deadline_ns: u64,
     budget_end_ns: Option<u64>,
-    bound_vtime: u64,
-    floating_vtime: u64,
-    bound_shares: u64,
-    task_clock: u64,
     rescued_ns: u64,
     began_ns: u64,
+    /// Virtual time and weight of the task that runs as best-effort, and when they were taken.
+    vtime: u64,
+    vtime_at_ns: u64,
+    weight: u32,
     /// What tasks of a domain used here and the domain has not paid yet.
     unpaid: Option<(u16, u64)>,
-    /// The domain of the task that runs as best-effort and may run elsewhere.
+    /// The domain of the task that runs as best-effort.
     domain: Option<u16>,
     /// Its slice is a long one, because nothing waited.
     alone: bool,
@@ -87,12 +82,11 @@ impl CpuRun {
         CpuRun {
             deadline_ns: NEVER,
             budget_end_ns: None,
-            bound_vtime: 0,
-            floating_vtime: 0,
-            bound_shares: 0,
-            task_clock: 0,
             rescued_ns: 0,
             began_ns: 0,
+            vtime: 0,
+            vtime_at_ns: 0,
+            weight: 0,
             unpaid: None,
             domain: None,
             alone: false,
@@ -107,6 +101,7 @@ pub(crate) struct Scheduler {
     pub(crate) slots: Vec<Slot>,
     cpu_states: Vec<CpuState>,
     cpu_runs: Vec<CpuRun>,
+    orders: Vec<Box<CpuOrder>>,
     pub(crate) domains: Box<DomainTable>,
     preemption_interval_ns: u64,
     overdue: bool,
@@ -129,6 +124,7 @@ impl Scheduler {
             slots: Vec::new(),
             cpu_states: vec![CpuState::default(); cpus as usize],
             cpu_runs: vec![CpuRun::new(); cpus as usize],
+            orders: (0..cpus).map(|_| CpuOrder::new()).collect(),
             domains,
             preemption_interval_ns: best_effort.preemption_interval_ns,
             overdue: false,
@@ -176,7 +172,6 @@ impl Scheduler {
         if let Some(index) = index {
             self.slots[index as usize].best_effort_time_ns += used_ns;
         }
-        self.charge_classes(k, cpu, mode == Mode::Bound, used_ns);
         self.charge_best_effort(p, cpu, used_ns, now_ns);
     }
 
@@ -192,22 +187,28 @@ impl Scheduler {
         self.watch_budget(k, cpu, left_ns);
     }
 
-    fn run_best_effort(&mut self, p: TaskId, cpu: u32, mode: Mode) {
+    fn run_best_effort(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
+        self.orders[cpu as usize].runs_restricted = self.is_restricted(k, p).into();
         let t = &mut self.tasks[p as usize];
-        t.mode = mode;
+        t.mode = Mode::BestEffort;
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = NEVER;
         run.budget_end_ns = None;
-        run.domain = (mode == Mode::BestEffort).then_some(t.domain);
+        run.domain = Some(t.domain);
+        (run.vtime, run.vtime_at_ns, run.weight) = (t.vtime, t.charged_ns, t.weight);
         run.alone = false;
     }
 
     /// prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting.
-    fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32, mode: Mode) {
-        self.run_best_effort(prev, cpu, mode);
-        let run = &mut self.cpu_runs[cpu as usize];
-        run.alone = self.domains.waiting() == 0 && run.bound_shares == 0;
-        k.task_mut(prev).slice_ns = if run.alone { SLICE_ALONE_NS } else { SLICE_NS };
+    fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32) {
+        let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
+        let alone = !self.others_wait(domain, cpu);
+        self.domains.serve(&mut self.orders[cpu as usize], domain);
+        let clock = &mut self.domains.at_mut(domain).task_clock;
+        *clock = (*clock).max(vtime);
+        self.run_best_effort(k, prev, cpu);
+        self.cpu_runs[cpu as usize].alone = alone;
+        k.task_mut(prev).slice_ns = if alone { SLICE_ALONE_NS } else { SLICE_NS };
     }
 
     /// The index of the task's slot if it is admitted.
@@ -216,7 +217,8 @@ impl Scheduler {
         (self.slots[index as usize].standing == Standing::Admitted).then_some(index)
     }
 
-    fn is_bound(&self, k: &Kernel, p: TaskId) -> bool {
+    /// May run on some CPUs only.
+    fn is_restricted(&self, k: &Kernel, p: TaskId) -> bool {
         k.task(p).pinned.is_some() && k.cpu_count() > 1
     }
 
@@ -271,21 +273,18 @@ impl Scheduler {
                 self.watch_period(k, index);
             }
         }
-        if self.is_bound(k, p) {
-            self.enqueue_bound(k, p, cpu);
-            if k.test_and_clear_idle(cpu) {
-                k.kick(cpu, false);
-            }
-            return;
+        if self.is_restricted(k, p) {
+            self.enqueue_restricted(k, p, cpu);
+        } else {
+            self.enqueue_domain(k, p);
         }
-        self.enqueue_domain(k, p);
         if why == Enqueued::Last {
             return;
         }
         if let Some(idle_cpu) = k.pick_idle_cpu(p) {
             k.kick(idle_cpu, false);
         } else if why == Enqueued::Woken {
-            self.preempt_later_domain(k, p, cpu);
+            self.preempt_later(k, p, cpu);
         }
     }
 
@@ -326,49 +325,9 @@ impl Scheduler {
             return;
         }
         let prev = prev.filter(|prev| !self.held_by_quota(*prev));
-        self.dispatch_best_effort(k, cpu, prev);
-    }
-
-    /// Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two.
-    fn dispatch_best_effort(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) {
-        let bound = Queue::Bound(cpu);
-        let run = &mut self.cpu_runs[cpu as usize];
-        let bound_waits = run.bound_shares > 0 && k.queue_len(bound) > 0;
-        let bound_first = run.bound_vtime < run.floating_vtime;
-        if run.bound_shares > 0 {
-            run.bound_vtime = run.bound_vtime.max(run.floating_vtime.saturating_sub(CLASS_LAG_MAX_NS));
-            run.floating_vtime = run.floating_vtime.max(run.bound_vtime.saturating_sub(CLASS_LAG_MAX_NS));
-        }
-        if bound_waits && bound_first {
-            if let Some(prev) = prev
-                && self.tasks[prev as usize].mode == Mode::Bound
-                && k.queue_first_key(bound).is_none_or(|key| key >= self.tasks[prev as usize].vtime)
-            {
-                k.task_mut(prev).slice_ns = SLICE_NS;
-                return;
-            }
-            if k.queue_to_local(bound, cpu) {
-                return;
-            }
-        }
-        if let Some(prev) = prev.filter(|prev| self.is_bound(k, *prev)) {
-            // It goes on if its class is due, or nothing else waits.
-            if !bound_first && self.serve_domains(k, cpu) {
-                return;
-            }
-            if bound_waits && k.queue_to_local(bound, cpu) {
-                return;
-            }
-            return self.keep_best_effort(k, prev, cpu, Mode::Bound);
-        }
-        if let Some(prev) = prev.filter(|prev| self.before_domains(k, *prev)) {
-            return self.keep_best_effort(k, prev, cpu, Mode::BestEffort);
-        }
-        if self.serve_domains(k, cpu) || (bound_waits && k.queue_to_local(bound, cpu)) {
-            return;
-        }
-        if let Some(prev) = prev {
-            self.keep_best_effort(k, prev, cpu, Mode::BestEffort);
+        let served = self.serve_domains(k, cpu, prev);
+        if let Some(prev) = prev.filter(|_| !served) {
+            self.keep_best_effort(k, prev, cpu);
         }
     }
 
@@ -379,7 +338,7 @@ impl Scheduler {
         let over = if t.mode == Mode::Interactive {
             t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
         } else {
-            self.held_by_quota(p) || self.overtaken(p, cpu, k.now_ns)
+            self.held_by_quota(p) || self.overtaken(k, p, cpu)
         };
         if over {
             k.task_mut(p).slice_ns = 0;
@@ -390,7 +349,6 @@ impl Scheduler {
     pub(crate) fn quiescent(&mut self, k: &Kernel, p: TaskId, voluntary: bool) {
         self.leave_queue(p);
         self.domain_counts(p, 0, k.now_ns);
-        self.bound_leaves(p);
         if let Some(slot) = self.tasks[p as usize].slot {
             self.slots[slot as usize].edf.sleep(voluntary);
         }
@@ -409,7 +367,7 @@ impl Scheduler {
     pub(crate) fn running(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let now_ns = k.now_ns;
         let t = &mut self.tasks[p as usize];
-        if t.counted_waiting {
+        if t.counted_waiting || t.restricted_waiting {
             self.domains.at_mut(t.domain).waited_ns += now_ns - t.waiting_since_ns;
         }
         t.charged_ns = now_ns;
@@ -424,14 +382,7 @@ impl Scheduler {
             }
         }
         let TaskState { vtime, domain, .. } = self.tasks[p as usize];
-        if self.is_bound(k, p) {
-            let run = &mut self.cpu_runs[cpu as usize];
-            run.task_clock = run.task_clock.max(vtime);
-            self.run_best_effort(p, cpu, Mode::Bound);
-            self.begin_rescue(k, p, cpu);
-            return;
-        }
-        self.run_best_effort(p, cpu, Mode::BestEffort);
+        self.run_best_effort(k, p, cpu);
         if self.begin_rescue(k, p, cpu) {
             return;
         }
@@ -453,7 +404,6 @@ impl Scheduler {
         k.queue_remove(p);
         self.leave_queue(p);
         self.domain_counts(p, 0, k.now_ns);
-        self.bound_leaves(p);
         self.release(p);
         let domain = self.tasks[p as usize].domain;
         self.domains.at_mut(domain).tasks -= 1;

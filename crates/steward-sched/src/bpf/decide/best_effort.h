@@ -14,8 +14,8 @@
 #define TASK_LAG_MAX_NS (2 * NSEC_PER_SEC)
 /* The slice of a task beside which nothing waits. */
 #define SLICE_ALONE_NS (20 * NSEC_PER_MSEC)
-/* Of the two classes of best-effort work before a CPU, neither saves up more than this. */
-#define CLASS_LAG_MAX_NS (100 * NSEC_PER_MSEC)
+/* By so much virtual time a task that wakes must be behind another one of its domain to preempt it. */
+#define TASK_PREEMPTS_NS NSEC_PER_MSEC
 /* A CPU puts what its tasks use together up to this much before their domain pays it. */
 #define CHARGE_BATCH_NS (NSEC_PER_MSEC / 2)
 /* The same for a task that goes on while nothing else waits, because nobody looks at the order then. */
@@ -81,19 +81,12 @@ DECIDE u64 task_join(u64 vtime, u64 clock)
 }
 
 /*
- * Two classes of work stand before each CPU: what may run anywhere, and what is bound to it. The bound class is
- * due its tasks' shares of the whole machine, that is, shares x CPUs of this CPU, but not all of it.
- * Returns that fraction in SHARE_ONE-ths.
+ * Whether a task that wakes is to preempt another one of its domain: it has used less, by more than TASK_PREEMPTS_NS, so that those who hand work to each other do not preempt at each turn. ran_ns: how long the other has run since
+ * `vtime` was taken.
  */
-DECIDE u64 bound_fraction(u64 bound_shares, u32 cpus)
+DECIDE bool task_preempts(u64 waking, u64 vtime, u64 ran_ns, u32 weight)
 {
-	u64 due = bound_shares * cpus;
-
-	if (due < SHARE_ONE / 64)
-		return SHARE_ONE / 64;
-	if (due > SHARE_ONE - SHARE_ONE / 64)
-		return SHARE_ONE - SHARE_ONE / 64;
-	return due;
+	return clock_before(waking + TASK_PREEMPTS_NS, vtime + task_cost(ran_ns, weight));
 }
 
 #endif

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The tree of domains: who is due what, and who is held back.
+ * The tree of domains: what each weighs, has reserved, and who is held back.
  *
- * Every cgroup is a domain. At each level of the tree stand a domain's children and, beside them, its own tasks. A
- * child has its reservation, a fraction of what its parent has; what the reservations of the active children leave
- * goes to those of the highest priority that is active, by weight (Walfield, section 3.2; Eclipse 1998, section 6). A
- * reservation holds whatever the priority.
- *
- * The tree is flattened: the share of a domain's own tasks in all CPU time is the product of these fractions up to
- * the root. It follows what is runnable at the moment, so that nothing is kept for those who do not want it.
- *
- * A domain with nothing reserved has to stand behind while a higher priority is active beside it or above: order.h serves
- * it when nobody else waits. What is left to those who stand behind is divided among them as if the others were not there.
+ * Every cgroup is a domain, and each domain a level of the tree: its children stand there, and beside them its own tasks
+ * together. A child has its reservation, a fraction of what its parent gets; what the reservations leave goes to those of the
+ * highest priority that wants to run, by weight (Walfield, section 3.2; Eclipse 1998, section 6). A reservation holds whatever
+ * the priority. order.h says who is served next.
  *
  * cpu.max is kept by a pool of run time per domain, refilled every period; a domain is held back while it or one
  * of its ancestors has none left, or is suspended. A suspended one counts for its siblings like one in which nothing is
@@ -25,15 +19,12 @@
 #define MAX_DOMAINS 4096 /* a power of two: indices are masked with MAX_DOMAINS - 1 */
 #define MAX_DEPTH 16
 #define ROOT_DOMAIN 1 /* index 0 means none */
-#define NO_POSITION 0xffff
+/* Children of a domain at this depth are part of it: weights, quotas and priorities are followed so far. */
+#define DEPTH_MOST (MAX_DEPTH - 1)
 
 /* A share of 1: the whole of the CPU time. */
 #define SHARE_BITS 20
 #define SHARE_ONE (1ULL << SHARE_BITS)
-/* In a standing, beside the share: it has to stand behind. */
-#define STANDS_BEHIND (1ULL << 63)
-/* Products along the tree are taken with this much more precision. */
-#define SHARE_EXTRA_BITS 10
 #define WEIGHT_DEFAULT 100
 /* cpu.idle: 3 of 1,024 in the default scheduler's units, of 100 here, kept in tenths below. */
 #define WEIGHT_SCALE 10
@@ -45,7 +36,7 @@
 /* No quota needs to be larger (13 days); a thousand of them must fit a signed number. */
 #define QUOTA_MAX_NS (1ULL << 50)
 
-/* How many tokens of MTR-LS a domain holds at most; a power of two. order.h says what they are. */
+/* How many tokens of MTR-LS a contender holds at most; a power of two. order.h says what they are. */
 #define MAX_TOKENS 32
 
 struct token {
@@ -53,9 +44,40 @@ struct token {
 	u64 left_ns;
 };
 
+/* What the paper's orders keep of a contender. */
+struct tokens {
+	struct token ring[MAX_TOKENS]; /* MTR-LS: stamps grow from the first to the last */
+	u64 held_ns; /* MTR-LS: what they hold together */
+	u64 last_stamp; /* MTR-LS: the stamp that it was given when it last paid */
+	u64 cycle; /* WRR: the cycle that cycle_left_ns belongs to */
+	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
+	u32 first;
+	u32 count;
+};
+
+/*
+ * A contender at a level of the tree, as a node of that level's heap. Numbers of nodes: a domain's index stands for the domain
+ * among its siblings, MAX_DOMAINS more for its own tasks beside its children, and 2 * MAX_DOMAINS more for its place among
+ * those siblings that have something reserved. 0 means none.
+ */
+#define NODES (4 * MAX_DOMAINS)
+#define NODE_OWN MAX_DOMAINS
+#define NODE_RESERVED (2 * MAX_DOMAINS)
+
+struct node {
+	u16 left;
+	u16 right;
+	u16 up;
+	u8 rank; /* how many nodes to the nearest place without one; the left side's is never less than the right one's */
+	u8 heap; /* 0: it does not wait; else 1 and the place in the level's first[] of the heap in which it stands */
+};
+
+/* The heaps of a level: by priority, and of those that have something reserved. */
+#define HEAP_RESERVED PRIORITIES
+#define HEAPS (PRIORITIES + 1)
+
 struct domain {
 	u64 cgroup_id;
-	u64 key; /* place in the order of domains; the smallest is served first */
 	u64 task_clock; /* virtual time of its tasks */
 	u64 quota_ns; /* cpu.max; QUOTA_NONE: no limit */
 	u64 quota_period_ns;
@@ -68,20 +90,23 @@ struct domain {
 	u64 counted_ns; /* up to when the next two are */
 	u64 runnable_ns; /* integral over time of the number of its own runnable tasks, for ever */
 	u64 runnable_squared_ns; /* the same of that number's square; wraps */
-	u64 tokens_ns; /* MTR-LS: what its tokens hold together */
-	u64 last_stamp; /* MTR-LS: the stamp that it was given when it last paid */
-	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
-	u64 cycle; /* WRR: the cycle that cycle_left_ns belongs to */
-	struct token tokens[MAX_TOKENS]; /* a ring; stamps grow from the first to the last */
-	u32 first_token;
-	u32 token_count;
+	u64 served_ns; /* CPU time that it and all below it got: the clock of this level's reservations */
+	u64 clocks[PRIORITIES]; /* virtual time of this level, by priority: of whoever was served last */
+	u64 cycle; /* WRR: the number of this level's cycle */
+	u64 cycle_ends_ns;
+	u64 sequence; /* WRR: counts arrivals */
+	u16 first[HEAPS]; /* the first node of each of this level's heaps */
+	u16 waiting_priorities; /* bit n: somebody of priority n waits at this level */
 	u32 weight; /* beside its siblings, in WEIGHT_SCALE-ths */
 	u32 cgroup_weight; /* what cpu.weight and cpu.idle say, in WEIGHT_SCALE-ths */
 	u32 reserved; /* of what its parent has, in SHARE_ONE-ths */
 	u32 own_weight; /* of its own tasks together, in WEIGHT_SCALE-ths; 0: the sum of theirs */
 	u32 child_weight[PRIORITIES]; /* of the active children, by priority */
-	u32 child_count[PRIORITIES]; /* active children, by priority */
 	u32 child_reserved; /* of the active children */
+	u32 all_weight; /* of all children */
+	u32 all_reserved; /* of all children */
+	u32 children; /* all, active or not */
+	u32 below; /* all below it, at any depth */
 	u32 runnable_weight; /* of its own runnable tasks */
 	u32 runnable; /* its own runnable tasks */
 	u32 active_children;
@@ -89,14 +114,6 @@ struct domain {
 	u32 tasks; /* its own tasks, asleep or not */
 	u16 parent;
 	u16 depth;
-	u8 priority;
-	u8 own_priority;
-	u8 child_priorities; /* bit n: a child of priority n is active */
-	u8 has_weight; /* a policy says its weight, whatever cpu.weight is */
-	u8 in_use;
-	u8 active; /* something is runnable in it or below it */
-	u8 queued; /* stands in the heap */
-	u8 parked; /* kept out of the heap because it or an ancestor is held */
 	union {
 		u16 held; /* either of the two; written one by one, as one is written without the lock */
 		struct {
@@ -104,36 +121,38 @@ struct domain {
 			u8 suspended; /* somebody asked for that */
 		};
 	};
+	u8 priority;
+	u8 own_priority;
+	u8 has_weight; /* a policy says its weight, whatever cpu.weight is */
+	u8 in_use;
+	u8 active; /* something is runnable in it or below it */
+	u8 parked; /* kept out of its parent's heaps because it is held */
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
-	u8 behind; /* which of the two heaps it stands in, or stood in last: it had to stand behind then */
-};
-
-/* A domain that stands in a heap. The key stands beside the index, so that walks through a heap touch no domain. */
-struct heap_entry {
-	u64 key; /* the domain's */
-	u32 index;
-	u32 unused;
 };
 
 struct domain_table {
-	u64 served_ns; /* CPU time that all domains got together, for ever: the clock of MTR-LS */
-	u64 clock; /* virtual time: of the domain served last */
 	u64 service_cycle_ns; /* T */
-	u64 cycle; /* WRR: the number of the cycle */
-	u64 cycle_ends_ns;
-	u64 sequence; /* WRR: counts arrivals */
 	u32 order; /* enum order */
 	u32 cpus; /* online */
-	u32 heap_counts[2]; /* of those who do not, and who do have to stand behind */
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
-	u32 cursor; /* where heap_rise() and heap_sink() are */
-	u32 priorities; /* whether any domain ever had another priority than the default one */
-	u32 revised; /* the place among those behind that was revised last */
+	u32 waiting; /* how many domains have their own tasks in the heaps */
 	u32 unused;
-	struct heap_entry heap[2 * MAX_DOMAINS]; /* one from the first place on, and one from the middle on */
-	u16 position[MAX_DOMAINS];
+	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
+	struct node nodes[NODES];
+	struct tokens tokens[2 * MAX_DOMAINS]; /* of each domain, and of its own tasks */
 	struct domain domains[MAX_DOMAINS];
+};
+
+/*
+ * What one CPU keeps of the order: the virtual time of each level as this CPU saw it, and which domains have tasks waiting
+ * that may run on some CPUs only, among them this one.
+ */
+struct cpu_order {
+	u64 clocks[MAX_DOMAINS]; /* of priority PRIORITY_DEFAULT */
+	u64 restricted[MAX_DOMAINS / 64]; /* by domain */
+	u64 any_restricted; /* bit n: restricted[n] is not 0 */
+	u64 runs_restricted; /* what runs here, or ran last, is such a task */
 };
 
 DECIDE struct domain *domain_at(struct domain_table *t, u32 index)
@@ -149,114 +168,18 @@ DECIDE u32 domain_weight(u32 cgroup_weight, bool idle)
 	return (cgroup_weight ? cgroup_weight : WEIGHT_DEFAULT) * WEIGHT_SCALE;
 }
 
-/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by one. */
-DECIDE u32 priority_highest(u32 set)
-{
-	set |= set >> 1;
-	set |= set >> 2;
-	set |= set >> 4;
-	/* As many ones as the highest priority and one: count them. */
-	set -= set >> 1 & 0x55;
-	set = (set & 0x33) + (set >> 2 & 0x33);
-	return ((set + (set >> 4)) & 0xf) - 1;
-}
-
-/* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
-DECIDE u32 domain_own_weight(const struct domain *d)
-{
-	if (d->own_weight)
-		return d->own_weight;
-	return d->runnable_weight ? d->runnable_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
-}
-
-/*
- * One level of the tree: what a contender gets of what the domain has, in SHARE_ONE << SHARE_EXTRA_BITS-ths. The
- * contender is one of the domain's children, or its own tasks, which have no reservation; counted says whether it is
- * among the active ones already, and else it counts as if it were. With STANDS_BEHIND, it is what the contender gets of
- * what those of higher priority leave.
- */
-DECIDE u64 level_standing(const struct domain *d, u32 priority, u32 weight, u32 reserved, bool counted)
-{
-	u32 own_weight = domain_own_weight(d), highest;
-	u64 taken = (u64)d->child_reserved + (counted ? 0 : reserved), beside, rest, below, behind;
-
-	highest = priority_highest(d->child_priorities | (d->runnable ? 1U << (d->own_priority & 7) : 0) |
-				   1U << (priority & 7));
-	/* 1 or 0, without branches: the verifier would follow each through all levels. */
-	below = ((u64)priority - highest) >> 63;
-	behind = (below & ((u64)reserved - 1) >> 63) * STANDS_BEHIND;
-	if (below && reserved)
-		return (u64)reserved << SHARE_EXTRA_BITS;
-	beside = d->child_weight[priority & 7];
-	if (d->runnable && d->own_priority == priority)
-		beside += own_weight;
-	if (!counted)
-		beside += weight;
-	rest = taken < SHARE_ONE ? SHARE_ONE - taken : 0;
-	if (beside <= weight)
-		return (reserved + rest) << SHARE_EXTRA_BITS | behind;
-	return (((u64)reserved << SHARE_EXTRA_BITS) + (rest << SHARE_EXTRA_BITS) * weight / beside) | behind;
-}
-
-/* The share in a standing, in SHARE_ONE-ths: of all CPU time, or of what is left to those who stand behind. */
-DECIDE u64 standing_share(u64 standing)
-{
-	return standing & ~STANDS_BEHIND;
-}
-
-DECIDE bool standing_behind(u64 standing)
-{
-	return standing & STANDS_BEHIND;
-}
-
-/*
- * Where a domain's own tasks stand: their share in SHARE_ONE-ths, at least 1, and STANDS_BEHIND. A domain that is not
- * active counts as if it were.
- */
-DECIDE u64 domain_standing(struct domain_table *t, u16 index)
-{
-	struct domain *d = domain_at(t, index);
-	u64 standing = level_standing(d, d->own_priority, domain_own_weight(d), 0, d->runnable);
-	u64 share = standing_share(standing), behind = standing & STANDS_BEHIND;
-	u32 level;
-
-	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
-		if (!d->parent)
-			break;
-		standing = level_standing(domain_at(t, d->parent), d->priority, d->weight, d->reserved, d->active);
-		share = share * standing_share(standing) >> (SHARE_BITS + SHARE_EXTRA_BITS);
-		behind |= standing & STANDS_BEHIND;
-		d = domain_at(t, d->parent);
-	}
-	return max_u64(share >> SHARE_EXTRA_BITS, 1) | behind;
-}
-
-/* The share of a domain's own tasks in all CPU time at the moment, in SHARE_ONE-ths, at least 1: nothing for one that has to stand behind. */
-DECIDE u64 share_at_the_moment(u64 standing)
-{
-	return standing_behind(standing) ? 1 : standing;
-}
-
 /* Adds what an active child stands for to its parent's sums, or takes it away. */
 DECIDE void child_counts(struct domain *parent, const struct domain *child, bool active)
 {
-	u32 priority = child->priority & 7;
-
 	if (active) {
-		parent->child_weight[priority] += child->weight;
-		parent->child_count[priority]++;
+		parent->child_weight[child->priority & 7] += child->weight;
 		parent->child_reserved += child->reserved;
 		parent->active_children++;
 	} else {
-		parent->child_weight[priority] -= child->weight;
-		parent->child_count[priority]--;
+		parent->child_weight[child->priority & 7] -= child->weight;
 		parent->child_reserved -= child->reserved;
 		parent->active_children--;
 	}
-	if (parent->child_count[priority])
-		parent->child_priorities |= 1U << priority;
-	else
-		parent->child_priorities &= ~(1U << priority);
 }
 
 /* As much as counts in runnable_squared_ns, so that it wraps at most once in some seconds. */
@@ -307,20 +230,42 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 	}
 }
 
+/* Takes what a child of the tree stands for out of its parent's sums, before that changes. */
+DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
+{
+	struct domain *parent = domain_at(t, d->parent);
+
+	if (!d->parent || !d->in_use)
+		return;
+	parent->all_weight -= d->weight;
+	parent->all_reserved -= d->reserved;
+	if (d->active)
+		child_counts(parent, d, false);
+}
+
+DECIDE void domain_joins_sums(struct domain_table *t, const struct domain *d)
+{
+	struct domain *parent = domain_at(t, d->parent);
+
+	if (!d->parent || !d->in_use)
+		return;
+	parent->all_weight += d->weight;
+	parent->all_reserved += d->reserved;
+	if (d->active)
+		child_counts(parent, d, true);
+}
+
 /* What cpu.weight and cpu.idle say, in WEIGHT_SCALE-ths; a policy's own weight stands. */
 DECIDE void domain_set_weight(struct domain_table *t, u16 index, u32 weight)
 {
 	struct domain *d = domain_at(t, index);
-	bool counted = d->active && d->parent;
 
 	d->cgroup_weight = weight;
 	if (d->has_weight)
 		return;
-	if (counted)
-		child_counts(domain_at(t, d->parent), d, false);
+	domain_leaves_sums(t, d);
 	d->weight = weight;
-	if (counted)
-		child_counts(domain_at(t, d->parent), d, true);
+	domain_joins_sums(t, d);
 }
 
 /* What the owner decided for a domain. */
@@ -336,20 +281,58 @@ struct domain_policy {
 DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
 {
 	struct domain *d = domain_at(t, index);
-	bool counted = d->active && d->parent;
 
-	if (counted)
-		child_counts(domain_at(t, d->parent), d, false);
+	domain_leaves_sums(t, d);
 	d->has_weight = policy->weight > 0;
 	d->weight = policy->weight ? policy->weight : d->cgroup_weight;
 	d->reserved = policy->reserved <= SHARE_ONE ? policy->reserved : SHARE_ONE;
 	d->own_weight = policy->own_weight;
 	d->priority = policy->priority & 7;
 	d->own_priority = policy->own_priority & 7;
-	if (d->priority != PRIORITY_DEFAULT || d->own_priority != PRIORITY_DEFAULT)
-		t->priorities = 1;
-	if (counted)
-		child_counts(domain_at(t, d->parent), d, true);
+	domain_joins_sums(t, d);
+}
+
+/*
+ * How many domains there may be below one of this depth, so that nobody who may make cgroups somewhere can use up what others need:
+ * below a child of the root three quarters of all, then half, then a quarter.
+ */
+DECIDE u32 domain_below_max(u32 depth)
+{
+	if (!depth)
+		return MAX_DOMAINS;
+	return depth == 1 ? MAX_DOMAINS / 4 * 3 : depth == 2 ? MAX_DOMAINS / 2 : MAX_DOMAINS / 4;
+}
+
+/* Whether a cgroup below this domain may have a domain of its own; else it is part of this one. */
+DECIDE bool domain_has_room(struct domain_table *t, u32 parent)
+{
+	u32 level;
+
+	if (domain_at(t, parent)->depth >= DEPTH_MOST)
+		return false;
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
+		struct domain *d = domain_at(t, parent);
+
+		if (d->below >= domain_below_max(d->depth))
+			return false;
+		if (!d->parent)
+			return true;
+		parent = d->parent;
+	}
+	return true;
+}
+
+/* A domain begins or ends: those above it count it. */
+DECIDE void domain_counts_below(struct domain_table *t, u32 parent, u32 change)
+{
+	u32 level;
+
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
+		if (!parent)
+			return;
+		domain_at(t, parent)->below += change;
+		parent = domain_at(t, parent)->parent;
+	}
 }
 
 /* Suspends a domain with all below it, or lets it go on. True when that changes anything. */
@@ -365,8 +348,8 @@ DECIDE bool domain_suspend(struct domain_table *t, u16 index, bool suspended)
 	return true;
 }
 
-/* Whether the domain or one above it has used up its quota or is suspended. */
-DECIDE bool domain_held(struct domain_table *t, u16 index)
+/* The domain or the nearest one above it that has used up its quota or is suspended; 0 when none has. */
+DECIDE u32 domain_held_by(struct domain_table *t, u32 index)
 {
 	u32 level;
 
@@ -374,12 +357,18 @@ DECIDE bool domain_held(struct domain_table *t, u16 index)
 		struct domain *d = domain_at(t, index);
 
 		if (d->held)
-			return true;
+			return index;
 		if (!d->parent)
-			return false;
+			return 0;
 		index = d->parent;
 	}
-	return false;
+	return 0;
+}
+
+/* Whether the domain or one above it has used up its quota or is suspended. */
+DECIDE bool domain_held(struct domain_table *t, u32 index)
+{
+	return domain_held_by(t, index);
 }
 
 /* Sets cpu.max and cpu.max.burst. quota_ns is QUOTA_NONE for "max". */

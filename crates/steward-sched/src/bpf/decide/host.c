@@ -116,9 +116,24 @@ u64 decide_load_scaled_weight(u64 weight, u32 measured)
 	return load_scaled_weight(weight, measured);
 }
 
-void decide_order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 now_ns)
+void decide_domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weight)
 {
-	order_enqueue(t, index, standing, now_ns);
+	domain_begin(t, index, parent, weight);
+}
+
+void decide_domain_end(struct domain_table *t, u16 index)
+{
+	domain_end(t, index);
+}
+
+bool decide_domain_has_room(struct domain_table *t, u16 parent)
+{
+	return domain_has_room(t, parent);
+}
+
+void decide_order_enqueue(struct domain_table *t, u16 index, u64 now_ns)
+{
+	order_enqueue(t, index, now_ns);
 }
 
 void decide_order_dequeue(struct domain_table *t, u16 index)
@@ -126,24 +141,64 @@ void decide_order_dequeue(struct domain_table *t, u16 index)
 	order_dequeue(t, index);
 }
 
-u16 decide_order_first(const struct domain_table *t)
+bool decide_order_is_queued(struct domain_table *t, u16 index)
 {
-	return order_first(t);
+	return order_is_queued(t, index);
 }
 
-void decide_order_serve(struct domain_table *t, u16 index)
+void decide_order_park(struct domain_table *t, u16 index)
 {
-	order_serve(t, index);
+	order_park(t, index);
 }
 
-void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+void decide_order_unpark(struct domain_table *t, u16 index, u64 now_ns)
 {
-	order_charge(t, index, used_ns, share, now_ns);
+	order_unpark(t, index, now_ns);
 }
 
-void decide_order_step_back(struct domain_table *t, u16 index)
+u16 decide_order_first(struct domain_table *t)
 {
-	order_step_back(t, index);
+	return (u16)order_first(t);
+}
+
+void decide_order_serve(struct domain_table *t, struct cpu_order *cpu, u16 index)
+{
+	order_serve(t, cpu, index);
+}
+
+void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 now_ns)
+{
+	order_charge(t, index, used_ns, now_ns);
+}
+
+bool decide_order_precedes(struct domain_table *t, u16 a, u16 b)
+{
+	return order_precedes(t, a, b);
+}
+
+bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
+{
+	return order_preempts(t, a, b);
+}
+
+void decide_order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 now_ns)
+{
+	order_join_restricted(t, cpu, index, now_ns);
+}
+
+void decide_restricted_waits(struct cpu_order *cpu, u16 index)
+{
+	restricted_waits(cpu, index);
+}
+
+void decide_restricted_forget(struct cpu_order *cpu, u16 index)
+{
+	restricted_forget(cpu, index);
+}
+
+u16 decide_restricted_first(struct domain_table *t, struct cpu_order *cpu)
+{
+	return (u16)restricted_first(t, cpu);
 }
 
 void decide_order_reset(struct domain_table *t, u16 index)
@@ -151,64 +206,14 @@ void decide_order_reset(struct domain_table *t, u16 index)
 	order_reset(t, index);
 }
 
-void decide_order_refresh(struct domain_table *t, u16 index, u64 share)
+void decide_order_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
 {
-	order_refresh(t, index, share);
-}
-
-u16 decide_order_first_behind(struct domain_table *t)
-{
-	return order_first_behind(t);
-}
-
-u16 decide_order_next_behind(struct domain_table *t)
-{
-	return order_next_behind(t);
-}
-
-bool decide_order_nobody_before(struct domain_table *t, u16 running, bool behind)
-{
-	return order_nobody_before(t, running, behind);
-}
-
-bool decide_order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)
-{
-	return order_preempts(t, a, b, b_behind);
-}
-
-u64 decide_order_due(const struct domain_table *t, u64 share)
-{
-	return order_due(t, share);
+	order_set_policy(t, index, policy);
 }
 
 u32 decide_domain_weight(u32 cgroup_weight, bool idle)
 {
 	return domain_weight(cgroup_weight, idle);
-}
-
-u64 decide_domain_standing(struct domain_table *t, u16 index)
-{
-	return domain_standing(t, index);
-}
-
-u64 decide_standing_share(u64 standing)
-{
-	return standing_share(standing);
-}
-
-u64 decide_share_at_the_moment(u64 standing)
-{
-	return share_at_the_moment(standing);
-}
-
-u64 decide_domain_cost(u64 used_ns, u64 share)
-{
-	return domain_cost(used_ns, share);
-}
-
-u64 decide_domain_advance(u64 vtime, u64 clock, u64 cost)
-{
-	return domain_advance(vtime, clock, cost);
 }
 
 bool decide_domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
@@ -226,14 +231,9 @@ void decide_domain_set_weight(struct domain_table *t, u16 index, u32 weight)
 	domain_set_weight(t, index, weight);
 }
 
-void decide_domain_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
+u16 decide_domain_held_by(struct domain_table *t, u16 index)
 {
-	domain_set_policy(t, index, policy);
-}
-
-bool decide_domain_held(struct domain_table *t, u16 index)
-{
-	return domain_held(t, index);
+	return (u16)domain_held_by(t, index);
 }
 
 bool decide_domain_suspend(struct domain_table *t, u16 index, bool suspended)
@@ -281,9 +281,9 @@ u64 decide_task_join(u64 vtime, u64 clock)
 	return task_join(vtime, clock);
 }
 
-u64 decide_bound_fraction(u64 bound_shares, u32 cpus)
+bool decide_task_preempts(u64 waking, u64 vtime, u64 ran_ns, u32 weight)
 {
-	return bound_fraction(bound_shares, cpus);
+	return task_preempts(waking, vtime, ran_ns, weight);
 }
 
 /* Size of each structure and the offset of each member, in the order in which src/decide.rs lists them. */
@@ -314,9 +314,22 @@ const u64 decide_layout[] = {
 	sizeof(struct token),
 	offsetof(struct token, stamp),
 	offsetof(struct token, left_ns),
+	sizeof(struct tokens),
+	offsetof(struct tokens, ring),
+	offsetof(struct tokens, held_ns),
+	offsetof(struct tokens, last_stamp),
+	offsetof(struct tokens, cycle),
+	offsetof(struct tokens, cycle_left_ns),
+	offsetof(struct tokens, first),
+	offsetof(struct tokens, count),
+	sizeof(struct node),
+	offsetof(struct node, left),
+	offsetof(struct node, right),
+	offsetof(struct node, up),
+	offsetof(struct node, rank),
+	offsetof(struct node, heap),
 	sizeof(struct domain),
 	offsetof(struct domain, cgroup_id),
-	offsetof(struct domain, key),
 	offsetof(struct domain, task_clock),
 	offsetof(struct domain, quota_ns),
 	offsetof(struct domain, quota_period_ns),
@@ -329,20 +342,23 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, counted_ns),
 	offsetof(struct domain, runnable_ns),
 	offsetof(struct domain, runnable_squared_ns),
-	offsetof(struct domain, tokens_ns),
-	offsetof(struct domain, last_stamp),
-	offsetof(struct domain, cycle_left_ns),
+	offsetof(struct domain, served_ns),
+	offsetof(struct domain, clocks),
 	offsetof(struct domain, cycle),
-	offsetof(struct domain, tokens),
-	offsetof(struct domain, first_token),
-	offsetof(struct domain, token_count),
+	offsetof(struct domain, cycle_ends_ns),
+	offsetof(struct domain, sequence),
+	offsetof(struct domain, first),
+	offsetof(struct domain, waiting_priorities),
 	offsetof(struct domain, weight),
 	offsetof(struct domain, cgroup_weight),
 	offsetof(struct domain, reserved),
 	offsetof(struct domain, own_weight),
 	offsetof(struct domain, child_weight),
-	offsetof(struct domain, child_count),
 	offsetof(struct domain, child_reserved),
+	offsetof(struct domain, all_weight),
+	offsetof(struct domain, all_reserved),
+	offsetof(struct domain, children),
+	offsetof(struct domain, below),
 	offsetof(struct domain, runnable_weight),
 	offsetof(struct domain, runnable),
 	offsetof(struct domain, active_children),
@@ -352,43 +368,35 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, depth),
 	offsetof(struct domain, priority),
 	offsetof(struct domain, own_priority),
-	offsetof(struct domain, child_priorities),
 	offsetof(struct domain, has_weight),
 	offsetof(struct domain, in_use),
 	offsetof(struct domain, active),
-	offsetof(struct domain, queued),
 	offsetof(struct domain, parked),
+	offsetof(struct domain, dying),
 	offsetof(struct domain, throttled),
 	offsetof(struct domain, suspended),
-	offsetof(struct domain, dying),
-	offsetof(struct domain, behind),
 	sizeof(struct domain_policy),
 	offsetof(struct domain_policy, weight),
 	offsetof(struct domain_policy, reserved),
 	offsetof(struct domain_policy, own_weight),
 	offsetof(struct domain_policy, priority),
 	offsetof(struct domain_policy, own_priority),
-	sizeof(struct heap_entry),
-	offsetof(struct heap_entry, key),
-	offsetof(struct heap_entry, index),
 	sizeof(struct domain_table),
-	offsetof(struct domain_table, served_ns),
-	offsetof(struct domain_table, clock),
 	offsetof(struct domain_table, service_cycle_ns),
-	offsetof(struct domain_table, cycle),
-	offsetof(struct domain_table, cycle_ends_ns),
-	offsetof(struct domain_table, sequence),
 	offsetof(struct domain_table, order),
 	offsetof(struct domain_table, cpus),
-	offsetof(struct domain_table, heap_counts),
 	offsetof(struct domain_table, high_water),
 	offsetof(struct domain_table, quotas),
-	offsetof(struct domain_table, cursor),
-	offsetof(struct domain_table, priorities),
-	offsetof(struct domain_table, revised),
-	offsetof(struct domain_table, heap),
-	offsetof(struct domain_table, position),
+	offsetof(struct domain_table, waiting),
+	offsetof(struct domain_table, keys),
+	offsetof(struct domain_table, nodes),
+	offsetof(struct domain_table, tokens),
 	offsetof(struct domain_table, domains),
+	sizeof(struct cpu_order),
+	offsetof(struct cpu_order, clocks),
+	offsetof(struct cpu_order, restricted),
+	offsetof(struct cpu_order, any_restricted),
+	offsetof(struct cpu_order, runs_restricted),
 };
 const u64 decide_layout_count = sizeof(decide_layout) / sizeof(decide_layout[0]);
 
@@ -404,21 +412,26 @@ const u64 decide_constants[] = {
 	LOAD_DECAY_MAX,
 	MAX_DOMAINS,
 	MAX_DEPTH,
+	DEPTH_MOST,
 	ROOT_DOMAIN,
-	NO_POSITION,
 	SHARE_ONE,
-	STANDS_BEHIND,
 	WEIGHT_DEFAULT,
 	WEIGHT_SCALE,
 	WEIGHT_IDLE,
 	PRIORITIES,
 	PRIORITY_DEFAULT,
+	HEAPS,
+	NODES,
+	NODE_OWN,
+	NODE_RESERVED,
+	VIRTUAL_TIME_UNIT,
 	MAX_TOKENS,
-	TOKENS_PER_CYCLE,
 	SERVICE_CYCLE_DEFAULT_NS,
 	SLICE_NS,
+	RESERVED_DEBT_NS,
 	SLICE_ALONE_NS,
 	TASK_LAG_MAX_NS,
+	TASK_PREEMPTS_NS,
 	DOMAIN_LAG_MAX_NS,
 	CHARGE_BATCH_NS,
 	CHARGE_ALONE_NS,

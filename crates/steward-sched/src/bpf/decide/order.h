@@ -1,236 +1,263 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The order of domains: who is served next. Runnable domains stand in a heap by a key; three orders say what
- * the key is. Choosing, inserting and moving a domain costs O(log n) in the domains that stand there, and O(MAX_TOKENS).
+ * The order of best-effort work: who is served next.
  *
- * MTR-LS, Move-To-Rear List Scheduling (Eclipse 1998, section 5). Every domain holds tokens that sum to its share of a
- * service cycle: T times the number of CPUs. The tokens of all domains form one list. The first token whose domain
- * wants to run is served, and what is used of it moves to the rear of the list. So a domain that used less than its
- * share has tokens near the front, and one that used its share lately has them all near the rear.
+ * Each domain is a level of the tree: its children and its own tasks contend there for what the domain gets. Whoever chooses
+ * goes down from the root and takes the first contender of each level; whoever was served pays at each level above it. So what a
+ * contender pays depends on what it weighs and on nothing else: not on who else happens to be there, nor on what a share
+ * comes to at the moment. That is what makes the order exact: two that want the CPU all the time stay within a slice or
+ * two of each other, at their level, whatever comes and goes beside them.
  *
- * The list is kept as in the paper's section 5.2: a token's place is a stamp, read off the clock of served time (the
- * CPU time that all domains got together), and a domain's key is its first stamp. What differs from the paper, because
- * time here does not come in ticks and shares change as work comes and goes:
+ * Virtual time, the order unless settings say otherwise. At each level:
  *
- *  - Service close together, about a 16th of a cycle, is one token with the mean of its stamps. That bounds how many there are.
- *  - When a domain's share changes, its tokens are scaled in place: the list's order stays, and the change holds at once.
- *  - A new domain's tokens are spread over the last cycle, as if it had had its share all along.
- *  - A domain may use more than it holds, because slices end at ticks. It pays the difference d by a stamp that
- *    lies d / share ahead: by then the others have had what they are due beside it.
- *  - A domain that used its whole share in one go would come back in one go every cycle. Its service is therefore
- *    spread at the rear at the distances at which it is due, so that after some cycles its tokens lie evenly between
- *    those of the others: at most an eighth of a cycle before the rear, and at most a quarter of one behind it, or the
- *    distance of one payment if that is more. So being early or late now and then costs and gains nothing, and what is
- *    beyond that is forgotten for all alike, whatever their shares.
+ *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is served. The
+ *    level's clock is the virtual time of whoever was served last, the latest so far.
+ *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what the clock advances by in one
+ *    service cycle: it may take at once what it was due in the last cycle and did not use. This is what Move-To-Rear List Scheduling
+ *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
+ *  - Debt. Nobody lies further behind the clock than DOMAIN_LAG_MAX_NS of service.
+ *  - A reservation is a fraction of what the level's domain gets, on the clock of that service. Its own clock advances by used /
+ *    fraction; while it is not ahead of the level's, the contender is served before all that have none, whatever their
+ *    priorities, the one that is furthest behind first, and what it uses is paid out of the reservation. It may be ahead by the
+ *    slices that were running when it became so; beyond that it pays by its weight. So it gets its fraction, and its weight's part
+ *    of the rest. It, too, keeps credit for one cycle.
  *
- * WRR, weighted round-robin (Eclipse 1998, section 6.2): a domain has its share of each cycle; those that have some of it
- * left take turns in the order of arrival, ahead of those that have not.
+ * What may run on some CPUs only (pinned, in a cpuset, or with migration disabled) contends in the same order, but a CPU must not
+ * have to look through all that it may not serve. So such tasks wait apart, and each CPU knows which domains have some for it;
+ * a comparison of two domains where their ways up the tree meet says which comes first. Work that is confined to few CPUs may be
+ * served less than it is due, for as long as it wants more than they have. Its credit is measured by the clocks of those CPUs
+ * (struct cpu_order), so that it stays exact among its like.
  *
- * Virtual time: a domain pays used time divided by its share, and the one that has paid least is served first.
+ * MTR-LS, the paper's own (Eclipse 1998, sections 5.1 and 5.2), to compare with. A contender holds tokens, pieces of service, that
+ * sum to its fraction of a cycle; fractions are fixed: what is not reserved is divided by weight among all contenders of the
+ * level, whether they want it or not. A token's place is a stamp, read off the level's clock of service. The first token whose
+ * owner waits is served, and what is used of it moves to the rear. What is used beyond the tokens is paid by a stamp that lies
+ * used / fraction ahead. Service close together, within a 16th of a cycle, is one token.
+ *
+ * WRR, weighted round-robin (Eclipse 1998, section 6.2), to compare with: a contender has its fraction of each cycle; those that have
+ * some of it left take turns in the order of arrival, ahead of those that have not.
  */
 #ifndef STEWARD_DECIDE_ORDER_H
 #define STEWARD_DECIDE_ORDER_H
 
-#include "domain.h"
+#include "heap.h"
 
 enum order {
-	ORDER_MTR_LS = 0,
-	ORDER_WRR = 1,
-	ORDER_VTIME = 2,
+	ORDER_VIRTUAL_TIME = 0,
+	ORDER_MTR_LS = 1,
+	ORDER_WRR = 2,
 };
 
-#define HEAP_ARITY 4 /* half the levels of a binary heap, and the keys of four children are one line of the cache */
-#define HEAP_LEVELS 6 /* log4(MAX_DOMAINS) */
 #define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
-/* A token holds what was served within this part of a cycle. */
-#define TOKENS_PER_CYCLE 16
-/* Service is placed at most these parts of a cycle before and behind the rear. */
-#define BEFORE_REAR_PER_CYCLE 8
-#define BEHIND_REAR_PER_CYCLE 4
-/* A domain is always due something. */
-#define DUE_MIN_NS 10000ULL
 /* A slice of best-effort work. Slices end at the tick after it. */
 #define SLICE_NS (3 * NSEC_PER_MSEC)
-/* Nobody may lie further behind the others than this, on the clock of the order. */
+/* Virtual time that a nanosecond costs is VIRTUAL_TIME_UNIT / weight. */
+#define VIRTUAL_TIME_UNIT 16000ULL
+/* Nobody lies further behind its level's clock than this service of the level, for each CPU. */
 #define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
-/* Tokens are scaled by a factor in 2^-SCALE_BITS-ths. What a domain is due stays below 2^43 ns (10 s on 512 CPUs). */
+/* How far a reservation may be overdrawn, for each CPU: two slices. */
+#define RESERVED_DEBT_NS (2 * SLICE_NS)
+/* MTR-LS: a token holds what was served within this part of a cycle. */
+#define TOKENS_PER_CYCLE 16
+/* A contender's fraction is worth this at least in a cycle. */
+#define DUE_MIN_NS 10000ULL
+/* Tokens are scaled by a factor in 2^-SCALE_BITS-ths. What is due stays below 2^43 ns (10 s on 512 CPUs). */
 #define SCALE_BITS 20
-/* Means of stamps are taken without this many bits, about a microsecond. */
-#define MEAN_BITS 10
 /* WRR: a key is the cycle above this many bits of the sequence of arrivals. */
 #define SEQUENCE_BITS 40
-DECIDE struct heap_entry *heap_at(struct domain_table *t, bool behind, u32 position)
+
+/* The domain that a node is about: as a contender, or as the level beside whose children its own tasks contend. */
+DECIDE u32 node_domain(u32 node)
 {
-	return &t->heap[(behind ? MAX_DOMAINS : 0) + (position & (MAX_DOMAINS - 1))];
+	return node & (MAX_DOMAINS - 1);
 }
 
-DECIDE u64 heap_key(struct domain_table *t, bool behind, u32 position)
+DECIDE bool node_is_own(u32 node)
 {
-	return heap_at(t, behind, position)->key;
+	return node & NODE_OWN;
 }
 
-/* How many stand in the heap; read anew each time, as it changes under a reader without the lock. */
-DECIDE u32 heap_count(const struct domain_table *t, bool behind)
+/* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
+DECIDE u32 domain_own_weight(const struct domain *d)
 {
-	return *(const volatile u32 *)&t->heap_counts[behind ? 1 : 0];
+	if (d->own_weight)
+		return d->own_weight;
+	return d->runnable_weight ? d->runnable_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
 }
 
-DECIDE void heap_place(struct domain_table *t, bool behind, u32 position, u64 key, u32 index)
+DECIDE u32 node_weight(struct domain_table *t, u32 node)
 {
-	struct heap_entry *entry = heap_at(t, behind, position);
+	const struct domain *d = domain_at(t, node);
+	u32 weight = node_is_own(node) ? domain_own_weight(d) : d->weight;
 
-	entry->key = key;
-	entry->index = index;
-	t->position[index & (MAX_DOMAINS - 1)] = (u16)position;
+	return weight ? weight : 1;
 }
 
-/*
- * The two walks keep their position in the table instead of in a variable: the BPF verifier follows what a variable
- * may hold along every path, and several paths a level through all levels are too many; what is read back from memory
- * is one unknown number.
- */
-DECIDE void heap_rise(struct domain_table *t, u32 start, u16 index)
+DECIDE u32 node_priority(struct domain_table *t, u32 node)
 {
-	volatile u32 *position = &t->cursor;
-	struct domain *d = domain_at(t, index);
-	u64 key = d->key;
-	bool behind = d->behind;
-	u32 level;
+	const struct domain *d = domain_at(t, node);
 
-	*position = start;
-	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, parent = (here - 1) / HEAP_ARITY;
-		const struct heap_entry *above = heap_at(t, behind, parent);
-
-		if (here == 0 || !clock_before(key, above->key))
-			break;
-		heap_place(t, behind, here, above->key, above->index);
-		*position = parent;
-	}
-	heap_place(t, behind, *position, key, index);
+	return (node_is_own(node) ? d->own_priority : d->priority) & (PRIORITIES - 1);
 }
 
-/*
- * A domain that sinks has been served and goes to the rear, or comes from there: it is brought all the way down first, which
- * takes one comparison a level, and rises from there as far as it must.
- */
-DECIDE void heap_sink(struct domain_table *t, u32 start, u16 index)
+DECIDE u32 node_reserved(struct domain_table *t, u32 node)
 {
-	volatile u32 *position = &t->cursor;
-	bool behind = domain_at(t, index)->behind;
-	u32 level;
-
-	*position = start;
-	for (level = 0; level < HEAP_LEVELS; level++) {
-		u32 here = *position, count = heap_count(t, behind);
-		u32 first = HEAP_ARITY * here + 1, least = first, i;
-		u64 least_key;
-
-		if (first >= count)
-			break;
-		least_key = heap_key(t, behind, first);
-		for (i = 1; i < HEAP_ARITY && first + i < count; i++) {
-			u64 key = heap_key(t, behind, first + i);
-
-			if (clock_before(key, least_key)) {
-				least = first + i;
-				least_key = key;
-			}
-		}
-		heap_place(t, behind, here, least_key, heap_at(t, behind, least)->index);
-		*position = least;
-	}
-	heap_rise(t, *position, index);
+	return node_is_own(node) ? 0 : domain_at(t, node)->reserved;
 }
 
-/* Puts a domain that stands in its heap, and whose key has changed, where it now belongs. */
-DECIDE void heap_update(struct domain_table *t, u32 position, u16 index)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (position > 0 && clock_before(d->key, heap_key(t, d->behind, (position - 1) / HEAP_ARITY)))
-		heap_rise(t, position, index);
-	else
-		heap_sink(t, position, index);
-}
-
-/* What all domains together are served in one cycle. */
+/* What all CPUs together serve in one cycle. */
 DECIDE u64 order_window(const struct domain_table *t)
 {
 	return t->service_cycle_ns * (t->cpus ? t->cpus : 1);
 }
 
-/* What a domain with this share is due in one cycle. */
-DECIDE u64 order_due(const struct domain_table *t, u64 share)
+DECIDE u64 virtual_cost(u64 used_ns, u32 weight)
 {
-	return max_u64(order_window(t) * share / SHARE_ONE, DUE_MIN_NS);
+	return used_ns * VIRTUAL_TIME_UNIT / (weight ? weight : 1);
 }
 
-/* Virtual time that used_ns costs at this share; the distance in served time after which a share has earned used_ns. */
-DECIDE u64 domain_cost(u64 used_ns, u64 share)
+/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by one. */
+DECIDE u32 priority_highest(u32 set)
 {
-	return used_ns * SHARE_ONE / share;
+	set |= set >> 1;
+	set |= set >> 2;
+	set |= set >> 4;
+	/* As many ones as the highest priority and one: count them. */
+	set -= set >> 1 & 0x55;
+	set = (set & 0x33) + (set >> 2 & 0x33);
+	return ((set + (set >> 4)) & 0xf) - 1;
 }
 
-DECIDE struct token *token_at(struct domain *d, u32 place)
+/* What contends at a level with this priority at the moment, weighed; at least `weight`, of the one who asks. */
+DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 weight)
 {
-	return &d->tokens[place & (MAX_TOKENS - 1)];
+	const struct domain *d = domain_at(t, level);
+	u32 sum = d->child_weight[priority & (PRIORITIES - 1)];
+
+	if (d->runnable && d->own_priority == priority)
+		sum += domain_own_weight(d);
+	return sum > weight ? sum : weight;
 }
 
-/* A domain without tokens gets them, spread over the last cycle. */
-DECIDE void tokens_begin(const struct domain_table *t, struct domain *d, u64 due_ns)
+/*
+ * A contender joins those who wait: credit beyond a cycle is forgotten. `clock` is what its level's virtual time is held to be:
+ * the level's own, or the one that its CPU saw.
+ */
+DECIDE void virtual_join(struct domain_table *t, u32 level, u32 node, u64 clock)
+{
+	u32 weight = node_weight(t, node), priority = node_priority(t, node), reserved = node_reserved(t, node);
+	u64 window_ns = order_window(t), earliest;
+
+	earliest = clock - virtual_cost(window_ns, level_weight(t, level, priority, weight));
+	if (clock_before(*key_at(t, node), earliest))
+		heap_rekey(t, level, node, earliest);
+	if (!reserved)
+		return;
+	earliest = domain_at(t, level)->served_ns - window_ns;
+	if (clock_before(*key_at(t, node + NODE_RESERVED), earliest))
+		heap_rekey(t, level, node + NODE_RESERVED, earliest);
+}
+
+/* A contender pays for what it was served: out of its reservation, or by its weight. served_ns includes it already. */
+DECIDE void virtual_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns)
+{
+	struct domain *d = domain_at(t, level);
+	u32 reserved = node_reserved(t, node), priority = node_priority(t, node), weight = node_weight(t, node);
+	u64 cpus = t->cpus ? t->cpus : 1, key, latest;
+
+	if (reserved) {
+		key = *key_at(t, node + NODE_RESERVED);
+		if (!clock_before(d->served_ns + RESERVED_DEBT_NS * cpus * SHARE_ONE / reserved, key)) {
+			heap_rekey(t, level, node + NODE_RESERVED, key + used_ns * SHARE_ONE / reserved);
+			return;
+		}
+	}
+	key = *key_at(t, node) + virtual_cost(used_ns, weight);
+	latest = d->clocks[priority] +
+		 virtual_cost(DOMAIN_LAG_MAX_NS * cpus, level_weight(t, level, priority, weight));
+	heap_rekey(t, level, node, clock_before(latest, key) ? latest : key);
+}
+
+/*
+ * A contender's fraction under the paper's orders, in SHARE_ONE-ths: its reservation, and its weight's part of what is not
+ * reserved, divided among all children of the level, idle or not, and the level's own tasks, if there are any.
+ */
+DECIDE u64 node_fraction(struct domain_table *t, u32 level, u32 node)
+{
+	const struct domain *d = domain_at(t, level);
+	u64 all = d->all_weight, rest = d->all_reserved < SHARE_ONE ? SHARE_ONE - d->all_reserved : 0;
+	u64 weight = node_weight(t, node), fraction;
+
+	if (d->runnable || node_is_own(node))
+		all += domain_own_weight(d);
+	fraction = node_reserved(t, node) + rest * weight / (all > weight ? all : weight);
+	return fraction ? fraction : 1;
+}
+
+/* What a contender with this fraction is due in one cycle. */
+DECIDE u64 order_due(const struct domain_table *t, u64 fraction)
+{
+	return max_u64(order_window(t) * fraction / SHARE_ONE, DUE_MIN_NS);
+}
+
+DECIDE struct tokens *tokens_of(struct domain_table *t, u32 node)
+{
+	return &t->tokens[node & (2 * MAX_DOMAINS - 1)];
+}
+
+DECIDE struct token *token_at(struct tokens *tokens, u32 place)
+{
+	return &tokens->ring[place & (MAX_TOKENS - 1)];
+}
+
+/* Tokens of a contender that has none: spread over the last cycle, as if it had had its fraction all along. */
+DECIDE void tokens_begin(const struct domain_table *t, struct tokens *tokens, u64 served_ns, u64 due_ns)
 {
 	u64 window_ns = order_window(t), each_ns = due_ns / TOKENS_PER_CYCLE;
 	u32 i;
 
+	for (i = 0; i < MAX_TOKENS; i++)
+		tokens->ring[i].left_ns = 0;
 	for (i = 0; i < TOKENS_PER_CYCLE; i++) {
-		d->tokens[i].stamp = t->served_ns - window_ns + window_ns / TOKENS_PER_CYCLE * i;
-		d->tokens[i].left_ns = each_ns;
+		tokens->ring[i].stamp = served_ns - window_ns + window_ns / TOKENS_PER_CYCLE * i;
+		tokens->ring[i].left_ns = each_ns;
 	}
-	d->first_token = 0;
-	d->token_count = TOKENS_PER_CYCLE;
-	d->tokens_ns = each_ns * TOKENS_PER_CYCLE;
-	d->last_stamp = d->tokens[TOKENS_PER_CYCLE - 1].stamp;
+	tokens->first = 0;
+	tokens->count = TOKENS_PER_CYCLE;
+	tokens->held_ns = each_ns * TOKENS_PER_CYCLE;
+	tokens->last_stamp = tokens->ring[TOKENS_PER_CYCLE - 1].stamp;
 }
 
-/* Scales the domain's tokens to what it is due now. A difference of less than 1/256 is left. */
-DECIDE void tokens_scale(struct domain_table *t, struct domain *d, u64 due_ns)
+/* Scales the tokens to what their owner is due now. A difference of less than 1/256 is left. */
+DECIDE void tokens_scale(const struct domain_table *t, struct tokens *tokens, u64 served_ns, u64 due_ns)
 {
-	u64 held_ns = d->tokens_ns, ratio, sum_ns = 0, ahead_ns, ahead_then_ns;
+	u64 held_ns = tokens->held_ns, ratio, sum_ns = 0;
 	u32 i;
 
-	if (!d->token_count || !held_ns) {
-		tokens_begin(t, d, due_ns);
+	if (!tokens->count || !held_ns) {
+		tokens_begin(t, tokens, served_ns, due_ns);
 		return;
 	}
 	if (max_u64(due_ns, held_ns) - min_u64(due_ns, held_ns) <= held_ns / 256)
 		return;
 	ratio = (due_ns << SCALE_BITS) / held_ns;
-	/* All slots: those outside of the ring hold nothing that counts. */
-	for (i = 0; i < MAX_TOKENS; i++)
-		d->tokens[i].left_ns = d->tokens[i].left_ns * ratio >> SCALE_BITS;
-	for (i = 0; i < MAX_TOKENS; i++)
-		sum_ns += d->tokens[i].left_ns;
-	d->tokens_ns = sum_ns;
-	/* What it owes stays the same in CPU time, and a larger share pays it in less. */
-	ahead_ns = d->tokens[d->first_token & (MAX_TOKENS - 1)].stamp - t->served_ns;
-	if ((s64)ahead_ns > 0 && due_ns > held_ns) {
-		ahead_then_ns = (ahead_ns << (SCALE_BITS / 2)) / (ratio >> (SCALE_BITS / 2));
-		for (i = 0; i < MAX_TOKENS; i++)
-			d->tokens[i].stamp -= ahead_ns - min_u64(ahead_then_ns, ahead_ns);
-		d->last_stamp -= ahead_ns - min_u64(ahead_then_ns, ahead_ns);
+	/* All places: those outside of the ring hold nothing. */
+	for (i = 0; i < MAX_TOKENS; i++) {
+		tokens->ring[i].left_ns = tokens->ring[i].left_ns * ratio >> SCALE_BITS;
+		sum_ns += tokens->ring[i].left_ns;
 	}
+	tokens->held_ns = sum_ns;
 }
 
 /* Takes used_ns off the first tokens. Returns how much of it they covered. */
-DECIDE u64 tokens_take(struct domain *d, u64 used_ns)
+DECIDE u64 tokens_take(struct tokens *tokens, u64 used_ns)
 {
-	volatile u32 *first = &d->first_token, *count = &d->token_count;
+	volatile u32 *first = &tokens->first, *count = &tokens->count;
 	u64 covered_ns = 0;
 	u32 i;
 
 	for (i = 0; i < MAX_TOKENS; i++) {
-		struct token *token = token_at(d, *first);
+		struct token *token = token_at(tokens, *first);
 		u64 take_ns = min_u64(token->left_ns, used_ns - covered_ns);
 
 		if (!*count)
@@ -242,276 +269,533 @@ DECIDE u64 tokens_take(struct domain *d, u64 used_ns)
 		*first = (*first + 1) & (MAX_TOKENS - 1);
 		*count -= 1;
 	}
-	d->tokens_ns -= covered_ns;
+	tokens->held_ns -= covered_ns;
 	return covered_ns;
 }
 
-/*
- * Appends a token, or adds to the last one if that lies less than a 16th of a cycle before. The stamp is then the mean of
- * the two by what they hold: with the first of them, domains whose service comes close together would gain on others.
- */
-DECIDE void tokens_append(const struct domain_table *t, struct domain *d, u64 stamp, u64 left_ns)
+/* Appends a token, or adds to the last one if that lies less than a 16th of a cycle before. */
+DECIDE void tokens_append(const struct domain_table *t, struct tokens *tokens, u64 stamp, u64 left_ns)
 {
-	struct token *last = token_at(d, d->first_token + d->token_count - 1), *token;
+	struct token *last = token_at(tokens, tokens->first + tokens->count - 1), *token;
 
-	d->tokens_ns += left_ns;
-	d->last_stamp = stamp;
-	if (d->token_count && clock_before(stamp, last->stamp + order_window(t) / TOKENS_PER_CYCLE)) {
+	tokens->held_ns += left_ns;
+	tokens->last_stamp = stamp;
+	if (tokens->count && clock_before(stamp, last->stamp + order_window(t) / TOKENS_PER_CYCLE)) {
 		last->left_ns += left_ns;
-		if (clock_before(last->stamp, stamp) && last->left_ns >> MEAN_BITS)
-			last->stamp += (((stamp - last->stamp) >> MEAN_BITS) * (left_ns >> MEAN_BITS) /
-					(last->left_ns >> MEAN_BITS))
-				       << MEAN_BITS;
 		return;
 	}
-	if (d->token_count >= MAX_TOKENS) {
+	if (tokens->count >= MAX_TOKENS) {
 		/* The two oldest lie before everything of the last cycle: which of their stamps stays makes no difference. */
-		token = token_at(d, d->first_token);
-		token_at(d, d->first_token + 1)->left_ns += token->left_ns;
+		token = token_at(tokens, tokens->first);
+		token_at(tokens, tokens->first + 1)->left_ns += token->left_ns;
 		token->left_ns = 0;
-		d->first_token = (d->first_token + 1) & (MAX_TOKENS - 1);
-		d->token_count--;
+		tokens->first = (tokens->first + 1) & (MAX_TOKENS - 1);
+		tokens->count--;
 	}
-	token = token_at(d, d->first_token + d->token_count);
+	token = token_at(tokens, tokens->first + tokens->count);
 	token->stamp = stamp;
 	token->left_ns = left_ns;
-	d->token_count++;
+	tokens->count++;
 }
 
-/* MTR-LS: the domain was served used_ns; what it used moves to the rear. served_ns includes it already. */
-DECIDE void mtr_ls_charge(struct domain_table *t, struct domain *d, u64 used_ns, u64 share)
+/* MTR-LS: what a contender used moves to the rear. served_ns includes it already. Returns the new key. */
+DECIDE_CALLED u64 mtr_ls_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns)
 {
-	u64 lag_max_ns = DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1), cost_ns = min_u64(domain_cost(used_ns, share), lag_max_ns);
-	u64 window_ns = order_window(t), covered_ns, stamp, nearest, furthest;
+	struct tokens *tokens = tokens_of(t, node);
+	u64 fraction = node_fraction(t, level, node), served_ns = domain_at(t, level)->served_ns;
+	u64 covered_ns, stamp = served_ns;
 
-	tokens_scale(t, d, order_due(t, share));
-	covered_ns = tokens_take(d, used_ns);
-	stamp = d->last_stamp + cost_ns;
-	nearest = t->served_ns - max_u64(window_ns / BEFORE_REAR_PER_CYCLE, cost_ns);
-	furthest = t->served_ns + max_u64(window_ns / BEHIND_REAR_PER_CYCLE, cost_ns);
-	if (clock_before(stamp, nearest))
-		stamp = nearest;
-	if (clock_before(furthest, stamp))
-		stamp = furthest;
-	if (used_ns > covered_ns) {
-		/* Beyond its tokens: it comes back when the others have had theirs. */
-		furthest = t->served_ns + min_u64(domain_cost(used_ns - covered_ns, share), lag_max_ns);
-		if (clock_before(stamp, furthest))
-			stamp = furthest;
+	tokens_scale(t, tokens, served_ns, order_due(t, fraction));
+	covered_ns = tokens_take(tokens, used_ns);
+	if (used_ns > covered_ns)
+		stamp += min_u64((used_ns - covered_ns) * SHARE_ONE / fraction, DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
+	if (clock_before(stamp, tokens->last_stamp))
+		stamp = tokens->last_stamp;
+	tokens_append(t, tokens, stamp, covered_ns);
+	return token_at(tokens, tokens->first)->stamp;
+}
+
+/* MTR-LS: a contender joins those who wait. Returns its key. */
+DECIDE_CALLED u64 mtr_ls_join(struct domain_table *t, u32 level, u32 node)
+{
+	struct tokens *tokens = tokens_of(t, node);
+
+	tokens_scale(t, tokens, domain_at(t, level)->served_ns, order_due(t, node_fraction(t, level, node)));
+	return token_at(tokens, tokens->first)->stamp;
+}
+
+/*
+ * WRR: a contender joins those who wait, or was served used_ns. It goes to the end of those that have some of this cycle left, or
+ * of those that wait for the next; a new cycle begins when the last one is over. Returns its key.
+ */
+DECIDE_CALLED u64 wrr_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns, u64 now_ns)
+{
+	struct domain *d = domain_at(t, level);
+	struct tokens *tokens = tokens_of(t, node);
+
+	if (!clock_before(now_ns, d->cycle_ends_ns)) {
+		d->cycle++;
+		d->cycle_ends_ns = now_ns + t->service_cycle_ns;
 	}
-	tokens_append(t, d, stamp, covered_ns);
-	d->key = token_at(d, d->first_token)->stamp;
-}
-
-/* WRR: a new cycle begins when the last one is over. */
-DECIDE void wrr_renew(struct domain_table *t, struct domain *d, u64 share, u64 now_ns)
-{
-	if (!clock_before(now_ns, t->cycle_ends_ns)) {
-		t->cycle++;
-		t->cycle_ends_ns = now_ns + t->service_cycle_ns;
+	if (tokens->cycle != d->cycle) {
+		tokens->cycle = d->cycle;
+		tokens->cycle_left_ns = (s64)order_due(t, node_fraction(t, level, node));
 	}
-	if (d->cycle != t->cycle) {
-		d->cycle = t->cycle;
-		d->cycle_left_ns = (s64)order_due(t, share);
+	tokens->cycle_left_ns -= (s64)used_ns;
+	d->sequence++;
+	return (d->cycle + (tokens->cycle_left_ns > 0 ? 0 : 1)) << SEQUENCE_BITS |
+	       (d->sequence & ((1ULL << SEQUENCE_BITS) - 1));
+}
+
+/* A contender joins those who wait at its level. `clock`: see virtual_join(). */
+DECIDE_CALLED void node_join(struct domain_table *t, u32 level, u32 node, u64 clock, u64 now_ns)
+{
+	if (t->order == ORDER_VIRTUAL_TIME)
+		virtual_join(t, level, node, clock);
+	else
+		heap_rekey(t, level, node,
+			   t->order == ORDER_WRR ? wrr_turn(t, level, node, 0, now_ns) : mtr_ls_join(t, level, node));
+}
+
+/* A contender pays for what it was served. */
+DECIDE_CALLED void node_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns, u64 now_ns)
+{
+	if (t->order == ORDER_VIRTUAL_TIME)
+		virtual_charge(t, level, node, used_ns);
+	else
+		heap_rekey(t, level, node,
+			   t->order == ORDER_WRR ? wrr_turn(t, level, node, used_ns, now_ns) :
+						   mtr_ls_charge(t, level, node, used_ns));
+}
+
+/* Puts a contender into its level's heaps. */
+DECIDE void node_wait(struct domain_table *t, u32 level, u32 node)
+{
+	heap_add(t, level, node_priority(t, node), node);
+	if (node_reserved(t, node) && t->order == ORDER_VIRTUAL_TIME)
+		heap_add(t, level, HEAP_RESERVED, node + NODE_RESERVED);
+}
+
+/* Takes a contender out of its level's heaps. */
+DECIDE void node_unwait(struct domain_table *t, u32 level, u32 node)
+{
+	heap_remove(t, level, node);
+	if (!node_is_own(node))
+		heap_remove(t, level, node + NODE_RESERVED);
+}
+
+/*
+ * Puts a contender into the order, and as far as it is the first there, the domains above it; up to one that is kept out of
+ * its parent's heaps.
+ */
+DECIDE_CALLED void order_enter(struct domain_table *t, u32 level, u32 node, u64 now_ns)
+{
+	u32 step;
+
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		struct domain *d = domain_at(t, level);
+
+		if (!level || node_at(t, node)->heap)
+			return;
+		node_join(t, level, node, d->clocks[node_priority(t, node)], now_ns);
+		node_wait(t, level, node);
+		if (d->parked)
+			return;
+		node = level;
+		level = d->parent;
 	}
 }
 
-/* WRR: the domain goes to the end of those that have some of this cycle left, or of those that wait for the next. */
-DECIDE void wrr_arrive(struct domain_table *t, struct domain *d)
+/* Takes a contender out of the order, and the domains above it in which nobody else waits. */
+DECIDE_CALLED void order_leave(struct domain_table *t, u32 level, u32 node)
 {
-	u64 sequence = ++t->sequence & ((1ULL << SEQUENCE_BITS) - 1);
+	u32 step;
 
-	d->key = (t->cycle + (d->cycle_left_ns > 0 ? 0 : 1)) << SEQUENCE_BITS | sequence;
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		struct domain *d = domain_at(t, level);
+
+		if (!level || !node_at(t, node)->heap)
+			return;
+		node_unwait(t, level, node);
+		if (d->waiting_priorities)
+			return;
+		node = level;
+		level = d->parent;
+	}
 }
 
-/* Advances the domain's virtual time, never further behind the clock than DOMAIN_LAG_MAX_NS. */
-DECIDE u64 domain_advance(u64 vtime, u64 clock, u64 cost)
+/* Puts a domain, tasks of which wait, into the order. */
+DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 now_ns)
 {
-	u64 next = vtime + cost;
-
-	return clock_before(clock + DOMAIN_LAG_MAX_NS, next) ? clock + DOMAIN_LAG_MAX_NS : next;
+	if (node_at(t, index | NODE_OWN)->heap)
+		return;
+	t->waiting++;
+	order_enter(t, index, index | NODE_OWN, now_ns);
 }
 
-/* Forgets what the domain did so far: it begins anew in the order that is in force. */
+/* Takes a domain, no tasks of which wait, out of the order. */
+DECIDE void order_dequeue(struct domain_table *t, u16 index)
+{
+	if (!node_at(t, index | NODE_OWN)->heap)
+		return;
+	t->waiting--;
+	order_leave(t, index, index | NODE_OWN);
+}
+
+/* Whether tasks of the domain wait in the order, as far as it knows; read without the lock. */
+DECIDE bool order_is_queued(struct domain_table *t, u16 index)
+{
+	return *(volatile u8 *)&node_at(t, index | NODE_OWN)->heap;
+}
+
+/* A domain is held back: all below it leaves the order as one, and keeps its own. */
+DECIDE void order_park(struct domain_table *t, u16 index)
+{
+	struct domain *d = domain_at(t, index);
+
+	if (d->parked)
+		return;
+	d->parked = 1;
+	if (d->parent)
+		order_leave(t, d->parent, index);
+}
+
+/* It is held back no longer. */
+DECIDE void order_unpark(struct domain_table *t, u16 index, u64 now_ns)
+{
+	struct domain *d = domain_at(t, index);
+
+	if (!d->parked)
+		return;
+	d->parked = 0;
+	if (d->waiting_priorities && d->parent)
+		order_enter(t, d->parent, index, now_ns);
+}
+
+/*
+ * The first contender of a level, 0 when none waits. Which heaps it looks at is read without the lock; a moment later the answer
+ * would be another one anyway.
+ */
+DECIDE u32 level_first(struct domain_table *t, u32 level)
+{
+	struct domain *d = domain_at(t, level);
+	u32 reserved = *(volatile u16 *)&d->first[HEAP_RESERVED];
+	u32 priorities = *(volatile u16 *)&d->waiting_priorities & ((1U << PRIORITIES) - 1);
+
+	if (reserved && !clock_before(d->served_ns, *key_at(t, reserved)))
+		return node_domain(reserved);
+	if (!priorities)
+		return 0;
+	return *(volatile u16 *)&d->first[priority_highest(priorities) & (PRIORITIES - 1)];
+}
+
+/* The domain to serve next, 0 when none waits. O(depth). */
+DECIDE_CALLED u32 order_first(struct domain_table *t)
+{
+	u32 level = ROOT_DOMAIN, step;
+
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		u32 node = level_first(t, level);
+
+		if (!node)
+			return 0;
+		level = node_domain(node);
+		if (node_is_own(node))
+			return level;
+	}
+	return 0;
+}
+
+/* A level's clock follows who is served there, as long as that is not out of a reservation. */
+DECIDE void clock_follow(u64 *clock, u64 key)
+{
+	if (clock_before(*clock, key))
+		*clock = key;
+}
+
+/* The domain is served, by a CPU with this cpu_order: the clocks of the levels above it follow. O(depth). */
+DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u32 index)
+{
+	u32 level = index, node = index | NODE_OWN, step;
+
+	if (t->order != ORDER_VIRTUAL_TIME)
+		return;
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		struct domain *d = domain_at(t, level);
+		u64 key = *key_at(t, node);
+		bool reserved = node_reserved(t, node) && !clock_before(d->served_ns, *key_at(t, node + NODE_RESERVED));
+
+		if (!level)
+			return;
+		if (!reserved) {
+			clock_follow(&d->clocks[node_priority(t, node)], key);
+			if (node_priority(t, node) == PRIORITY_DEFAULT)
+				clock_follow(&cpu->clocks[level & (MAX_DOMAINS - 1)], key);
+		}
+		node = level;
+		level = d->parent;
+	}
+}
+
+/* The domain's tasks were served used_ns of CPU time, with or without a reservation of theirs. O(depth log n). */
+DECIDE_CALLED void order_charge(struct domain_table *t, u32 index, u64 used_ns, u64 now_ns)
+{
+	u32 level = index, node = index | NODE_OWN, step;
+
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		struct domain *d = domain_at(t, level);
+
+		if (!level)
+			return;
+		d->served_ns += used_ns;
+		node_charge(t, level, node, used_ns, now_ns);
+		node = level;
+		level = d->parent;
+	}
+}
+
+/* Whether contender a comes before contender b of the same level; a decides ties for b. */
+DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
+{
+	u64 served_ns = domain_at(t, level)->served_ns;
+	u32 priority_a = node_priority(t, a), priority_b = node_priority(t, b);
+
+	if (t->order == ORDER_VIRTUAL_TIME) {
+		bool reserved_a = node_reserved(t, a) && !clock_before(served_ns, *key_at(t, a + NODE_RESERVED));
+		bool reserved_b = node_reserved(t, b) && !clock_before(served_ns, *key_at(t, b + NODE_RESERVED));
+
+		if (reserved_a != reserved_b)
+			return reserved_a;
+		if (reserved_a)
+			return node_before(t, a + NODE_RESERVED, b + NODE_RESERVED);
+	}
+	if (priority_a != priority_b)
+		return priority_a > priority_b;
+	return node_before(t, a, b);
+}
+
+/*
+ * Whether tasks of domain a come before tasks of domain b: at the level where their ways up the tree meet. Not for a domain and
+ * itself. O(depth).
+ */
+DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
+{
+	u32 level_a = a, level_b = b, node_a = a | NODE_OWN, node_b = b | NODE_OWN, step;
+
+	for (step = loop_begin(); step <= 2 * MAX_DEPTH && can_loop; step++) {
+		const struct domain *above_a = domain_at(t, level_a), *above_b = domain_at(t, level_b);
+
+		if (level_a == level_b)
+			return node_a != node_b && node_precedes(t, level_a, node_a, node_b);
+		if (!level_a || !level_b)
+			return false;
+		if (above_a->depth >= above_b->depth) {
+			node_a = level_a;
+			level_a = above_a->parent;
+		} else {
+			node_b = level_b;
+			level_b = above_b->parent;
+		}
+	}
+	return false;
+}
+
+/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. WRR takes turns only. */
+DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
+{
+	return a != b && t->order != ORDER_WRR && order_precedes(t, a, b);
+}
+
+/*
+ * Tasks of the domain wait that may run on some CPUs only, among them one with this cpu_order. Credit beyond a cycle is forgotten, by
+ * the clocks that this CPU saw. These are the levels' own as long as no such task waits or runs there: only those who keep
+ * contending for too few CPUs fall behind together. Under the lock. O(depth log n).
+ */
+DECIDE_CALLED void order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u32 index, u64 now_ns)
+{
+	bool first = !cpu->any_restricted && !cpu->runs_restricted;
+	u32 level = index, node = index | NODE_OWN, step;
+
+	if (t->order == ORDER_WRR)
+		return;
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		struct domain *d = domain_at(t, level);
+		u32 priority = node_priority(t, node);
+		u64 *clock = &cpu->clocks[level & (MAX_DOMAINS - 1)];
+
+		if (!level)
+			return;
+		if (first)
+			clock_follow(clock, d->clocks[PRIORITY_DEFAULT]);
+		node_join(t, level, node, priority == PRIORITY_DEFAULT ? *clock : d->clocks[priority], now_ns);
+		node = level;
+		level = d->parent;
+	}
+}
+
+/* Notes that such tasks of the domain wait for this CPU. Without the lock, after they were put into their queue. */
+DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
+{
+	u32 word = (index & (MAX_DOMAINS - 1)) / 64;
+
+	__sync_fetch_and_or(&cpu->restricted[word], 1ULL << (index & 63));
+	__sync_fetch_and_or(&cpu->any_restricted, 1ULL << word);
+}
+
+/*
+ * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The word's bit stays
+ * until restricted_first() finds the word empty.
+ */
+DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
+{
+	__sync_fetch_and_and(&cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64], ~(1ULL << (index & 63)));
+}
+
+/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches and tables. */
+DECIDE u32 lowest_bit(u64 bits)
+{
+	u64 below = (bits & -bits) - 1;
+
+	below -= below >> 1 & 0x5555555555555555ULL;
+	below = (below & 0x3333333333333333ULL) + (below >> 2 & 0x3333333333333333ULL);
+	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	below = below * 0x0101010101010101ULL >> 56;
+	/* The compiler must not know what the verifier does not. */
+	asm volatile("" : "+r"(below));
+	return below & 63;
+}
+
+/*
+ * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there is none. O(k
+ * depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends on it.
+ */
+DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu)
+{
+	u64 words = *(volatile u64 *)&cpu->any_restricted;
+	u32 first = 0, step, bit;
+
+	for (step = loop_begin(); step < MAX_DOMAINS / 64 && words && can_loop; step++) {
+		u32 word = lowest_bit(words) & (MAX_DOMAINS / 64 - 1);
+		u64 bits = *(volatile u64 *)&cpu->restricted[word];
+
+		words &= words - 1;
+		if (!bits) {
+			/* Whoever notes something in this word does so before it notes the word. */
+			__sync_fetch_and_and(&cpu->any_restricted, ~(1ULL << word));
+			if (*(volatile u64 *)&cpu->restricted[word])
+				__sync_fetch_and_or(&cpu->any_restricted, 1ULL << word);
+			continue;
+		}
+		for (bit = loop_begin(); bit < 64 && bits && can_loop; bit++) {
+			u32 index = word * 64 + lowest_bit(bits);
+
+			bits &= bits - 1;
+			if (!first || order_precedes(t, index, first))
+				first = index;
+		}
+	}
+	return first;
+}
+
+/* Forgets what the domain did so far: it begins anew in the order that is in force. It must not stand in it. */
 DECIDE void order_reset(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
+	struct domain *parent = domain_at(t, d->parent);
+	struct tokens *tokens = tokens_of(t, index), *own = tokens_of(t, index | NODE_OWN);
 
-	d->token_count = 0;
-	d->tokens_ns = 0;
+	tokens->count = 0;
+	tokens->held_ns = 0;
+	tokens->cycle = 0;
+	tokens->cycle_left_ns = 0;
+	own->count = 0;
+	own->held_ns = 0;
+	own->cycle = 0;
+	own->cycle_left_ns = 0;
+	*key_at(t, index) = parent->clocks[d->priority & (PRIORITIES - 1)];
+	*key_at(t, index | NODE_RESERVED) = parent->served_ns;
+	*key_at(t, index | NODE_OWN) = d->clocks[d->own_priority & (PRIORITIES - 1)];
+}
+
+/* Gives a domain a policy. One that waits keeps its place, in the heaps that the policy puts it in. */
+DECIDE void order_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
+{
+	struct domain *d = domain_at(t, index);
+	bool waits = node_at(t, index)->heap, own_waits = node_at(t, index | NODE_OWN)->heap;
+	u32 priority = d->priority, own_priority = d->own_priority;
+
+	if (waits)
+		node_unwait(t, d->parent, index);
+	if (own_waits)
+		node_unwait(t, index, index | NODE_OWN);
+	/* Time of one priority means nothing to another; nor does what another reservation has used. */
+	if (!d->reserved)
+		*key_at(t, index | NODE_RESERVED) = domain_at(t, d->parent)->served_ns;
+	domain_set_policy(t, index, policy);
+	if (d->priority != priority)
+		*key_at(t, index) = domain_at(t, d->parent)->clocks[d->priority & (PRIORITIES - 1)];
+	if (d->own_priority != own_priority)
+		*key_at(t, index | NODE_OWN) = d->clocks[d->own_priority & (PRIORITIES - 1)];
+	if (own_waits)
+		node_wait(t, index, index | NODE_OWN);
+	if (waits)
+		node_wait(t, d->parent, index);
+}
+
+/* A cgroup is made: its domain begins, below a parent that is no deeper than DEPTH_MOST - 1 (0: it is the root). */
+DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weight)
+{
+	struct domain *d = domain_at(t, index);
+	u32 i;
+
+	d->parent = parent;
+	d->depth = parent ? domain_at(t, parent)->depth + 1 : 0;
+	d->cgroup_weight = weight;
+	d->weight = weight;
+	d->has_weight = 0;
+	d->reserved = 0;
+	d->own_weight = 0;
+	d->priority = PRIORITY_DEFAULT;
+	d->own_priority = PRIORITY_DEFAULT;
+	d->served_ns = 0;
 	d->cycle = 0;
-	d->cycle_left_ns = 0;
-	d->key = t->order == ORDER_MTR_LS ? t->served_ns : t->order == ORDER_WRR ? t->cycle << SEQUENCE_BITS : t->clock;
-}
-
-/* Takes a domain out of its heap; not what it holds. */
-DECIDE void order_dequeue(struct domain_table *t, u16 index)
-{
-	struct domain *d = domain_at(t, index);
-	u32 position = t->position[index & (MAX_DOMAINS - 1)], count = heap_count(t, d->behind);
-
-	if (!d->queued || position >= count)
-		return;
-	d->queued = 0;
-	count--;
-	t->heap_counts[d->behind ? 1 : 0] = count;
-	t->position[index & (MAX_DOMAINS - 1)] = NO_POSITION;
-	if (position != count)
-		heap_update(t, position, (u16)heap_at(t, d->behind, count)->index);
-}
-
-/* Puts a domain that is in neither heap into the one where it has to stand, by its key. */
-DECIDE void heap_insert(struct domain_table *t, u16 index, bool behind)
-{
-	struct domain *d = domain_at(t, index);
-	u32 count = heap_count(t, behind);
-
-	if (count >= MAX_DOMAINS)
-		return;
-	d->behind = behind;
-	d->queued = 1;
-	t->heap_counts[behind ? 1 : 0] = count + 1;
-	heap_rise(t, count, index);
-}
-
-/* A domain's key may have changed. */
-DECIDE void order_update(struct domain_table *t, u16 index)
-{
-	if (domain_at(t, index)->queued)
-		heap_update(t, t->position[index & (MAX_DOMAINS - 1)], index);
-}
-
-/* Puts a domain that has waiting tasks into the order. */
-DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 standing, u64 now_ns)
-{
-	struct domain *d = domain_at(t, index);
-	u64 share = standing_share(standing);
-
-	if (d->queued)
-		return;
-	if (t->order == ORDER_MTR_LS) {
-		tokens_scale(t, d, order_due(t, share));
-		d->key = token_at(d, d->first_token)->stamp;
-	} else if (t->order == ORDER_WRR) {
-		wrr_renew(t, d, share, now_ns);
-		wrr_arrive(t, d);
-	} else if (clock_before(d->key, t->clock - SLICE_NS)) {
-		/* Nobody saves up virtual time while asleep. */
-		d->key = t->clock - SLICE_NS;
+	d->cycle_ends_ns = 0;
+	d->sequence = 0;
+	d->all_weight = 0;
+	d->all_reserved = 0;
+	d->children = 0;
+	d->below = 0;
+	for (i = 0; i < PRIORITIES; i++)
+		d->clocks[i] = 0;
+	d->active = 0;
+	d->in_use = 1;
+	d->dying = 0;
+	d->throttled = 0;
+	d->suspended = 0;
+	d->parked = 0;
+	d->quota_ns = QUOTA_NONE;
+	order_reset(t, index);
+	if (parent) {
+		domain_joins_sums(t, d);
+		domain_at(t, parent)->children++;
+		domain_counts_below(t, parent, 1);
 	}
-	heap_insert(t, index, standing_behind(standing));
+	if (index >= t->high_water)
+		t->high_water = index + 1;
 }
 
-/* The domain to serve next, 0 when none waits. */
-DECIDE u16 order_first(const struct domain_table *t)
-{
-	if (heap_count(t, false))
-		return (u16)t->heap[0].index;
-	return heap_count(t, true) ? (u16)t->heap[MAX_DOMAINS].index : 0;
-}
-
-/* The first domain is served: virtual time follows it. */
-DECIDE void order_serve(struct domain_table *t, u16 index)
-{
-	if (t->order == ORDER_VTIME && clock_before(t->clock, domain_at(t, index)->key))
-		t->clock = domain_at(t, index)->key;
-}
-
-/* The domain was served used_ns of CPU time, with or without a reservation of its task. */
-DECIDE void order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 share, u64 now_ns)
+/* A domain without tasks and children ends: its index may be given out again. */
+DECIDE void domain_end(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
 
-	t->served_ns += used_ns;
-	if (t->order == ORDER_MTR_LS) {
-		mtr_ls_charge(t, d, used_ns, share);
-	} else if (t->order == ORDER_WRR) {
-		wrr_renew(t, d, share, now_ns);
-		d->cycle_left_ns -= (s64)used_ns;
-		wrr_arrive(t, d);
-	} else {
-		d->key = domain_advance(d->key, t->clock, domain_cost(used_ns, share));
+	order_dequeue(t, index);
+	if (d->parent) {
+		domain_leaves_sums(t, d);
+		domain_at(t, d->parent)->children--;
+		domain_counts_below(t, d->parent, -1U);
 	}
-	order_update(t, index);
-}
-
-/*
- * A domain stands first, but its tasks are on their way in or out, or may not run on the CPU that asks: those behind it
- * go before it for once.
- */
-DECIDE void order_step_back(struct domain_table *t, u16 index)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (t->order == ORDER_WRR)
-		wrr_arrive(t, d);
-	else
-		d->key += SLICE_NS;
-	order_update(t, index);
-}
-
-/*
- * Whether a domain has to stand behind changes with what others do, and nobody tells those that wait. So before choosing,
- * three are looked at, and taken out and put in again if they are in the wrong heap, the first two until neither is: the one
- * that stands first; the first of those behind, if it would come before that one; and, as others behind may have a place
- * elsewhere in the tree, one after the other of these.
- */
-DECIDE u16 order_first_behind(struct domain_table *t)
-{
-	if (!heap_count(t, true))
-		return 0;
-	if (heap_count(t, false) && !clock_before(heap_key(t, true, 0), heap_key(t, false, 0)))
-		return 0;
-	return (u16)heap_at(t, true, 0)->index;
-}
-
-DECIDE u16 order_next_behind(struct domain_table *t)
-{
-	u32 count = heap_count(t, true);
-
-	t->revised = t->revised + 1 < count ? t->revised + 1 : 0;
-	return count ? (u16)heap_at(t, true, t->revised)->index : 0;
-}
-
-/* The domain's share has changed by somebody's decision: what it holds, and its place, follow at once. */
-DECIDE void order_refresh(struct domain_table *t, u16 index, u64 share)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (t->order != ORDER_MTR_LS || !d->token_count)
-		return;
-	tokens_scale(t, d, order_due(t, share));
-	d->key = token_at(d, d->first_token)->stamp;
-	order_update(t, index);
-}
-
-/*
- * Whether domain a, which waits, comes before domain b, which could go on, by more than slack_ns on the clock of the order.
- * b_behind: whether b has to stand behind now; its own entry says so of when it was placed in the order.
- */
-DECIDE bool order_comes_before(struct domain_table *t, u16 a, u16 b, bool b_behind, u64 slack_ns)
-{
-	const struct domain *waits = domain_at(t, a);
-
-	if (waits->behind != b_behind)
-		return b_behind;
-	return clock_before(waits->key + slack_ns, domain_at(t, b)->key);
-}
-
-/* Whether nothing that waits in other domains comes before domain `running`, which could go on. */
-DECIDE bool order_nobody_before(struct domain_table *t, u16 running, bool behind)
-{
-	u16 first = order_first(t);
-
-	return !first || first == running || !order_comes_before(t, first, running, behind, 0);
-}
-
-/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
-DECIDE bool order_preempts(struct domain_table *t, u16 a, u16 b, bool b_behind)
-{
-	if (a == b || (t->order == ORDER_WRR && b_behind == domain_at(t, a)->behind))
-		return false;
-	return order_comes_before(t, a, b, b_behind, t->order == ORDER_VTIME ? SLICE_NS : 0);
+	d->in_use = 0;
 }
 
 #endif

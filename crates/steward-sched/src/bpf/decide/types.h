@@ -27,6 +27,9 @@ typedef int64_t s64;
 
 #define DECIDE static inline __attribute__((always_inline, unused))
 
+/* The same for what is too long to be repeated at each call. BPF lets a function of its own be called with a lock held (6.9). */
+#define DECIDE_CALLED static __attribute__((noinline, unused))
+
 #define NSEC_PER_MSEC 1000000ULL
 #define NSEC_PER_SEC 1000000000ULL
 
