@@ -116,7 +116,7 @@ fn a_shell_sees_why_a_change_is_refused() {
 fn the_kernel_copies_what_a_file_says_now() {
     in_own_namespace(|place| {
         // Busybox's cat has the kernel copy (sendfile), which believes the file's size.
-        assert_eq!(place.says("busybox cat domains/sched domains/cpu"), "mtr-ls\n100\n");
+        assert_eq!(place.says("busybox cat domains/sched domains/cpu"), "virtual-time\n100\n");
         place.says("mkdir domains/batch");
         place.daemon.state().domains.get_mut("batch").expect("made").1 = (1..5000).collect();
         assert_eq!(

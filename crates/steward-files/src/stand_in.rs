@@ -143,7 +143,7 @@ impl State {
             api::ListDomains::NAME => {
                 let names: Vec<String> = self.domains.keys().cloned().collect();
                 let domains = names.iter().filter_map(|name| Some(self.shown(name).ok()?.domain)).collect();
-                let best_effort = api::BestEffort { order: "mtr-ls".into(), ..Default::default() };
+                let best_effort = api::BestEffort { order: "virtual-time".into(), ..Default::default() };
                 return Ok(write(&api::DomainList { domains, best_effort }));
             }
             api::ListForecasts::NAME => return Ok(write(&self.forecasts(&read(input)?)?)),

@@ -51,7 +51,7 @@ fn a_domain_is_made_changed_read_and_removed() {
         ("io", "25\n"),
         ("memory", "67108864\n"),
         ("members", "77\n"),
-        ("sched", "mtr-ls\n"),
+        ("sched", "virtual-time\n"),
         ("last_error", ""),
     ];
     for (file, text) in expected {

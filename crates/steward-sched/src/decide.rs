@@ -52,20 +52,20 @@ mod tests {
     #[test]
     fn the_rust_structures_are_laid_out_as_the_c_structures() {
         let rust = layout! {
-                    EdfTask {
-                        budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
-                        slept, blocked, late,
-                    }
-                    Load { measured, projected, window, samples, last_activation }
-                    LoadThresholds { reactivate_below, admit_below, revoke_above }
-            Token { stamp, left_ns }
-            Tokens { ring, held_ns, last_stamp, cycle, cycle_left_ns, first, count }
-            Node { left, right, up, rank, heap }
-            Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, has_weight, in_use, active, parked, dying, throttled, suspended }
-            Policy { weight, reserved, own_weight, priority, own_priority }
-            DomainTable { service_cycle_ns, order, cpus, high_water, quotas, waiting, keys, nodes, tokens, domains }
-            CpuOrder { clocks, restricted, any_restricted, runs_restricted }
-                };
+                EdfTask {
+                    budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
+                    slept, blocked, late,
+                }
+                Load { measured, projected, window, samples, last_activation }
+                LoadThresholds { reactivate_below, admit_below, revoke_above }
+        Token { stamp, left_ns }
+        Tokens { ring, held_ns, last_stamp, cycle, cycle_left_ns, first, count }
+        Node { left, right, up, rank, heap }
+        Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, has_weight, in_use, active, parked, dying, throttled, suspended }
+        Policy { weight, reserved, own_weight, priority, own_priority }
+        DomainTable { service_cycle_ns, order, cpus, high_water, quotas, waiting, keys, nodes, tokens, domains }
+        CpuOrder { clocks, restricted, any_restricted, runs_restricted }
+            };
         // SAFETY: constants of host.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
         assert_eq!(rust.len(), c.len(), "a member was added on one side only");

@@ -222,7 +222,8 @@ impl Machine {
                 state.left_ns -= used_ns;
             }
             if state.left_ns == 0 {
-                (state.left_ns, state.back_ns) = (state.habit.run_ns, Some(self.now_ns + state.habit.away_ns));
+                (state.left_ns, state.back_ns) =
+                    (state.habit.run_ns, Some(self.now_ns + state.habit.away_ns));
                 self.set_runnable(task, false);
             } else {
                 self.queue(task, cpu);
@@ -269,7 +270,13 @@ fn branches(weights: &[u32]) -> Vec<Branch> {
 }
 
 /// The nodes of a heap, with what is to hold of each: it comes after the one above, knows it, and its rank is right.
-fn walk(table: &DomainTable, node: u16, up: u16, heap: usize, found: &mut Vec<u16>) -> Result<u8, TestCaseError> {
+fn walk(
+    table: &DomainTable,
+    node: u16,
+    up: u16,
+    heap: usize,
+    found: &mut Vec<u16>,
+) -> Result<u8, TestCaseError> {
     if node == 0 {
         return Ok(0);
     }
@@ -398,8 +405,11 @@ fn ideal(branches: &[Branch]) -> Vec<f64> {
     };
     let mut whole = vec![0.0; branches.len()];
     for (place, branch) in branches.iter().enumerate() {
-        let beside: f64 =
-            branches.iter().filter(|other| other.parent == branch.parent).map(|other| f64::from(other.weight)).sum();
+        let beside: f64 = branches
+            .iter()
+            .filter(|other| other.parent == branch.parent)
+            .map(|other| f64::from(other.weight))
+            .sum();
         // The own task of the parent stands beside its children; the root has none of its own here.
         let (above, own) = branch.parent.map_or((1.0, 0.0), |parent| (whole[parent], 1000.0));
         whole[place] = above * f64::from(branch.weight) / (beside + own);

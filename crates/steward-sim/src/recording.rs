@@ -24,7 +24,9 @@ use steward_core::problem::{Origin, Problem};
 
 use crate::program::{Phase, Program};
 use crate::random::Amount;
-use crate::scenario::{CPUS_MAX, CpuSet, DomainSpec, SCENARIO_DOMAINS_MAX, Scenario, TaskSpec, weight_of_nice};
+use crate::scenario::{
+    CPUS_MAX, CpuSet, DomainSpec, SCENARIO_DOMAINS_MAX, Scenario, TaskSpec, weight_of_nice,
+};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;

@@ -151,7 +151,9 @@ fn domains_are_made_listed_changed_and_removed() {
     let made = text(&steward(&daemon, &["domain", "create", "front", "--parent", "web", "--cpu", "0.5"]));
     assert!(made.starts_with("Domain web/front has 50 % of web reserved"), "{made}");
     let listed = text(&steward(&daemon, &["domain", "list"]));
-    for part in ["Order among domains: virtual-time, service cycle 500ms.", "\n  web ", "\n    front ", "20 %"] {
+    for part in
+        ["Order among domains: virtual-time, service cycle 500ms.", "\n  web ", "\n    front ", "20 %"]
+    {
         assert!(listed.contains(part), "{part:?} is not in:\n{listed}");
     }
     let listed = json(&steward(&daemon, &["domain", "list", "--json"]));

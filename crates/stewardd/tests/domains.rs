@@ -378,7 +378,7 @@ fn the_order_among_domains_is_set_and_changed_by_the_configuration() {
     assert_eq!((settings.order, settings.service_cycle_ns), (BestEffortOrder::Wrr, 100_000_000));
     write("best_effort = \"wrr\"\n");
     daemon.client().call(&api::Reload {}).expect("root may");
-    assert_eq!(machine.fake.machine().best_effort.order, BestEffortOrder::Vtime);
+    assert_eq!(machine.fake.machine().best_effort.order, BestEffortOrder::Wrr);
     let shown = daemon.client().call(&api::ListDomains {}).expect("everyone may read").best_effort;
     assert_eq!((shown.order.as_str(), shown.service_cycle_ns), ("wrr", 500_000_000));
 }

@@ -340,7 +340,7 @@ fn polkit_is_asked_where_a_rule_says_so_and_its_answer_holds() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn control_files_do_from_a_shell_what_the_interface_does() {
     let told = Transcript::of(include_str!("kernel/files.sh"));
-    told.says("tree", &["domains forecasts last_error self domains 100 mtr-ls"]);
+    told.says("tree", &["domains forecasts last_error self domains 100 virtual-time"]);
     told.says("forecasts", &["tid pid user domain actual desired", "12 words about sh", "domain /"]);
     told.says("reserve", &["50 50", "batch"]);
     told.says("members", &["moved domains/batch 40"]);

@@ -123,7 +123,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
                 command.extend(shell_words::split(arguments)?);
             }
         }
-        Contender::Steward | Contender::StewardWrr | Contender::StewardVtime | Contender::StewardDeadline => {
+        Contender::Steward | Contender::StewardWrr | Contender::StewardMtrLs | Contender::StewardDeadline => {
             if let Some(reservation) = reservation {
                 let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
                 command.splice(0..0, launcher.map(str::to_owned));

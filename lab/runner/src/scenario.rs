@@ -28,8 +28,8 @@ pub enum Contender {
     Steward,
     /// Steward with weighted round-robin among domains.
     StewardWrr,
-    /// Steward with weighted virtual time among domains.
-    StewardVtime,
+    /// Steward with Move-To-Rear List Scheduling among domains.
+    StewardMtrLs,
     /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default scheduler.
     StewardDeadline,
     /// The least that a sched_ext scheduler can be (`lab/floor`): what the framework itself costs.
@@ -44,7 +44,7 @@ impl Contender {
         Contender::Deadline,
         Contender::Steward,
         Contender::StewardWrr,
-        Contender::StewardVtime,
+        Contender::StewardMtrLs,
         Contender::StewardDeadline,
         Contender::SchedExtFloor,
     ];
@@ -54,8 +54,8 @@ impl Contender {
 
     /// Whether Steward's daemon runs.
     pub fn is_steward(self) -> bool {
-        use Contender::{Steward, StewardDeadline, StewardVtime, StewardWrr};
-        matches!(self, Steward | StewardWrr | StewardVtime | StewardDeadline)
+        use Contender::{Steward, StewardDeadline, StewardMtrLs, StewardWrr};
+        matches!(self, Steward | StewardWrr | StewardMtrLs | StewardDeadline)
     }
 
     /// What enforces Steward's reservations, where it is not its scheduler.
@@ -67,7 +67,7 @@ impl Contender {
     pub fn best_effort(self) -> Option<&'static str> {
         match self {
             Contender::StewardWrr => Some("wrr"),
-            Contender::StewardVtime => Some("vtime"),
+            Contender::StewardMtrLs => Some("mtr-ls"),
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ impl Contender {
             Contender::Deadline => "deadline",
             Contender::Steward => "steward",
             Contender::StewardWrr => "steward-wrr",
-            Contender::StewardVtime => "steward-vtime",
+            Contender::StewardMtrLs => "steward-mtr-ls",
             Contender::StewardDeadline => "steward-deadline",
             Contender::SchedExtFloor => "sched-ext-floor",
         }

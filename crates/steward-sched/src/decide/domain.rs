@@ -291,7 +291,10 @@ struct Contender {
 impl Domain {
     /// What its own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would.
     fn own_tasks_weight(&self) -> u32 {
-        [self.own_weight, self.runnable_weight].into_iter().find(|weight| *weight > 0).unwrap_or(WEIGHT_DEFAULT * WEIGHT_SCALE)
+        [self.own_weight, self.runnable_weight]
+            .into_iter()
+            .find(|weight| *weight > 0)
+            .unwrap_or(WEIGHT_DEFAULT * WEIGHT_SCALE)
     }
 
     /// One of its own tasks begins (`more`) or ceases to be runnable. True when it is the first or was the last, and the
@@ -383,7 +386,8 @@ impl DomainTable {
         let mut beside = u64::from(d.child_weight[usize::from(priority)]);
         beside += own.filter(|(own, _)| *own == priority).map_or(0, |(_, weight)| u64::from(weight));
         beside += if counted { 0 } else { u64::from(weight) };
-        let part = if priority < highest { 0.0 } else { f64::from(weight) / beside.max(u64::from(weight)) as f64 };
+        let part =
+            if priority < highest { 0.0 } else { f64::from(weight) / beside.max(u64::from(weight)) as f64 };
         let rest = SHARE_ONE.saturating_sub(taken) as f64 / SHARE_ONE as f64;
         f64::from(reserved) / SHARE_ONE as f64 + rest * part
     }

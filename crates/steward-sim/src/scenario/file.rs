@@ -12,9 +12,9 @@ use steward_core::problem::{Origin, Problem};
 use steward_core::quantity::{QuantityError, parse_duration};
 use toml::{Spanned, Value};
 
-use super::{CpuSet, 
-    BufferSpec, CPUS_MAX, DomainSpec, MachineSettings, SCENARIO_DOMAINS_MAX, Scenario, TASKS_MAX, TaskSpec,
-    set, to_parts, weight_of_nice,
+use super::{
+    BufferSpec, CPUS_MAX, CpuSet, DomainSpec, MachineSettings, SCENARIO_DOMAINS_MAX, Scenario, TASKS_MAX,
+    TaskSpec, set, to_parts, weight_of_nice,
 };
 use crate::program::{Phase, Program};
 use crate::random::Amount;
@@ -431,7 +431,12 @@ impl Reader<'_> {
             domains,
             weight: weight_of_nice(self.nice(table.nice.as_ref())?),
             starts: vec![table.start.as_ref().map_or(Ok(Amount::Fixed(0)), |start| self.amount(start))?],
-            pinned: table.pin.as_ref().map(|pin| self.pinned(pin, scenario.machine.cpus)).transpose()?.flatten(),
+            pinned: table
+                .pin
+                .as_ref()
+                .map(|pin| self.pinned(pin, scenario.machine.cpus))
+                .transpose()?
+                .flatten(),
             reservation: self.reservation(table)?,
             programs: vec![self.program(table, &scenario.buffers)?],
         })

@@ -1,8 +1,8 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work that may run on some CPUs only.
 
 use steward_sched::decide::{
-    CHARGE_BATCH_NS, Order, Policy, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight, rescue_allowed, rescue_due,
-    rescue_room, task_cost, task_join, task_preempts,
+    CHARGE_BATCH_NS, Order, Policy, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight, rescue_allowed,
+    rescue_due, rescue_room, task_cost, task_join, task_preempts,
 };
 
 use super::{Scheduler, TaskState};
@@ -208,7 +208,9 @@ impl Scheduler {
 
     /// Whether a task of a domain that waits is to preempt one of a domain that runs.
     fn goes_before(&self, waiting: u16, running: u16) -> bool {
-        waiting != running && self.domains.order != Order::Wrr as u32 && self.domains.precedes(waiting, running)
+        waiting != running
+            && self.domains.order != Order::Wrr as u32
+            && self.domains.precedes(waiting, running)
     }
 
     /// Of the tasks that may run everywhere and those that may not, the domain that comes first.
