@@ -19,9 +19,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KernelError;
-use crate::processes::{self, TaskId};
+use crate::processes::TaskId;
+use crate::rescheduling::{self, Real, Tasks};
 use crate::roots::{Roots, read, read_if_present};
-use crate::scheduling::{self, Scheduling};
+use crate::scheduling::Scheduling;
 
 /// The version of the file's format.
 const SCHEMA: u32 = 1;
@@ -278,7 +279,7 @@ pub enum Undone {
 pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
         Change::File { path, old, new } => undo_file(path, old, new),
-        Change::Task { task, old, new } => undo_task(*task, old, new, roots),
+        Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
     }
 }
 
@@ -294,11 +295,16 @@ fn undo_file(path: &Path, old: &str, new: &str) -> Result<Undone, KernelError> {
     Ok(Undone::PutBack)
 }
 
-fn undo_task(task: TaskId, old: &Scheduling, new: &Scheduling, roots: &Roots) -> Result<Undone, KernelError> {
-    if !processes::is_alive(task, roots) {
+pub(crate) fn undo_task(
+    task: TaskId,
+    old: &Scheduling,
+    new: &Scheduling,
+    kernel: &impl Tasks,
+) -> Result<Undone, KernelError> {
+    if !kernel.is_alive(task) {
         return Ok(Undone::Left("it has ended".into()));
     }
-    let current = match scheduling::read(task.tid) {
+    let current = match kernel.read(task.tid) {
         Err(error) if error.is_absent() => return Ok(Undone::Left("it has ended".into())),
         other => other?,
     };
@@ -308,8 +314,14 @@ fn undo_task(task: TaskId, old: &Scheduling, new: &Scheduling, roots: &Roots) ->
     if !current.is_same_choice(new) {
         return Ok(Undone::Left("someone else has changed it since".into()));
     }
-    scheduling::write(task.tid, old)?;
-    Ok(Undone::PutBack)
+    // Read before, so that it is the task's own even if its id changed hands since the first look.
+    if !kernel.is_alive(task) {
+        return Ok(Undone::Left("it has ended".into()));
+    }
+    match rescheduling::leave(kernel, task.tid, &current, old) {
+        Err(error) if error.is_absent() => Ok(Undone::Left("it has ended".into())),
+        outcome => outcome.map(|()| Undone::PutBack),
+    }
 }
 
 fn write(path: &Path, value: &str) -> Result<(), KernelError> {

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::{processes, scheduling};
 
 struct Place {
     directory: tempfile::TempDir,

@@ -26,6 +26,7 @@ pub mod memory;
 pub mod mounts;
 pub mod process_events;
 pub mod processes;
+mod rescheduling;
 pub mod roots;
 pub mod scheduling;
 

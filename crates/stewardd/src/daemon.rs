@@ -571,19 +571,24 @@ impl Daemon {
         }
     }
 
-    /// After too many failures: SCHED_DEADLINE where the choice allows it, otherwise nothing.
+    /// After too many failures: nice values where the choice allows it, otherwise nothing. Not SCHED_DEADLINE: what
+    /// made the kernel take our scheduler out is not known, and with tasks in a real-time class it would go on, or
+    /// worse. A nice value can starve nobody and has no part in the kernel's account of CPUs.
     fn fall_back(&mut self) {
         self.health.retry_at_ns = None;
         let last = self.health.exit_reason.clone().unwrap_or_default();
         let mut note = format!("given up after 3 attempts within 10 minutes; the last ended with: {last}");
         if self.choice() == MechanismChoice::Auto {
-            match self.load_mechanism(MechanismKind::Deadline) {
+            match self.load_mechanism(MechanismKind::Nice) {
                 Ok(()) => {
-                    note = format!("sched_ext was {note}; SCHED_DEADLINE is in force");
+                    note = format!(
+                        "sched_ext was {note}; nothing is reserved now: programs with a specification have a better \
+                         nice value"
+                    );
                     self.health.restarts += 1;
                     self.put_in_force();
                 }
-                Err(second) => note = format!("sched_ext was {note}; SCHED_DEADLINE: {}", second.reason),
+                Err(second) => note = format!("sched_ext was {note}; nice values: {}", second.reason),
             }
         }
         tracing::error!(decision = "gave-up", "{note}; systemctl restart stewardd tries again");

@@ -142,7 +142,7 @@ fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
     told.says("not-root", &["root", "exit code 1"]);
 
     let mechanism = told.status("given-up").mechanism;
-    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Deadline), 4));
+    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Nice), 4));
     let note = mechanism.note.expect("it says why");
     assert!(note.contains("3 attempts") && note.contains("sysrq"), "{note}");
     told.says("stopped", &["exit code 0", "disabled", "alive"]);
