@@ -340,6 +340,12 @@ impl Daemon {
         applied
     }
 
+    /// What an earlier daemon has left behind and could not be undone, in sentences.
+    pub fn note_leftovers(&mut self, leftovers: Vec<String>) {
+        let sentence = |line| format!("left behind by an earlier stewardd: {line}");
+        self.troubles.set(Topic::Leftovers, leftovers.into_iter().map(sentence).collect());
+    }
+
     fn held(&mut self) -> Vec<Held> {
         let tasks = self.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default();
         tasks.into_iter().map(|task| Held { tid: task.tid, pid: task.pid, grant: task.grant }).collect()

@@ -69,7 +69,7 @@ pub fn undo_leftovers(state_directory: &Path) -> Vec<String> {
             for line in &report.reverted {
                 tracing::info!(decision = "reverted", "{line}");
             }
-            report.failed
+            report.set_aside.into_iter().chain(report.failed).collect()
         }
         Err(error) => vec![error.to_string()],
     }
@@ -153,6 +153,9 @@ fn load_without_scheduler(
     }
     let roots = Roots::default();
     let journal = Journal::open(journal, &roots).map_err(|error| error.to_string())?;
+    if let Some(sentence) = journal.set_aside() {
+        tracing::warn!(decision = "not-reverted", "{sentence}");
+    }
     let mechanism = if kind == MechanismKind::Nice {
         DeadlineMechanism::with_nice_values_only(roots, journal)
     } else {

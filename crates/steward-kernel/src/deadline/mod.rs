@@ -211,7 +211,7 @@ impl DeadlineMechanism {
     /// Drops a task that has ended: there is nothing to put back.
     fn forget(&mut self, tid: i32) -> Result<(), MechanismError> {
         let Some(task) = self.tasks.remove(&tid) else { return Ok(()) };
-        self.close(task.change)?;
+        self.close(task.change);
         self.tell(EventKind::Released, &task);
         Ok(())
     }
@@ -288,7 +288,7 @@ impl DeadlineMechanism {
         if let Some(change) = task.change.and_then(|number| self.journal.outstanding().get(&number)) {
             journal::undo(change, &self.roots).map_err(|error| refused_by_kernel(error, RESTORE_ADVICE))?;
         }
-        self.close(task.change)?;
+        self.close(task.change);
         Ok(Some(task))
     }
 
@@ -378,14 +378,17 @@ impl DeadlineMechanism {
         match rescheduling::change(&Real(&self.roots), task, &new) {
             Ok(()) => Ok(Ok(number)),
             Err(error) => {
-                self.close(Some(number))?;
+                self.close(Some(number));
                 Ok(Err(error))
             }
         }
     }
 
-    fn close(&mut self, change: Option<u64>) -> Result<(), MechanismError> {
-        change.map_or(Ok(()), |number| self.journal.close(number)).map_err(journal_failed)
+    /// Where the disk takes nothing the record stays open. What it says is undone all the same, and no reason to fail.
+    fn close(&mut self, change: Option<u64>) {
+        if let Some(number) = change {
+            let _ = self.journal.close(number);
+        }
     }
 
     /// `Sload`, averaged over all CPUs: what is promised, as a fraction of one CPU.

@@ -64,7 +64,8 @@ impl DeadlineMechanism {
             // Of a cgroup that is gone there is nothing to undo.
             let _ = journal::undo(change, &self.roots);
         }
-        self.journal.close(number).map_err(journal_failed)
+        self.close(Some(number));
+        Ok(())
     }
 
     /// Puts every weight back.
