@@ -144,6 +144,8 @@ pub enum MechanismKind {
     SchedExt,
     /// The kernel's SCHED_DEADLINE.
     Deadline,
+    /// Nice values alone, after ejections: nothing is reserved.
+    Nice,
 }
 
 /// What is known of the mechanism.

@@ -212,6 +212,8 @@ pub enum MechanismKind {
     SchedExt,
     /// The kernel's SCHED_DEADLINE class and nice values.
     Deadline,
+    /// Nice values alone: what is left after the kernel has taken Steward's scheduler out several times.
+    Nice,
 }
 
 impl fmt::Display for MechanismKind {
@@ -219,6 +221,7 @@ impl fmt::Display for MechanismKind {
         formatter.write_str(match self {
             MechanismKind::SchedExt => "sched_ext",
             MechanismKind::Deadline => "SCHED_DEADLINE",
+            MechanismKind::Nice => "nice values",
         })
     }
 }

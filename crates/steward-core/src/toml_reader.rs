@@ -18,13 +18,17 @@ pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
 pub(crate) struct Reader<'a> {
     file: &'a Path,
     text: &'a str,
+    /// Where each line ends, so that finding a position's line does not count through the text again.
+    line_ends: Vec<usize>,
     /// In the order found.
     pub(crate) problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(file: &'a Path, text: &'a str) -> Self {
-        Reader { file, text, problems: Vec::new() }
+        let bytes = text.bytes().enumerate();
+        let line_ends = bytes.filter_map(|(at, byte)| (byte == b'\n').then_some(at)).collect();
+        Reader { file, text, line_ends, problems: Vec::new() }
     }
 
     /// The whole file as a table; `None` after a syntax error, which is then among the problems.
@@ -43,8 +47,7 @@ impl<'a> Reader<'a> {
 
     /// The line on which a position is, counted from 1.
     pub(crate) fn origin(&self, span: &Range<usize>) -> Origin {
-        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let line = 1 + self.line_ends.partition_point(|end| *end < span.start);
         Origin::at(self.file, u32::try_from(line).unwrap_or(u32::MAX))
     }
 
@@ -128,5 +131,25 @@ pub(crate) fn suggest(word: &str, known: &[&str]) -> String {
     match nearest {
         Some((likeness, candidate)) if likeness > 0.8 => format!("did you mean \"{candidate}\"?"),
         _ => format!("use one of: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_position_is_on_the_line_that_as_many_ends_stand_before(
+            text in "[a=\n]{0,40}",
+            start in 0..50_usize,
+        ) {
+            let reader = Reader::new(Path::new("a.toml"), &text);
+            let before = &text.as_bytes()[..start.min(text.len())];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert_eq!(reader.origin(&(start..start)).line as usize, line);
+        }
     }
 }

@@ -4,14 +4,17 @@
 //! happens afterwards - a stop, a crash, `kill -9` - [`revert`] can put back what is still Steward's: it changes
 //! nothing that someone else has written since, and running it twice does no more than running it once.
 //!
-//! The file is one JSON object a line. A crash can tear only the last line, and the change of a torn line was never
-//! made, so that line is dropped. The first line holds the identity of the boot: after a reboot nothing is left to
-//! put back. The file is locked while it is in use, so that nobody reverts under a running daemon.
+//! The file is one JSON object a line, with a sum over it ([`sealed`]). The first line holds the identity of the boot:
+//! after a reboot nothing is left to put back. Where a line is not as it was written, that line is lost and no other:
+//! the rest is put back, and the file is set aside under another name for a person to look at. A line that the disk did
+//! not take whole is cut off again, and its change is not made. The file is locked while it is in use, so that nobody
+//! reverts under a running daemon.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -19,12 +22,17 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KernelError;
-use crate::processes::{self, TaskId};
+use crate::files;
+use crate::processes::TaskId;
+use crate::rescheduling::{self, Real, Tasks};
 use crate::roots::{Roots, read, read_if_present};
-use crate::scheduling::{self, Scheduling};
+use crate::scheduling::Scheduling;
+use crate::sealed;
 
 /// The version of the file's format.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// The format before, whose lines had no sums.
+const SCHEMA_WITHOUT_SUMS: u32 = 1;
 /// The file is rewritten when it has this many lines more than there are changes to undo.
 const SPARE_LINES_MAX: usize = 512;
 
@@ -110,31 +118,51 @@ enum Line {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
+    /// `None` until the disk takes it.
+    file: Option<File>,
+    /// Of its whole lines.
+    length_bytes: u64,
     _lock: Lock,
     boot: String,
     lines: usize,
     next_number: u64,
     outstanding: BTreeMap<u64, Change>,
+    set_aside: Option<String>,
 }
 
 impl Journal {
     /// Opens the journal at `path`, or starts one. Changes recorded earlier in this boot stay
-    /// [`outstanding`](Journal::outstanding).
+    /// [`outstanding`](Journal::outstanding). What is damaged, and a disk that is full, keep nobody from opening it: see
+    /// [`Journal::set_aside`], and [`Journal::record`] fails until there is room.
     ///
     /// # Errors
     /// [`JournalError`], in every case with the path.
     pub fn open(path: &Path, roots: &Roots) -> Result<Self, JournalError> {
         let boot = boot_identity(roots)?;
         let lock = lock(path)?;
-        let mut past = Past::read(path)?;
-        if past.boot.as_ref() != Some(&boot) {
-            past = Past { next_number: 1, ..Past::default() };
-        }
-        let Past { next_number, outstanding, .. } = past;
-        // Writing it anew drops a torn line, closed changes and those of an earlier boot.
-        let (file, lines) = start_over(path, &boot, &outstanding)?;
-        Ok(Journal { path: path.into(), file, _lock: lock, boot, lines, next_number, outstanding })
+        let Past { next_number, outstanding, damage } = Past::read(path, &boot)?;
+        let mut journal = Journal {
+            path: path.into(),
+            file: None,
+            length_bytes: 0,
+            _lock: lock,
+            boot,
+            lines: 0,
+            next_number: next_number + 1,
+            outstanding,
+            set_aside: None,
+        };
+        // Writing it anew drops closed changes and those of an earlier boot. Where that fails the old one stays, and
+        // says the same.
+        let aside = (!damage.is_empty()).then(|| beside(path, ".damaged"));
+        let outcome = journal.start_over(aside.as_deref());
+        journal.set_aside = aside.map(|aside| damage_sentence(path, &damage, &aside, outcome));
+        Ok(journal)
+    }
+
+    /// What was wrong with the file when it was opened, and where it is now; `None` when it was whole.
+    pub fn set_aside(&self) -> Option<&str> {
+        self.set_aside.as_deref()
     }
 
     /// The changes that are in force, oldest first, by number.
@@ -158,14 +186,15 @@ impl Journal {
     /// Records that a change was undone, was never made, or has nothing left to be undone.
     ///
     /// # Errors
-    /// [`JournalError::File`].
+    /// [`JournalError::File`]. A record that stays open does no harm: undoing twice is undoing once.
     pub fn close(&mut self, number: u64) -> Result<(), JournalError> {
         if self.outstanding.remove(&number).is_none() {
             return Ok(());
         }
         self.append(&Line::Closed { number })?;
         if self.lines > self.outstanding.len() + SPARE_LINES_MAX {
-            (self.file, self.lines) = start_over(&self.path, &self.boot, &self.outstanding)?;
+            // Where that fails the file is only longer than it need be.
+            let _ = self.start_over(None);
         }
         Ok(())
     }
@@ -181,11 +210,15 @@ impl Journal {
             return Ok(None);
         }
         let number = self.record(Change::File { path: path.into(), old, new: value.into() })?;
-        if let Err(error) = write(path, value) {
-            self.close(number)?;
-            return Err(error.into());
+        let written = write(path, value).map_err(JournalError::from);
+        if let Err(error) = written.and_then(|()| self.note_shown(number, path, value)) {
+            // Back, if it was written, whatever the kernel shows for it.
+            if let Some(Change::File { old, .. }) = self.outstanding.get(&number) {
+                let _ = write(path, old);
+            }
+            let _ = self.close(number);
+            return Err(error);
         }
-        self.note_shown(number, path, value)?;
         Ok(Some(number))
     }
 
@@ -203,10 +236,36 @@ impl Journal {
     }
 
     fn append(&mut self, line: &Line) -> Result<(), JournalError> {
-        let text = encode(line);
+        if self.file.is_none() {
+            let path = self.path.clone();
+            self.start_over(None).map_err(|source| JournalError::File { action: "write", path, source })?;
+        }
+        let Some(file) = self.file.as_mut() else { return Ok(()) };
+        let text = encode(line, &self.boot);
+        if let Err(source) = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()) {
+            // Nothing may follow half a line.
+            let whole = self.length_bytes;
+            let cut = file.set_len(whole).and_then(|()| file.seek(SeekFrom::Start(whole)));
+            if cut.is_err() {
+                self.file = None;
+            }
+            return Err(JournalError::File { action: "write", path: self.path.clone(), source });
+        }
+        self.length_bytes += text.len() as u64;
         self.lines += 1;
-        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|source| JournalError::File { action: "write", path: self.path.clone(), source })
+        Ok(())
+    }
+
+    /// Writes the journal anew with what is outstanding; the one before goes to `aside`, or away.
+    fn start_over(&mut self, aside: Option<&Path>) -> io::Result<()> {
+        let mut text = encode(&Line::Start { schema: SCHEMA, boot: self.boot.clone() }, &self.boot);
+        for (number, change) in &self.outstanding {
+            text += &encode(&Line::Made { number: *number, change: change.clone() }, &self.boot);
+        }
+        self.file = Some(replace(&self.path, &text, aside)?);
+        self.length_bytes = text.len() as u64;
+        self.lines = self.outstanding.len() + 1;
+        Ok(())
     }
 }
 
@@ -219,10 +278,16 @@ pub struct Report {
     pub left: Vec<String>,
     /// What could not be put back, with the reason. It stays in the journal.
     pub failed: Vec<String>,
+    /// What was wrong with the journal itself, and where the damaged file is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(sentence) = &self.set_aside {
+            writeln!(formatter, "damaged: {sentence}")?;
+        }
         if self.reverted.is_empty() && self.left.is_empty() && self.failed.is_empty() {
             return formatter.write_str("nothing to put back\n");
         }
@@ -246,6 +311,7 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
         return Ok(report);
     }
     let mut journal = Journal::open(path, roots)?;
+    report.set_aside = journal.set_aside().map(str::to_owned);
     let numbers: Vec<u64> = journal.outstanding.keys().rev().copied().collect();
     for number in numbers {
         let change = journal.outstanding[&number].clone();
@@ -257,7 +323,11 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
                 continue;
             }
         }
-        journal.close(number)?;
+        // On a full disk the record stays open, and the next one to read it finds everything as it was.
+        let _ = journal.close(number);
+    }
+    if journal.file.is_none() && journal.outstanding.is_empty() {
+        let _ = std::fs::remove_file(path);
     }
     Ok(report)
 }
@@ -278,7 +348,7 @@ pub enum Undone {
 pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
         Change::File { path, old, new } => undo_file(path, old, new),
-        Change::Task { task, old, new } => undo_task(*task, old, new, roots),
+        Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
     }
 }
 
@@ -294,11 +364,16 @@ fn undo_file(path: &Path, old: &str, new: &str) -> Result<Undone, KernelError> {
     Ok(Undone::PutBack)
 }
 
-fn undo_task(task: TaskId, old: &Scheduling, new: &Scheduling, roots: &Roots) -> Result<Undone, KernelError> {
-    if !processes::is_alive(task, roots) {
+pub(crate) fn undo_task(
+    task: TaskId,
+    old: &Scheduling,
+    new: &Scheduling,
+    kernel: &impl Tasks,
+) -> Result<Undone, KernelError> {
+    if !kernel.is_alive(task) {
         return Ok(Undone::Left("it has ended".into()));
     }
-    let current = match scheduling::read(task.tid) {
+    let current = match kernel.read(task.tid) {
         Err(error) if error.is_absent() => return Ok(Undone::Left("it has ended".into())),
         other => other?,
     };
@@ -308,8 +383,14 @@ fn undo_task(task: TaskId, old: &Scheduling, new: &Scheduling, roots: &Roots) ->
     if !current.is_same_choice(new) {
         return Ok(Undone::Left("someone else has changed it since".into()));
     }
-    scheduling::write(task.tid, old)?;
-    Ok(Undone::PutBack)
+    // Read before, so that it is the task's own even if its id changed hands since the first look.
+    if !kernel.is_alive(task) {
+        return Ok(Undone::Left("it has ended".into()));
+    }
+    match rescheduling::leave(kernel, task.tid, &current, old) {
+        Err(error) if error.is_absent() => Ok(Undone::Left("it has ended".into())),
+        outcome => outcome.map(|()| Undone::PutBack),
+    }
 }
 
 fn write(path: &Path, value: &str) -> Result<(), KernelError> {
@@ -326,27 +407,10 @@ fn boot_identity(roots: &Roots) -> Result<String, KernelError> {
     Ok(read(&roots.proc.join("sys/kernel/random/boot_id"))?.trim().to_owned())
 }
 
-fn encode(line: &Line) -> String {
-    let mut text = serde_json::to_string(line).expect("a journal line has only strings and numbers");
-    text.push('\n');
-    text
-}
-
-/// Writes the journal anew with what is outstanding; returns it open for more, and its number of lines.
-fn start_over(
-    path: &Path,
-    boot: &str,
-    outstanding: &BTreeMap<u64, Change>,
-) -> Result<(File, usize), JournalError> {
-    let mut text = encode(&Line::Start { schema: SCHEMA, boot: boot.into() });
-    for (number, change) in outstanding {
-        text += &encode(&Line::Made { number: *number, change: change.clone() });
-    }
-    let file = replace(path, &text).map_err(|source| {
-        let path = path.into();
-        JournalError::File { action: "start", path, source }
-    })?;
-    Ok((file, outstanding.len() + 1))
+/// The first line says of which boot the others are, so that it can be read without knowing that.
+fn encode(line: &Line, boot: &str) -> String {
+    let word = if matches!(line, Line::Start { .. }) { "" } else { boot };
+    sealed::encode(word, line).expect("a journal line has only strings and numbers")
 }
 
 /// Holds the lock beside the journal; the journal itself is replaced now and then, and a lock would go with it.
@@ -362,8 +426,12 @@ impl Drop for Lock {
 
 fn lock(path: &Path) -> Result<Lock, JournalError> {
     let lock_path = beside(path, ".lock");
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+    // Where there can be no such file, because the disk is full, the directory will do.
+    let directory = || File::open(path.parent().unwrap_or(Path::new("/")));
     let failed = |source| JournalError::File { action: "lock", path: path.into(), source };
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(lock_path).map_err(failed)?;
+    let file = options.open(lock_path).or_else(|error| directory().map_err(|_| error)).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Lock(file)),
         Err(Errno::WOULDBLOCK) => Err(JournalError::InUse { path: path.into() }),
@@ -371,14 +439,23 @@ fn lock(path: &Path) -> Result<Lock, JournalError> {
     }
 }
 
-/// Puts `text` in place of the file so that a crash leaves either the old content or the new.
-fn replace(path: &Path, text: &str) -> io::Result<File> {
+/// Puts `text` in place of the file so that a crash leaves either the old content or the new, and the old file at
+/// `aside`.
+fn replace(path: &Path, text: &str, aside: Option<&Path>) -> io::Result<File> {
     let next = beside(path, ".new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&next)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    std::fs::rename(&next, path)?;
-    Ok(file)
+    // What stands there is of a predecessor that was killed.
+    let _ = std::fs::remove_file(&next);
+    let written = OpenOptions::new().write(true).create_new(true).open(&next).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_data()?;
+        if let Some(aside) = aside {
+            std::fs::rename(path, aside)?;
+        }
+        std::fs::rename(&next, path)?;
+        Ok(file)
+    });
+    // Half a file would only take the room that is missing.
+    written.inspect_err(|_| _ = std::fs::remove_file(&next))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
@@ -387,43 +464,58 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// What a journal says.
+/// What a journal says of this boot.
 #[derive(Default)]
 struct Past {
-    boot: Option<String>,
+    /// The highest number of a change.
     next_number: u64,
     outstanding: BTreeMap<u64, Change>,
+    /// What is not as it was written.
+    damage: Vec<String>,
 }
 
 impl Past {
-    fn read(path: &Path) -> Result<Self, JournalError> {
-        match std::fs::read(path) {
-            Ok(content) => Past::parse(&String::from_utf8_lossy(&content), path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Past::default()),
-            Err(source) => Err(JournalError::File { action: "read", path: path.into(), source }),
+    fn read(path: &Path, boot: &str) -> Result<Self, JournalError> {
+        match files::read_bytes(path, files::KEPT_BYTES_MAX) {
+            Ok(content) => Past::parse(&content, boot, path),
+            Err(error) if error.is_absent() => Ok(Past::default()),
+            Err(error) => Ok(Past { damage: vec![format!("it {}", error.what())], ..Past::default() }),
         }
     }
 
-    fn parse(content: &str, path: &Path) -> Result<Self, JournalError> {
-        let mut past = Past { next_number: 1, ..Past::default() };
-        // What follows the last line's end was torn by a crash, and what it was to record never happened.
-        let whole = content.rfind('\n').map_or("", |end| &content[..end]);
-        for text in whole.lines() {
-            let line = serde_json::from_str(text)
-                .map_err(|_| KernelError::parse(path, "a line of an undo journal", text))?;
-            past.take(line, path)?;
+    fn parse(content: &[u8], boot: &str, path: &Path) -> Result<Self, JournalError> {
+        let (lines, cut) = sealed::lines(content);
+        let mut past = Past::default();
+        let mut plain = false;
+        for (number, text) in (1_u64..).zip(lines.chain((!cut.is_empty()).then_some(cut))) {
+            if number == 1 {
+                match start_of(text) {
+                    Some((SCHEMA | SCHEMA_WITHOUT_SUMS, of)) if of != boot => return Ok(Past::default()),
+                    Some((SCHEMA, _)) => continue,
+                    Some((SCHEMA_WITHOUT_SUMS, _)) => {
+                        plain = true;
+                        continue;
+                    }
+                    Some((found, _)) => return Err(JournalError::Schema { path: path.into(), found }),
+                    // Each other line shows by itself whether it is of this boot.
+                    None => {}
+                }
+            }
+            let line =
+                sealed::decode(boot, text).or_else(|| serde_json::from_slice(text).ok().filter(|_| plain));
+            match line {
+                Some(line) => past.take(line),
+                None => past.damage.push(format!("line {number} is not as it was written")),
+            }
         }
         Ok(past)
     }
 
-    fn take(&mut self, line: Line, path: &Path) -> Result<(), JournalError> {
+    fn take(&mut self, line: Line) {
         match line {
-            Line::Start { schema: SCHEMA, boot } => self.boot = Some(boot),
-            Line::Start { schema, .. } => {
-                return Err(JournalError::Schema { path: path.into(), found: schema });
-            }
+            Line::Start { .. } => {}
             Line::Made { number, change } => {
-                self.next_number = self.next_number.max(number + 1);
+                self.next_number = self.next_number.max(number);
                 self.outstanding.insert(number, change);
             }
             Line::Shown { number, value } => {
@@ -432,11 +524,40 @@ impl Past {
                 }
             }
             Line::Closed { number } => {
+                self.next_number = self.next_number.max(number);
                 self.outstanding.remove(&number);
             }
         }
-        Ok(())
     }
+}
+
+/// Format and boot, if this is a first line. One without a sum is believed only in the format that had none.
+fn start_of(text: &[u8]) -> Option<(u32, String)> {
+    let plain = || {
+        let line = serde_json::from_slice(text).ok()?;
+        matches!(line, Line::Start { schema: SCHEMA_WITHOUT_SUMS, .. }).then_some(line)
+    };
+    match sealed::decode("", text).or_else(plain)? {
+        Line::Start { schema, boot } => Some((schema, boot)),
+        _ => None,
+    }
+}
+
+fn damage_sentence(path: &Path, damage: &[String], aside: &Path, outcome: io::Result<()>) -> String {
+    let first = damage.first().map_or("", String::as_str);
+    let more = match damage.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let aside = match outcome {
+        Ok(()) => format!("it is now {}", aside.display()),
+        Err(error) => format!("setting it aside as {} failed: {error}", aside.display()),
+    };
+    format!(
+        "the undo journal {} is damaged: {first}{more}; what else it says is put back, and what those lines said stays \
+         as it is; {aside}",
+        path.display()
+    )
 }
 
 #[cfg(test)]

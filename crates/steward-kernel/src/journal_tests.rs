@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::{processes, scheduling};
 
 struct Place {
     directory: tempfile::TempDir,
@@ -94,7 +95,7 @@ fn a_last_line_torn_anywhere_is_dropped_and_the_rest_is_put_back() {
     journal.record(change).expect("recorded");
     drop(journal);
     let content = text(&place.journal_path());
-    for length in whole..content.len() {
+    for length in whole..content.len() - 1 {
         std::fs::write(&knob, "200").expect("a file");
         std::fs::write(place.journal_path(), &content[..length]).expect("a file");
         let report = place.revert();
@@ -103,14 +104,125 @@ fn a_last_line_torn_anywhere_is_dropped_and_the_rest_is_put_back() {
     }
 }
 
-#[test]
-fn a_broken_line_in_the_middle_is_an_error_that_shows_it() {
-    let place = Place::new();
-    drop(place.open());
-    let content = text(&place.journal_path()) + "{\"made\":\n{\"closed\":{\"number\":1}}\n";
+/// A journal with five changes, the third of which was undone and closed; and the files, which say "new" or "old".
+fn five_changes(place: &Place) -> (Vec<PathBuf>, Vec<u8>) {
+    let mut journal = place.open();
+    let knobs: Vec<PathBuf> = (0..5).map(|number| place.knob(&format!("knob-{number}"), "old\n")).collect();
+    let numbers: Vec<u64> = knobs
+        .iter()
+        .map(|knob| journal.write_file(knob, "new").expect("written").expect("changed"))
+        .collect();
+    std::fs::write(&knobs[2], "old").expect("a file");
+    journal.close(numbers[2]).expect("closed");
+    drop(journal);
+    (knobs, std::fs::read(place.journal_path()).expect("a journal"))
+}
+
+/// Puts a damaged journal in place and holds what became of it against which lines (from 0) are as they were.
+fn hold_to_promise(
+    place: &Place,
+    knobs: &[PathBuf],
+    content: &[u8],
+    is_intact: impl Fn(usize) -> bool,
+    is_damaged: bool,
+) {
     std::fs::write(place.journal_path(), content).expect("a file");
-    let error = revert(&place.journal_path(), &place.roots).expect_err("broken").to_string();
-    assert!(error.contains("undo") && error.contains("made"), "{error}");
+    let report = place.revert();
+    for (number, knob) in knobs.iter().enumerate() {
+        // The first line is the start, and the third change was undone before.
+        let wanted = if number == 2 || is_intact(number + 1) { "old" } else { "new" };
+        assert_eq!(text(knob).trim(), wanted, "change {number}: {report}");
+    }
+    let aside = beside(&place.journal_path(), ".damaged");
+    assert_eq!((report.set_aside.is_some(), aside.exists()), (is_damaged, is_damaged), "{report}");
+    if is_damaged {
+        assert_eq!(std::fs::read(&aside).expect("it is kept"), content);
+        let sentence = report.set_aside.expect("it is said");
+        assert!(sentence.contains("undo.damaged") && sentence.contains("damaged: line"), "{sentence}");
+    }
+    // Nothing is left to do, and the next daemon starts with a journal that is whole.
+    assert_eq!(place.revert(), Report::default());
+    assert!(place.open().outstanding().is_empty());
+}
+
+/// The place of each line in the content, its end included.
+fn line_spans(content: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut start = 0;
+    let spans = content.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        start += line.len();
+        start - line.len()..start
+    });
+    spans.collect()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+
+    #[test]
+    fn a_changed_byte_costs_its_line_and_no_other(
+        where_to in proptest::prelude::any::<proptest::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let place = Place::new();
+        let (knobs, mut content) = five_changes(&place);
+        let spans = line_spans(&content);
+        let at = where_to.index(content.len());
+        let is_end = content[at] == b'\n';
+        content[at] ^= flip;
+        // Without the end between them two lines are one.
+        let hit = |line: usize| {
+            spans[line].contains(&at) || (is_end && line > 0 && spans[line - 1].contains(&at))
+        };
+        hold_to_promise(&place, &knobs, &content, |line| !hit(line), true);
+    }
+
+    #[test]
+    fn a_journal_that_ends_anywhere_is_put_back_as_far_as_it_goes(
+        where_to in proptest::prelude::any::<proptest::sample::Index>(),
+    ) {
+        let place = Place::new();
+        let (knobs, content) = five_changes(&place);
+        let spans = line_spans(&content);
+        let length = where_to.index(content.len() + 1);
+        // A line that lacks only its end is whole.
+        let is_intact = |line: usize| spans[line].end <= length + 1;
+        let is_damaged = length > 0 && spans.iter().all(|span| span.end != length && span.end != length + 1);
+        hold_to_promise(&place, &knobs, &content[..length], is_intact, is_damaged);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_set_aside_and_nobody_waits_for_it() {
+    let place = Place::new();
+    let path = place.journal_path();
+    let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, owner_only).expect("a FIFO");
+    let report = place.revert();
+    assert!(report.set_aside.as_deref().is_some_and(|sentence| sentence.contains("FIFO")), "{report}");
+    let knob = place.knob("cpu.weight", "100\n");
+    place.open().write_file(&knob, "200").expect("written");
+    assert_eq!(place.revert().reverted.len(), 1);
+}
+
+#[test]
+fn a_journal_of_the_format_without_sums_is_still_put_back() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "200\n");
+    let other = place.knob("cpu.idle", "1\n");
+    let made = |number: u64, path: &Path, old: &str, new: &str| {
+        let change = Change::File { path: path.into(), old: old.into(), new: new.into() };
+        serde_json::to_string(&Line::Made { number, change }).expect("a line")
+    };
+    let lines = [
+        "{\"start\":{\"schema\":1,\"boot\":\"first\"}}".to_owned(),
+        made(1, &knob, "100", "200"),
+        "{\"made\":".to_owned(),
+        made(2, &other, "0", "1"),
+    ];
+    std::fs::write(place.journal_path(), lines.join("\n") + "\n").expect("a file");
+    let report = place.revert();
+    assert_eq!((text(&knob).as_str(), text(&other).as_str()), ("100", "0"), "{report}");
+    assert!(report.set_aside.is_some_and(|sentence| sentence.contains("line 3")));
 }
 
 #[test]
@@ -159,7 +271,8 @@ fn a_long_history_does_not_make_a_long_file() {
 #[test]
 fn a_newer_format_is_refused_with_what_to_do() {
     let place = Place::new();
-    std::fs::write(place.journal_path(), "{\"start\":{\"schema\":9,\"boot\":\"first\"}}\n").expect("a file");
+    let start = encode(&Line::Start { schema: 9, boot: "first".into() }, "first");
+    std::fs::write(place.journal_path(), start).expect("a file");
     let error = revert(&place.journal_path(), &place.roots).expect_err("newer").to_string();
     assert!(error.contains("format 9") && error.contains("revert with the version"), "{error}");
 }

@@ -8,6 +8,7 @@
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
+//! - [`files`]: files that people and Steward write, read without waiting; [`sealed`]: lines that show damage.
 //! - [`doctor`]: what this machine offers and which promises hold on it.
 //!
 //! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
@@ -20,14 +21,17 @@ pub mod deadline;
 pub mod doctor;
 pub mod error;
 pub mod executable;
+pub mod files;
 pub mod idle;
 pub mod journal;
 pub mod memory;
 pub mod mounts;
 pub mod process_events;
 pub mod processes;
+mod rescheduling;
 pub mod roots;
 pub mod scheduling;
+pub mod sealed;
 
 pub use error::KernelError;
 pub use roots::Roots;

@@ -14,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use steward_core::mechanism::FileIdentity;
 
+use crate::cpus;
 use crate::error::KernelError;
 use crate::executable;
 use crate::mounts::MountTable;
@@ -23,6 +24,9 @@ use crate::roots::{Roots, read};
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 /// `PF_KTHREAD` of include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x20_0000;
+
+/// `PF_NO_SETAFFINITY` of include/linux/sched.h: nobody may change on which CPUs it runs.
+const FIXED_AFFINITY: u64 = 0x400_0000;
 
 /// One task that can not be mistaken for a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,6 +90,11 @@ impl TaskStat {
     /// Whether it is a thread of the kernel itself.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Whether the kernel lets nobody change on which CPUs it runs: workers, and threads of one CPU.
+    pub fn has_fixed_affinity(&self) -> bool {
+        self.flags & FIXED_AFFINITY != 0
     }
 
     /// Whether it has ended and only waits to be collected.
@@ -176,6 +185,17 @@ pub fn groups(pid: i32, roots: &Roots) -> Result<Vec<u32>, KernelError> {
     status.numbers("Groups:").ok_or_else(|| status.lacks("a line Groups: with numbers"))
 }
 
+/// The numbers of the CPUs that a task may run on, those that are offline included (`Cpus_allowed_list` of
+/// proc_pid_status(5)).
+///
+/// # Errors
+/// [`KernelError::Read`] (see [`KernelError::is_absent`]: the task has ended) or [`KernelError::Parse`].
+pub fn allowed_cpus(tid: i32, roots: &Roots) -> Result<Vec<u32>, KernelError> {
+    let status = Status::read(tid, roots)?;
+    let list = status.line("Cpus_allowed_list:").and_then(|list| cpus::parse_list(list.trim()));
+    list.ok_or_else(|| status.lacks("a line Cpus_allowed_list: with CPUs as in 0-3,6"))
+}
+
 /// The text of a task's `status` (proc_pid_status(5)).
 struct Status {
     path: PathBuf,
@@ -190,10 +210,14 @@ impl Status {
         Ok(Status { path, text })
     }
 
+    /// The rest of the line that starts with `key`.
+    fn line(&self, key: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| line.strip_prefix(key))
+    }
+
     /// The numbers of the line that starts with `key`.
     fn numbers(&self, key: &str) -> Option<Vec<u32>> {
-        let line = self.text.lines().find_map(|line| line.strip_prefix(key))?;
-        line.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+        self.line(key)?.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
     }
 
     fn lacks(&self, wanted: &'static str) -> KernelError {

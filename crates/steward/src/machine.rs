@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use steward_kernel::cgroups_tree::CgroupTree;
-use steward_kernel::{Roots, doctor, journal, mounts};
+use steward_kernel::{Roots, doctor, files, journal, mounts};
 
 use crate::cli::RevertArguments;
 use crate::output::{print, print_json};
@@ -58,7 +58,8 @@ fn revert_control_files(mount_point: &Path, report: &mut journal::Report) {
 /// Removes the cgroups of domains in which no process is left, and forgets what all of them had. Those with processes
 /// stay as plain cgroups: whoever runs in them goes on undisturbed.
 fn revert_domains(file: &Path, report: &mut journal::Report) {
-    let Ok(text) = std::fs::read_to_string(file) else { return };
+    let Ok(bytes) = files::read_bytes(file, files::KEPT_BYTES_MAX) else { return };
+    let text = String::from_utf8_lossy(&bytes);
     match std::fs::remove_file(file) {
         Ok(()) => report.reverted.push(format!("{}: what domains had is forgotten", file.display())),
         Err(error) => report.failed.push(format!("{}: {error}", file.display())),
@@ -73,8 +74,9 @@ fn revert_domains(file: &Path, report: &mut journal::Report) {
 
 /// The cgroups directly below the root that Steward made, by what the daemon kept.
 fn tops(text: &str) -> Vec<String> {
-    let kept: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-    let made = kept["kept"].as_array().into_iter().flatten().filter(|domain| domain["made"] == true);
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let kept: Vec<serde_json::Value> = lines.map(|line| line["kept"].clone()).collect();
+    let made = kept.iter().filter(|domain| domain["made"] == true);
     let paths = made.filter_map(|domain| domain["path"].as_str());
     paths.filter(|path| !path.is_empty() && !path.contains('/')).map(str::to_owned).collect()
 }
@@ -85,8 +87,10 @@ mod tests {
 
     #[test]
     fn what_the_daemon_made_is_known_from_what_it_kept() {
-        let text = r#"{"schema":1,"kept":[{"path":"steward.a","made":true},{"path":"user.slice","made":false},
-                       {"path":"steward.a/b","made":true}]}"#;
+        let text = "{\"sum\":\"0\",\"schema\":2,\"boot_id\":\"b\"}\ntorn\n\
+            {\"sum\":\"0\",\"kept\":{\"path\":\"steward.a\",\"made\":true}}\n\
+            {\"sum\":\"0\",\"kept\":{\"path\":\"user.slice\",\"made\":false}}\n\
+            {\"sum\":\"0\",\"kept\":{\"path\":\"steward.a/b\",\"made\":true}}\n";
         assert_eq!(tops(text), ["steward.a"]);
         assert!(tops("torn").is_empty());
     }

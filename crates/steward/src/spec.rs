@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use steward_core::problem::{Origin, Problem, Severity};
 use steward_core::spec::{self, DirectoryRank, ParsedFile, SpecPath, SpecSet};
-use steward_kernel::{Roots, executable};
+use steward_kernel::{Roots, executable, files};
 
 use crate::cli::{SpecCheckArguments, SpecImportArguments};
 use crate::output::{print, print_json};
@@ -105,18 +105,21 @@ fn installed_files() -> anyhow::Result<Vec<PathBuf>> {
 fn read(file: &Path) -> ParsedFile {
     let text = if file == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
+        let advice = "write text to it";
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map(|_| text)
+            .map_err(|error| (format!("cannot be read: {error}"), advice))
     } else {
-        std::fs::read_to_string(file)
+        files::read_text(file).map_err(|error| (error.what(), error.advice()))
     };
     match text {
         Ok(text) if file.extension().is_some_and(|extension| extension == "toml") => {
             spec::parse_toml(file, &text)
         }
         Ok(text) => spec::parse_tab(file, &text),
-        Err(error) => {
-            let what = format!("cannot be read: {error}");
-            let problem = Problem::error(Origin::at(file, 0), what, "correct the name or its permissions");
+        Err((what, advice)) => {
+            let problem = Problem::error(Origin::at(file, 0), what, advice);
             ParsedFile { specs: Vec::new(), problems: vec![problem] }
         }
     }
@@ -160,7 +163,7 @@ fn read_rows(file: &Path) -> anyhow::Result<ParsedFile> {
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
         text
     } else {
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
+        files::read_text(file)?
     };
     Ok(spec::parse_tab(file, &text))
 }

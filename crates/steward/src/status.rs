@@ -99,6 +99,7 @@ pub fn mechanism_name(kind: api::MechanismKind) -> &'static str {
     match kind {
         api::MechanismKind::SchedExt => "sched_ext",
         api::MechanismKind::Deadline => "SCHED_DEADLINE",
+        api::MechanismKind::Nice => "nice values",
     }
 }
 

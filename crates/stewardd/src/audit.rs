@@ -5,7 +5,7 @@
 //! thread of its own: the loop waits for no disk.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use steward_core::audit::{Audited, Auditor, Promise, Reading, Record, Records, Tally, Timeline, file};
 use steward_core::mechanism::DomainRecord;
-use steward_kernel::cpus;
+use steward_kernel::{cpus, files};
 
 use crate::daemon::Daemon;
 use crate::event_loop;
@@ -24,8 +24,6 @@ use crate::troubles::Topic;
 const EVERY_NS: u64 = 1_000_000_000;
 /// The disk is not written more often than this, in nanoseconds.
 const SAVE_EVERY_NS: u64 = 60_000_000_000;
-/// Larger than any file that we write: 1,000 domains of 156 lines and a path.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The record and what keeps it.
 pub(crate) struct Audit {
@@ -200,20 +198,11 @@ impl Daemon {
 /// Reads the file. What is wrong with it is set aside, and said in a sentence.
 fn read(path: &Path) -> (Records, Timeline, Option<String>) {
     let nothing = |message| (Records::default(), Timeline::default(), message);
-    let mut bytes = Vec::new();
-    let outcome =
-        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    match outcome {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => return nothing(None),
-        Err(error) => {
-            return nothing(Some(format!(
-                "the record of promises {} cannot be read: {error}",
-                path.display()
-            )));
-        }
-    }
-    let (records, timeline, problems) = file::decode(&String::from_utf8_lossy(&bytes));
+    let (records, timeline, problems) = match files::read_bytes(path, files::KEPT_BYTES_MAX) {
+        Ok(bytes) => file::decode(&String::from_utf8_lossy(&bytes)),
+        Err(error) if error.is_absent() => return nothing(None),
+        Err(error) => (Records::default(), Timeline::default(), vec![format!("it {}", error.what())]),
+    };
     let Some(first) = problems.first() else { return (records, timeline, None) };
     let aside = path.with_extension("damaged");
     let outcome = match std::fs::rename(path, &aside) {

@@ -17,6 +17,7 @@ use steward_core::mechanism::{
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
 use steward_kernel::processes::{self, Process, TaskId};
+use steward_kernel::scheduling::{self, Scheduling};
 use steward_kernel::{KernelError, Roots};
 
 use crate::audit::Audit;
@@ -40,8 +41,13 @@ const HISTORY_MAX: usize = 4096;
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
 
-/// What the daemon reserves for itself, so that it answers while everything else is starved.
+/// What the daemon reserves for itself with Steward's scheduler, so that it answers while everything else is starved. Past
+/// its budget it shares what is left; SCHED_DEADLINE would stop it there, so that whoever makes it work makes all others
+/// wait, and there it has a nice value instead ([`OWN_NICE`]).
 pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
+
+/// The daemon's own nice value where it has no reservation.
+const OWN_NICE: i32 = -20;
 
 /// Where things are and what was asked for on the command line.
 #[derive(Clone, Debug)]
@@ -62,7 +68,7 @@ pub struct Options {
     pub roots: Roots,
     /// The program that asks polkit: [`crate::polkit::PROGRAM`].
     pub polkit: PathBuf,
-    /// What the daemon reserves for itself, if anything.
+    /// What the daemon reserves for itself, or has a better nice value for; `None` leaves it an ordinary program.
     pub own_reservation: Option<Reservation>,
 }
 
@@ -220,14 +226,10 @@ impl Daemon {
     /// Tells a fresh mechanism everything, and gives running tasks what is theirs.
     fn put_in_force(&mut self) {
         self.configure();
-        if let Some(reservation) = self.options.own_reservation {
-            let (inherit, revocable, keep_over_exec) = (false, false, false);
-            let grant = Grant { reservation, inherit, revocable, keep_over_exec, spec_id: 0 };
-            let own = rustix::process::getpid().as_raw_nonzero().get();
-            let outcome = self.mechanism.as_mut().map(|mechanism| mechanism.assign(own, Some(grant)));
-            if let Some(Err(error)) = outcome {
-                tracing::warn!(%error, "no reservation for stewardd itself: under overload it may answer late");
-            }
+        if let Some(reservation) = self.options.own_reservation
+            && let Err(error) = self.put_oneself_first(reservation)
+        {
+            tracing::warn!(error, "nothing for stewardd itself: under overload it may answer late");
         }
         self.domains.forget_applied();
         self.domains.apply(&mut self.mechanism);
@@ -242,6 +244,18 @@ impl Daemon {
             assigned = applied.assigned,
             "specifications are in force"
         );
+    }
+
+    /// Both end with this process, and none of the programs and threads that it starts has them.
+    fn put_oneself_first(&mut self, reservation: Reservation) -> Result<(), String> {
+        let Some(mechanism) = self.mechanism.as_mut() else { return Ok(()) };
+        if mechanism.kind() != MechanismKind::SchedExt {
+            return prefer_this_thread().map_err(|error| error.to_string());
+        }
+        let (inherit, revocable, keep_over_exec) = (false, false, false);
+        let grant = Grant { reservation, inherit, revocable, keep_over_exec, spec_id: 0 };
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        mechanism.assign(own, Some(grant)).map(drop).map_err(|error| error.to_string())
     }
 
     /// Thresholds and the table of executables.
@@ -338,6 +352,12 @@ impl Daemon {
             "specifications were read again"
         );
         applied
+    }
+
+    /// What an earlier daemon has left behind and could not be undone, in sentences.
+    pub fn note_leftovers(&mut self, leftovers: Vec<String>) {
+        let sentence = |line| format!("left behind by an earlier stewardd: {line}");
+        self.troubles.set(Topic::Leftovers, leftovers.into_iter().map(sentence).collect());
     }
 
     fn held(&mut self) -> Vec<Held> {
@@ -571,19 +591,24 @@ impl Daemon {
         }
     }
 
-    /// After too many failures: SCHED_DEADLINE where the choice allows it, otherwise nothing.
+    /// After too many failures: nice values where the choice allows it, otherwise nothing. Not SCHED_DEADLINE: what
+    /// made the kernel take our scheduler out is not known, and with tasks in a real-time class it would go on, or
+    /// worse. A nice value can starve nobody and has no part in the kernel's account of CPUs.
     fn fall_back(&mut self) {
         self.health.retry_at_ns = None;
         let last = self.health.exit_reason.clone().unwrap_or_default();
         let mut note = format!("given up after 3 attempts within 10 minutes; the last ended with: {last}");
         if self.choice() == MechanismChoice::Auto {
-            match self.load_mechanism(MechanismKind::Deadline) {
+            match self.load_mechanism(MechanismKind::Nice) {
                 Ok(()) => {
-                    note = format!("sched_ext was {note}; SCHED_DEADLINE is in force");
+                    note = format!(
+                        "sched_ext was {note}; nothing is reserved now: programs with a specification have a better \
+                         nice value"
+                    );
                     self.health.restarts += 1;
                     self.put_in_force();
                 }
-                Err(second) => note = format!("sched_ext was {note}; SCHED_DEADLINE: {}", second.reason),
+                Err(second) => note = format!("sched_ext was {note}; nice values: {}", second.reason),
             }
         }
         tracing::error!(decision = "gave-up", "{note}; systemctl restart stewardd tries again");
@@ -622,6 +647,13 @@ impl Daemon {
             tracing::warn!(decision = "left-out", "{problem}");
         }
     }
+}
+
+/// Gives the calling thread, the loop's, the nice value [`OWN_NICE`].
+fn prefer_this_thread() -> Result<(), KernelError> {
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let flags = scheduling::FLAG_RESET_ON_FORK;
+    scheduling::write(tid, &Scheduling { flags, nice: OWN_NICE, ..scheduling::read(tid)? })
 }
 
 /// Takes from all tasks what they hold, and lets the mechanism go.
@@ -680,5 +712,26 @@ fn log_event(event: &Event) {
     match event.kind {
         EventKind::Admitted | EventKind::Released => line!(debug),
         _ => line!(info),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loop_is_put_first_and_what_it_starts_is_not() {
+        // A thread of its own: what is given to one cannot be taken back without the right to.
+        let (outcome, own, child) = std::thread::spawn(|| {
+            let outcome = prefer_this_thread();
+            let child = std::thread::spawn(|| scheduling::read(0)).join().expect("no panic");
+            (outcome, scheduling::read(0).expect("it runs"), child.expect("it runs"))
+        })
+        .join()
+        .expect("no panic");
+        match outcome {
+            Ok(()) => assert_eq!((own.nice, child.nice), (OWN_NICE, 0)),
+            Err(error) => assert!(error.is_denied(), "{error}"),
+        }
     }
 }

@@ -207,7 +207,7 @@ impl Mechanism for FakeMechanism {
 
     fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
         let mut machine = self.in_force()?;
-        if self.kind == MechanismKind::Deadline {
+        if self.kind != MechanismKind::SchedExt {
             return Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind });
         }
         if machine.unseen.contains(&cgroup_id) {

@@ -208,7 +208,7 @@ impl Daemon {
     fn model(&self) -> Model {
         match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
             Some(MechanismKind::SchedExt) => Model::Steward,
-            Some(MechanismKind::Deadline) | None => Model::ProportionalShare,
+            Some(MechanismKind::Deadline | MechanismKind::Nice) | None => Model::ProportionalShare,
         }
     }
 

@@ -122,7 +122,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Bound first: it tells whether another daemon runs, before anything is changed.
     let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;
     let watch = Watch::new()?;
-    for line in mechanisms::undo_leftovers(&arguments.state_directory) {
+    let leftovers = mechanisms::undo_leftovers(&arguments.state_directory);
+    for line in &leftovers {
         tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");
     }
     let options = options(&arguments);
@@ -130,6 +131,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let daemon = Daemon::start(options, mechanisms::loader(&arguments.state_directory), cgroups);
     match daemon {
         Ok(mut daemon) => {
+            daemon.note_leftovers(leftovers);
             let files = Some(&arguments.control_files).filter(|_| !arguments.no_control_files);
             let files = files.and_then(|path| daemon.mount_control_files(path));
             event_loop::run(daemon, server, files, watch, controls)

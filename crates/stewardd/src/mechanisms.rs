@@ -1,4 +1,4 @@
-//! Puts a mechanism in force: the sched_ext program, or SCHED_DEADLINE.
+//! Puts a mechanism in force: the sched_ext program, SCHED_DEADLINE, or nice values.
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,12 +52,12 @@ pub struct LoadFailure {
 /// Puts a mechanism in force.
 pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> + Send>;
 
-/// Loads the real mechanisms. What SCHED_DEADLINE changes is recorded in the state directory.
+/// Loads the real mechanisms. What SCHED_DEADLINE and nice values change is recorded in the state directory.
 pub fn loader(state_directory: &Path) -> Loader {
     let journal = state_directory.join(libsteward::UNDO_JOURNAL);
     Box::new(move |kind, thresholds| match kind {
         MechanismKind::SchedExt => load_sched_ext(thresholds),
-        MechanismKind::Deadline => load_deadline(thresholds, &journal)
+        MechanismKind::Deadline | MechanismKind::Nice => load_without_scheduler(kind, thresholds, &journal)
             .map_err(|reason| LoadFailure { reason, kernel_lacks_it: false }),
     })
 }
@@ -69,7 +69,7 @@ pub fn undo_leftovers(state_directory: &Path) -> Vec<String> {
             for line in &report.reverted {
                 tracing::info!(decision = "reverted", "{line}");
             }
-            report.failed
+            report.set_aside.into_iter().chain(report.failed).collect()
         }
         Err(error) => vec![error.to_string()],
     }
@@ -129,7 +129,7 @@ impl Enforcer for DeadlineMechanism {
 /// `CAP_SYS_NICE` of include/uapi/linux/capability.h.
 const CAP_SYS_NICE: u32 = 23;
 
-/// Whether we may give tasks SCHED_DEADLINE. Where that cannot be known, trying will tell.
+/// Whether we may give tasks SCHED_DEADLINE and better nice values. Where that cannot be known, trying will tell.
 fn may_schedule() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -137,7 +137,11 @@ fn may_schedule() -> bool {
     effective.is_none_or(|capabilities| capabilities & (1 << CAP_SYS_NICE) != 0)
 }
 
-fn load_deadline(thresholds: Thresholds, journal: &Path) -> Result<Box<dyn Enforcer>, String> {
+fn load_without_scheduler(
+    kind: MechanismKind,
+    thresholds: Thresholds,
+    journal: &Path,
+) -> Result<Box<dyn Enforcer>, String> {
     if !may_schedule() {
         return Err(
             "no permission to give reservations: run stewardd as root, or with CAP_SYS_NICE".to_owned()
@@ -149,7 +153,15 @@ fn load_deadline(thresholds: Thresholds, journal: &Path) -> Result<Box<dyn Enfor
     }
     let roots = Roots::default();
     let journal = Journal::open(journal, &roots).map_err(|error| error.to_string())?;
-    let mut mechanism = DeadlineMechanism::new(roots, journal).map_err(|error| error.to_string())?;
+    if let Some(sentence) = journal.set_aside() {
+        tracing::warn!(decision = "not-reverted", "{sentence}");
+    }
+    let mechanism = if kind == MechanismKind::Nice {
+        DeadlineMechanism::with_nice_values_only(roots, journal)
+    } else {
+        DeadlineMechanism::new(roots, journal)
+    };
+    let mut mechanism = mechanism.map_err(|error| error.to_string())?;
     mechanism.set_thresholds(thresholds).map_err(|error| error.to_string())?;
     // Where this program cannot be found again, nothing is frozen.
     if let Ok(own) = std::env::current_exe() {

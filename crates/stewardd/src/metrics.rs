@@ -120,7 +120,12 @@ fn describe_daemon(registry: &mut Registry, figures: &Figures) {
     let build = Info::new(vec![("version", figures.version.clone())]);
     registry.register("build", "The daemon", build);
     let in_force = Family::<OfMechanism, Gauge>::default();
-    for (kind, name) in [(MechanismKind::SchedExt, "sched_ext"), (MechanismKind::Deadline, "deadline")] {
+    let names = [
+        (MechanismKind::SchedExt, "sched_ext"),
+        (MechanismKind::Deadline, "deadline"),
+        (MechanismKind::Nice, "nice"),
+    ];
+    for (kind, name) in names {
         let is_in_force = figures.mechanism == Some(kind);
         in_force.get_or_create(&OfMechanism { mechanism: Word(name) }).set(is_in_force.into());
     }

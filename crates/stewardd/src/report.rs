@@ -92,6 +92,7 @@ pub fn mechanism_kind(kind: MechanismKind) -> api::MechanismKind {
     match kind {
         MechanismKind::SchedExt => api::MechanismKind::SchedExt,
         MechanismKind::Deadline => api::MechanismKind::Deadline,
+        MechanismKind::Nice => api::MechanismKind::Nice,
     }
 }
 

@@ -11,7 +11,7 @@ use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Request as Wish, Resource, Target};
 use steward_core::explain::{explain_domain, explain_task};
-use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
+use steward_core::mechanism::{CpuRecord, Grant, MechanismKind, Reservation, Standing, TaskRecord};
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
@@ -389,6 +389,10 @@ impl Daemon {
     fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
         let thresholds = &self.settings.config.thresholds;
+        if self.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::Nice) {
+            let TaskRecord { name, tid, .. } = task;
+            return format!("{name} (thread {tid}) has a better nice value: {}.\n", self.gone_reason());
+        }
         match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
             Some(cpu) => explain_task(task, cpu, spec, thresholds),
             None => format!("{} is on CPU {}, which has gone.\n", task.name, task.cpu),

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use steward_core::authority::{Accounts, DEFAULT_FILE_NAME, Matrix, ParsedRules, parse_rules};
 use steward_core::problem::Problem;
+use steward_kernel::files;
 
-use crate::specs::{files_in, unreadable};
+use crate::specs::{files_in, unreadable_file};
 
 /// Where rules are, lowest precedence first.
 pub const DIRECTORIES: [&str; 3] =
@@ -29,7 +30,10 @@ pub struct AccountFiles {
 impl AccountFiles {
     /// Reads both files; one that cannot be read has nobody in it.
     pub fn read() -> Self {
-        let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let text = |path: &str| {
+            let bytes = files::read_bytes(Path::new(path), files::KEPT_BYTES_MAX).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
         AccountFiles { passwd: text(PASSWD), group: text(GROUP) }
     }
 }
@@ -66,9 +70,9 @@ pub fn load(directories: &[PathBuf], accounts: &dyn Accounts) -> (Matrix, Vec<Pr
 }
 
 fn read(file: &Path, accounts: &dyn Accounts) -> ParsedRules {
-    match std::fs::read_to_string(file) {
+    match files::read_text(file) {
         Ok(text) => parse_rules(file, &text, accounts),
-        Err(error) => ParsedRules { rules: Vec::new(), problems: vec![unreadable(file, &error)] },
+        Err(error) => ParsedRules { rules: Vec::new(), problems: vec![unreadable_file(&error)] },
     }
 }
 

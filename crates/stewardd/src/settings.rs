@@ -1,11 +1,11 @@
 //! The daemon's configuration file and its rules about who may ask for what, read and resolved.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use steward_core::authority::{Accounts, Policy};
 use steward_core::config::{self, Config, Owner};
 use steward_core::problem::{Origin, Problem};
+use steward_kernel::files;
 
 use crate::rules::{self, AccountFiles, PASSWD};
 
@@ -32,15 +32,12 @@ pub fn load(file: &Path, rule_directories: &[PathBuf]) -> Settings {
 }
 
 fn load_configuration(file: &Path, accounts: &dyn Accounts) -> Settings {
-    let text = match std::fs::read_to_string(file) {
+    let text = match files::read_text(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(error) if error.is_absent() => String::new(),
         Err(error) => {
-            let problem = Problem::error(
-                Origin::at(file, 0),
-                format!("cannot be read: {error}"),
-                "correct its permissions; the defaults are in force",
-            );
+            let advice = format!("{}; the defaults are in force", error.advice());
+            let problem = Problem::error(Origin::at(file, 0), error.what(), advice);
             return Settings { problems: vec![problem], ..Settings::default() };
         }
     };

@@ -13,6 +13,7 @@ use steward_core::spec::{
 };
 use steward_kernel::Roots;
 use steward_kernel::executable;
+use steward_kernel::files::{self, Unreadable};
 use steward_kernel::mounts::MountTable;
 
 use crate::plan::{Entry, Subject, Table};
@@ -115,15 +116,20 @@ fn path_of(file: &EffectiveFile, directories: &[PathBuf]) -> PathBuf {
 }
 
 fn read(file: &Path) -> ParsedFile {
-    match std::fs::read_to_string(file) {
+    match files::read_text(file) {
         Ok(text) => spec::parse_toml(file, &text),
-        // Removed since it was listed, or a link into nowhere (/dev/null masks by being empty, not missing).
-        Err(error) => ParsedFile { specs: Vec::new(), problems: vec![unreadable(file, &error)] },
+        // Removed since it was listed, a link into nowhere (/dev/null masks by being empty, not missing), or no file.
+        Err(error) => ParsedFile { specs: Vec::new(), problems: vec![unreadable_file(&error)] },
     }
 }
 
-/// What to say about a file or directory that cannot be read.
-pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+/// What to say about a file that was not read.
+pub(crate) fn unreadable_file(error: &Unreadable) -> Problem {
+    Problem::error(Origin::at(&error.path, 0), error.what(), error.advice())
+}
+
+/// What to say about a directory that cannot be read.
+fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::error(
         Origin::at(path, 0),
         format!("cannot be read: {error}"),

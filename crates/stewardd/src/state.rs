@@ -1,51 +1,76 @@
 //! What must survive a restart of the daemon: what people gave to running programs by hand, and domains.
 //!
-//! One JSON file each in the state directory. A process is known by pid and start time and a cgroup by its inode, and
+//! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start time and a cgroup by its inode, and
 //! these count from boot, so that the file says which boot it is of. It is replaced whole (written beside, then renamed) and not synced to
 //! the disk: it has to outlive this process, not this boot.
 
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steward_kernel::{files, sealed};
 
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// The schema before: one JSON object for all.
+const SCHEMA_OF_ONE_OBJECT: u32 = 1;
 
 /// A kind of thing that is kept.
 pub trait Kept: Serialize + DeserializeOwned {
     /// The file's name.
     const FILE_NAME: &'static str;
-    /// What people did to have it, for the message that it is lost.
-    const SOURCE: &'static str;
+    /// What people do to have what was lost again.
+    const REMEDY: &'static str;
 }
 
 impl Kept for crate::plan::ByHand {
     const FILE_NAME: &'static str = "by-hand.json";
-    const SOURCE: &'static str =
-        "what was given with steward run and steward set before is lost: give it again";
+    const REMEDY: &'static str = "what is missing of steward run and steward set must be given again";
 }
 
 impl Kept for crate::domains::Held {
     const FILE_NAME: &'static str = "domains.json";
-    const SOURCE: &'static str = "what domains had (steward domain) is lost: give it again";
+    const REMEDY: &'static str = "what domains lack (steward domain) must be given again";
 }
 
 #[derive(Deserialize)]
-struct Saved<T> {
+struct OneObject<T> {
     schema: u32,
     boot_id: String,
     #[serde(alias = "by_hand")]
     kept: Vec<T>,
 }
 
-#[derive(Serialize)]
-struct ToSave<'a, T> {
+#[derive(Serialize, Deserialize)]
+struct Start {
     schema: u32,
-    boot_id: &'a str,
-    kept: &'a [T],
+    boot_id: String,
+}
+
+#[derive(Deserialize)]
+struct Line<T> {
+    kept: T,
+}
+
+#[derive(Serialize)]
+struct LineToSave<'a, T> {
+    kept: &'a T,
+}
+
+/// What is in a file.
+struct Content<T> {
+    kept: Vec<T>,
+    /// What is wrong with it, in words that follow its name.
+    damage: Vec<String>,
+}
+
+impl<T> Content<T> {
+    fn nothing_but(damage: Option<String>) -> Self {
+        Content { kept: Vec::new(), damage: damage.into_iter().collect() }
+    }
 }
 
 /// Where one kind of thing is kept.
@@ -66,23 +91,45 @@ impl<T: Kept> StateFile<T> {
         }
     }
 
-    /// What was kept; nothing when there is no file, or one of another boot. A file that cannot be understood is
-    /// set aside under another name and described in the second value: it must not stop the daemon.
+    /// What was kept; nothing when there is no file, or one of another boot. A line that is not as it was written is
+    /// left out; the file is then set aside under another name and described in the second value, because it must not
+    /// stop the daemon.
     pub fn load(&self) -> (Vec<T>, Option<String>) {
-        let text = match std::fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return (Vec::new(), None),
-            Err(error) => return (Vec::new(), Some(self.lost(&format!("cannot be read ({error})"), ""))),
+        let Content { kept, damage } = match files::read_bytes(&self.path, files::KEPT_BYTES_MAX) {
+            Ok(content) => self.parse(&content),
+            Err(error) if error.is_absent() => Content::nothing_but(None),
+            Err(error) => Content::nothing_but(Some(error.what())),
         };
-        match serde_json::from_slice::<Saved<T>>(&text) {
-            Ok(saved) if saved.schema != SCHEMA => {
-                let what = format!("has schema {} and this stewardd knows {SCHEMA}", saved.schema);
-                (Vec::new(), Some(self.set_aside(&what)))
+        let message = self.set_aside(&damage, &kept);
+        (kept, message)
+    }
+
+    fn parse(&self, content: &[u8]) -> Content<T> {
+        match serde_json::from_slice::<OneObject<T>>(content) {
+            Ok(saved) if saved.schema != SCHEMA_OF_ONE_OBJECT => {
+                return Content::nothing_but(Some(strange(saved.schema)));
             }
-            Ok(saved) if saved.boot_id != self.boot_id => (Vec::new(), None),
-            Ok(saved) => (saved.kept, None),
-            Err(error) => (Vec::new(), Some(self.set_aside(&format!("is damaged ({error})")))),
+            Ok(saved) if saved.boot_id != self.boot_id => return Content::nothing_but(None),
+            Ok(saved) => return Content { kept: saved.kept, damage: Vec::new() },
+            Err(_) => {}
         }
+        let (lines, cut) = sealed::lines(content);
+        let mut found = Content::nothing_but(content.is_empty().then(|| "is empty".to_owned()));
+        for (number, line) in (1_u64..).zip(lines.chain((!cut.is_empty()).then_some(cut))) {
+            match sealed::decode::<Start>("", line).filter(|_| number == 1) {
+                Some(start) if start.schema != SCHEMA => {
+                    return Content::nothing_but(Some(strange(start.schema)));
+                }
+                Some(start) if start.boot_id != self.boot_id => return Content::nothing_but(None),
+                Some(_) => continue,
+                None => {}
+            }
+            match sealed::decode::<Line<T>>(&self.boot_id, line) {
+                Some(line) => found.kept.push(line.kept),
+                None => found.damage.push(format!("is damaged: line {number} is not as it was written")),
+            }
+        }
+        found
     }
 
     /// Replaces what was kept.
@@ -90,30 +137,49 @@ impl<T: Kept> StateFile<T> {
     /// # Errors
     /// With the path, when the directory or the file cannot be written.
     pub fn save(&self, kept: &[T]) -> anyhow::Result<()> {
-        let saved = ToSave { schema: SCHEMA, boot_id: &self.boot_id, kept };
-        let text = serde_json::to_vec_pretty(&saved).context("cannot write the state as JSON")?;
+        let start = Start { schema: SCHEMA, boot_id: self.boot_id.clone() };
+        let cannot = "cannot write the state as JSON";
+        let mut text = sealed::encode("", &start).context(cannot)?;
+        for kept in kept {
+            text += &sealed::encode(&self.boot_id, &LineToSave { kept }).context(cannot)?;
+        }
         if let Some(directory) = self.path.parent() {
             std::fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
         }
         let beside = self.path.with_extension("json.new");
-        std::fs::write(&beside, text).with_context(|| format!("cannot write {}", beside.display()))?;
+        // Whatever stands there: half a file that a full disk left, or something that would make us wait.
+        let _ = std::fs::remove_file(&beside);
+        let created = OpenOptions::new().write(true).create_new(true).open(&beside);
+        let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
+        written
+            .inspect_err(|_| _ = std::fs::remove_file(&beside))
+            .with_context(|| format!("cannot write {}", beside.display()))?;
         std::fs::rename(&beside, &self.path)
             .with_context(|| format!("cannot rename {} to {}", beside.display(), self.path.display()))
     }
 
-    fn set_aside(&self, what: &str) -> String {
+    /// Keeps a damaged file under another name, and what could be read of it in a new one; says so.
+    fn set_aside(&self, damage: &[String], kept: &[T]) -> Option<String> {
+        let first = damage.first()?;
+        let more = match damage.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
         let aside = self.path.with_extension("json.damaged");
         let outcome = match std::fs::rename(&self.path, &aside) {
-            Ok(()) => format!("; it is now {}", aside.display()),
-            Err(error) => format!("; renaming it to {} failed: {error}", aside.display()),
+            Ok(()) => format!("it is now {}", aside.display()),
+            Err(error) => format!("renaming it to {} failed: {error}", aside.display()),
         };
-        self.lost(what, &outcome)
+        // What cannot be saved now is saved with the next change; a failure is said then.
+        let _ = self.save(kept);
+        let path = self.path.display();
+        Some(format!("the state file {path} {first}{more}; {outcome}; {}", T::REMEDY))
     }
+}
 
-    fn lost(&self, what: &str, outcome: &str) -> String {
-        format!("the state file {} {what}{outcome}; {}", self.path.display(), T::SOURCE)
-    }
+fn strange(schema: u32) -> String {
+    format!("has schema {schema} and this stewardd knows {SCHEMA}")
 }
 
 #[cfg(test)]
@@ -145,6 +211,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_schema_before_is_still_read() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let entries = serde_json::to_string(&by_hand()).expect("JSON");
+        let text = format!("{{\"schema\":1,\"boot_id\":\"b\",\"by_hand\":{entries}}}");
+        std::fs::write(directory.path().join(FILE_NAME), text).expect("written");
+        assert_eq!(StateFile::<ByHand>::new(directory.path(), "b").load(), (by_hand(), None));
+    }
+
+    #[test]
     fn a_damaged_file_is_set_aside_with_a_message() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for damage in
@@ -158,6 +233,51 @@ mod tests {
             assert!(message.contains("by-hand.json.damaged"), "{message}");
             assert!(directory.path().join("by-hand.json.damaged").exists());
             assert_eq!(state.load(), (vec![], None));
+        }
+    }
+
+    #[test]
+    fn what_would_make_the_daemon_wait_is_set_aside() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join(FILE_NAME);
+        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        for name in [FILE_NAME, "by-hand.json.new"] {
+            rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join(name), owner_only).expect("a FIFO");
+        }
+        let state = StateFile::<ByHand>::new(directory.path(), "b");
+        let message = state.load().1.expect("a message");
+        assert!(message.contains("is a FIFO") && message.contains("by-hand.json.damaged"), "{message}");
+        state.save(&by_hand()).expect("saved");
+        assert_eq!(state.load(), (by_hand(), None));
+        assert!(path.is_file());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_changed_byte_costs_its_line_and_no_other(
+            place in proptest::prelude::any::<proptest::sample::Index>(),
+            flip in 1..=255_u8,
+        ) {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let path = directory.path().join(FILE_NAME);
+            let state = StateFile::<ByHand>::new(directory.path(), "b");
+            state.save(&by_hand()).expect("saved");
+            let mut content = std::fs::read(&path).expect("a file");
+            let at = place.index(content.len());
+            // The end of a line belongs to the next one too.
+            let line_of = |at: usize| content[..at].iter().filter(|byte| **byte == b'\n').count();
+            let hit = [line_of(at), line_of(at + 1)];
+            let intact: Vec<ByHand> =
+                (1..).zip(by_hand()).filter(|(line, _)| !hit.contains(line)).map(|(_, kept)| kept).collect();
+            content[at] ^= flip;
+            std::fs::write(&path, &content).expect("written");
+            let (kept, message) = state.load();
+            proptest::prop_assert_eq!(&kept, &intact);
+            proptest::prop_assert!(message.is_some_and(|message| message.contains("by-hand.json.damaged")));
+            let aside = std::fs::read(directory.path().join("by-hand.json.damaged")).expect("it is kept");
+            proptest::prop_assert_eq!(aside, content);
+            // What was intact is kept once more.
+            proptest::prop_assert_eq!(state.load(), (intact, None));
         }
     }
 }

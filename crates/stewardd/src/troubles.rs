@@ -10,6 +10,8 @@ const SENTENCES_MAX: usize = 10;
 pub enum Topic {
     /// Reading the state file at the start.
     State,
+    /// Undoing what an earlier daemon left behind.
+    Leftovers,
     /// Keeping what was given by hand.
     Save,
     /// Watching files.

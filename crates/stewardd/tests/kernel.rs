@@ -142,7 +142,7 @@ fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
     told.says("not-root", &["root", "exit code 1"]);
 
     let mechanism = told.status("given-up").mechanism;
-    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Deadline), 4));
+    assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Nice), 4));
     let note = mechanism.note.expect("it says why");
     assert!(note.contains("3 attempts") && note.contains("sysrq"), "{note}");
     told.says("stopped", &["exit code 0", "disabled", "alive"]);
@@ -368,4 +368,31 @@ fn suspended_work_goes_on_when_its_controller_or_the_daemon_is_killed() {
     told.says("daemon-killed", &["exit code 137", "exit code 0", "disabled"]);
     told.says("frozen", &["exit code 137", "exit code 0"]);
     assert!(told.text("frozen").lines().any(|line| line == "1"), "{}", told.text("frozen"));
+    let lines: Vec<String> = told.text("guard-killed").lines().map(str::to_owned).collect();
+    assert_eq!(lines[..4], ["stands still", "stands still", "0", "goes on"], "{lines:?}");
+}
+
+/// What a line `NAME NUMBER` says.
+fn figure(text: &str, name: &str) -> i64 {
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("no {name}: {text}"))
+}
+
+/// SCHED_DEADLINE beside hotplug, restarts, a full disk and a damaged journal.
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
+    // 2^20 parts of a CPU, as the kernel counts: 20 programs of 1 % are 209,700.
+    const NOTHING: std::ops::Range<i64> = -200..200;
+    let told = Transcript::of(include_str!("kernel/deadline.sh"));
+    let reserved = figure(&told.text("admitted"), "reserved");
+    assert!((209_000..211_000).contains(&reserved), "{reserved}");
+    told.says("admitted", &["stewardd: nice -20, policy 0"]);
+    assert_eq!(told.text("hotplug"), "no fault");
+    for left in ["left by a stop", "left by kills and revert"] {
+        let left_booked = figure(&told.text("restarts"), left);
+        assert!(NOTHING.contains(&left_booked), "{left}: {left_booked}");
+    }
+    assert!(told.text("restarts").lines().any(|line| line == "20"), "{}", told.text("restarts"));
+    told.says("flipped", &["undo.journal is damaged", "undo.journal.damaged", "exit code 0"]);
 }

@@ -12,6 +12,7 @@ use super::{DeadlineMechanism, Managed, account};
 use crate::mounts::MountTable;
 use crate::process_events::{ProcessEvent, ProcessEvents};
 use crate::processes;
+use crate::rescheduling::{self, Real};
 use crate::scheduling::{self, Scheduling};
 
 /// How often usage is measured, as in Yang 2009, section 8.1.1.
@@ -188,8 +189,10 @@ impl DeadlineMechanism {
             if reclaim != task.account.reclaims {
                 let reservation = task.grant.reservation;
                 let wanted = Scheduling::deadline(reservation.budget_ns, reservation.period_ns, reclaim);
+                // What somebody else has given it since is theirs.
+                let is_ours = scheduling::read(task.id.tid).is_ok_and(|now| now.is_same_choice(&wanted));
                 // The undo record stays right: it tells our reservation by budget and period.
-                if scheduling::write(task.id.tid, &wanted).is_ok() {
+                if is_ours && rescheduling::change(&Real(&self.roots), task.id, &wanted).is_ok() {
                     task.account.reclaims = reclaim;
                 }
             }
@@ -200,7 +203,7 @@ impl DeadlineMechanism {
     /// Takes back the task that waits longest and fits now: one a second, and only when the load was low in the whole
     /// window, so that a burst of them does not overload the machine at once (Yang 2009, section 8.1.2).
     fn reactivate_one(&mut self) -> Result<(), MechanismError> {
-        if self.load.window.iter().any(|load| *load >= self.thresholds.reactivate_below) {
+        if self.only_nice || self.load.window.iter().any(|load| *load >= self.thresholds.reactivate_below) {
             return Ok(());
         }
         let room = self.thresholds.admit_below - self.reserved_per_cpu();

@@ -14,8 +14,11 @@
 //!   others wait for the CPU; then it is held to its reservation until nobody waits any more. One that starts while
 //!   others wait is held from the start.
 //! - Reservations are placed by the kernel on any CPU, so loads are averages over all CPUs.
-//! - The kernel takes no task into SCHED_DEADLINE that is confined to some of the CPUs. Such a task gets a better
-//!   nice value in place of a promise.
+//! - A task that is confined to some of the CPUs cannot be in SCHED_DEADLINE, and a thread of the kernel is not put
+//!   there (`placing.rs` says why). Such a task gets a better nice value in place of a promise.
+//! - With [`DeadlineMechanism::with_nice_values_only`] every task gets that, and nothing is reserved. It is what is
+//!   left when the kernel has taken Steward's own scheduler out several times: then what is put in its place must not
+//!   be able to do harm. In a real-time class it could, on a machine whose trouble nobody knows yet.
 //! - A suspended domain is frozen (`cgroup.freeze`), its reservations with it.
 //! - Of domains it knows weights only, through `cpu.weight`, and only in cgroups that Steward made.
 //! - A task that chose a real-time policy or SCHED_DEADLINE itself is left alone: it has an owner.
@@ -26,6 +29,7 @@
 mod account;
 mod follow;
 mod lineage;
+mod placing;
 mod suspension;
 mod weights;
 
@@ -44,11 +48,13 @@ use crate::error::KernelError;
 use crate::journal::{self, Change, Journal, JournalError};
 use crate::mounts::MountTable;
 use crate::processes::{self, Process, TaskId};
+use crate::rescheduling::{self, Real};
 use crate::roots::Roots;
 use crate::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
 use account::{Account, Crowd, LoadWindow};
 use follow::Follower;
 use lineage::Lineage;
+use placing::{Placing, placing};
 use suspension::Frozen;
 use weights::Weights;
 
@@ -56,8 +62,8 @@ use weights::Weights;
 const TASKS_MAX: usize = 8192;
 /// How many events wait for a reader before the oldest is lost.
 const EVENTS_MAX: usize = 4096;
-/// The nice value of a task that deserves a reservation but can not have one because it is confined to some CPUs:
-/// about nine times the weight of an ordinary task.
+/// The nice value of a task that deserves a reservation but can not have one: about nine times the weight of an
+/// ordinary task.
 const CONFINED_NICE: i32 = -10;
 
 /// A task that has a specification.
@@ -74,7 +80,7 @@ struct Managed {
 }
 
 impl Managed {
-    /// The bandwidth that it takes from what can be promised: a confined task takes its own too.
+    /// The bandwidth that it takes from what can be promised: a task with a better nice value takes its own too.
     fn bandwidth_taken(&self) -> f64 {
         if self.change.is_some() { self.grant.reservation.bandwidth() } else { 0.0 }
     }
@@ -93,6 +99,8 @@ enum Answer {
 pub struct DeadlineMechanism {
     roots: Roots,
     journal: Journal,
+    /// Whether nice values are all that is given.
+    only_nice: bool,
     table: HashMap<FileIdentity, Option<Grant>>,
     thresholds: Thresholds,
     cpu_count: u32,
@@ -121,6 +129,7 @@ impl DeadlineMechanism {
             cpu_count: u32::try_from(cpu_count).unwrap_or(1).max(1),
             roots,
             journal,
+            only_nice: false,
             table: HashMap::new(),
             thresholds: Thresholds::default(),
             tasks: BTreeMap::new(),
@@ -134,6 +143,16 @@ impl DeadlineMechanism {
             events: VecDeque::new(),
             events_lost: 0,
         })
+    }
+
+    /// The same, but nothing is reserved: who would have a reservation gets a better nice value.
+    ///
+    /// # Errors
+    /// As [`DeadlineMechanism::new`].
+    pub fn with_nice_values_only(roots: Roots, journal: Journal) -> Result<Self, KernelError> {
+        let mut mechanism = DeadlineMechanism::new(roots, journal)?;
+        mechanism.only_nice = true;
+        Ok(mechanism)
     }
 
     /// How often to call [`DeadlineMechanism::scan`]. Seldom where the kernel tells of each process as it starts:
@@ -192,7 +211,7 @@ impl DeadlineMechanism {
     /// Drops a task that has ended: there is nothing to put back.
     fn forget(&mut self, tid: i32) -> Result<(), MechanismError> {
         let Some(task) = self.tasks.remove(&tid) else { return Ok(()) };
-        self.close(task.change)?;
+        self.close(task.change);
         self.tell(EventKind::Released, &task);
         Ok(())
     }
@@ -269,7 +288,7 @@ impl DeadlineMechanism {
         if let Some(change) = task.change.and_then(|number| self.journal.outstanding().get(&number)) {
             journal::undo(change, &self.roots).map_err(|error| refused_by_kernel(error, RESTORE_ADVICE))?;
         }
-        self.close(task.change)?;
+        self.close(task.change);
         Ok(Some(task))
     }
 
@@ -277,8 +296,9 @@ impl DeadlineMechanism {
     fn admit(&mut self, task: &mut Managed, success: EventKind) -> Result<EventKind, MechanismError> {
         let load_with_it =
             self.reserved_per_cpu() + task.grant.reservation.bandwidth() / f64::from(self.cpu_count);
-        let answer =
-            if load_with_it < self.thresholds.admit_below { self.ask_kernel(task)? } else { Answer::Refused };
+        // A nice value takes nothing that could run out.
+        let has_room = self.only_nice || load_with_it < self.thresholds.admit_below;
+        let answer = if has_room { self.ask_kernel(task)? } else { Answer::Refused };
         task.account.settle(task.id.tid, task.standing, &self.roots);
         let (standing, change, kind) = match answer {
             Answer::Admitted(change) => (Standing::Admitted, Some(change), success),
@@ -291,9 +311,15 @@ impl DeadlineMechanism {
 
     fn ask_kernel(&mut self, task: &Managed) -> Result<Answer, MechanismError> {
         let tid = task.id.tid;
-        let Ok(old) = scheduling::read(tid) else { return Err(MechanismError::NoSuchTask { tid }) };
+        let gone = || MechanismError::NoSuchTask { tid };
+        let Ok(old) = scheduling::read(tid) else { return Err(gone()) };
         if [POLICY_FIFO, POLICY_ROUND_ROBIN, POLICY_DEADLINE].contains(&old.policy) {
             return Ok(Answer::Refused);
+        }
+        match self.placing(task.id)? {
+            Placing::Confined => return self.nice_instead(task.id, old, None),
+            Placing::Away => return Ok(Answer::Refused),
+            Placing::Free => {}
         }
         let reservation = task.grant.reservation;
         let wanted =
@@ -301,21 +327,35 @@ impl DeadlineMechanism {
         match self.change(task.id, old, wanted)? {
             Ok(number) => Ok(Answer::Admitted(number)),
             Err(error) => match error.errno() {
-                Some(libc::ESRCH) => Err(MechanismError::NoSuchTask { tid }),
+                Some(libc::ESRCH) => Err(gone()),
                 Some(libc::EBUSY) => Ok(Answer::Refused),
-                Some(libc::EPERM) => self.nice_instead(task.id, old, error),
+                Some(libc::EPERM) => self.nice_instead(task.id, old, Some(error)),
                 Some(libc::EINVAL) => Err(refused_by_kernel(error, RANGE_ADVICE)),
                 _ => Err(refused_by_kernel(error, PERMISSION_ADVICE)),
             },
         }
     }
 
-    /// The kernel says `EPERM` both to a caller without the right and for a task that may not run everywhere.
+    fn placing(&self, task: TaskId) -> Result<Placing, MechanismError> {
+        if self.only_nice {
+            return Ok(Placing::Confined);
+        }
+        let stat = processes::stat(task.tid, &self.roots).ok().filter(|stat| stat.id == task);
+        let placing = stat.map(|stat| placing(&stat, &self.roots));
+        match placing {
+            Some(Ok(placing)) => Ok(placing),
+            Some(Err(error)) if !error.is_absent() => Err(refused_by_kernel(error, PLACING_ADVICE)),
+            _ => Err(MechanismError::NoSuchTask { tid: task.tid }),
+        }
+    }
+
+    /// Instead of a reservation, which the kernel may have `denied`: it says `EPERM` both to a caller without the right
+    /// and for a task that may not run everywhere.
     fn nice_instead(
         &mut self,
         task: TaskId,
         old: Scheduling,
-        denied: KernelError,
+        denied: Option<KernelError>,
     ) -> Result<Answer, MechanismError> {
         if old.nice <= CONFINED_NICE {
             return Ok(Answer::Refused);
@@ -323,7 +363,7 @@ impl DeadlineMechanism {
         match self.change(task, old, old.with_nice(CONFINED_NICE))? {
             Ok(number) => Ok(Answer::Confined(number)),
             Err(error) if error.is_absent() => Err(MechanismError::NoSuchTask { tid: task.tid }),
-            Err(_) => Err(refused_by_kernel(denied, PERMISSION_ADVICE)),
+            Err(error) => Err(refused_by_kernel(denied.unwrap_or(error), PERMISSION_ADVICE)),
         }
     }
 
@@ -335,26 +375,36 @@ impl DeadlineMechanism {
         new: Scheduling,
     ) -> Result<Result<u64, KernelError>, MechanismError> {
         let number = self.journal.record(Change::Task { task, old, new }).map_err(journal_failed)?;
-        match scheduling::write(task.tid, &new) {
+        match rescheduling::change(&Real(&self.roots), task, &new) {
             Ok(()) => Ok(Ok(number)),
             Err(error) => {
-                self.close(Some(number))?;
+                self.close(Some(number));
                 Ok(Err(error))
             }
         }
     }
 
-    fn close(&mut self, change: Option<u64>) -> Result<(), MechanismError> {
-        change.map_or(Ok(()), |number| self.journal.close(number)).map_err(journal_failed)
+    /// Where the disk takes nothing the record stays open. What it says is undone all the same, and no reason to fail.
+    fn close(&mut self, change: Option<u64>) {
+        if let Some(number) = change {
+            let _ = self.journal.close(number);
+        }
     }
 
     /// `Sload`, averaged over all CPUs: what is promised, as a fraction of one CPU.
     fn reserved_per_cpu(&self) -> f64 {
+        if self.only_nice {
+            return 0.0;
+        }
         self.tasks.values().map(Managed::bandwidth_taken).fold(0.0, |sum, bandwidth| sum + bandwidth)
             / f64::from(self.cpu_count)
     }
 
     fn tell(&mut self, kind: EventKind, task: &Managed) {
+        // Nobody was admitted or refused.
+        if self.only_nice {
+            return;
+        }
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
             self.events_lost += 1;
@@ -375,7 +425,7 @@ impl DeadlineMechanism {
 
 impl Mechanism for DeadlineMechanism {
     fn kind(&self) -> MechanismKind {
-        MechanismKind::Deadline
+        if self.only_nice { MechanismKind::Nice } else { MechanismKind::Deadline }
     }
 
     /// In force from the next [`DeadlineMechanism::scan`] on.
@@ -471,6 +521,7 @@ impl Drop for DeadlineMechanism {
 }
 
 const RESTORE_ADVICE: &str = "run `steward revert` to put back what is left";
+const PLACING_ADVICE: &str = "the task stays as it is";
 const PERMISSION_ADVICE: &str = "give the daemon CAP_SYS_NICE, for example by starting it as root";
 const RANGE_ADVICE: &str = "this kernel takes budgets of at least 1024 ns, and periods between \
     /proc/sys/kernel/sched_deadline_period_min_us and sched_deadline_period_max_us";

@@ -89,7 +89,8 @@ impl DeadlineMechanism {
             let _ = journal::undo(change, &self.roots);
         }
         self.forget_file(&file);
-        self.journal.close(number).map_err(journal_failed)
+        self.close(Some(number));
+        Ok(())
     }
 
     fn forget_file(&mut self, file: &Path) {

@@ -48,7 +48,9 @@ impl Place {
             println!("skipped: no reservation can be made here: {error}");
             return None;
         }
-        scheduling::write(probe.tid(), &before).expect("what was given can be taken");
+        let given = scheduling::read(probe.tid()).expect("it runs");
+        rescheduling::leave(&Real(&Roots::default()), probe.tid(), &given, &before)
+            .expect("what was given can be taken");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let journal = Journal::open(&directory.path().join("undo"), &Roots::default()).expect("a journal");
         let mechanism = DeadlineMechanism::new(Roots::default(), journal).expect("procfs");
@@ -309,6 +311,47 @@ fn a_task_confined_to_one_cpu_gets_a_better_nice_value_instead() {
     assert_eq!(child.scheduling(), before.with_nice(CONFINED_NICE));
     place.mechanism.assign(child.tid(), None).expect("it runs");
     assert_eq!(child.scheduling(), before);
+}
+
+#[test]
+fn a_thread_of_the_kernel_is_never_asked_a_reservation_for() {
+    let Some(mut place) = Place::new() else { return };
+    let all = processes::list_first_threads(&Roots::default()).expect("procfs");
+    let ordinary = |process: &&Process| {
+        process.kernel_thread
+            && scheduling::read(process.id.tid)
+                .is_ok_and(|now| now.policy == scheduling::POLICY_NORMAL && now.nice == 0)
+    };
+    let Some(thread) = all.iter().filter(ordinary).find(|process| process.name.starts_with("kthreadd"))
+    else {
+        println!("skipped: no thread of the kernel is to be seen here");
+        return;
+    };
+    let before = scheduling::read(thread.id.tid).expect("it runs");
+    let standing = place.mechanism.assign(thread.id.tid, Some(grant(1, 100))).expect("it runs");
+    let given = scheduling::read(thread.id.tid).expect("it runs");
+    place.mechanism.assign(thread.id.tid, None).expect("it runs");
+    assert_eq!((standing, given), (Some(Standing::Refused), before.with_nice(CONFINED_NICE)));
+    assert_eq!(scheduling::read(thread.id.tid).expect("it runs"), before);
+}
+
+#[test]
+fn after_ejections_there_are_nice_values_and_nothing_else() {
+    let Some(Place { mechanism, directory, _alone }) = Place::new() else { return };
+    drop(mechanism);
+    let journal = Journal::open(&directory.path().join("undo"), &Roots::default()).expect("a journal");
+    let mut mechanism = DeadlineMechanism::with_nice_values_only(Roots::default(), journal).expect("procfs");
+    assert_eq!(mechanism.kind(), MechanismKind::Nice);
+    let children: Vec<Waiting> = (0..3).map(|_| Waiting::start("cat".as_ref())).collect();
+    let before = children[0].scheduling();
+    for child in &children {
+        // More than the machine has: nothing of it is taken.
+        mechanism.assign(child.tid(), Some(grant(99, 100))).expect("it runs");
+        assert_eq!(child.scheduling(), before.with_nice(CONFINED_NICE));
+    }
+    assert!(mechanism.snapshot().expect("in force").cpus.iter().all(|cpu| cpu.reserved == 0.0));
+    drop(mechanism);
+    assert!(children.iter().all(|child| child.scheduling() == before));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use steward_core::domain::name::Names;
-use steward_core::mechanism::{DomainPolicy, MechanismError, MechanismKind};
+use steward_core::mechanism::{DomainPolicy, Mechanism, MechanismError};
 
 use super::{DeadlineMechanism, journal_failed};
 use crate::cgroups;
@@ -35,14 +35,14 @@ impl DeadlineMechanism {
         let policy = policy.unwrap_or_default();
         let only_weight = DomainPolicy { weight: policy.weight, ..DomainPolicy::default() };
         if policy != only_weight {
-            return Err(unsupported("reservations and priorities of domains"));
+            return Err(self.unsupported("reservations and priorities of domains"));
         }
         let gone = |_| MechanismError::NoSuchDomain { cgroup_id };
         let all = CgroupTree::open(&self.roots).and_then(|tree| tree.list()).map_err(gone)?;
         let cgroup = all.iter().find(|cgroup| cgroup.id == cgroup_id);
         let path = &cgroup.ok_or(MechanismError::NoSuchDomain { cgroup_id })?.path;
         if !path.starts_with(self.weights.names.prefix()) {
-            return Err(unsupported("weights of cgroups that Steward did not make"));
+            return Err(self.unsupported("weights of cgroups that Steward did not make"));
         }
         self.undo_weight(cgroup_id)?;
         let Some(weight) = policy.weight else { return Ok(()) };
@@ -54,13 +54,18 @@ impl DeadlineMechanism {
         Ok(())
     }
 
+    fn unsupported(&self, what: &'static str) -> MechanismError {
+        MechanismError::Unsupported { what, by: self.kind() }
+    }
+
     fn undo_weight(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
         let Some(number) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
         if let Some(change) = self.journal.outstanding().get(&number) {
             // Of a cgroup that is gone there is nothing to undo.
             let _ = journal::undo(change, &self.roots);
         }
-        self.journal.close(number).map_err(journal_failed)
+        self.close(Some(number));
+        Ok(())
     }
 
     /// Puts every weight back.
@@ -71,8 +76,4 @@ impl DeadlineMechanism {
             let _ = self.undo_weight(id);
         }
     }
-}
-
-fn unsupported(what: &'static str) -> MechanismError {
-    MechanismError::Unsupported { what, by: MechanismKind::Deadline }
 }

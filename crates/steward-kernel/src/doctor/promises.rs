@@ -138,6 +138,7 @@ pub fn promises(facts: &Facts, choice: &Choice) -> Vec<Promise> {
         .into_iter()
         .map(|(name, text, judge)| {
             let Verdict(holds, why, advice) = match choice.mechanism {
+                Some(MechanismKind::Nice) => only_nice_values(),
                 Some(mechanism) => judge(facts, mechanism),
                 None => nothing_enforces(),
             };
@@ -156,6 +157,12 @@ fn nothing_enforces() -> Verdict {
     Verdict(Holds::No, why.into(), "set kernel.sched_rt_runtime_us to 950000, the kernel's default".into())
 }
 
+/// The daemon ends there, and only from what is chosen here: where it starts is a question of the machine.
+fn only_nice_values() -> Verdict {
+    let why = "nothing is reserved any more: programs with a specification have a better nice value";
+    Verdict(Holds::No, why.into(), "run systemctl restart stewardd once the cause is found".into())
+}
+
 fn reservation(facts: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("Steward's scheduler runs admitted tasks by their deadlines first"),
@@ -166,7 +173,7 @@ fn reservation(facts: &Facts, mechanism: MechanismKind) -> Verdict {
                 .into(),
             "set kernel.sched_rt_runtime_us to 950000, the kernel's default".into(),
         ),
-        MechanismKind::Deadline => Verdict(
+        MechanismKind::Deadline | MechanismKind::Nice => Verdict(
             Holds::Partly,
             "through SCHED_DEADLINE: it holds for tasks that may run on every CPU; a task confined to some gets a \
              better nice value instead, and one that has a reservation can not be confined"
@@ -179,7 +186,7 @@ fn reservation(facts: &Facts, mechanism: MechanismKind) -> Verdict {
 fn at_exec(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("specifications are matched in the kernel"),
-        MechanismKind::Deadline => Verdict(
+        MechanismKind::Deadline | MechanismKind::Nice => Verdict(
             Holds::Partly,
             "the daemon gives it as soon as the kernel tells of the program, a few milliseconds after the start (up \
              to a second on a kernel built without CONFIG_PROC_EVENTS)"
@@ -192,7 +199,7 @@ fn at_exec(_: &Facts, mechanism: MechanismKind) -> Verdict {
 fn bomb_refused(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("admission is decided in the kernel, as each program starts"),
-        MechanismKind::Deadline => Verdict(
+        MechanismKind::Deadline | MechanismKind::Nice => Verdict(
             Holds::Partly,
             "admission is by what is promised to others, not by what they use, and nothing is revoked under overload"
                 .into(),
@@ -204,7 +211,7 @@ fn bomb_refused(_: &Facts, mechanism: MechanismKind) -> Verdict {
 fn leftover(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("it competes by weight until its next period"),
-        MechanismKind::Deadline => Verdict(
+        MechanismKind::Deadline | MechanismKind::Nice => Verdict(
             Holds::Partly,
             "it goes on with CPU time that nobody reserved while nobody waits, and is stopped until its next period \
              while others do"
@@ -215,7 +222,7 @@ fn leftover(_: &Facts, mechanism: MechanismKind) -> Verdict {
 }
 
 fn cgroup_policy(facts: &Facts, mechanism: MechanismKind) -> Verdict {
-    if mechanism == MechanismKind::Deadline {
+    if mechanism != MechanismKind::SchedExt {
         return Verdict::yes("best-effort programs stay with the kernel's own scheduler");
     }
     if !facts.cgroup.controllers.as_ref().is_some_and(|names| names.iter().any(|name| name == "cpu")) {
@@ -258,14 +265,16 @@ fn real_time(facts: &Facts, mechanism: MechanismKind) -> Verdict {
                 .into(),
             "set kernel.sched_rt_runtime_us to 950000, the kernel's default".into(),
         ),
-        (MechanismKind::Deadline, ..) => Verdict::yes("reservations come before real-time tasks"),
+        (MechanismKind::Deadline | MechanismKind::Nice, ..) => {
+            Verdict::yes("reservations come before real-time tasks")
+        }
     }
 }
 
 fn fallback(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("the kernel itself puts every task back on its own scheduler"),
-        MechanismKind::Deadline => Verdict(
+        MechanismKind::Deadline | MechanismKind::Nice => Verdict(
             Holds::Partly,
             "after a crash, tasks keep their reservations until the daemon starts again or `steward revert` runs; \
              one that was being held to its reservation stays held"
@@ -278,7 +287,7 @@ fn fallback(_: &Facts, mechanism: MechanismKind) -> Verdict {
 fn accounted(_: &Facts, mechanism: MechanismKind) -> Verdict {
     match mechanism {
         MechanismKind::SchedExt => Verdict::yes("Steward's scheduler counts them"),
-        MechanismKind::Deadline => {
+        MechanismKind::Deadline | MechanismKind::Nice => {
             let why = "SCHED_DEADLINE counts neither; what a task used is shown";
             Verdict(Holds::No, why.into(), String::new())
         }

@@ -52,3 +52,19 @@ start_daemon --mechanism deadline
 kill -9 $quiet
 try wait $control
 stop_daemon
+
+# The guard that would thaw is killed too: the next daemon does it.
+section guard-killed
+start_daemon --mechanism deadline
+suspended_beside_a_loop
+for process in /proc/[0-9]*; do
+    grep -q -e --guard $process/cmdline 2>/dev/null && guard=${process#/proc/}
+done
+kill -9 $guard $daemon $hog
+goes_on $quiet
+start_daemon --mechanism deadline
+cat /sys/fs/cgroup/steward.background/quiet/cgroup.freeze
+goes_on $quiet
+kill -9 $quiet
+wait $control
+stop_daemon

@@ -1,0 +1,183 @@
+//! Reading files that people and Steward itself write: configuration, specifications, rules, state.
+//!
+//! Whatever stands at the path, reading it neither waits nor takes more memory than said: regular files only, on a file
+//! system that keeps them (a file of procfs may wait for news, and takes from others what it gives), up to a size.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The most that is read of a file which a person writes, in bytes.
+pub const WRITTEN_BYTES_MAX: u64 = 1 << 20;
+/// The most that is read of a file which Steward or the system writes, in bytes.
+pub const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+#[error("{} {}; {}", path.display(), self.what(), self.advice())]
+pub struct Unreadable {
+    /// The file.
+    pub path: PathBuf,
+    reason: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    Failed(io::Error),
+    /// What it is instead.
+    NotRegular(&'static str),
+    /// Both in bytes.
+    TooLarge {
+        size: u64,
+        max: u64,
+    },
+    NotText,
+}
+
+impl Unreadable {
+    /// What is wrong, to stand behind the file's name.
+    pub fn what(&self) -> String {
+        match &self.reason {
+            Reason::Failed(error) => format!("cannot be read: {error}"),
+            Reason::NotRegular(kind) => format!("is {kind}, and only regular files are read"),
+            Reason::TooLarge { size, max } => format!("has {size} bytes, and at most {max} are read"),
+            Reason::NotText => "is not text in UTF-8".to_owned(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        match &self.reason {
+            Reason::Failed(error) if error.kind() == io::ErrorKind::NotFound => "correct the name",
+            Reason::Failed(_) => "correct its permissions, or remove it",
+            Reason::NotRegular(_) => "remove it, or put a file in its place",
+            Reason::TooLarge { .. } => "split it, or remove what does not belong there",
+            Reason::NotText => "correct it, or remove it",
+        }
+    }
+
+    /// Whether nothing is there.
+    pub fn is_absent(&self) -> bool {
+        matches!(&self.reason, Reason::Failed(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Reads a file that a person writes, as text. A link to `/dev/null` is empty: that is how people mask a file.
+///
+/// # Errors
+/// [`Unreadable`]; see [`Unreadable::is_absent`].
+pub fn read_text(path: &Path) -> Result<String, Unreadable> {
+    let bytes = read_bytes(path, WRITTEN_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|_| Unreadable { path: path.into(), reason: Reason::NotText })
+}
+
+/// Reads a file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`Unreadable`]; see [`Unreadable::is_absent`].
+pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
+    let because = |reason| Unreadable { path: path.into(), reason };
+    let failed = |error| because(Reason::Failed(error));
+    // Looked at before it is opened, because opening a device may do something, and again afterwards, because it may
+    // have been replaced.
+    let before = std::fs::metadata(path).map_err(failed)?;
+    if is_null(&before) {
+        return Ok(Vec::new());
+    }
+    if let Some(kind) = kind_unless_regular(&before) {
+        return Err(because(Reason::NotRegular(kind)));
+    }
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    let kind = kind_unless_regular(&found).or_else(|| kernel_file_system(&file));
+    if let Some(kind) = kind {
+        return Err(because(Reason::NotRegular(kind)));
+    }
+    let mut bytes = Vec::new();
+    (&file).take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let read = bytes.len() as u64;
+    if read > bytes_max {
+        return Err(because(Reason::TooLarge { size: found.len().max(read), max: bytes_max }));
+    }
+    Ok(bytes)
+}
+
+/// `/dev/null`: character device 1, 3 (Documentation/admin-guide/devices.txt of Linux).
+fn is_null(metadata: &std::fs::Metadata) -> bool {
+    metadata.file_type().is_char_device() && metadata.rdev() == rustix::fs::makedev(1, 3)
+}
+
+fn kind_unless_regular(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a FIFO"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a device"),
+    }
+}
+
+/// File systems of the kernel whose files look regular, by their numbers in linux/magic.h.
+fn kernel_file_system(file: &File) -> Option<&'static str> {
+    let number = rustix::fs::fstatfs(file).ok()?.f_type;
+    match number as u64 & 0xffff_ffff {
+        0x9fa0 => Some("a file of procfs"),
+        0x6265_6572 => Some("a file of sysfs"),
+        0x6462_6720 => Some("a file of debugfs"),
+        0x7472_6163 => Some("a file of tracefs"),
+        0x6367_7270 | 0x27_e0eb => Some("a file of cgroupfs"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_whole_up_to_its_most() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("file");
+        assert!(read_text(&path).expect_err("nothing is there").is_absent());
+        std::fs::write(&path, "a = 1\n").expect("written");
+        assert_eq!(read_text(&path).expect("readable"), "a = 1\n");
+        assert_eq!(read_bytes(&path, 6).expect("just fits"), b"a = 1\n");
+        let error = read_bytes(&path, 5).expect_err("too large").to_string();
+        assert!(error.contains("has 6 bytes, and at most 5"), "{error}");
+        std::fs::write(&path, [0xff, b'\n']).expect("written");
+        let error = read_text(&path).expect_err("no text");
+        assert!(error.to_string().contains("UTF-8") && !error.is_absent(), "{error}");
+    }
+
+    #[test]
+    fn what_would_wait_or_never_end_is_refused_with_the_path_and_what_to_do() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| directory.path().join(name);
+        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo"), owner_only).expect("a FIFO");
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket");
+        std::fs::create_dir(path("directory")).expect("a directory");
+        let links = [("kmsg", "/proc/kmsg"), ("zero", "/dev/zero"), ("version", "/proc/version")];
+        for (name, target) in links {
+            std::os::unix::fs::symlink(target, path(name)).expect("a link");
+        }
+        let large = File::create(path("large")).expect("a file");
+        large.set_len(1 << 40).expect("a file without blocks");
+        for name in ["fifo", "socket", "directory", "kmsg", "zero", "version", "large"] {
+            let error = read_text(&path(name)).expect_err(name).to_string();
+            assert!(error.contains(&path(name).display().to_string()), "{error}");
+            assert!(error.contains("; ") && !error.ends_with("; "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_dev_null_is_an_empty_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let link = directory.path().join("masked.toml");
+        std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
+        assert_eq!(read_text(&link).expect("it masks"), "");
+    }
+}

@@ -1,0 +1,84 @@
+# SCHED_DEADLINE and what it does to the kernel's own books: CPUs that go and come, reservations taken from sleepers, a disk
+# that is full, and a journal with a wrong byte. It runs in the lab's machine, after prelude.sh.
+online=/sys/devices/system/cpu/cpu1/online
+undo=/var/lib/steward/undo.journal
+
+# What the kernel counts as reserved, in parts of 2^20 of a CPU.
+booked() { sed -n 's/.*dl_bw->total_bw *: *//p' /sys/kernel/debug/sched/debug | head -n 1; }
+
+# A field of proc_pid_stat(5), counted after the name: 17 is the nice value, 39 the policy.
+stat_field() { sed 's/.*) //' /proc/$1/stat | cut -d ' ' -f $2; }
+
+program one
+printf '[[spec]]\npath = "/opt/one/sleep"\ncpu = "1ms/100ms"\n[[spec]]\npath = "[kworker]"\ncpu = "1ms/100ms"\n' >$specs/50-one.toml
+before=$(booked)
+programs=
+for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    /opt/one/sleep 100000 &
+    programs="$programs $!"
+done
+count_admitted() { steward status --json | grep -c '"standing": "admitted"'; }
+
+start_daemon --mechanism deadline
+wait_for '[ $(count_admitted) = 20 ]'
+section admitted
+echo "reserved $(($(booked) - before))"
+echo "stewardd: nice $(stat_field $daemon 17), policy $(stat_field $daemon 39)"
+
+# CPU 1 goes and comes while its workers and everybody else are looked at again and again.
+section hotplug
+for round in 1 2 3 4 5 6 7 8; do
+    echo 0 >$online
+    kill -HUP $daemon
+    steward status >/dev/null
+    echo 1 >$online
+    kill -HUP $daemon
+    steward status >/dev/null
+done
+for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    read -r name <$process/comm || continue
+    case $name in kworker*) [ "$(stat_field $pid 39)" != 6 ] || echo "$name has SCHED_DEADLINE" ;; esac
+done
+dmesg | grep -E 'divide|Oops' || echo "no fault"
+
+section restarts
+kill $daemon; wait $daemon
+echo "left by a stop $(($(booked) - before))"
+for round in 1 2 3; do
+    start_daemon --mechanism deadline
+    wait_for '[ $(count_admitted) = 20 ]'
+    kill -9 $daemon; wait $daemon 2>/dev/null
+done
+steward revert | grep -c 'put back'
+echo "left by kills and revert $(($(booked) - before))"
+
+# The journal's disk takes no more, and then a byte of the journal flips.
+section full-disk
+mount -t tmpfs -o size=64k none /mnt
+start_daemon --mechanism deadline --state-directory /mnt
+wait_for '[ $(count_admitted) = 20 ]'
+dd if=/dev/zero of=/mnt/filler bs=1k 2>/dev/null
+/opt/one/sleep 100001 &
+programs="$programs $!"
+kill -HUP $daemon
+steward run -- /opt/one/sleep 100002 &
+programs="$programs $!"
+wait_for 'grep -q "No space left" /tmp/log'
+kill -9 $daemon; wait $daemon 2>/dev/null
+start_daemon --mechanism deadline --state-directory /mnt
+steward status | grep -c 'No space left'
+rm /mnt/filler
+kill -9 $daemon; wait $daemon 2>/dev/null
+start_daemon --mechanism deadline --state-directory /mnt
+wait_for '[ $(count_admitted) -ge 20 ]'
+kill -9 $daemon; wait $daemon 2>/dev/null
+printf '#' | dd of=/mnt/undo.journal bs=1 seek=500 conv=notrunc 2>/dev/null
+section flipped
+start_daemon --mechanism deadline --state-directory /mnt
+steward status | grep -o 'undo.journal is damaged.*line [0-9]* is not' | head -n 1
+ls /mnt | grep damaged
+stop_daemon | head -n 1
+steward revert --state-directory /mnt >/dev/null
+for pid in $programs; do kill -9 $pid; wait $pid 2>/dev/null; done
+wait_for '[ $(($(booked) - before)) -lt 12000 ]'
