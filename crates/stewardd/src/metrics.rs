@@ -10,7 +10,6 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use steward_core::audit::{self, Tally};
 use steward_core::forecast::Forecast;
@@ -65,6 +64,11 @@ type Seconds = Counter<f64, AtomicU64>;
 type Ratio = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfVersion {
+    version: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfDomain {
     domain: String,
 }
@@ -117,8 +121,10 @@ pub fn text(figures: &Figures) -> String {
 }
 
 fn describe_daemon(registry: &mut Registry, figures: &Figures) {
-    let build = Info::new(vec![("version", figures.version.clone())]);
-    registry.register("build", "The daemon", build);
+    // A gauge and not of the type `info`, which Prometheus' own text format does not have.
+    let build = Family::<OfVersion, Gauge>::default();
+    build.get_or_create(&OfVersion { version: figures.version.clone() }).set(1);
+    registry.register("build_info", "The daemon's version", build);
     let in_force = Family::<OfMechanism, Gauge>::default();
     for (kind, name) in [(MechanismKind::SchedExt, "sched_ext"), (MechanismKind::Deadline, "deadline")] {
         let is_in_force = figures.mechanism == Some(kind);
