@@ -3,6 +3,7 @@
 //! Domains have labels, processes have none: their number and names change too much. [`Figures`] is what the loop knows;
 //! [`text`] is its form; the [endpoint](crate::metrics_endpoint) serves it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
@@ -117,6 +118,28 @@ pub fn text(figures: &Figures) -> String {
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
+    text
+}
+
+/// OpenMetrics text in Prometheus' own text format: there a counter is described by the name that its samples have, and
+/// units and the end are not written.
+pub fn prometheus_text(open_metrics: &str) -> String {
+    let counters: BTreeSet<&str> = open_metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines() {
+        let parts: Vec<&str> = line.splitn(4, ' ').collect();
+        match parts[..] {
+            ["#", "EOF"] | ["#", "UNIT", ..] => continue,
+            ["#", what, name, rest] if counters.contains(name) => {
+                text.extend(["# ", what, " ", name, "_total ", rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
     text
 }
 

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::config::MetricsAddress;
 
 use crate::daemon::Daemon;
-use crate::metrics::{Figures, text};
+use crate::metrics::{Figures, prometheus_text, text};
 use crate::troubles::Topic;
 
 /// How many connections there can be at once.
@@ -37,7 +37,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const READ_WITHIN: Duration = Duration::from_secs(2);
 /// For how long the same text is served.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Asked for with `Accept`, as Prometheus does.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// For everybody else: Prometheus' own text format, which is what its tools take.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The endpoint as the loop sees it: there is one, or none.
 #[derive(Default)]
@@ -257,7 +260,7 @@ enum Step {
     /// The request comes.
     Asking { head: Vec<u8> },
     /// The loop is asked.
-    Waiting { with_body: bool },
+    Waiting { form: Form },
     /// The reply goes.
     Answered { reply: Vec<u8>, sent: usize },
     /// All is done, or it has broken.
@@ -337,7 +340,7 @@ struct Front {
     answered: Receiver<Figures>,
     /// When the loop was asked, while it has not answered.
     asked: Option<Instant>,
-    fresh: Option<(Instant, Arc<String>)>,
+    fresh: Option<(Instant, Arc<Texts>)>,
     /// Oldest first.
     open: Vec<Connection>,
 }
@@ -410,10 +413,10 @@ impl Front {
         for connection in &mut self.open {
             match connection.read() {
                 None => {}
-                Some(Request::Metrics { with_body }) => match &text {
-                    Some(text) => connection.reply(reply("200 OK", CONTENT_TYPE, text, with_body), now),
+                Some(Request::Metrics(form)) => match &text {
+                    Some(text) => connection.reply(text.reply(form), now),
                     None => {
-                        connection.step = Step::Waiting { with_body };
+                        connection.step = Step::Waiting { form };
                         connection.until = now + ANSWER_WITHIN;
                         wants_figures = true;
                     }
@@ -432,10 +435,10 @@ impl Front {
     fn take_answer(&mut self) {
         let Ok(figures) = self.answered.try_recv() else { return };
         self.asked = None;
-        let (text, now) = (Arc::new(text(&figures)), Instant::now());
+        let (text, now) = (Arc::new(Texts::new(text(&figures))), Instant::now());
         for connection in &mut self.open {
-            if let Step::Waiting { with_body } = connection.step {
-                connection.reply(reply("200 OK", CONTENT_TYPE, &text, with_body), now);
+            if let Step::Waiting { form } = connection.step {
+                connection.reply(text.reply(form), now);
             }
         }
         self.fresh = Some((now, text));
@@ -460,7 +463,7 @@ impl Front {
 /// What a client is told whose request is not for the metrics.
 fn refusal(request: &Request) -> String {
     match request {
-        Request::Metrics { .. } | Request::Elsewhere => plain("404 Not Found", "the metrics are at /metrics"),
+        Request::Metrics(_) | Request::Elsewhere => plain("404 Not Found", "the metrics are at /metrics"),
         Request::OtherMethod => {
             plain("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET and HEAD are possible")
         }
@@ -469,10 +472,37 @@ fn refusal(request: &Request) -> String {
     }
 }
 
+/// The same metrics in two formats.
+struct Texts {
+    open_metrics: String,
+    prometheus: String,
+}
+
+impl Texts {
+    fn new(open_metrics: String) -> Self {
+        Texts { prometheus: prometheus_text(&open_metrics), open_metrics }
+    }
+
+    fn reply(&self, form: Form) -> String {
+        let (content_type, text) = match form.open_metrics {
+            true => (OPEN_METRICS, &self.open_metrics),
+            false => (PROMETHEUS, &self.prometheus),
+        };
+        reply("200 OK", content_type, text, form.with_body)
+    }
+}
+
+/// How a client wants the metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Form {
+    open_metrics: bool,
+    with_body: bool,
+}
+
 /// What a client wants.
 #[derive(Debug, PartialEq)]
 enum Request {
-    Metrics { with_body: bool },
+    Metrics(Form),
     Elsewhere,
     OtherMethod,
     TooLong,
@@ -481,15 +511,20 @@ enum Request {
 
 /// What the head of a request asks for.
 fn parse_request(head: &[u8]) -> Request {
-    let line = head.split(|byte| *byte == b'\r').next().and_then(|line| std::str::from_utf8(line).ok());
-    let parts: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    let Ok(head) = std::str::from_utf8(head) else { return Request::Garbage };
+    let mut lines = head.split("\r\n");
+    let parts: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
     let [method, target, version] = parts[..] else { return Request::Garbage };
     if !version.starts_with("HTTP/1.") || method.is_empty() || !target.starts_with('/') {
         return Request::Garbage;
     }
+    let mut headers = lines.filter_map(|line| line.split_once(':'));
+    let open_metrics = headers.any(|(name, value)| {
+        name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text")
+    });
     let is_metrics = target.split('?').next() == Some("/metrics");
     match method {
-        "GET" | "HEAD" if is_metrics => Request::Metrics { with_body: method == "GET" },
+        "GET" | "HEAD" if is_metrics => Request::Metrics(Form { open_metrics, with_body: method == "GET" }),
         "GET" | "HEAD" => Request::Elsewhere,
         _ => Request::OtherMethod,
     }

@@ -101,6 +101,32 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
     parse(&text(&Figures::default()));
 }
 
+/// Samples as they are, and each described under its own name by a type that this format has.
+#[test]
+fn the_other_text_says_the_same_in_the_format_of_prometheus_own_tools() {
+    let open_metrics = text(&figures());
+    let prometheus = prometheus_text(&open_metrics);
+    let samples = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(samples(&prometheus), samples(&open_metrics));
+    let mut described = BTreeSet::new();
+    for line in prometheus.lines() {
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", "HELP", name, _] => assert!(described.insert(name), "{name} twice"),
+            ["#", "TYPE", name, kind] => {
+                assert!(described.contains(name) && ["counter", "gauge"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            }
+            ["#", ..] => panic!("{line}"),
+            _ => {
+                let name = line.split(['{', ' ']).next().expect("a name");
+                assert!(described.contains(name), "{line}");
+            }
+        }
+    }
+}
+
 /// An endpoint with a loop that answers until the test ends.
 struct Served {
     address: MetricsAddress,
@@ -163,9 +189,13 @@ impl Served {
 #[test]
 fn a_scrape_gets_the_text_and_others_are_told_what_is_wrong() {
     let served = Served::loopback();
-    let answer = served.ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    let anything = served.ask(b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    let (head, body) = anything.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.contains(PROMETHEUS) && body == prometheus_text(&text(&figures())), "{head}");
+    let accept = "accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1";
+    let answer = served.ask(format!("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n{accept}\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(CONTENT_TYPE), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(OPEN_METRICS), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     parse(body);
     let head_only = served.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n");
