@@ -94,6 +94,19 @@ impl<B: Backend> Service<B> {
         self.turns.put(payer, Box::new(job));
     }
 
+    fn tell_attributes(&self, request: &Request, ino: INodeNo, reply: ReplyAttr) {
+        // Of what is no file nobody has to be asked, so that the daemon itself may look whether the tree is there.
+        if let Ok(node) = self.shared.node(ino)
+            && kind(&node) != FileType::RegularFile
+        {
+            return reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node, 0));
+        }
+        self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
+            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
+            Err(failure) => reply.error(number(failure)),
+        });
+    }
+
     /// Answers a change, on a thread of its own if there can be one more.
     fn change(
         &self,
@@ -320,10 +333,7 @@ impl<B: Backend> Filesystem for Service<B> {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
-            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
-            Err(failure) => reply.error(number(failure)),
-        });
+        self.tell_attributes(request, ino, reply);
     }
 
     fn setattr(
@@ -348,10 +358,7 @@ impl<B: Backend> Filesystem for Service<B> {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
-            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
-            Err(failure) => reply.error(number(failure)),
-        });
+        self.tell_attributes(request, ino, reply);
     }
 
     fn readlink(&self, request: &Request, _ino: INodeNo, reply: ReplyData) {
