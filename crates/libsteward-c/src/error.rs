@@ -62,7 +62,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Connect { .. } => STEWARD_ERROR_CONNECT,
-            Error::Broken(_) | Error::Closed => STEWARD_ERROR_BROKEN,
+            Error::Broken(_) | Error::Closed | Error::Late => STEWARD_ERROR_BROKEN,
             Error::Malformed(_) => STEWARD_ERROR_MALFORMED,
             Error::Api(error) => code_of(error),
         };

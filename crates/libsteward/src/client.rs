@@ -36,6 +36,9 @@ pub enum Error {
     /// The connection broke.
     #[error("the connection to stewardd broke: {0}")]
     Broken(#[from] std::io::Error),
+    /// The daemon did not answer in time.
+    #[error("stewardd did not answer within {} s; its log says what it does (journalctl -u stewardd)", ANSWER_TIMEOUT.as_secs())]
+    Late,
     /// The daemon closed the connection before it answered.
     #[error("stewardd closed the connection without an answer; its log says why (journalctl -u stewardd)")]
     Closed,
@@ -106,7 +109,12 @@ impl Client {
     ) -> Result<R, Error> {
         self.stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         self.request(name, parameters, None)?;
-        Ok(self.receive()?.reply)
+        match self.receive() {
+            Ok(received) => Ok(received.reply),
+            // What the kernel calls the end of the time for reading.
+            Err(Error::Broken(error)) if error.kind() == ErrorKind::WouldBlock => Err(Error::Late),
+            Err(error) => Err(error),
+        }
     }
 
     /// Calls a method that answers with a stream, and gives the replies as they come, without a time limit.

@@ -116,6 +116,16 @@ impl Framer {
         Ok(Some(message))
     }
 
+    /// How many bytes it holds.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// Whether a whole message waits (or one that is too long, which [`Framer::next_message`] will refuse).
     pub fn has_message(&self) -> bool {
         self.buffer.len() > self.limit || self.buffer[self.scanned..].contains(&0)
@@ -130,10 +140,9 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a reply whose parameters are JSON already, NUL included.
-pub fn encode_reply(parameters: &str, continues: bool) -> Vec<u8> {
-    let end: &str = if continues { ",\"continues\":true}\0" } else { "}\0" };
-    [r#"{"parameters":"#, parameters, end].concat().into_bytes()
+/// What goes before and after the parameters of a reply that are JSON already, NUL included.
+pub fn around_reply(continues: bool) -> (&'static str, &'static str) {
+    (r#"{"parameters":"#, if continues { ",\"continues\":true}\0" } else { "}\0" })
 }
 
 #[cfg(test)]
@@ -173,7 +182,8 @@ mod tests {
     #[test]
     fn a_reply_that_was_written_as_text_reads_as_any_other() {
         for continues in [false, true] {
-            let mut bytes = encode_reply(r#"{"a":[1,2]}"#, continues);
+            let (before, after) = around_reply(continues);
+            let mut bytes = [before, r#"{"a":[1,2]}"#, after].concat().into_bytes();
             assert_eq!(bytes.pop(), Some(0));
             let reply: Reply = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(

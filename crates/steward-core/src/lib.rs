@@ -10,6 +10,7 @@ pub mod explain;
 pub mod forecast;
 pub mod mechanism;
 pub mod nice;
+pub mod printable;
 pub mod problem;
 pub mod quantity;
 pub mod spec;

@@ -31,6 +31,7 @@ mod stand_in;
 pub mod tree;
 #[cfg(test)]
 mod tree_tests;
+mod turns;
 pub mod value;
 
 pub use caller::Credentials;

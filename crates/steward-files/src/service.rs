@@ -2,9 +2,10 @@
 //!
 //! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so that
 //! everybody sees what holds now. Who reads on after that gets the rest of the same text.
-//! Reading is answered by the one thread that takes requests, because the daemon answers it at once. A change may have
+//! The thread that takes requests from the kernel answers none that the daemon is asked about: it would hold up everybody. Reading is
+//! answered by some [threads](crate::turns) that take one request of each user in turn. A change may have
 //! to wait for a person's permission, so each has a thread of its own. When there are too many of those, the next change
-//! is answered by the one thread too, and nobody is asked about it.
+//! is answered as reading is, and nobody is asked about it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,11 +18,14 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use steward_kernel::{Roots, user_namespaces};
+
 use crate::caller;
 use crate::errno::Failure;
 use crate::names::{ControlFile, Node, Numbers};
 use crate::requests::{Asker, Backend};
 use crate::tree::{Owner, Tree};
+use crate::turns::Turns;
 
 /// For how long the kernel may believe what it was told.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -36,6 +40,8 @@ const VALUE_SIZE_BYTES: u64 = 4096;
 const UNFINISHED_MAX: usize = 64;
 /// How long they may be together before no other is added, in bytes.
 const UNFINISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many threads answer those who read.
+const READERS: usize = 2;
 /// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
 /// How many changes of one user can.
@@ -44,6 +50,7 @@ const CHANGES_PER_USER_MAX: usize = 8;
 /// The file system.
 pub(crate) struct Service<B> {
     shared: Arc<Shared<B>>,
+    turns: Turns,
 }
 
 /// Who reads what: file, thread, user.
@@ -66,24 +73,63 @@ impl<B: Backend> Service<B> {
             unfinished: Mutex::default(),
             changes: Mutex::default(),
         };
-        Service { shared: Arc::new(shared) }
+        Service { shared: Arc::new(shared), turns: Turns::new(READERS) }
+    }
+
+    /// Answers a request when it is its user's turn.
+    fn ask(&self, request: &Request, act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static) {
+        match asker(request) {
+            Ok(asker) => self.ask_for(asker, act),
+            Err(failure) => act(&self.shared, Err(failure)),
+        }
+    }
+
+    fn ask_for(&self, asker: Asker, act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let payer = user_namespaces::payer(asker.uid, asker.tid, &Roots::default());
+        let job = move |may: bool| {
+            let crowded = || Failure::new(rustix::io::Errno::AGAIN, "too many requests of this user wait");
+            act(&shared, may.then_some(asker).ok_or_else(crowded));
+        };
+        self.turns.put(payer, Box::new(job));
+    }
+
+    fn tell_attributes(&self, request: &Request, ino: INodeNo, reply: ReplyAttr) {
+        // Of what is no file nobody has to be asked, so that the daemon itself may look whether the tree is there.
+        if let Ok(node) = self.shared.node(ino)
+            && kind(&node) != FileType::RegularFile
+        {
+            return reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node, 0));
+        }
+        self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
+            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
+            Err(failure) => reply.error(number(failure)),
+        });
     }
 
     /// Answers a change, on a thread of its own if there can be one more.
-    fn change(&self, asker: Asker, act: impl FnOnce(&Shared<B>, Asker) + Send + 'static) {
-        let Some(place) = Place::take(&self.shared, asker.uid) else { return act(&self.shared, asker) };
+    fn change(
+        &self,
+        request: &Request,
+        act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static,
+    ) {
+        let asker = match asker(request) {
+            Ok(asker) => asker,
+            Err(failure) => return act(&self.shared, Err(failure)),
+        };
+        let Some(place) = Place::take(&self.shared, asker.uid) else { return self.ask_for(asker, act) };
         // Through a slot, so that it is not lost with the closure when there is no thread.
         let slot = Arc::new(Mutex::new(Some(act)));
         let for_thread = slot.clone();
         let started = std::thread::Builder::new().name("control-file".into()).spawn(move || {
             if let Some(act) = lock(&for_thread).take() {
-                act(&place.shared, Asker { can_wait: true, ..asker });
+                act(&place.shared, Ok(Asker { can_wait: true, ..asker }));
             }
         });
         if started.is_err()
             && let Some(act) = lock(&slot).take()
         {
-            act(&self.shared, asker);
+            self.ask_for(asker, act);
         }
     }
 }
@@ -149,12 +195,8 @@ impl<B: Backend> Shared<B> {
         attributes(number, node, size_bytes)
     }
 
-    fn get(&self, request: &Request, number: INodeNo) -> Result<FileAttr, Failure> {
-        let node = self.node(number)?;
-        match kind(&node) {
-            FileType::RegularFile => Ok(self.attributes(asker(request)?, number.0, &node)),
-            _ => Ok(attributes(number.0, &node, 0)),
-        }
+    fn get(&self, asker: Asker, number: INodeNo) -> Result<FileAttr, Failure> {
+        Ok(self.attributes(asker, number.0, &self.node(number)?))
     }
 
     fn lookup(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
@@ -277,10 +319,13 @@ impl<B: Backend> Filesystem for Service<B> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match asker(request).and_then(|asker| self.shared.lookup(asker, parent, name)) {
-            Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
-            Err(failure) => reply.error(number(failure)),
-        }
+        let name = name.to_owned();
+        self.ask(request, move |shared, asker| {
+            match asker.and_then(|asker| shared.lookup(asker, parent, &name)) {
+                Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
@@ -288,10 +333,7 @@ impl<B: Backend> Filesystem for Service<B> {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        match self.shared.get(request, ino) {
-            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
-            Err(failure) => reply.error(number(failure)),
-        }
+        self.tell_attributes(request, ino, reply);
     }
 
     fn setattr(
@@ -316,17 +358,14 @@ impl<B: Backend> Filesystem for Service<B> {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        match self.shared.get(request, ino) {
-            Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
-            Err(failure) => reply.error(number(failure)),
-        }
+        self.tell_attributes(request, ino, reply);
     }
 
     fn readlink(&self, request: &Request, _ino: INodeNo, reply: ReplyData) {
-        match asker(request).and_then(|asker| self.shared.tree.own(asker)) {
+        self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.tree.own(asker)) {
             Ok(target) => reply.data(target.as_bytes()),
             Err(failure) => reply.error(number(failure)),
-        }
+        });
     }
 
     fn mkdir(
@@ -338,27 +377,20 @@ impl<B: Backend> Filesystem for Service<B> {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let asker = match asker(request) {
-            Ok(asker) => asker,
-            Err(failure) => return reply.error(number(failure)),
-        };
         let name = name.to_owned();
-        self.change(asker, move |shared, asker| match shared.make(asker, parent, &name) {
-            Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
-            Err(failure) => reply.error(number(failure)),
+        self.change(request, move |shared, asker| {
+            match asker.and_then(|asker| shared.make(asker, parent, &name)) {
+                Ok(attributes) => reply.entry(&NOT_AT_ALL, &attributes, Generation(0)),
+                Err(failure) => reply.error(number(failure)),
+            }
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let asker = match asker(request) {
-            Ok(asker) => asker,
-            Err(failure) => return reply.error(number(failure)),
-        };
         let name = name.to_owned();
-        self.change(asker, move |shared, asker| {
-            let outcome =
-                shared.node(parent).and_then(|parent| shared.tree.remove(asker, &parent, text(&name)?));
-            match outcome {
+        self.change(request, move |shared, asker| {
+            let remove = |asker| shared.tree.remove(asker, &shared.node(parent)?, text(&name)?);
+            match asker.and_then(remove) {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(number(failure)),
             }
@@ -416,10 +448,12 @@ impl<B: Backend> Filesystem for Service<B> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match asker(request).and_then(|asker| self.shared.read(asker, ino, offset, size_bytes)) {
-            Ok(bytes) => reply.data(&bytes),
-            Err(failure) => reply.error(number(failure)),
-        }
+        self.ask(request, move |shared, asker| {
+            match asker.and_then(|asker| shared.read(asker, ino, offset, size_bytes)) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
     }
 
     fn write(
@@ -434,15 +468,10 @@ impl<B: Backend> Filesystem for Service<B> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let asker = match asker(request) {
-            Ok(asker) => asker,
-            Err(failure) => return reply.error(number(failure)),
-        };
         let (opened_by, bytes) = (Owner::from_handle(handle.0), data.to_vec());
-        self.change(asker, move |shared, asker| {
-            let outcome =
-                shared.node(ino).and_then(|node| shared.tree.write(asker, opened_by, &node, &bytes));
-            match outcome {
+        self.change(request, move |shared, asker| {
+            let write = |asker| shared.tree.write(asker, opened_by, &shared.node(ino)?, &bytes);
+            match asker.and_then(write) {
                 Ok(()) => reply.written(bytes.len() as u32),
                 Err(failure) => reply.error(number(failure)),
             }
@@ -479,17 +508,19 @@ impl<B: Backend> Filesystem for Service<B> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match asker(request).and_then(|asker| self.shared.list(asker, ino, offset)) {
-            Ok(entries) => {
-                for (number, next, kind, name) in entries {
-                    if reply.add(INodeNo(number), next, kind, name) {
-                        break;
+        self.ask(request, move |shared, asker| {
+            match asker.and_then(|asker| shared.list(asker, ino, offset)) {
+                Ok(entries) => {
+                    for (number, next, kind, name) in entries {
+                        if reply.add(INodeNo(number), next, kind, name) {
+                            break;
+                        }
                     }
+                    reply.ok();
                 }
-                reply.ok();
+                Err(failure) => reply.error(number(failure)),
             }
-            Err(failure) => reply.error(number(failure)),
-        }
+        });
     }
 
     fn getxattr(

@@ -67,7 +67,8 @@ pub fn of_process(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Fi
     let link = roots.proc.join(format!("{pid}/exe"));
     let facts = statx(CWD, &link, AtFlags::empty(), statx_mask()).ok()?;
     // Programs in memory (memfd) are on a mount that no namespace shows; their own device is the superblock's.
-    let device = mounts.device_seen_by(roots, pid, facts.stx_mnt_id).unwrap_or_else(|| own_device(&facts));
+    let own = own_device(&facts);
+    let device = mounts.device_seen_by(roots, pid, facts.stx_mnt_id, own).unwrap_or(own);
     Some(FileIdentity { device, inode: facts.stx_ino })
 }
 

@@ -4,6 +4,7 @@
 //! - [`processes`]: every process and thread, cheaply; [`process_events`]: what changes among them, as it happens.
 //! - [`cgroups`]: where a process stands in the tree, and what its cgroup was given; [`cgroups_tree`]: the tree
 //!   itself, listed, changed and watched; [`cgroup_changes`]: whether what others do to it matters.
+//! - [`user_namespaces`]: on whose behalf a process in a user namespace runs.
 //! - [`cpus`]: which CPUs there are.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
@@ -32,6 +33,7 @@ mod rescheduling;
 pub mod roots;
 pub mod scheduling;
 pub mod sealed;
+pub mod user_namespaces;
 
 pub use error::KernelError;
 pub use roots::Roots;

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use steward_core::mechanism::FileIdentity;
+use steward_core::printable::printable;
 
 use crate::cpus;
 use crate::error::KernelError;
@@ -301,7 +302,7 @@ fn read_stat(path: &Path, tid: i32) -> Result<TaskStat, KernelError> {
 /// The name stands in parentheses and may itself contain any character, so it ends at the last one.
 fn parse_stat(text: &str, tid: i32) -> Option<TaskStat> {
     let (before, after) = text.rsplit_once(')')?;
-    let name = before.split_once('(')?.1.to_owned();
+    let name = printable(before.split_once('(')?.1).into_owned();
     // Field 3 of proc_pid_stat(5) is the first after the name.
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
@@ -402,6 +403,16 @@ mod tests {
         assert_eq!(stat.id, TaskId { tid: 42, started_ticks: 12_345 });
         assert_eq!((stat.state, stat.parent, stat.threads, stat.cpu), ('S', 1, 3, 1));
         assert!(!stat.is_kernel_thread());
+    }
+
+    #[test]
+    fn a_name_that_would_write_to_a_terminal_or_a_log_is_written_out() {
+        let stat = parse_stat(&STAT.replace("a) (b c", "a\n<0>\u{1b}[2J"), 42).expect("a stat line");
+        assert_eq!((stat.name.as_str(), stat.threads), ("a\\n<0>\\u{1b}[2J", 3));
+        // As the kernel has it.
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        std::fs::write(format!("/proc/self/task/{own}/comm"), "x\u{1b}\ny").expect("a thread's own name");
+        assert_eq!(super::stat(own, &Roots::default()).expect("it runs").name, "x\\u{1b}\\ny");
     }
 
     #[test]

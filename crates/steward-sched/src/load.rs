@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel};
+use steward_core::printable::printable_name;
 
 use crate::error::{LoadError, summarize_rejection, to_io};
 use crate::skeleton::{StewardSkel, StewardSkelBuilder};
@@ -184,10 +185,9 @@ pub(crate) fn exit_reason(skeleton: &StewardSkel<'_>) -> Option<String> {
     Some(if message.is_empty() { reason } else { format!("{reason}: {message}") })
 }
 
-/// A C string in a fixed array, without what follows its end.
+/// A C string in a fixed array, without what follows its end, as text that may be shown.
 pub(crate) fn text_of(characters: &[i8]) -> String {
-    let bytes: Vec<u8> = characters.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    printable_name(&characters.iter().map(|&byte| byte as u8).collect::<Vec<u8>>())
 }
 
 /// The bytes of a structure that the kernel shares with us.

@@ -58,6 +58,9 @@ fn measure(count: i32) -> anyhow::Result<()> {
     let controls = Controls { stop: stopped, reload };
     let watch = Watch::new()?;
     let serving = std::thread::spawn(move || event_loop::run(daemon, server, None, watch, controls));
+    while !serving.is_finished() && UnixStream::connect(place("socket")).is_err() {
+        std::thread::yield_now();
+    }
 
     let mut client = Client::connect(place("socket"))?;
     let request = api::ListForecasts::default();

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ use serde_json::{Map, Value};
 use steward_files::{Backend, Credentials, Mounted};
 
 use crate::daemon::Daemon;
+use crate::event_loop::now_ns;
 use crate::peer::Caller;
 use crate::server::Answer;
+use crate::server::turns::Turns;
 use crate::troubles::Topic;
 
 /// How many requests can wait for the loop; the file system never has more threads than this.
@@ -32,7 +35,7 @@ type Outcome = Result<Map<String, Value>, ApiError>;
 /// A reply as the loop gives it. One that is text already is read by the thread that waits for it.
 enum Given {
     Parameters(Map<String, Value>),
-    Text(String),
+    Text(Arc<str>),
 }
 
 impl Given {
@@ -62,6 +65,9 @@ pub struct ControlFiles {
 struct Queue {
     requests: Receiver<Request>,
     woken: UnixStream,
+    /// Those that are not answered yet.
+    new: Vec<Request>,
+    turns: Turns,
     /// Those for whom somebody is asked for permission.
     waiting: Vec<Request>,
 }
@@ -117,6 +123,11 @@ impl ControlFiles {
         }
     }
 
+    /// Whether requests wait already, so that there is nothing to wait for.
+    pub fn has_requests(&self) -> bool {
+        self.queue.has_requests()
+    }
+
     /// Whether this caller waits for an answer.
     pub fn is_waiting(&self, caller_id: u64) -> bool {
         self.queue.waiting.iter().any(|request| request.caller.id == caller_id)
@@ -129,33 +140,48 @@ impl Queue {
         woken.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
         let (sender, requests) = sync_channel(WAITING_MAX);
-        Ok((Queue { requests, woken, waiting: Vec::new() }, Front { requests: sender, wake }))
+        let turns = Turns::default();
+        Ok((
+            Queue { requests, woken, new: Vec::new(), turns, waiting: Vec::new() },
+            Front { requests: sender, wake },
+        ))
     }
 
     fn take_turn(&mut self, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         // First the bytes: a request that comes after this wakes the loop again.
         let mut bytes = [0; WAITING_MAX];
         while matches!(self.woken.read(&mut bytes), Ok(count) if count > 0) {}
-        let new: Vec<Request> = self.requests.try_iter().collect();
-        new.into_iter().for_each(|request| self.put(request, handle));
+        self.new.extend(self.requests.try_iter());
+        let new = self.new.drain(..).map(|request| (request.caller.payer, request));
+        let waiting = &mut self.waiting;
+        self.new = self.turns.share(new.collect::<Vec<_>>(), &now_ns, &mut |request| {
+            waiting.extend(answer(request, handle));
+        });
+    }
+
+    /// Whether some are not answered yet, so that there is nothing to wait for.
+    fn has_requests(&self) -> bool {
+        !self.new.is_empty()
     }
 
     fn answer_waiting(&mut self, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().for_each(|request| self.put(request, handle));
+        self.waiting = waiting.into_iter().filter_map(|request| answer(request, handle)).collect();
     }
+}
 
-    fn put(&mut self, request: Request, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
-        let outcome = match handle(&request.caller, request.call.clone()) {
-            Answer::Reply(parameters) => Ok(Given::Parameters(parameters)),
-            Answer::Text(text) => Ok(Given::Text(text)),
-            Answer::Error(error) => Err(error),
-            Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
-            Answer::Wait => return self.waiting.push(request),
-        };
-        // It has room for one, and whoever gave up waiting needs none.
-        let _ = request.answer.try_send(outcome);
-    }
+/// Answers a request; gives it back when it has to wait.
+fn answer(request: Request, handle: &mut dyn FnMut(&Caller, Call) -> Answer) -> Option<Request> {
+    let outcome = match handle(&request.caller, request.call.clone()) {
+        Answer::Reply(parameters) => Ok(Given::Parameters(parameters)),
+        Answer::Text(text) => Ok(Given::Text(text)),
+        Answer::Error(error) => Err(error),
+        Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
+        Answer::Wait => return Some(request),
+    };
+    // It has room for one, and whoever gave up waiting needs none.
+    let _ = request.answer.try_send(outcome);
+    None
 }
 
 impl Backend for Front {

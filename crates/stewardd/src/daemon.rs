@@ -2,11 +2,10 @@
 //!
 //! Requests of clients are in [`crate::requests`]; the loop that waits is in [`crate::event_loop`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use libsteward::api;
 use steward_core::config::MechanismChoice;
 use steward_core::domain::Names;
 use steward_core::explain::explain_event;
@@ -22,8 +21,10 @@ use steward_kernel::{KernelError, Roots};
 
 use crate::audit::Audit;
 use crate::cgroups::Cgroups;
+use crate::complaints::Complaints;
 use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::herald::Sampler;
+use crate::history::History;
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
@@ -33,11 +34,10 @@ use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, Loaded};
 use crate::state::StateFile;
 use crate::suspension::Suspensions;
+use crate::texts::Texts;
 use crate::troubles::{Topic, Troubles};
 use crate::waiting::{Memory, Waiting};
 
-/// How many decisions are remembered for `explain` and for those who start to monitor.
-const HISTORY_MAX: usize = 4096;
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
 
@@ -109,11 +109,12 @@ pub struct Daemon {
     pub(crate) sampler: Sampler,
     pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
-    pub(crate) complaints: BTreeMap<TaskId, u64>,
+    pub(crate) complaints: Complaints,
     pub(crate) troubles: Troubles,
     pub(crate) polkit: Polkit,
     pub(crate) audit: Audit,
-    pub(crate) history: VecDeque<api::Event>,
+    pub(crate) history: History,
+    pub(crate) texts: Texts,
     pub(crate) events_lost: u64,
     /// How many there were of each kind, by its name in the log.
     pub(crate) decisions: BTreeMap<&'static str, u64>,
@@ -160,11 +161,12 @@ impl Daemon {
             domain_state,
             sampler: Sampler::default(),
             suspensions: Suspensions::default(),
-            complaints: BTreeMap::new(),
+            complaints: Complaints::default(),
             troubles: Troubles::default(),
             polkit,
             audit,
-            history: VecDeque::new(),
+            history: History::default(),
+            texts: Texts::default(),
             events_lost: 0,
             decisions: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -305,6 +307,7 @@ impl Daemon {
     /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
     /// wrong in one file changes nothing for the others.
     pub(crate) fn reload(&mut self) -> Applied {
+        self.texts.forget();
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
@@ -442,16 +445,9 @@ impl Daemon {
                 event.text
             );
             *self.decisions.entry(report::domain_event_name(event.kind)).or_default() += 1;
-            self.note(event.clone());
+            self.history.note(event.clone());
         }
         told
-    }
-
-    fn note(&mut self, event: api::Event) {
-        if self.history.len() == HISTORY_MAX {
-            self.history.pop_front();
-        }
-        self.history.push_back(event);
     }
 
     fn save(&mut self) {
@@ -463,7 +459,7 @@ impl Daemon {
     fn forget_ended(&mut self) {
         let roots = &self.options.roots;
         self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
-        self.complaints.retain(|process, _| processes::is_alive(*process, roots));
+        self.complaints.keep(|process| processes::is_alive(process, roots));
     }
 
     /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices
@@ -527,7 +523,7 @@ impl Daemon {
             self.waiting.note(event);
             *self.decisions.entry(report::event_kind_name(event.kind)).or_default() += 1;
             let event = report::event(event);
-            self.note(event.clone());
+            self.history.note(event.clone());
             told.push(Told { event, domain: None });
         }
         told

@@ -42,10 +42,10 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Runs until told to stop, then undoes everything and removes the socket.
+/// Lets clients connect and runs until told to stop, then undoes everything and removes the socket.
 ///
 /// # Errors
-/// When waiting itself fails. Everything is undone then too.
+/// When listening or waiting itself fails. Everything is undone then too.
 pub fn run(
     mut daemon: Daemon,
     server: Server,
@@ -66,14 +66,16 @@ pub fn run(
     };
     turns.metrics.follow(&mut daemon);
     turns.watch_files(&mut daemon);
-    turns.notify_status(&daemon, &[NotifyState::Ready]);
-    let outcome = loop {
-        match turns.turn(&mut daemon) {
-            Ok(true) => {}
-            Ok(false) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
+    // The first read loads the program that reads, which takes long.
+    daemon.sample_if_due(now_ns());
+    let listening = turns.server.listen();
+    if listening.is_ok() {
+        turns.notify_status(&daemon, &[NotifyState::Ready]);
+    }
+    let outcome = listening.and_then(|()| {
+        while turns.turn(&mut daemon)? {}
+        Ok(())
+    });
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     turns.control_files = None;
     turns.metrics = Metrics::default();
@@ -137,6 +139,7 @@ impl Loop {
 
     /// Answers clients and control files, and those for whom polkit was asked.
     fn answer(&mut self, daemon: &mut Daemon, ready: &[PollFlags], now_ns: u64) {
+        self.server.set_owner(daemon.settings.policy.owner_uid);
         self.server.take_turn(ready, &mut |caller, call| daemon.answer(caller, call));
         let mut files = self.control_files.as_mut();
         if let Some(files) = &mut files {
@@ -207,7 +210,7 @@ impl Loop {
         let moments = [self.reload_at_ns, gathered, daemon.wake_at_ns()].into_iter().chain(forecast);
         let soonest = moments.flatten().map(|at| at.saturating_sub(now)).min();
         let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);
-        if self.server.has_calls() {
+        if self.server.has_calls() || self.control_files.as_ref().is_some_and(ControlFiles::has_requests) {
             sleep_ns = 0;
         }
         Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use libsteward::api::WatchForecasts;
 use steward_core::forecast::{DomainCounters, DomainSample, GAP_MAX_NS, Herald, Model, Report};
 use steward_core::mechanism::{DomainRecord, MechanismKind};
 use steward_kernel::Roots;
@@ -33,6 +34,10 @@ const FAST_COST_MAX: f64 = 0.1;
 const REST_COST_MAX: f64 = 0.001;
 /// What was read so lately is as good as new, in nanoseconds.
 const FRESH_NS: u64 = 50_000_000;
+
+/// How many different replies about one outlook are kept, and how long they may be together, in bytes.
+const TEXTS_MAX: usize = 32;
+const TEXTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// When to read tasks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,6 +101,25 @@ pub(crate) struct Sampler {
     records: Option<Vec<DomainRecord>>,
     /// The last one, and when it was made: for who asks at the same time.
     outlook: Option<(u64, Arc<Outlook>)>,
+    /// What was said of it.
+    texts: OutlookTexts,
+}
+
+/// The texts of replies about one outlook.
+#[derive(Default)]
+struct OutlookTexts {
+    /// When it was made, in nanoseconds of `CLOCK_MONOTONIC`.
+    of_ns: u64,
+    texts: Vec<(OutlookAsked, Arc<str>)>,
+}
+
+/// Whatever decides what a reply about an outlook says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OutlookAsked {
+    /// What was asked for.
+    pub(crate) request: WatchForecasts,
+    /// The user who sees only what is theirs; `None` for those who see all of it.
+    pub(crate) only_of: Option<u32>,
 }
 
 /// The forecasts of everything, with what they were made from.
@@ -120,11 +144,31 @@ impl Sampler {
         self.pace.stale = true;
         self.records = None;
         self.outlook = None;
+        self.texts = OutlookTexts::default();
     }
 
     /// How often the most eager of those who watch want to be told from now on, in nanoseconds; `None` if nobody watches.
     pub(crate) fn set_watched(&mut self, every_ns: Option<u64>) {
         self.pace.watched_every_ns = every_ns;
+    }
+
+    /// The text of a reply about the outlook that was made last, if there is one.
+    pub(crate) fn text(&self, asked: &OutlookAsked) -> Option<Arc<str>> {
+        let (made_at_ns, _) = self.outlook.as_ref()?;
+        let texts = self.texts.texts.iter().filter(|_| self.texts.of_ns == *made_at_ns);
+        texts.into_iter().find(|(of, _)| of == asked).map(|(_, text)| Arc::clone(text))
+    }
+
+    /// Keeps the text of a reply about the outlook that was made last.
+    pub(crate) fn keep_text(&mut self, asked: OutlookAsked, text: &Arc<str>) {
+        let Some((made_at_ns, _)) = self.outlook else { return };
+        if self.texts.of_ns != made_at_ns {
+            self.texts = OutlookTexts { of_ns: made_at_ns, texts: Vec::new() };
+        }
+        let bytes: usize = self.texts.texts.iter().map(|(_, text)| text.len()).sum();
+        if self.texts.texts.len() < TEXTS_MAX && bytes + text.len() <= TEXTS_BYTES_MAX {
+            self.texts.texts.push((asked, Arc::clone(text)));
+        }
     }
 
     /// When [`Daemon::sample_if_due`] has something to do.
@@ -183,7 +227,7 @@ impl Daemon {
             .and_then(|mechanism| mechanism.reservations_in_force().ok())
             .unwrap_or_default();
         let domain_records = self.read_domains();
-        let Sampler { source, idle, herald, groups, outlook, records, pace, .. } = &mut self.sampler;
+        let Sampler { source, idle, herald, groups, outlook, texts, records, pace, .. } = &mut self.sampler;
         let Some(source) = source else { return };
         let outcome = source.read(now_ns);
         let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
@@ -191,6 +235,7 @@ impl Daemon {
             groups.adopt(&reading, &self.domains, now_ns);
             // First, so that nobody else has the tasks that are changed.
             *outlook = None;
+            *texts = OutlookTexts::default();
             herald.take(now_ns, &reading);
             herald.set_reserved(reserved.into_iter());
             // Without it what ended tasks used looks idle.
@@ -230,6 +275,7 @@ impl Daemon {
             return Arc::clone(outlook);
         }
         let outlook = Arc::new(self.make_outlook(now_ns));
+        self.sampler.texts = OutlookTexts::default();
         self.sampler.outlook = Some((now_ns, Arc::clone(&outlook)));
         outlook
     }

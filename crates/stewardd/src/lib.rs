@@ -19,6 +19,7 @@
 
 pub mod audit;
 pub mod cgroups;
+mod complaints;
 pub mod control_files;
 pub mod daemon;
 pub mod domains;
@@ -29,6 +30,7 @@ pub mod fake_tasks;
 mod groups;
 pub mod guard;
 pub mod herald;
+mod history;
 pub mod log;
 pub mod mechanisms;
 pub mod metrics;
@@ -46,6 +48,7 @@ pub mod settings;
 pub mod specs;
 pub mod state;
 pub mod suspension;
+mod texts;
 pub mod troubles;
 pub mod waiting;
 pub mod watch;

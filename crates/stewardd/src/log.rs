@@ -12,6 +12,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use steward_core::printable::printable;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Writer};
@@ -160,10 +161,63 @@ impl Write for Line {
     }
 }
 
+/// A message as one line, whatever is in it: names of others have come in as [`printable`] text, but not everything that is
+/// logged is a name, and a line of its own could have any priority (`<0>`).
+fn one_line(message: &[u8]) -> Vec<u8> {
+    let message = message.strip_suffix(b"\n").unwrap_or(message);
+    let mut line = printable(&String::from_utf8_lossy(message)).into_owned();
+    line.push('\n');
+    line.into_bytes()
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
-        if self.queue.lines.try_send(Message::Line(std::mem::take(&mut self.bytes))).is_err() {
+        if self.queue.lines.try_send(Message::Line(one_line(&self.bytes))).is_err() {
             self.queue.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is written when this is logged, without the thread that writes.
+    fn logged(text: &str, journald: bool) -> String {
+        let (lines, received): (_, Receiver<Message>) = sync_channel(4);
+        let queue = Queue { lines, dropped: Arc::default() };
+        let format = Prefixed {
+            journald,
+            inner: Format::default().with_target(false).with_ansi(false).without_time(),
+        };
+        let subscriber = tracing_subscriber::fmt().event_format(format).with_writer(queue).finish();
+        tracing::subscriber::with_default(subscriber, || tracing::warn!(name = text, "about {text}"));
+        let mut written = Vec::new();
+        for message in received.try_iter() {
+            let Message::Line(line) = message else { continue };
+            written.extend(line);
+        }
+        String::from_utf8(written).expect("text")
+    }
+
+    #[test]
+    fn a_name_makes_no_line_of_its_own_priority() {
+        let line = logged("x\n<0>panic\u{1b}[2J", true);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.starts_with("<4>") && line.ends_with('\n') && !line.contains('\u{1b}'), "{line}");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_logged_is_one_line_that_changes_nothing_on_a_terminal(text in "(?s).*", journald: bool) {
+            let line = logged(&text, journald);
+            let inner = line.strip_suffix('\n').expect("a line");
+            prop_assert_eq!(&*printable(inner), inner);
+            prop_assert_eq!(line.starts_with("<4>"), journald);
         }
     }
 }

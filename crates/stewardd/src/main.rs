@@ -117,7 +117,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// Two descriptors for each client, and more than enough for all else.
+const DESCRIPTORS_MIN: u64 = 4096;
+
+/// Makes room for the descriptors of all clients: the usual limit is 1,024. Where that is not allowed, there are fewer clients.
+fn allow_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < DESCRIPTORS_MIN) {
+        let current = Some(limit.maximum.map_or(DESCRIPTORS_MIN, |maximum| maximum.min(DESCRIPTORS_MIN)));
+        if let Err(errno) = setrlimit(Resource::Nofile, rustix::process::Rlimit { current, ..limit }) {
+            tracing::warn!(%errno, "cannot raise the limit of open files: there is room for fewer clients");
+        }
+    }
+}
+
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    allow_descriptors();
     let controls = controls()?;
     // Bound first: it tells whether another daemon runs, before anything is changed.
     let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;

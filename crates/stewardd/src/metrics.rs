@@ -3,6 +3,7 @@
 //! Domains have labels, processes have none: their number and names change too much. [`Figures`] is what the loop knows;
 //! [`text`] is its form; the [endpoint](crate::metrics_endpoint) serves it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
@@ -10,7 +11,6 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use steward_core::audit::{self, Tally};
 use steward_core::forecast::Forecast;
@@ -65,6 +65,11 @@ type Seconds = Counter<f64, AtomicU64>;
 type Ratio = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfVersion {
+    version: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfDomain {
     domain: String,
 }
@@ -116,9 +121,33 @@ pub fn text(figures: &Figures) -> String {
     text
 }
 
+/// OpenMetrics text in Prometheus' own text format: there a counter is described by the name that its samples have, and
+/// units and the end are not written.
+pub fn prometheus_text(open_metrics: &str) -> String {
+    let counters: BTreeSet<&str> = open_metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines() {
+        let parts: Vec<&str> = line.splitn(4, ' ').collect();
+        match parts[..] {
+            ["#", "EOF"] | ["#", "UNIT", ..] => continue,
+            ["#", what, name, rest] if counters.contains(name) => {
+                text.extend(["# ", what, " ", name, "_total ", rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
 fn describe_daemon(registry: &mut Registry, figures: &Figures) {
-    let build = Info::new(vec![("version", figures.version.clone())]);
-    registry.register("build", "The daemon", build);
+    // A gauge and not of the type `info`, which Prometheus' own text format does not have.
+    let build = Family::<OfVersion, Gauge>::default();
+    build.get_or_create(&OfVersion { version: figures.version.clone() }).set(1);
+    registry.register("build_info", "The daemon's version", build);
     let in_force = Family::<OfMechanism, Gauge>::default();
     let names = [
         (MechanismKind::SchedExt, "sched_ext"),

@@ -1,8 +1,9 @@
-//! Serves the metrics over HTTP, with threads of its own: the loop waits for no client.
+//! Serves the metrics over HTTP, with a thread of its own: the loop waits for no client, and no client for another.
 //!
-//! A few threads each take one connection at a time, read one request of bounded size within bounded time, and ask the
-//! loop for the figures through a bounded queue; a byte in a socket beside it wakes the loop. What was made within the
-//! last second is served again without asking, so many clients cost the loop no more than one.
+//! The thread takes all connections in turn, reads from each one request of bounded size, and asks the loop for the figures with a
+//! byte in a socket. Each connection has one deadline for all of that, whatever it sends when; where there are too many, the
+//! one goes that has let its request be waited for longest. What was made within the last second is served again
+//! without asking, so many clients cost the loop no more than one.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,30 +11,36 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::config::MetricsAddress;
 
 use crate::daemon::Daemon;
-use crate::metrics::{Figures, text};
+use crate::metrics::{Figures, prometheus_text, text};
 use crate::troubles::Topic;
 
-/// How many connections are served at once; others wait in the kernel's queue.
-const THREADS: usize = 2;
+/// How many connections there can be at once.
+const CONNECTIONS_MAX: usize = 32;
+/// How many are accepted before others are looked at.
+const ACCEPTS_PER_TURN: usize = 16;
 /// The longest request that is read, in bytes.
 const REQUEST_BYTES_MAX: usize = 8192;
-/// How long a client may take to send its request, and to take the answer.
-const CLIENT_WITHIN: Duration = Duration::from_secs(2);
+/// How long a client may take to send its request, from when it connected.
+const REQUEST_WITHIN: Duration = Duration::from_secs(2);
 /// How long the loop may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long a client may take to read the answer.
+const READ_WITHIN: Duration = Duration::from_secs(2);
 /// For how long the same text is served.
 const FRESH_FOR: Duration = Duration::from_secs(1);
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Asked for with `Accept`, as Prometheus does.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// For everybody else: Prometheus' own text format, which is what its tools take.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The endpoint as the loop sees it: there is one, or none.
 #[derive(Default)]
@@ -49,7 +56,7 @@ impl Metrics {
         if daemon.settings.config.metrics == self.wanted {
             return;
         }
-        // Ended before the next begins: it may be on the same port.
+        // Closed before the next begins: it may be on the same port.
         self.endpoint = None;
         self.wanted = daemon.settings.config.metrics.clone();
         let started = self.wanted.as_ref().map(Endpoint::start).transpose();
@@ -71,32 +78,35 @@ impl Metrics {
         self.endpoint.as_ref().map(|endpoint| &endpoint.address)
     }
 
-    /// Answers those who ask.
+    /// Answers when the thread asks.
     pub fn take_turn(&mut self, figures: &mut dyn FnMut() -> Figures) {
         let Some(endpoint) = &self.endpoint else { return };
-        // First the bytes: a question that comes after this wakes the loop again.
-        let mut bytes = [0; 64];
-        while matches!((&endpoint.woken).read(&mut bytes), Ok(count) if count > 0) {}
-        let questions: Vec<SyncSender<Figures>> = endpoint.questions.try_iter().collect();
-        if questions.is_empty() {
+        if !drain(&endpoint.woken) {
             return;
         }
-        let figures = figures();
-        for question in questions {
-            // It has room for one, and whoever gave up waiting needs none.
-            let _ = question.try_send(figures.clone());
-        }
+        // It asks for one at a time, and there is room for one.
+        let _ = endpoint.answers.try_send(figures());
+        let _ = (&endpoint.woken).write(b"x");
     }
 }
 
-/// A listener with its threads. Ends them when dropped.
+/// Empties a socket; true when there was something in it.
+fn drain(mut socket: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    let mut any = false;
+    while matches!(socket.read(&mut bytes), Ok(count) if count > 0) {
+        any = true;
+    }
+    any
+}
+
+/// A listener with its thread. Ends it when dropped, without waiting for that.
 struct Endpoint {
     address: MetricsAddress,
-    questions: Receiver<SyncSender<Figures>>,
+    listener: Arc<Listener>,
+    answers: SyncSender<Figures>,
+    /// A byte from the thread asks, a byte to it says that there is an answer. Closed, it ends the thread.
     woken: UnixStream,
-    /// Closed, it ends the threads.
-    stop: Option<UnixStream>,
-    threads: Vec<JoinHandle<()>>,
     /// The socket's file, to be removed.
     path: Option<PathBuf>,
 }
@@ -105,33 +115,28 @@ impl Endpoint {
     fn start(address: &MetricsAddress) -> anyhow::Result<Self> {
         let listener = Arc::new(Listener::bind(address)?);
         let (woken, wake) = UnixStream::pair().context("cannot make a pair of sockets")?;
-        let (stop, stopped) = UnixStream::pair().context("cannot make a pair of sockets")?;
         woken.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
-        let (sender, questions) = sync_channel(THREADS);
-        let front = Arc::new(Front { questions: sender, wake, stopped, fresh: Mutex::default() });
+        let (answers, answered) = sync_channel(1);
         let address = listener.address().unwrap_or_else(|| address.clone());
-        let threads = (0..THREADS).map(|_| {
-            let (listener, front) = (listener.clone(), front.clone());
-            std::thread::spawn(move || front.serve(&listener))
-        });
+        let mut front =
+            Front { listener: listener.clone(), wake, answered, asked: None, fresh: None, open: Vec::new() };
+        let thread = std::thread::Builder::new().name("metrics".into());
+        thread.spawn(move || front.serve()).context("cannot start a thread")?;
         let path = match &address {
             MetricsAddress::Unix(path) => Some(path.clone()),
             MetricsAddress::Tcp(_) => None,
         };
-        Ok(Endpoint { threads: threads.collect(), address, questions, woken, stop: Some(stop), path })
+        Ok(Endpoint { address, listener, answers, woken, path })
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Those who wait for the loop are told that there will be no answer.
-        let (_, nobody) = sync_channel(0);
-        drop(std::mem::replace(&mut self.questions, nobody));
-        self.stop = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        // The thread may hold on to the listener for a moment; its address is free at once.
+        self.listener.close();
+        // The thread's end of the other socket says so when this one is closed.
+        let _ = self.woken.shutdown(Shutdown::Both);
         if let Some(path) = &self.path {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
@@ -176,20 +181,19 @@ impl Listener {
         }
     }
 
+    /// Nobody can connect any more.
+    fn close(&self) {
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Both);
+    }
+
     /// The next client, if one waits.
-    fn accept(&self) -> io::Result<Box<dyn Client>> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(false)?;
-                Ok(Box::new(stream))
-            }
-            Listener::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(false)?;
-                Ok(Box::new(stream))
-            }
-        }
+    fn accept(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Listener::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
+            Listener::Unix(listener, _) => Stream::Unix(listener.accept()?.0),
+        };
+        stream.set_nonblocking()?;
+        Ok(stream)
     }
 }
 
@@ -208,145 +212,319 @@ fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
+/// One end of a connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nonblocking(true),
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Unix(stream) => stream.read(bytes),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn finish(&self) {
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+}
+
+/// How far a connection is.
+enum Step {
+    /// The request comes.
+    Asking { head: Vec<u8> },
+    /// The loop is asked.
+    Waiting { form: Form },
+    /// The reply goes.
+    Answered { reply: Vec<u8>, sent: usize },
+    /// All is done, or it has broken.
+    Over,
+}
+
 /// A connection.
-trait Client: Read + Write {
-    fn allow(&self, time: Duration) -> io::Result<()>;
-    fn finish(&self);
+struct Connection {
+    stream: Stream,
+    step: Step,
+    /// When the step has to be done.
+    until: Instant,
 }
 
-impl Client for TcpStream {
-    fn allow(&self, time: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(time))?;
-        self.set_write_timeout(Some(time))
+impl Connection {
+    fn new(stream: Stream, now: Instant) -> Self {
+        Connection { stream, step: Step::Asking { head: Vec::new() }, until: now + REQUEST_WITHIN }
     }
 
-    fn finish(&self) {
-        let _ = self.shutdown(Shutdown::Write);
+    fn interest(&self) -> PollFlags {
+        match self.step {
+            Step::Asking { .. } => PollFlags::IN,
+            Step::Answered { .. } => PollFlags::OUT,
+            Step::Waiting { .. } | Step::Over => PollFlags::empty(),
+        }
+    }
+
+    /// Reads what has come; the request once it is whole.
+    fn read(&mut self) -> Option<Request> {
+        let Step::Asking { head } = &mut self.step else { return None };
+        let mut bytes = [0; 1024];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Some(Request::Garbage),
+                Ok(count) => head.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(_) => {
+                    self.step = Step::Over;
+                    return None;
+                }
+            }
+            if head.windows(4).any(|end| end == b"\r\n\r\n") {
+                return Some(parse_request(head));
+            }
+            if head.len() > REQUEST_BYTES_MAX {
+                return Some(Request::TooLong);
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: String, now: Instant) {
+        self.step = Step::Answered { reply: reply.into_bytes(), sent: 0 };
+        self.until = now + READ_WITHIN;
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let Step::Answered { reply, sent } = &mut self.step else { return };
+        while *sent < reply.len() {
+            match self.stream.write(&reply[*sent..]) {
+                Ok(count) if count > 0 => *sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                _ => break,
+            }
+        }
+        self.stream.finish();
+        self.step = Step::Over;
     }
 }
 
-impl Client for UnixStream {
-    fn allow(&self, time: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(time))?;
-        self.set_write_timeout(Some(time))
-    }
-
-    fn finish(&self) {
-        let _ = self.shutdown(Shutdown::Write);
-    }
-}
-
-/// What the threads share.
+/// What the thread has.
 struct Front {
-    questions: SyncSender<SyncSender<Figures>>,
+    listener: Arc<Listener>,
     wake: UnixStream,
-    stopped: UnixStream,
-    fresh: Mutex<Option<(Instant, Arc<String>)>>,
+    answered: Receiver<Figures>,
+    /// When the loop was asked, while it has not answered.
+    asked: Option<Instant>,
+    fresh: Option<(Instant, Arc<Texts>)>,
+    /// Oldest first.
+    open: Vec<Connection>,
 }
 
 impl Front {
-    /// Serves one client after another, until told to stop.
-    fn serve(&self, listener: &Listener) {
+    /// Serves all clients, until told to stop.
+    fn serve(&mut self) {
         loop {
-            let mut ready = [
-                PollFd::new(&self.stopped, PollFlags::IN),
-                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut ready, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            let ready = match self.wait() {
+                Ok(ready) => ready,
+                Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => return tracing::error!(%errno, "no metrics are served any more"),
-            }
-            if !ready[0].revents().is_empty() {
+            };
+            // Closed: there is no loop any more.
+            if ready[0].intersects(PollFlags::HUP | PollFlags::ERR) {
                 return;
             }
-            // Another thread may have been quicker; a client that has gone, or is too slow, is no concern of ours.
-            if let Ok(mut client) = listener.accept() {
-                let _ = self.answer(client.as_mut());
+            if drain(&self.wake) {
+                self.take_answer();
+            }
+            for (connection, ready) in self.open.iter_mut().zip(&ready[2..]) {
+                if !ready.is_empty() {
+                    connection.write();
+                }
+            }
+            self.read_requests();
+            self.end_late();
+            if !ready[1].is_empty() {
+                self.accept();
             }
         }
     }
 
-    fn answer(&self, client: &mut dyn Client) -> io::Result<()> {
-        let reply = match read_request(client)? {
-            Request::Metrics { with_body } => match self.text() {
-                Some(text) => reply("200 OK", CONTENT_TYPE, &text, with_body),
-                None => plain("503 Service Unavailable", "stewardd did not answer in time"),
-            },
-            Request::Elsewhere => plain("404 Not Found", "the metrics are at /metrics"),
-            Request::OtherMethod => {
-                plain("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET and HEAD are possible")
+    fn wait(&self) -> rustix::io::Result<Vec<PollFlags>> {
+        let mut waiting = vec![
+            PollFd::new(&self.wake, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        for connection in &self.open {
+            waiting.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), connection.interest()));
+        }
+        let soonest = self.open.iter().map(|connection| connection.until).min();
+        let left = soonest.map(|until| until.saturating_duration_since(Instant::now()));
+        // Up to the next millisecond, so that it is over when the wait is.
+        let left = left.map(|left| left + Duration::from_millis(1));
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        poll(&mut waiting, left.as_ref())?;
+        Ok(waiting.iter().map(PollFd::revents).collect())
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Ok(stream) = self.listener.accept() else { break };
+            if self.open.len() >= CONNECTIONS_MAX {
+                let asking = self.open.iter().position(|open| matches!(open.step, Step::Asking { .. }));
+                self.open.remove(asking.unwrap_or(0));
             }
-            Request::TooLong => plain("431 Request Header Fields Too Large", "the request is too long"),
-            Request::Garbage => plain("400 Bad Request", "this is no HTTP request"),
+            self.open.push(Connection::new(stream, Instant::now()));
+            // Most have sent it already, and are answered whoever comes next.
+            self.read_requests();
+        }
+    }
+
+    fn read_requests(&mut self) {
+        let now = Instant::now();
+        let text = self.fresh.as_ref().filter(|(made, _)| now.duration_since(*made) < FRESH_FOR);
+        let text = text.map(|(_, text)| Arc::clone(text));
+        let mut wants_figures = false;
+        for connection in &mut self.open {
+            match connection.read() {
+                None => {}
+                Some(Request::Metrics(form)) => match &text {
+                    Some(text) => connection.reply(text.reply(form), now),
+                    None => {
+                        connection.step = Step::Waiting { form };
+                        connection.until = now + ANSWER_WITHIN;
+                        wants_figures = true;
+                    }
+                },
+                Some(other) => connection.reply(refusal(&other), now),
+            }
+        }
+        if wants_figures && self.asked.is_none_or(|asked| now.duration_since(asked) >= ANSWER_WITHIN) {
+            self.asked = Some(now);
+            // A full socket has woken the loop already.
+            let _ = (&self.wake).write(b"x");
+        }
+        self.open.retain(|connection| !matches!(connection.step, Step::Over));
+    }
+
+    fn take_answer(&mut self) {
+        let Ok(figures) = self.answered.try_recv() else { return };
+        self.asked = None;
+        let (text, now) = (Arc::new(Texts::new(text(&figures))), Instant::now());
+        for connection in &mut self.open {
+            if let Step::Waiting { form } = connection.step {
+                connection.reply(text.reply(form), now);
+            }
+        }
+        self.fresh = Some((now, text));
+    }
+
+    /// Ends what has taken too long.
+    fn end_late(&mut self) {
+        let now = Instant::now();
+        for connection in self.open.iter_mut().filter(|connection| connection.until <= now) {
+            match connection.step {
+                Step::Waiting { .. } => {
+                    connection
+                        .reply(plain("503 Service Unavailable", "stewardd did not answer in time"), now);
+                }
+                _ => connection.step = Step::Over,
+            }
+        }
+        self.open.retain(|connection| !matches!(connection.step, Step::Over));
+    }
+}
+
+/// What a client is told whose request is not for the metrics.
+fn refusal(request: &Request) -> String {
+    match request {
+        Request::Metrics(_) | Request::Elsewhere => plain("404 Not Found", "the metrics are at /metrics"),
+        Request::OtherMethod => {
+            plain("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET and HEAD are possible")
+        }
+        Request::TooLong => plain("431 Request Header Fields Too Large", "the request is too long"),
+        Request::Garbage => plain("400 Bad Request", "this is no HTTP request"),
+    }
+}
+
+/// The same metrics in two formats.
+struct Texts {
+    open_metrics: String,
+    prometheus: String,
+}
+
+impl Texts {
+    fn new(open_metrics: String) -> Self {
+        Texts { prometheus: prometheus_text(&open_metrics), open_metrics }
+    }
+
+    fn reply(&self, form: Form) -> String {
+        let (content_type, text) = match form.open_metrics {
+            true => (OPEN_METRICS, &self.open_metrics),
+            false => (PROMETHEUS, &self.prometheus),
         };
-        client.allow(CLIENT_WITHIN)?;
-        client.write_all(reply.as_bytes())?;
-        client.finish();
-        Ok(())
+        reply("200 OK", content_type, text, form.with_body)
     }
+}
 
-    /// The metrics, no older than a second. `None` when the loop does not answer.
-    fn text(&self) -> Option<Arc<String>> {
-        // One thread asks, the other waits for it here.
-        let mut fresh = self.fresh.lock().ok()?;
-        if let Some((_, text)) = fresh.as_ref().filter(|(made, _)| made.elapsed() < FRESH_FOR) {
-            return Some(text.clone());
-        }
-        let (answer, answered) = sync_channel(1);
-        self.questions.try_send(answer).ok()?;
-        // A full socket has woken the loop already.
-        let _ = (&self.wake).write(b"x");
-        let made = Arc::new(text(&answered.recv_timeout(ANSWER_WITHIN).ok()?));
-        *fresh = Some((Instant::now(), made.clone()));
-        Some(made)
-    }
+/// How a client wants the metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Form {
+    open_metrics: bool,
+    with_body: bool,
 }
 
 /// What a client wants.
 #[derive(Debug, PartialEq)]
 enum Request {
-    Metrics { with_body: bool },
+    Metrics(Form),
     Elsewhere,
     OtherMethod,
     TooLong,
     Garbage,
 }
 
-/// Reads up to the empty line that ends a request's head.
-fn read_request(client: &mut dyn Client) -> io::Result<Request> {
-    let until = Instant::now() + CLIENT_WITHIN;
-    let mut head = Vec::new();
-    let mut bytes = [0; 1024];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        client.allow(left)?;
-        match client.read(&mut bytes) {
-            Ok(0) => return Ok(Request::Garbage),
-            Ok(count) => head.extend_from_slice(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        if head.len() > REQUEST_BYTES_MAX {
-            return Ok(Request::TooLong);
-        }
-    }
-    Ok(parse_request(&head))
-}
-
 /// What the head of a request asks for.
 fn parse_request(head: &[u8]) -> Request {
-    let line = head.split(|byte| *byte == b'\r').next().and_then(|line| std::str::from_utf8(line).ok());
-    let parts: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    let Ok(head) = std::str::from_utf8(head) else { return Request::Garbage };
+    let mut lines = head.split("\r\n");
+    let parts: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
     let [method, target, version] = parts[..] else { return Request::Garbage };
     if !version.starts_with("HTTP/1.") || method.is_empty() || !target.starts_with('/') {
         return Request::Garbage;
     }
+    let mut headers = lines.filter_map(|line| line.split_once(':'));
+    let open_metrics = headers.any(|(name, value)| {
+        name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text")
+    });
     let is_metrics = target.split('?').next() == Some("/metrics");
     match method {
-        "GET" | "HEAD" if is_metrics => Request::Metrics { with_body: method == "GET" },
+        "GET" | "HEAD" if is_metrics => Request::Metrics(Form { open_metrics, with_body: method == "GET" }),
         "GET" | "HEAD" => Request::Elsewhere,
         _ => Request::OtherMethod,
     }

@@ -1,6 +1,7 @@
 //! The text is held to the format, and the endpoint to its limits, on loopback.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread::JoinHandle;
 
 use steward_core::audit::Tally;
 use steward_core::forecast::Forecast;
@@ -58,7 +59,6 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
                 let name = series.split('{').next().expect("a name");
                 let suffix = match families.get(&current).map(String::as_str) {
                     Some("counter") => "_total",
-                    Some("info") => "_info",
                     Some("gauge") => "",
                     other => panic!("{line}: {other:?}"),
                 };
@@ -99,6 +99,32 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         "it is promised nothing"
     );
     parse(&text(&Figures::default()));
+}
+
+/// Samples as they are, and each described under its own name by a type that this format has.
+#[test]
+fn the_other_text_says_the_same_in_the_format_of_prometheus_own_tools() {
+    let open_metrics = text(&figures());
+    let prometheus = prometheus_text(&open_metrics);
+    let samples = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(samples(&prometheus), samples(&open_metrics));
+    let mut described = BTreeSet::new();
+    for line in prometheus.lines() {
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", "HELP", name, _] => assert!(described.insert(name), "{name} twice"),
+            ["#", "TYPE", name, kind] => {
+                assert!(described.contains(name) && ["counter", "gauge"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            }
+            ["#", ..] => panic!("{line}"),
+            _ => {
+                let name = line.split(['{', ' ']).next().expect("a name");
+                assert!(described.contains(name), "{line}");
+            }
+        }
+    }
 }
 
 /// An endpoint with a loop that answers until the test ends.
@@ -163,9 +189,16 @@ impl Served {
 #[test]
 fn a_scrape_gets_the_text_and_others_are_told_what_is_wrong() {
     let served = Served::loopback();
-    let answer = served.ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    let anything = served.ask(b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    let (head, body) = anything.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(
+        head.contains(PROMETHEUS) && body.contains("\n# TYPE steward_decisions_total counter\n"),
+        "{anything}"
+    );
+    let accept = "accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1";
+    let answer = served.ask(format!("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n{accept}\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(CONTENT_TYPE), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(OPEN_METRICS), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     parse(body);
     let head_only = served.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n");
@@ -188,12 +221,49 @@ fn a_scrape_gets_the_text_and_others_are_told_what_is_wrong() {
     assert!(served.finish() >= 1);
 }
 
+/// Clients that send nothing, or a little now and then, neither keep others out nor the endpoint from ending: in the whole
+/// test nobody waits for a time-out, which the connections that stay open at its end show.
 #[test]
-fn clients_that_send_nothing_do_not_keep_others_out_for_long_and_the_endpoint_ends_all_the_same() {
+fn silent_clients_keep_nobody_waiting_and_the_endpoint_ends_and_begins_again_on_the_same_port() {
     let served = Served::loopback();
-    let silent: Vec<TcpStream> = (0..THREADS).map(|_| served.connect()).collect();
+    let MetricsAddress::Tcp(address) = served.address.clone() else { panic!("not on TCP") };
+    let silent: Vec<TcpStream> = (0..CONNECTIONS_MAX / 2)
+        .map(|_| {
+            let mut stream = served.connect();
+            stream.write_all(b"GET /metr").expect("sent");
+            stream
+        })
+        .collect();
+    let begun = Instant::now();
     assert!(served.ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
-    drop(silent);
+    // None of them was ended for being late: if any was, the answer may have waited for that.
+    if begun.elapsed() < REQUEST_WITHIN / 2 {
+        for stream in &silent {
+            stream.set_nonblocking(true).expect("set");
+            let mut bytes = [0; 1];
+            let outcome = (&*stream).read(&mut bytes).map_err(|error| error.kind());
+            assert_eq!(outcome, Err(io::ErrorKind::WouldBlock), "it is still waited for");
+        }
+    }
+    served.finish();
+    let again = Served::at(&MetricsAddress::Tcp(address));
+    assert!(again.ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    again.finish();
+}
+
+#[test]
+fn of_too_many_connections_the_one_goes_that_was_silent_longest() {
+    let served = Served::loopback();
+    let mut crowd: Vec<TcpStream> = (0..CONNECTIONS_MAX * 3).map(|_| served.connect()).collect();
+    assert!(served.ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    // The first of them are closed already; the last is not.
+    let mut bytes = Vec::new();
+    crowd[0].read_to_end(&mut bytes).expect("closed");
+    assert_eq!(bytes, b"");
+    let mut last = crowd.pop().expect("there are some");
+    last.write_all(b"HEAD /metrics HTTP/1.1\r\n\r\n").expect("sent");
+    last.read_to_end(&mut bytes).expect("answered");
+    assert!(bytes.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&bytes));
     served.finish();
 }
 

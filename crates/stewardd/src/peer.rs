@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::authority::Identity;
 use steward_kernel::Roots;
-use steward_kernel::processes;
+use steward_kernel::{processes, user_namespaces};
+
+use crate::server::turns::Payer;
 
 /// `SO_PEERPIDFD` (include/uapi/asm-generic/socket.h), since Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
@@ -30,6 +32,9 @@ pub struct Caller {
     pub pid: i32,
     /// Holds on to the process itself. `None` where the kernel could not say for certain which one it is.
     pub process: Option<OwnedFd>,
+    /// The user whose part of connections, time and memory it takes: its own, but for a user that exists only in a user namespace
+    /// that an ordinary user has made, whoever made it. Says nothing about rights.
+    pub payer: Payer,
     /// Tells this caller from every other since the daemon started.
     pub id: u64,
     /// Whether it can be left waiting for an answer that a person has to give.
@@ -45,7 +50,8 @@ impl Caller {
         if process.is_some() {
             gids.extend(processes::groups(pid, &Roots::default()).unwrap_or_default());
         }
-        Caller { uid, gids, pid, process, id: next_id(), can_wait: false }
+        let payer = payer(uid, pid, process.as_ref());
+        Caller { uid, gids, pid, process, payer, id: next_id(), can_wait: false }
     }
 
     /// The user and groups, for the rules.
@@ -56,11 +62,28 @@ impl Caller {
     /// Whether the process that connected still runs, so that its pid still means it. `false` where that cannot
     /// be known.
     pub fn is_alive(&self) -> bool {
-        let Some(process) = self.process.as_ref().filter(|_| self.pid > 0) else { return false };
-        let mut waiting = [PollFd::new(process, PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
+        self.process.as_ref().filter(|_| self.pid > 0).is_some_and(runs)
     }
+}
+
+/// Whether a process that is held has not ended.
+fn runs(process: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(process, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
+}
+
+/// Who pays for those of whom it cannot be known any more because they have ended.
+const VANISHED: Payer = Payer::MAX;
+
+/// See [`Caller::payer`]. An ordinary user has thousands of subordinate users, each of which would else have a part of its own.
+fn payer(uid: u32, pid: i32, process: Option<&OwnedFd>) -> Payer {
+    if uid == 0 {
+        return uid;
+    }
+    let payer = user_namespaces::payer(uid, pid, &Roots::default());
+    // What was read is about this process only if it still runs.
+    if process.is_some_and(runs) { payer } else { VANISHED }
 }
 
 fn next_id() -> u64 {
@@ -82,7 +105,8 @@ pub fn from_kernel(stream: &UnixStream) -> io::Result<Caller> {
     gids.extend(peer_groups(stream)?);
     let process = peer_pidfd(stream).or_else(|_| open_checked(&credentials)).ok();
     let (uid, pid) = (credentials.uid, credentials.pid);
-    Ok(Caller { uid, gids, pid, process, id: next_id(), can_wait: true })
+    let payer = payer(uid, pid, process.as_ref());
+    Ok(Caller { uid, gids, pid, process, payer, id: next_id(), can_wait: true })
 }
 
 fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {

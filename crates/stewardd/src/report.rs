@@ -1,5 +1,7 @@
 //! From the daemon's types to those of its API.
 
+use std::sync::Arc;
+
 use libsteward::api;
 use serde_json::{Map, Value};
 use steward_core::domain::tree::percent;
@@ -18,6 +20,12 @@ pub fn parameters<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
         Ok(Value::Object(parameters)) => parameters,
         _ => unreachable!("replies are structs with named fields"),
     }
+}
+
+/// The parameters of a reply, as the text that is sent.
+pub fn json<T: serde::Serialize>(reply: &T) -> Arc<str> {
+    // Maps with string keys and finite or null numbers: serialising them cannot fail.
+    serde_json::to_string(reply).expect("replies are plain JSON").into()
 }
 
 /// A reservation.

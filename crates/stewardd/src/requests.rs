@@ -13,7 +13,7 @@ use steward_core::authority::{Action, Request as Wish, Resource, Target};
 use steward_core::explain::{explain_domain, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, MechanismKind, Reservation, Standing, TaskRecord};
 use steward_kernel::KernelError;
-use steward_kernel::processes::{self, Pidfd, Process, TaskId};
+use steward_kernel::processes::{self, Pidfd, TaskId};
 
 mod audit;
 mod domains;
@@ -21,6 +21,7 @@ mod forecasts;
 mod suspension;
 
 use crate::daemon::Daemon;
+use crate::event_loop::now_ns;
 use crate::peer::Caller;
 use crate::plan::ByHand;
 use crate::report;
@@ -64,13 +65,17 @@ impl Daemon {
             api::Release::NAME => {
                 self.method::<api::Release>(parameters, |it, request| it.release(caller, request.pid))
             }
-            api::Status::NAME => self.method::<api::Status>(parameters, |it, _| Ok(it.status())),
-            api::ListSpecs::NAME => self.method::<api::ListSpecs>(parameters, |it, _| Ok(it.list_specs())),
+            api::Status::NAME => {
+                return self.shared::<api::Status>(parameters, |it| Ok(it.status()));
+            }
+            api::ListSpecs::NAME => {
+                return self.shared::<api::ListSpecs>(parameters, |it| Ok(it.list_specs()));
+            }
             api::Explain::NAME => {
                 self.method::<api::Explain>(parameters, |it, request| it.explain(request.pid))
             }
             api::Reload::NAME => self.method::<api::Reload>(parameters, |it, _| it.reload_for(caller)),
-            api::ListDomains::NAME => self.method::<api::ListDomains>(parameters, |it, _| it.list_domains()),
+            api::ListDomains::NAME => return self.shared::<api::ListDomains>(parameters, Self::list_domains),
             api::ShowDomain::NAME => {
                 self.method::<api::ShowDomain>(parameters, |it, request| it.show_domain(caller, &request))
             }
@@ -101,16 +106,22 @@ impl Daemon {
             }
             api::ListForecasts::NAME => return self.list_forecasts(caller, parse(parameters)?),
             api::WatchForecasts::NAME => return self.watch_forecasts(caller, parse(parameters)?),
-            api::ListEvents::NAME => self.method::<api::ListEvents>(parameters, |it, _| Ok(it.list_events())),
+            api::ListEvents::NAME => {
+                parse::<api::ListEvents>(parameters)?;
+                return Ok(Answer::Text(self.history.list(self.events_lost)));
+            }
             api::Monitor::NAME => {
-                let request = parse::<api::Monitor>(parameters)?;
-                let remembered = self.remembered(request.history == Some(true));
-                return Ok(Answer::Stream(Topic::Decisions, remembered));
+                let wants_history = parse::<api::Monitor>(parameters)?.history == Some(true);
+                let first = if wants_history { self.history.stream() } else { "".into() };
+                return Ok(Answer::Stream(Topic::Decisions, first));
             }
             "org.varlink.service.GetInfo" => Ok(service_info()),
             "org.varlink.service.GetInterfaceDescription" => describe(&parameters),
             _ => Err(ApiError::MethodNotFound { method: call.method }),
         };
+        if changes {
+            self.texts.forget();
+        }
         if changes && result.is_ok() {
             self.sampler.invalidate();
         }
@@ -126,12 +137,28 @@ impl Daemon {
         Ok(report::parameters(&reply))
     }
 
+    /// A reply that is the same for all who may have it, made anew unless that was costly and is a moment ago.
+    fn shared<M: Method>(
+        &mut self,
+        parameters: Map<String, Value>,
+        make: impl FnOnce(&mut Self) -> Result<M::Reply, ApiError>,
+    ) -> Result<Answer, ApiError> {
+        parse::<M>(parameters)?;
+        let begun_ns = now_ns();
+        if let Some(text) = self.texts.recent(M::NAME, begun_ns) {
+            return Ok(Answer::Text(text));
+        }
+        let text = report::json(&make(self)?);
+        self.texts.keep(M::NAME, &text, begun_ns, now_ns());
+        Ok(Answer::Text(text))
+    }
+
     fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Standings, ApiError> {
         if let Some(domain) = request.domain.take() {
             return self.run_in_domain(caller, &domain, request);
         }
         let gone = || ApiError::NoSuchTask { pid: caller.pid };
-        self.permit_run(caller)?;
+        let user = self.permit_run(caller)?;
         let Some(cpu) = request.cpu else {
             let reason = self.gone_reason();
             let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
@@ -147,27 +174,35 @@ impl Daemon {
             let _ = self.assign(caller.pid, None);
             return Err(gone());
         }
+        if processes::user(caller.pid, &self.options.roots).ok().flatten() != user {
+            let _ = self.assign(caller.pid, None);
+            return Err(became_anothers(caller.pid));
+        }
         self.given(id, &request, given, caller)
     }
 
-    /// May the caller reserve for itself?
-    fn permit_run(&mut self, caller: &Caller) -> Result<(), ApiError> {
+    /// May the caller reserve for itself? The user who asks is the one who connected; the process may have executed a set-user-ID
+    /// program since, and is then nobody's own. Returns whose it is now.
+    fn permit_run(&mut self, caller: &Caller) -> Result<Option<u32>, ApiError> {
         let user = processes::user(caller.pid, &self.options.roots);
         if !caller.is_alive() {
             return Err(ApiError::NoSuchTask { pid: caller.pid });
         }
-        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user.ok().flatten()))
+        let user = user.ok().flatten();
+        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user))?;
+        Ok(user)
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
         let pid = request.pid;
         let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
-        let (held, process) = self.take_hold(pid)?;
+        let held = self.take_hold(pid)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
         self.permit(caller, &for_process(Action::Reserve, caller, pid, user))?;
         let tids: Vec<i32> = if request.grant.inherit {
             // The main thread first: its standing is the answer.
-            let others = process.threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
+            let threads = processes::threads_of(pid, &self.options.roots);
+            let others = threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
             std::iter::once(pid).chain(others).collect()
         } else {
             vec![pid]
@@ -246,16 +281,8 @@ impl Daemon {
         ApiError::AdmissionRefused { reason, bandwidth, admit_below }
     }
 
-    fn take_hold(&self, pid: i32) -> Result<(Pidfd, Process), ApiError> {
-        let gone = || ApiError::NoSuchTask { pid };
-        if pid <= 0 {
-            return Err(gone());
-        }
-        let roots = &self.options.roots;
-        let held = Pidfd::open(pid, roots).map_err(|error| kernel_error(pid, &error))?;
-        let process = processes::find(pid, roots).map_err(|error| kernel_error(pid, &error))?;
-        let process = process.filter(|process| process.id == held.id()).ok_or_else(gone)?;
-        Ok((held, process))
+    fn take_hold(&self, pid: i32) -> Result<Pidfd, ApiError> {
+        Pidfd::open(pid, &self.options.roots).map_err(|error| kernel_error(pid, &error))
     }
 
     /// Whether the process that was decided about is still that user's, after acting on it.
@@ -264,15 +291,13 @@ impl Daemon {
         match held.user(&self.options.roots) {
             Ok(now) if now == user => Ok(()),
             // A set-user-ID program: to the caller it is another process.
-            Ok(_) => Err(ApiError::PermissionDenied {
-                reason: format!("process {pid} became another user's meanwhile; nothing was changed"),
-            }),
+            Ok(_) => Err(became_anothers(pid)),
             Err(error) => Err(kernel_error(pid, &error)),
         }
     }
 
     fn release(&mut self, caller: &Caller, pid: i32) -> Result<api::Released, ApiError> {
-        let (held, _) = self.take_hold(pid)?;
+        let held = self.take_hold(pid)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
         self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
         let tasks = self.snapshot().map_err(report::mechanism_error)?.tasks;
@@ -342,8 +367,7 @@ impl Daemon {
     }
 
     fn reported_task(&self, task: &TaskRecord) -> api::Task {
-        let complaints = self.complaints.iter().find(|(process, _)| process.tid == task.pid);
-        report::task(task, &self.ids, complaints.map_or(0, |(_, count)| *count))
+        report::task(task, &self.ids, self.complaints.of(task.pid))
     }
 
     fn list_specs(&self) -> api::SpecList {
@@ -375,7 +399,7 @@ impl Daemon {
         Ok(api::Explanation {
             text: about_tasks + &self.explain_domain_of(pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
-            events: self.history.iter().filter(|event| event.pid == pid).cloned().collect(),
+            events: self.history.events().filter(|event| event.pid == pid).cloned().collect(),
         })
     }
 
@@ -423,15 +447,6 @@ impl Daemon {
         };
         format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")
     }
-
-    fn list_events(&self) -> api::EventList {
-        api::EventList { events: self.history.iter().cloned().collect(), lost: self.events_lost }
-    }
-
-    fn remembered(&self, wanted: bool) -> Vec<Map<String, Value>> {
-        let events = self.history.iter().filter(|_| wanted);
-        events.map(|event| report::parameters(&api::Monitored { event: event.clone(), lost: 0 })).collect()
-    }
 }
 
 fn parse<M: Method>(parameters: Map<String, Value>) -> Result<M, ApiError> {
@@ -461,6 +476,11 @@ fn check(
         spec_id: 0,
     };
     Ok(Request { grant, keep_if_refused: keep_if_refused.unwrap_or(false) })
+}
+
+fn became_anothers(pid: i32) -> ApiError {
+    let reason = format!("process {pid} became another user's meanwhile; nothing was changed");
+    ApiError::PermissionDenied { reason }
 }
 
 /// A wish for CPU time about a process that belongs to `user` (see [`Pidfd::user`]).

@@ -2,31 +2,46 @@
 //!
 //! Nothing here waits for a client. Every descriptor is nonblocking, every buffer is bounded, and a turn takes at
 //! most one read and one call from each client, so that one who floods, stops half-way, never reads or vanishes
-//! costs the others nothing. When there is no room, the user with the most connections loses the one that was
-//! silent longest: a user can only crowd out himself.
+//! costs the others nothing. Among users [time](turns), [connections](room) and memory are divided, whoever they say they are:
+//! a user can only crowd out himself.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use libsteward::ApiError;
 use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Map, Value};
 
+use crate::event_loop::now_ns;
 use crate::peer::{Caller, Identify};
 
-/// How many connections there can be at once.
-const CLIENTS_MAX: usize = 512;
-/// What may wait for all clients together to read it, in bytes: some forecasts of ten thousand tasks.
-const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
+mod output;
+pub mod room;
+pub mod turns;
+
+use output::Output;
+use room::Entry;
+use turns::{Payer, Turns};
+
+/// What may be held for all clients together, in bytes: what waits for them to read it, and what they sent of calls that are not
+/// whole.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
+/// How many clients the kernel lets wait until they are accepted.
+const BACKLOG: i32 = 128;
 /// How many connections are accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
 
@@ -43,12 +58,12 @@ pub enum Topic {
 pub enum Answer {
     /// One reply.
     Reply(Map<String, Value>),
-    /// One reply, as the JSON text of its parameters: for long ones.
-    Text(String),
+    /// One reply, as the JSON text of its parameters: for long ones, and those that several are given.
+    Text(Arc<str>),
     /// An error.
     Error(ApiError),
-    /// These replies now, and then every one that is broadcast on the topic.
-    Stream(Topic, Vec<Map<String, Value>>),
+    /// These replies now, as they travel, and then every one that is broadcast on the topic.
+    Stream(Topic, Arc<str>),
     /// One reply to this from time to time, whenever [`Server::serve_watchers`] finds it due.
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
@@ -56,7 +71,7 @@ pub enum Answer {
 }
 
 /// The JSON text of the next reply to somebody who watches, `None` when there is nothing new.
-pub type NextReply = Result<Option<String>, ApiError>;
+pub type NextReply = Result<Option<Arc<str>>, ApiError>;
 
 /// A call that is answered again and again.
 #[derive(Clone, Debug)]
@@ -75,7 +90,7 @@ struct Client {
     stream: UnixStream,
     caller: Caller,
     framer: Framer,
-    output: Vec<u8>,
+    output: Output,
     /// The call that waits for its answer.
     waiting: Option<Call>,
     /// What it listens to, and how many broadcasts were lost since the last that was sent; `Some` once it monitors.
@@ -93,25 +108,31 @@ struct Client {
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
+    lock: Lock,
     identify: Identify,
     clients: Vec<Client>,
     turn: u64,
+    owner_uid: Option<u32>,
+    /// Whose call is answered next, and whose watch.
+    calls: Turns,
+    watches: Turns,
 }
 
 impl Server {
-    /// Listens at `path`, for everyone: what a caller may do is decided by who it is. A socket that a dead daemon
-    /// left behind is replaced.
+    /// Takes `path` for everyone: what a caller may do is decided by who it is. A socket that a dead daemon
+    /// left behind is replaced. Nobody can connect before [`Server::listen`]: who did would wait for a daemon that cannot answer.
     ///
     /// # Errors
-    /// When another daemon listens there, or the socket cannot be made.
+    /// When another daemon has it, or the socket cannot be made.
     pub fn bind(path: &Path, identify: Identify) -> anyhow::Result<Self> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).with_context(|| {
                 format!("cannot create {}, the socket's directory (is this root?)", directory.display())
             })?;
         }
+        let lock = Lock::take(path)?;
         if UnixStream::connect(path).is_ok() {
-            bail!("another stewardd listens at {}: stop it first (systemctl stop stewardd)", path.display());
+            return Err(another(path));
         }
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -120,12 +141,34 @@ impl Server {
             }
             _ => {}
         }
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
-        listener.set_nonblocking(true)?;
+        let listener = bind_only(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
             .with_context(|| format!("cannot open {} to all users", path.display()))?;
-        Ok(Server { listener, path: path.to_owned(), identify, clients: Vec::new(), turn: 0 })
+        Ok(Server {
+            listener,
+            path: path.to_owned(),
+            lock,
+            identify,
+            clients: Vec::new(),
+            turn: 0,
+            owner_uid: None,
+            calls: Turns::default(),
+            watches: Turns::default(),
+        })
+    }
+
+    /// From now on clients can connect, and are answered by turns.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn listen(&self) -> anyhow::Result<()> {
+        rustix::net::listen(&self.listener, BACKLOG)
+            .with_context(|| format!("cannot listen at {}", self.path.display()))
+    }
+
+    /// The user for whom room is kept, beside root.
+    pub fn set_owner(&mut self, uid: Option<u32>) {
+        self.owner_uid = uid;
     }
 
     /// What to wait for: the listener, then the clients in their order.
@@ -142,17 +185,28 @@ impl Server {
 
     /// Whether a whole call waits already, so that there is nothing to wait for.
     pub fn has_calls(&self) -> bool {
-        self.clients.iter().any(|client| client.wants_input() && client.framer.has_message())
+        self.clients.iter().any(Client::has_call)
     }
 
-    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned.
+    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. When its time is used up, the rest
+    /// is left for the next one, in which whoever has used less comes first.
     pub fn take_turn(&mut self, ready: &[PollFlags], handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         self.turn += 1;
-        for (client, ready) in self.clients.iter_mut().zip(&ready[1..]) {
-            client.take_turn(*ready, self.turn, handle);
-        }
+        let Server { clients, calls, turn, owner_uid, .. } = self;
+        let has_work = |(client, ready): &(&Client, &PollFlags)| !ready.is_empty() || client.has_call();
+        let mut order: Vec<usize> = (0..clients.len().min(ready.len() - 1))
+            .filter(|index| has_work(&(&clients[*index], &ready[1 + index])))
+            .collect();
+        order.sort_by_key(|index| clients[*index].last_turn);
+        let work: Vec<(Payer, usize)> =
+            order.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
+        calls.share(work, &now_ns, &mut |index| {
+            clients[index].take_turn(ready[1 + index], *turn, handle);
+            bound_memory(clients, *owner_uid);
+        });
+        // What was broadcast since the last turn, too.
+        bound_memory(&mut self.clients, self.owner_uid);
         self.clients.retain(|client| !client.gone);
-        self.bound_output();
         if !ready[0].is_empty() {
             self.accept();
         }
@@ -160,16 +214,23 @@ impl Server {
 
     /// Sends this to every client that listens to the topic. `fill` gets how many it lost before and makes the reply.
     pub fn broadcast(&mut self, topic: Topic, fill: &dyn Fn(u64) -> Map<String, Value>) {
+        let message =
+            |lost| wire::encode(&Reply { parameters: fill(lost), continues: Some(true), error: None });
+        // Most have lost nothing, and are told the same.
+        let mut with_none_lost = None;
         for client in &mut self.clients {
             let Some((_, lost)) = client.monitoring.filter(|(listens_to, _)| *listens_to == topic) else {
                 continue;
             };
             if client.output.len() > MONITOR_BYTES_MAX {
                 client.monitoring = Some((topic, lost + 1));
-            } else {
-                client.send(&Reply { parameters: fill(lost), continues: Some(true), error: None });
-                client.monitoring = Some((topic, 0));
+                continue;
             }
+            match lost {
+                0 => client.output.push(with_none_lost.get_or_insert_with(|| message(0))),
+                _ => client.output.push(&message(lost)),
+            }
+            client.monitoring = Some((topic, 0));
         }
     }
 
@@ -186,27 +247,16 @@ impl Server {
     /// Answers every watcher whose time has come, unless there is nothing new for it (`None`). One who has not read
     /// the last reply yet gets none: it would only grow old while it waits. With an error its watch ends.
     pub fn serve_watchers(&mut self, now_ns: u64, answer: &mut dyn FnMut(&Caller, &mut Watch) -> NextReply) {
-        for client in &mut self.clients {
-            let Some((watch, due_ns)) = client.watching.as_mut().filter(|(_, due_ns)| *due_ns <= now_ns)
-            else {
-                continue;
-            };
-            // On a common beat, so that those with the same interval are served from one sample.
-            *due_ns = (now_ns / watch.every_ns + 1) * watch.every_ns;
-            if !client.output.is_empty() {
-                continue;
-            }
-            match answer(&client.caller, watch) {
-                Ok(Some(text)) => client.output.extend_from_slice(&wire::encode_reply(&text, true)),
-                Ok(None) => {}
-                Err(error) => {
-                    client.watching = None;
-                    client.send_error(&error);
-                }
-            }
-            client.write_out();
-        }
-        self.bound_output();
+        let Server { clients, watches, owner_uid, .. } = self;
+        let is_due = |client: &Client| client.watching.as_ref().is_some_and(|(_, due_ns)| *due_ns <= now_ns);
+        let due = clients.iter().enumerate().filter(|(_, client)| is_due(client));
+        let work: Vec<(Payer, usize)> = due.map(|(index, client)| (client.caller.payer, index)).collect();
+        // Whoever is left when time is used up stays due.
+        watches.share(work, &crate::event_loop::now_ns, &mut |index| {
+            clients[index].serve_watch(now_ns, answer);
+            bound_memory(clients, *owner_uid);
+        });
+        self.clients.retain(|client| !client.gone);
     }
 
     /// When the next watcher is due, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -237,6 +287,7 @@ impl Server {
     pub fn close(self) {
         // Gone already, or not ours to remove: there is nothing better to do on the way out.
         let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(&self.lock.path);
     }
 
     fn accept(&mut self) {
@@ -247,54 +298,140 @@ impl Server {
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client");
                     // Most likely out of descriptors: make room, or the listener stays ready and the loop spins.
-                    self.drop_one_client();
+                    self.make_room();
                     return;
                 }
             };
             let admitted = stream.set_nonblocking(true).and_then(|()| (self.identify)(&stream));
             match admitted {
-                Ok(caller) => self.clients.push(Client::new(stream, caller, self.turn)),
+                Ok(caller) => self.let_in(stream, caller),
                 Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
-            }
-            if self.clients.len() > CLIENTS_MAX {
-                self.drop_one_client();
             }
         }
     }
 
-    /// Of the user with the most connections, the one that was silent longest.
-    fn drop_one_client(&mut self) {
-        let mut per_user: HashMap<u32, usize> = HashMap::new();
-        for client in &self.clients {
-            *per_user.entry(client.caller.uid).or_default() += 1;
+    fn let_in(&mut self, stream: UnixStream, caller: Caller) {
+        let owner_uid = self.owner_uid;
+        let present = self.clients.iter().map(|client| client.caller.payer);
+        match room::entry(present, caller.payer, &|payer| is_kept_for(payer, owner_uid)) {
+            Entry::Room => {}
+            Entry::InPlaceOf(payer) => self.drop_one_of(payer),
+            Entry::Full => {
+                return tracing::debug!(pid = caller.pid, uid = caller.uid, "too many clients: not let in");
+            }
         }
-        let most = per_user.into_iter().max_by_key(|&(uid, count)| (count, uid)).map(|(uid, _)| uid);
-        let of_most = self.clients.iter().enumerate().filter(|(_, client)| Some(client.caller.uid) == most);
-        if let Some((index, client)) = of_most.min_by_key(|(_, client)| client.last_turn) {
-            tracing::warn!(pid = client.caller.pid, uid = client.caller.uid, "too many clients: dropped one");
+        self.clients.push(Client::new(stream, caller, self.turn));
+    }
+
+    /// The user with the most connections loses one.
+    fn make_room(&mut self) {
+        let mut counts: HashMap<Payer, usize> = HashMap::new();
+        for client in &self.clients {
+            *counts.entry(client.caller.payer).or_default() += 1;
+        }
+        let is_kept = |payer: &Payer| is_kept_for(*payer, self.owner_uid);
+        let most = counts.into_iter().max_by_key(|(payer, count)| (!is_kept(payer), *count, *payer));
+        if let Some((payer, _)) = most {
+            self.drop_one_of(payer);
+        }
+    }
+
+    /// Of those of this payer, the one that was silent longest; one that listens is not silent.
+    fn drop_one_of(&mut self, payer: Payer) {
+        let of_payer = self.clients.iter().enumerate().filter(|(_, client)| client.caller.payer == payer);
+        if let Some((index, client)) = of_payer.min_by_key(|(_, client)| (client.listens(), client.last_turn))
+        {
+            tracing::debug!(
+                pid = client.caller.pid,
+                uid = client.caller.uid,
+                "too many clients: dropped one"
+            );
             self.clients.swap_remove(index);
         }
     }
+}
 
-    /// Drops the client for whom the most waits, until no more than the limit waits for all.
-    fn bound_output(&mut self) {
-        while self.clients.iter().map(|client| client.output.len()).sum::<usize>() > OUTPUT_BYTES_MAX {
-            let largest = self.clients.iter().enumerate().max_by_key(|(_, client)| client.output.len());
-            let Some((index, _)) = largest else { return };
-            let client = self.clients.swap_remove(index);
-            tracing::warn!(
-                pid = client.caller.pid,
-                uid = client.caller.uid,
-                "a client does not read: dropped it"
-            );
+/// A socket at `path` to which nobody can connect yet.
+fn bind_only(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+fn another(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("another stewardd listens at {}: stop it first (systemctl stop stewardd)", path.display())
+}
+
+/// Held for as long as the daemon lives, because nobody answers at a socket while its daemon starts.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Beside the socket at this path.
+    fn take(socket: &Path) -> anyhow::Result<Self> {
+        let path = socket.with_extension("lock");
+        let failed = || format!("cannot lock {}", path.display());
+        loop {
+            // Nobody else may open it: whoever can could keep the daemon from starting.
+            let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
+            let file = file.with_context(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(another(socket)),
+                Err(errno) => return Err(errno).with_context(failed),
+            }
+            // Unless one that has just ended has removed it meanwhile.
+            let is_there = std::fs::metadata(&path).is_ok_and(|there| {
+                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+            });
+            if is_there {
+                return Ok(Lock { path, _file: file });
+            }
         }
+    }
+}
+
+/// Whether room is kept for who pays: root and the owner.
+fn is_kept_for(payer: Payer, owner_uid: Option<u32>) -> bool {
+    payer == 0 || owner_uid == Some(payer)
+}
+
+/// Holds no more than the limit for all clients together: of the user for whom the most is held, the client with the most goes,
+/// root and the owner last. One reply may be as long as it is.
+fn bound_memory(clients: &mut [Client], owner_uid: Option<u32>) {
+    loop {
+        let all = clients.iter().filter(|client| !client.gone).map(Client::held_bytes);
+        let (holders, bytes) =
+            all.filter(|bytes| *bytes > 0).fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+        if holders <= 1 || bytes <= HELD_BYTES_MAX {
+            return;
+        }
+        let mut held: HashMap<Payer, usize> = HashMap::new();
+        for client in clients.iter().filter(|client| !client.gone) {
+            *held.entry(client.caller.payer).or_default() += client.held_bytes();
+        }
+        let most = held.into_iter().max_by_key(|(payer, bytes)| {
+            let is_droppable = *bytes > 0 && !is_kept_for(*payer, owner_uid);
+            (is_droppable, *bytes, *payer)
+        });
+        let Some((payer, _)) = most else { return };
+        let of_payer = clients.iter_mut().filter(|client| !client.gone && client.caller.payer == payer);
+        let Some(client) = of_payer.max_by_key(|client| client.held_bytes()) else { return };
+        let (pid, uid) = (client.caller.pid, client.caller.uid);
+        tracing::debug!(pid, uid, "a client does not read: dropped it");
+        client.gone = true;
+        client.output.clear();
+        client.framer = Framer::new(wire::REQUEST_BYTES_MAX);
     }
 }
 
 impl Client {
     fn new(stream: UnixStream, caller: Caller, turn: u64) -> Self {
         let framer = Framer::new(wire::REQUEST_BYTES_MAX);
-        let output = Vec::new();
+        let output = Output::default();
         Client {
             stream,
             caller,
@@ -317,6 +454,21 @@ impl Client {
             && self.waiting.is_none()
             && self.monitoring.is_none()
             && self.watching.is_none()
+    }
+
+    /// Whether a whole call of it waits to be answered.
+    fn has_call(&self) -> bool {
+        self.wants_input() && self.framer.has_message()
+    }
+
+    /// Whether it is silent because it listens.
+    fn listens(&self) -> bool {
+        self.monitoring.is_some() || self.watching.is_some()
+    }
+
+    /// What it takes of memory, in bytes.
+    fn held_bytes(&self) -> usize {
+        self.output.held_bytes() + self.framer.len()
     }
 
     fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
@@ -355,27 +507,37 @@ impl Client {
     }
 
     fn write_out(&mut self) {
-        let mut sent = 0;
-        while sent < self.output.len() {
-            match self.stream.write(&self.output[sent..]) {
-                Ok(0) => break,
-                Ok(count) => sent += count,
-                Err(error) => {
-                    self.gone |= !is_passing(&error);
-                    break;
-                }
+        self.gone |= self.output.write_to(&mut self.stream).is_err();
+        self.gone |= self.output.is_empty() && self.closing;
+    }
+
+    fn serve_watch(&mut self, now_ns: u64, answer: &mut dyn FnMut(&Caller, &mut Watch) -> NextReply) {
+        let Some((watch, due_ns)) = self.watching.as_mut() else { return };
+        // On a common beat, so that those with the same interval are served from one sample.
+        *due_ns = (now_ns / watch.every_ns + 1) * watch.every_ns;
+        if !self.output.is_empty() {
+            return;
+        }
+        match answer(&self.caller, watch) {
+            Ok(Some(text)) => self.send_text(&text, true),
+            Ok(None) => {}
+            Err(error) => {
+                self.watching = None;
+                self.send_error(&error);
             }
         }
-        self.output.drain(..sent);
-        if self.output.is_empty() {
-            // A long reply's memory is not kept for as long as the client stays.
-            self.output = Vec::new();
-            self.gone |= self.closing;
-        }
+        self.write_out();
     }
 
     fn send(&mut self, reply: &Reply) {
-        self.output.extend_from_slice(&wire::encode(reply));
+        self.output.push(&wire::encode(reply));
+    }
+
+    fn send_text(&mut self, parameters: &Arc<str>, continues: bool) {
+        let (before, after) = wire::around_reply(continues);
+        self.output.push(before.as_bytes());
+        self.output.push_shared(parameters);
+        self.output.push(after.as_bytes());
     }
 
     fn send_error(&mut self, error: &ApiError) {
@@ -398,16 +560,12 @@ impl Client {
             Answer::Wait => self.waiting = Some(call),
             _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
-            Answer::Text(parameters) => {
-                self.output.extend_from_slice(&wire::encode_reply(&parameters, false));
-            }
+            Answer::Text(parameters) => self.send_text(&parameters, false),
             Answer::Error(error) => self.send_error(&error),
             Answer::Watch(_) | Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
             Answer::Stream(topic, first) => {
                 self.monitoring = Some((topic, 0));
-                for parameters in first {
-                    self.send(&Reply { parameters, continues: Some(true), error: None });
-                }
+                self.output.push_shared(&first);
             }
             // Due at once.
             Answer::Watch(watch) => self.watching = Some((watch, 0)),
@@ -430,6 +588,8 @@ fn is_passing(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// One text of this many bytes is more than a socket takes.
@@ -450,8 +610,28 @@ mod tests {
     fn server() -> (tempfile::TempDir, Server) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("socket");
-        let server = Server::bind(&path, Box::new(crate::peer::from_kernel)).expect("it listens");
+        let server = Server::bind(&path, Box::new(crate::peer::from_kernel)).expect("it is free");
+        server.listen().expect("it listens");
         (directory, server)
+    }
+
+    #[test]
+    fn nobody_connects_before_there_are_answers_and_no_other_daemon_takes_the_place_meanwhile() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("socket");
+        let bind = || Server::bind(&path, Box::new(crate::peer::from_kernel));
+        let server = bind().expect("it is free");
+        let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
+        assert_eq!(refused, ErrorKind::ConnectionRefused);
+        let error = bind().err().expect("it is taken").to_string();
+        assert!(error.contains("another stewardd"), "{error}");
+        server.listen().expect("it listens");
+        UnixStream::connect(&path).expect("it listens");
+        server.close();
+        assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
+        // One that was killed leaves both files behind, and is in nobody's way.
+        drop(bind().expect("it is free"));
+        bind().expect("it is free").close();
     }
 
     #[test]
@@ -462,7 +642,7 @@ mod tests {
         for now_ns in [1030, 1040, 1099, 1100, 1350] {
             server.serve_watchers(now_ns, &mut |_, _| {
                 answers += 1;
-                Ok(Some("{}".to_owned()))
+                Ok(Some("{}".into()))
             });
         }
         assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
@@ -476,11 +656,77 @@ mod tests {
         for beat in 1..1000 {
             server.serve_watchers(beat * 100, &mut |_, _| {
                 answers += 1;
-                Ok(Some("1".repeat(LONG_BYTES)))
+                Ok(Some("1".repeat(LONG_BYTES).into()))
             });
         }
         assert_eq!((answers, server.clients.len()), (1, 1));
         assert!(server.clients[0].output.len() <= LONG_BYTES + 100);
+    }
+
+    /// A client that has asked, as this user.
+    fn asking(server: &mut Server, uid: u32) -> UnixStream {
+        server.identify = Box::new(move |stream| {
+            let caller = crate::peer::from_kernel(stream)?;
+            Ok(Caller { uid, payer: uid, ..caller })
+        });
+        let mut client = UnixStream::connect(&server.path).expect("it listens");
+        client.write_all(b"{\"method\":\"a.B\"}\0").expect("sent");
+        server.accept();
+        client
+    }
+
+    fn turn(server: &mut Server, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+        let ready = vec![PollFlags::IN; 1 + server.clients.len()];
+        server.take_turn(&ready, handle);
+    }
+
+    #[test]
+    fn what_waits_to_be_read_is_bounded_after_each_answer_and_a_shared_text_counts_once() {
+        let (_keep, mut server) = server();
+        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+        let shared: Arc<str> = "1".repeat(LONG_BYTES).into();
+        while server.clients.iter().any(|client| client.output.is_empty()) {
+            turn(&mut server, &mut |_, _| Answer::Text(Arc::clone(&shared)));
+        }
+        assert_eq!(server.clients.len(), 60, "the same text for all");
+
+        let (_keep, mut server) = self::server();
+        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+        let _other = asking(&mut server, 1001);
+        let (mut answered, mut most) = (0, 0);
+        while answered < 61 {
+            let mut texts = Vec::new();
+            turn(&mut server, &mut |_, _| {
+                let text: Arc<str> = "1".repeat(LONG_BYTES).into();
+                answered += 1;
+                // Who has been sent it, and not gone, holds it.
+                texts.push(Arc::downgrade(&text));
+                Answer::Text(text)
+            });
+            most = most.max(server.clients.iter().map(Client::held_bytes).sum());
+        }
+        assert!(most <= HELD_BYTES_MAX, "{most}");
+        assert!(server.clients.iter().any(|client| client.caller.uid == 1001), "who holds little stays");
+    }
+
+    #[test]
+    fn of_two_users_the_one_with_many_costly_calls_keeps_the_other_waiting_for_one_turn() {
+        let (_keep, mut server) = server();
+        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+        let costly = &mut |_: &Caller, _: Call| {
+            let begun_ns = now_ns();
+            while now_ns() - begun_ns < turns::TURN_NS {}
+            Answer::Reply(Map::new())
+        };
+        turn(&mut server, costly);
+        let answered = |server: &Server, uid: u32| {
+            let of_uid = server.clients.iter().filter(|client| client.caller.uid == uid);
+            of_uid.filter(|client| client.last_turn > 1 || (uid == 1000 && client.last_turn > 0)).count()
+        };
+        assert_eq!(answered(&server, 1000), 1, "one turn, one costly call");
+        let _other = asking(&mut server, 1001);
+        turn(&mut server, costly);
+        assert_eq!((answered(&server, 1000), answered(&server, 1001)), (1, 1), "first, however many wait");
     }
 
     #[test]

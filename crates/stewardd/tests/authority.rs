@@ -195,6 +195,38 @@ fn a_process_is_not_moved_out_of_a_domain_of_somebody_else() {
 }
 
 #[test]
+fn a_user_leaves_the_limits_of_their_slice_neither_for_a_domain_of_their_own_nor_by_a_way_round() {
+    let own = rustix::process::geteuid().as_raw();
+    let machine = ruled("");
+    machine.caller_uid.store(own, Ordering::SeqCst);
+    // Without the shipped rules, as the test may run as root, who may do everything by them.
+    let limit_own = "[[rule]]\nwho = \"everyone\"\naction = \"limit\"\nof = \"own\"\nverdict = \"allow\"\n";
+    let limit_below = limit_own.replace("\"own\"", "\"below-own\"");
+    let rules = rule("everyone", "reserve", "allow") + limit_own + &limit_below;
+    std::fs::write(machine.path("rules/default.toml"), rules).expect("written");
+    let daemon = machine.start();
+    let create = api::CreateDomain { domain: "mine".into(), ..api::CreateDomain::default() };
+    daemon.client().call(&create).expect("the rule allows it");
+    let slice = format!("user.slice/user-{own}.slice");
+    for below in ["", "/session-1.scope"] {
+        machine.cgroups.tree().add(&format!("{slice}{below}"), own);
+    }
+    let sleeper = Sleeper::start(&machine.program("program"));
+    machine.cgroups.tree().members.insert(sleeper.pid(), format!("{slice}/session-1.scope"));
+    let enter = |domain: &str| api::MoveProcess { pid: Some(sleeper.pid()), domain: domain.to_owned() };
+    for way in ["mine", "/"] {
+        let reason = denied(daemon.client().call(&enter(way)));
+        assert!(reason.contains(&format!("{slice}, whose limits it would leave")), "{reason}");
+        assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], format!("{slice}/session-1.scope"));
+    }
+    // Once somebody who may has moved it, it goes about in what is theirs.
+    machine.cgroups.tree().members.insert(sleeper.pid(), "steward.mine".to_owned());
+    let part = api::CreateDomain { domain: "mine/part".into(), ..api::CreateDomain::default() };
+    daemon.client().call(&part).expect("it is below their own");
+    daemon.client().call(&enter("mine/part")).expect("both are theirs");
+}
+
+#[test]
 fn a_user_divides_a_domain_of_their_own_and_no_other() {
     let machine = ruled("");
     machine.caller_uid.store(0, Ordering::SeqCst);
@@ -260,6 +292,40 @@ fn a_program_that_changes_user_while_it_is_acted_on_has_what_it_had() {
     let reason = denied(daemon.client().call(&api::Release { pid: sleeper.pid() }));
     assert!(reason.contains("became another user's meanwhile"), "{reason}");
     assert_eq!(held(), Some(1_000_000));
+}
+
+/// The one who asks is the user who connected, whatever the process is by now.
+#[test]
+fn a_caller_that_executes_a_set_user_id_program_after_it_connected_reserves_nothing_for_it() {
+    let mut machine = ruled("");
+    machine.roots = steward_kernel::Roots::under(machine.directory.path());
+    let own = "[[rule]]\nwho = \"everyone\"\naction = \"reserve\"\nof = \"own\"\nverdict = \"allow\"\n";
+    write_rules(&machine, own);
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let status = proc_of(&machine, sleeper.pid());
+    let mut daemon = machine.daemon().expect("it starts");
+    let caller = Caller::of_process(1001, 1001, sleeper.pid());
+    let mut run = |meanwhile: Option<&str>| {
+        machine.fake.machine().meanwhile = meanwhile.map(|text| (status.clone(), text.to_owned()));
+        let cpu = json!({ "cpu": { "budget_ns": 1_000_000, "period_ns": 100_000_000 } });
+        let Value::Object(parameters) = cpu else { unreachable!("it is an object") };
+        let call = Call { method: <api::Run as api::Method>::NAME.into(), parameters, ..Call::default() };
+        match daemon.answer(&caller, call) {
+            Answer::Error(ApiError::PermissionDenied { reason }) => Some(reason),
+            Answer::Error(other) => panic!("{other}"),
+            _ => None,
+        }
+    };
+    std::fs::write(&status, SET_USER_ID).expect("written");
+    let reason = run(None).expect("it is nobody's own already");
+    assert!(reason.contains("has the rights of several users"), "{reason}");
+    std::fs::write(&status, OWN).expect("written");
+    let reason = run(Some(SET_USER_ID)).expect("it is nobody's own in the end");
+    assert!(reason.contains("became another user's meanwhile"), "{reason}");
+    assert!(machine.fake.machine().tasks.is_empty());
+    std::fs::write(&status, OWN).expect("written");
+    assert_eq!(run(None), None);
+    assert_eq!(machine.fake.machine().tasks.len(), 1);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! prefix (`steward.batch`, `steward.web/front`). Every other domain is called by the path of its cgroup from the root
 //! of the tree (`user.slice/user-1000.slice`). A leading `/` always means the root, and `/` alone is the root itself.
 
+use crate::printable::printable;
+
 /// The cgroup that holds the processes of a domain with children: a cgroup that hands the CPU out to children can
 /// hold no processes itself (Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
 pub const OWN_LEAF: &str = ".own";
@@ -84,8 +86,10 @@ impl Names {
         Ok(vec![format!("{}{name}", self.prefix), name.to_owned()])
     }
 
-    /// What a domain at this path is called.
+    /// What a domain at this path is called. Whoever owns a cgroup may call those below it what they like; the name of one that is
+    /// not [`printable`] leads to none.
     pub fn name_of(&self, path: &str) -> String {
+        let path = &*printable(path);
         match path.strip_prefix(&self.prefix).filter(|name| !name.is_empty() && !name.starts_with('/')) {
             _ if path.is_empty() => "/".to_owned(),
             Some(name) => name.to_owned(),
@@ -113,6 +117,13 @@ pub fn parent_of(path: &str) -> Option<&str> {
 /// Whether `path` is `above` or lies somewhere below it.
 pub fn is_at_or_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The slice (`user.slice/user-N.slice`, systemd's layout) of the user in whose slice a path is.
+pub fn slice_of_user(path: &str) -> Option<&str> {
+    user_of_slice(path)?;
+    let end = path.match_indices('/').nth(1).map_or(path.len(), |(end, _)| end);
+    Some(&path[..end])
 }
 
 /// The user whose slice (`user.slice/user-N.slice`, systemd's layout) a path is in.
@@ -173,6 +184,7 @@ mod tests {
         assert_eq!(names.path_to_make("steward.web").expect("a name"), "steward.web");
         assert_eq!(names.name_of("steward.web/front"), "web/front");
         assert_eq!(names.name_of("user.slice/user-7.slice"), "user.slice/user-7.slice");
+        assert_eq!(names.name_of("a.slice/\u{1b}[2J"), "a.slice/\\u{1b}[2J");
         assert_eq!((names.name_of("").as_str(), names.name_of("steward.").as_str()), ("/", "steward."));
         assert_eq!(names.candidates("batch").expect("a name"), ["steward.batch", "batch"]);
         assert_eq!(names.candidates("/batch").expect("a name"), ["batch"]);
@@ -214,6 +226,11 @@ mod tests {
     #[test]
     fn a_slice_says_whose_it_is() {
         assert_eq!(user_of_slice("user.slice/user-1000.slice/session-2.scope"), Some(1000));
+        for below in ["", "/session-2.scope", "/a/b"] {
+            let slice = "user.slice/user-1000.slice";
+            assert_eq!(slice_of_user(&format!("{slice}{below}")), Some(slice));
+        }
+        assert_eq!(slice_of_user("user.slice"), None);
         assert_eq!(user_of_slice("user.slice/user-x.slice"), None);
         assert_eq!(user_of_slice("system.slice/user-1000.slice"), None);
     }

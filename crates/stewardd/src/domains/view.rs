@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use libsteward::api::{self, ApiError};
 use steward_core::domain::{OWN_LEAF, Settings, Tree, name, tree::Resource};
 use steward_core::mechanism::DomainRecord;
+use steward_core::printable::printable;
 use steward_kernel::cgroups_tree::Cgroup;
 
 use super::{Domains, kernel_failed};
@@ -86,7 +87,7 @@ impl Domains {
         let sums = sight.sums.get(path).copied().unwrap_or_default();
         api::Domain {
             name: self.names.name_of(path),
-            path: format!("/{path}"),
+            path: format!("/{}", printable(path)),
             cgroup_id: cgroup.id,
             parent: name::parent_of(path).map(|payer| self.names.name_of(payer)),
             made: held.is_some_and(|held| held.made),

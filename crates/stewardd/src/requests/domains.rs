@@ -4,8 +4,10 @@
 //! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are wishes to
 //! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`.
 
-use libsteward::api::{self, ApiError};
-use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use libsteward::api::{self, ApiError, Method};
+use libsteward::wire;
 use steward_core::authority::{Action, Request as Wish, Resource, Target};
 use steward_core::domain::{Change, Setting, Settings, name};
 use steward_kernel::cgroups_tree::Cgroup;
@@ -15,13 +17,12 @@ use super::{for_process, invalid, kernel_error};
 use crate::daemon::Daemon;
 use crate::domains::view::Records;
 use crate::domains::{Asker, Given};
+use crate::event_loop::now_ns;
 use crate::peer::Caller;
 use crate::report;
 
 /// How much a process can complain of at once.
 const MISSED_MAX: u64 = 1_000_000;
-/// How many processes can have complained.
-const COMPLAINERS_MAX: usize = 65_536;
 
 impl Daemon {
     pub(super) fn list_domains(&mut self) -> Result<api::DomainList, ApiError> {
@@ -153,7 +154,7 @@ impl Daemon {
         request: &api::MoveProcess,
     ) -> Result<api::Moved, ApiError> {
         let pid = request.pid.unwrap_or(caller.pid);
-        let (process, _) = self.take_hold(pid)?;
+        let process = self.take_hold(pid)?;
         if request.pid.is_none() && !caller.is_alive() {
             return Err(ApiError::NoSuchTask { pid });
         }
@@ -161,7 +162,7 @@ impl Daemon {
         let cgroup = self.domains.resolve(&request.domain)?;
         self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
         let from = self.domains.cgroups()?.path_of(pid).map_err(|error| kernel_error(pid, &error))?;
-        self.permit_leaving(caller, &from)?;
+        self.permit_leaving(caller, &from, &cgroup.path)?;
         let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
         self.domains.enter(pid, &cgroup.path)?;
@@ -190,11 +191,16 @@ impl Daemon {
     }
 
     /// Whoever put a process into a domain may have done so to limit it: out of a domain of somebody else it is not
-    /// moved. The root of the tree limits nobody.
-    fn permit_leaving(&mut self, caller: &Caller, from: &str) -> Result<(), ApiError> {
+    /// moved. The root of the tree limits nobody. A user's slice belongs to the user, but its limits are the machine's.
+    fn permit_leaving(&mut self, caller: &Caller, from: &str, to: &str) -> Result<(), ApiError> {
         let from = name::domain_of(from);
         if from.is_empty() {
             return Ok(());
+        }
+        let left_slice = name::slice_of_user(from).filter(|slice| !name::is_at_or_below(to, slice));
+        if let Some(slice) = left_slice {
+            let about = format!("{}, whose limits it would leave", self.domains.names().name_of(slice));
+            return self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, Target::Others, about));
         }
         let cgroup = self.domains.cgroups()?.find(from);
         let cgroup =
@@ -258,10 +264,25 @@ impl Daemon {
         outcome
     }
 
-    pub(super) fn present_domains(&mut self, wanted: bool) -> Vec<Map<String, Value>> {
-        let domains = if wanted { self.list_domains().map(|list| list.domains) } else { Ok(Vec::new()) };
-        let reply = |domain| api::DomainWatched { domain: Some(domain), ..api::DomainWatched::default() };
-        domains.unwrap_or_default().into_iter().map(|domain| report::parameters(&reply(domain))).collect()
+    /// The replies to one who starts to watch domains, as they travel: one for each domain that there is, if `wanted`.
+    pub(super) fn present_domains(&mut self, wanted: bool) -> Arc<str> {
+        if !wanted {
+            return "".into();
+        }
+        let begun_ns = now_ns();
+        if let Some(text) = self.texts.recent(api::WatchDomains::NAME, begun_ns) {
+            return text;
+        }
+        let domains = self.list_domains().map(|list| list.domains).unwrap_or_default();
+        let (before, after) = wire::around_reply(true);
+        let mut text = String::new();
+        for domain in domains {
+            let watched = api::DomainWatched { domain: Some(domain), ..api::DomainWatched::default() };
+            text.extend([before, &*report::json(&watched), after]);
+        }
+        let text = Arc::from(text);
+        self.texts.keep(api::WatchDomains::NAME, &text, begun_ns, now_ns());
+        text
     }
 
     pub(super) fn complain(
@@ -278,13 +299,7 @@ impl Daemon {
         if !caller.is_alive() {
             return Err(gone());
         }
-        if !self.complaints.contains_key(&id) && self.complaints.len() >= COMPLAINERS_MAX {
-            let reason = format!("{COMPLAINERS_MAX} processes complain already");
-            return Err(ApiError::MechanismFailed { reason });
-        }
-        let count = self.complaints.entry(id).or_default();
-        *count = count.saturating_add(request.missed);
-        let complaints = *count;
+        let complaints = self.complaints.note(id, caller.payer, request.missed);
         if let Ok(cgroup) = self.domains.of_process(caller.pid) {
             self.domains.complain(&cgroup.path, request.missed);
         }

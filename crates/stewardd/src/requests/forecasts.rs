@@ -3,17 +3,21 @@
 //! Everybody sees the forecasts of their own tasks, and of tasks in domains that are theirs; the rules say who may see
 //! those of others (`read`). What may not be seen is counted, and is in the sums.
 
+use std::sync::Arc;
+
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request as Wish, Target};
 use steward_core::forecast::{Forecast, Model, TaskSample};
+use steward_core::printable::printable_name;
 use steward_kernel::processes;
 
 use super::invalid;
 use crate::daemon::Daemon;
 use crate::event_loop::now_ns;
 use crate::groups::Group;
-use crate::herald::Outlook;
+use crate::herald::{Outlook, OutlookAsked};
 use crate::peer::Caller;
+use crate::report;
 use crate::server::{Answer, NextReply, Watch};
 
 /// Time between two replies to a watcher, in milliseconds, unless said.
@@ -55,7 +59,7 @@ impl Daemon {
         let api::ListForecasts { domain, pid, domains_only } = request;
         let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None };
         let granted = self.permit_forecasts(caller, &request)?;
-        Ok(Answer::Text(json(&self.forecasts(caller, &request, granted)?)?))
+        Ok(Answer::Text(self.forecasts(caller, &request, granted)?.1))
     }
 
     pub(super) fn watch_forecasts(
@@ -154,25 +158,36 @@ impl Daemon {
         if self.sampler.herald.at_ns() == Some(watch.told_at_ns) {
             return Ok(None);
         }
-        let forecasts = self.forecasts(caller, &watch.request, watch.granted)?;
-        watch.told_at_ns = forecasts.at_ns;
-        json(&forecasts).map(Some)
+        let (at_ns, text) = self.forecasts(caller, &watch.request, watch.granted)?;
+        watch.told_at_ns = at_ns;
+        Ok(Some(text))
     }
 
-    /// The reply, from what was read last. `granted` says that the caller may see all of what is asked for.
+    /// The reply as text, from what was read last, and when that was. `granted` says that the caller may see all of what is
+    /// asked for. Those who ask the same and may see the same are given the same text.
     fn forecasts(
         &mut self,
         caller: &Caller,
         request: &api::WatchForecasts,
         granted: bool,
-    ) -> Result<api::Forecasts, ApiError> {
+    ) -> Result<(u64, Arc<str>), ApiError> {
         let now_ns = now_ns();
         let sought = self.look_for(request, now_ns)?;
         let outlook = self.outlook_of_last_read(now_ns);
+        let asked = OutlookAsked {
+            request: api::WatchForecasts { every_ms: None, ..request.clone() },
+            only_of: (!granted).then_some(caller.uid),
+        };
+        if let Some(text) = self.sampler.text(&asked) {
+            return Ok((outlook.report.at_ns, text));
+        }
         // Only now: places among groups and tasks are those of the outlook.
         let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
-        Ok(self.reported(&outlook, &subject, &sight, request.domains_only == Some(true)))
+        let forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        let text = report::json(&forecasts);
+        self.sampler.keep_text(asked, &text);
+        Ok((outlook.report.at_ns, text))
     }
 
     fn reported(
@@ -263,10 +278,6 @@ impl Daemon {
     }
 }
 
-fn json(forecasts: &api::Forecasts) -> Result<String, ApiError> {
-    serde_json::to_string(forecasts).map_err(|error| ApiError::MechanismFailed { reason: error.to_string() })
-}
-
 impl Sight {
     fn has_task(&self, task: &TaskSample, group: &Group) -> bool {
         self.all || task.uid == self.uid || self.has_domain(group)
@@ -278,11 +289,10 @@ impl Sight {
 }
 
 fn task_forecast(sample: &TaskSample, group: &Group, figures: &Forecast) -> api::TaskForecast {
-    let end = sample.name.iter().position(|byte| *byte == 0).unwrap_or(sample.name.len());
     api::TaskForecast {
         tid: sample.tid,
         pid: sample.pid,
-        name: String::from_utf8_lossy(&sample.name[..end]).into_owned(),
+        name: printable_name(&sample.name),
         user: sample.uid,
         domain: group.name.clone(),
         weight: rounded(sample.weight),

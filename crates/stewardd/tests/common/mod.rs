@@ -111,7 +111,8 @@ impl Machine {
         let uid = self.caller_uid.clone();
         let identify = move |stream: &UnixStream| {
             let caller = peer::from_kernel(stream)?;
-            Ok(peer::Caller { uid: uid.load(Ordering::SeqCst), ..caller })
+            let uid = uid.load(Ordering::SeqCst);
+            Ok(peer::Caller { uid, payer: uid, ..caller })
         };
         let socket = self.path("socket");
         let server = Server::bind(&socket, Box::new(identify))?;
@@ -123,6 +124,10 @@ impl Machine {
         let controls = Controls { stop: stopped, reload: reloaded };
         let files = control_files.and_then(|path| daemon.mount_control_files(path));
         let thread = std::thread::spawn(move || event_loop::run(daemon, server, files, watch, controls));
+        // Nobody can connect before the loop runs.
+        while !thread.is_finished() && UnixStream::connect(&socket).is_err() {
+            std::thread::yield_now();
+        }
         Ok(Running { socket, stop, reload, thread: Some(thread) })
     }
 }

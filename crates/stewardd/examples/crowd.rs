@@ -1,0 +1,265 @@
+//! What a user who means ill costs the others: `crowd SCENARIO...` beside a running stewardd, as root, in the lab's machine.
+//!
+//! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those calls took and
+//! what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`, `subordinates`, `files`, `mounts`. With
+//! `--probe METHOD` the caller asks for something else than `ListSpecs`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use libsteward::{Client, SOCKET_PATH, api};
+use rustix::event::{PollFd, PollFlags, poll};
+
+const ATTACKER: u32 = 1000;
+const BYSTANDER: u32 = 1001;
+/// As in the report that this was written for.
+const CONNECTIONS: usize = 480;
+const THREADS: usize = 4000;
+const SUBORDINATES: u32 = 560;
+const READERS: usize = 60;
+const MOUNTS: usize = 65_000;
+const PROGRAMS: usize = 100;
+/// Calls of the bystander, and the time between two.
+const PROBES: usize = 60;
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["probe", method] => probe(method),
+        ["attack", scenario] => attack(scenario),
+        [] => bail!("crowd SCENARIO...: quiet forecasts events monitor subordinates files mounts"),
+        _ => words.iter().try_for_each(|scenario| measure(scenario)),
+    }
+}
+
+/// A copy of this program, as that user.
+fn own(uid: u32, words: &[&str]) -> anyhow::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).uid(uid).gid(uid);
+    Ok(command.spawn()?)
+}
+
+/// Goes on once the program has said a line.
+fn wait_for(child: &mut Child) -> anyhow::Result<String> {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().context("a pipe")?).read_line(&mut line)?;
+    Ok(line)
+}
+
+fn measure(scenario: &str) -> anyhow::Result<()> {
+    if scenario == "events" || scenario == "monitor" {
+        fill_history()?;
+    }
+    let monitor = Client::connect(SOCKET_PATH)?.monitor(false)?;
+    let mut attacker = own(ATTACKER, &["attack", scenario])?;
+    if scenario == "subordinates" || scenario == "mounts" {
+        map_users(&mut attacker)?;
+    }
+    wait_for(&mut attacker)?;
+    let method = if scenario == "files" { "file" } else { "io.steward.ListSpecs" };
+    let mut bystander = own(BYSTANDER, &["probe", method])?;
+    let line = wait_for(&mut bystander)?;
+    bystander.wait()?;
+    print!("{scenario}: {line}");
+    let pid = Client::connect(SOCKET_PATH)?.call(&api::Status {})?.pid;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    for key in ["VmHWM:", "VmRSS:"] {
+        let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+        println!("  {}", line.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    if scenario == "subordinates" {
+        // It is told of the next decision, so it was not dropped.
+        fill_history_with(1)?;
+        let mut monitor = monitor;
+        println!(
+            "  root's monitor: {}",
+            if monitor.next().is_some_and(|event| event.is_ok()) { "kept" } else { "lost" }
+        );
+    }
+    attacker.kill()?;
+    attacker.wait()?;
+    Ok(())
+}
+
+fn fill_history() -> anyhow::Result<()> {
+    fill_history_with(2100)
+}
+
+fn fill_history_with(rounds: usize) -> anyhow::Result<()> {
+    let mut client = Client::connect(SOCKET_PATH)?;
+    let pid = std::process::id() as i32;
+    let cpu = api::Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
+    for _ in 0..rounds {
+        client.call(&api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None })?;
+        client.call(&api::Release { pid })?;
+    }
+    Ok(())
+}
+
+/// What newuidmap does for a user who has subordinate users.
+fn map_users(attacker: &mut Child) -> anyhow::Result<()> {
+    let line = wait_for(attacker)?;
+    let pid = attacker.id();
+    for file in ["uid_map", "gid_map"] {
+        std::fs::write(format!("/proc/{pid}/{file}"), "0 1000 1\n1 100000 1000\n")
+            .with_context(|| line.clone())?;
+    }
+    let input: &mut ChildStdin = attacker.stdin.as_mut().context("a pipe")?;
+    input.write_all(b"go on\n")?;
+    Ok(())
+}
+
+/// Calls again and again, as a program would that connects for each call.
+fn probe(method: &str) -> anyhow::Result<()> {
+    let mut took = Vec::new();
+    for _ in 0..PROBES {
+        std::thread::sleep(PAUSE);
+        let begun = Instant::now();
+        if method == "file" {
+            std::fs::read("/run/steward/domains/cpu")?;
+        } else {
+            Client::connect(SOCKET_PATH)?.call_by_name(method, serde_json::Map::new())?;
+        }
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{} calls: median {:.1} ms, 95th of 100 {:.1} ms, worst {:.1} ms",
+        took.len(),
+        ms(took[took.len() / 2]),
+        ms(took[took.len() * 95 / 100]),
+        ms(took[took.len() - 1])
+    );
+    Ok(())
+}
+
+fn attack(scenario: &str) -> anyhow::Result<()> {
+    match scenario {
+        "quiet" => {
+            println!("ready");
+            std::thread::sleep(Duration::from_secs(3600));
+            Ok(())
+        }
+        "forecasts" => {
+            for _ in 0..THREADS {
+                let asleep = || std::thread::sleep(Duration::from_secs(3600));
+                std::thread::Builder::new().stack_size(16 * 1024).spawn(asleep)?;
+            }
+            flood(r#"{"method":"io.steward.ListForecasts"}"#)
+        }
+        "events" => flood(r#"{"method":"io.steward.ListEvents"}"#),
+        "monitor" => flood(r#"{"method":"io.steward.Monitor","parameters":{"history":true},"more":true}"#),
+        "subordinates" => subordinates(),
+        "files" => {
+            for _ in 1..READERS {
+                std::thread::spawn(read_files);
+            }
+            println!("ready");
+            read_files();
+            Ok(())
+        }
+        "mounts" => mounts(),
+        other => bail!("there is no scenario {other}"),
+    }
+}
+
+/// Puts the same call on many connections; who has got some of the answer calls again, on a new connection if this one is closed.
+fn flood(call: &str) -> anyhow::Result<()> {
+    let message = format!("{call}\0");
+    let connect = || -> std::io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(SOCKET_PATH)?;
+        stream.write_all(message.as_bytes())?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    };
+    let mut streams: Vec<UnixStream> = (0..CONNECTIONS).map(|_| connect()).collect::<Result<_, _>>()?;
+    println!("ready");
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let mut waiting: Vec<PollFd<'_>> =
+            streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+        poll(&mut waiting, None)?;
+        let ready: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
+        for (stream, _) in streams.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            let count = stream.read(&mut bytes).unwrap_or(0);
+            let is_whole = bytes[..count].contains(&0);
+            if count == 0 || (is_whole && stream.write_all(message.as_bytes()).is_err()) {
+                *stream = connect()?;
+            }
+        }
+    }
+}
+
+/// Waits in a user namespace of its own until root has done what newuidmap does, then is as many users as it may.
+fn enter_namespace(more: rustix::thread::UnshareFlags) -> anyhow::Result<()> {
+    // SAFETY: there is one thread.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER | more)? };
+    println!("unshared");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+fn subordinates() -> anyhow::Result<()> {
+    enter_namespace(rustix::thread::UnshareFlags::empty())?;
+    let mut streams = Vec::new();
+    for uid in 1..=SUBORDINATES {
+        // SAFETY: a system call that changes this thread's effective user; there is one thread.
+        let became = |uid: u32| unsafe { libc::seteuid(uid) } == 0;
+        anyhow::ensure!(became(uid), "cannot become {uid}");
+        streams.push(UnixStream::connect(SOCKET_PATH)?);
+        anyhow::ensure!(became(0), "cannot come back");
+    }
+    println!("ready");
+    loop {
+        for stream in &mut streams {
+            let _ = stream.write_all(b"{\"method\":\"io.steward.Status\"}\0");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn read_files() {
+    loop {
+        for name in ["cpu", "status", "members", "forecast"] {
+            let _ = std::fs::read(format!("/run/steward/domains/{name}"));
+        }
+    }
+}
+
+fn mounts() -> anyhow::Result<()> {
+    enter_namespace(rustix::thread::UnshareFlags::NEWNS)?;
+    let place = "/tmp/crowd";
+    std::fs::create_dir_all(place)?;
+    rustix::mount::mount(
+        "none",
+        place,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        None::<&std::ffi::CStr>,
+    )?;
+    // Each bind of the tree on itself doubles what is below.
+    let mut count = 1;
+    while count * 2 <= MOUNTS {
+        let inner = format!("{place}/m");
+        std::fs::create_dir_all(&inner)?;
+        rustix::mount::mount_bind_recursive(place, &inner)?;
+        count *= 2;
+    }
+    std::fs::copy("/bin/busybox", format!("{place}/sleep"))?;
+    let start = || Command::new(format!("{place}/sleep")).arg("3600").stdout(Stdio::null()).spawn();
+    let programs: Vec<Child> = (0..PROGRAMS).map(|_| start()).collect::<Result<_, _>>()?;
+    println!("ready");
+    loop {
+        for program in &programs {
+            let release = api::Release { pid: program.id() as i32 };
+            let _ = Client::connect(SOCKET_PATH)?.call(&release);
+        }
+    }
+}
