@@ -4,6 +4,7 @@
 //! figures that it rests on.
 
 use crate::mechanism::{CpuRecord, Event, EventKind, Standing, TaskRecord, Thresholds};
+use crate::problem::Problem;
 use crate::quantity::approximate_duration;
 use crate::spec::Spec;
 
@@ -145,6 +146,11 @@ fn advice(task: &TaskRecord) -> Option<String> {
         )),
         Standing::Admitted => None,
     }
+}
+
+/// Says that a task has what its specification said before this mistake was written into its file. A line with its end.
+pub fn explain_earlier_version(mistake: &Problem) -> String {
+    format!("Its specification is in force as it was before a mistake was made: {mistake}.\n")
 }
 
 /// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all CPU time (0 to 1) its

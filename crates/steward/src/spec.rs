@@ -117,7 +117,7 @@ fn read(file: &Path) -> ParsedFile {
         Err(error) => {
             let what = format!("cannot be read: {error}");
             let problem = Problem::error(Origin::at(file, 0), what, "correct the name or its permissions");
-            ParsedFile { specs: Vec::new(), problems: vec![problem] }
+            ParsedFile::unreadable(problem)
         }
     }
 }
@@ -138,8 +138,7 @@ pub fn import(arguments: &SpecImportArguments) -> anyhow::Result<bool> {
         }
         file => {
             let file = file.clone().unwrap_or_else(|| PathBuf::from("-"));
-            let ParsedFile { specs, problems } = read_rows(&file)?;
-            ParsedFile { specs, problems }
+            read_rows(&file)?
         }
     };
     for problem in &parsed.problems {

@@ -29,7 +29,7 @@ use crate::polkit::Polkit;
 use crate::report;
 use crate::retry::{Retries, Retry};
 use crate::settings::{self, Settings};
-use crate::specs::{self, Ids, Loaded};
+use crate::specs::{self, Ids, LastGood, Loaded};
 use crate::state::StateFile;
 use crate::suspension::Suspensions;
 use crate::troubles::{Topic, Troubles};
@@ -94,12 +94,14 @@ pub struct Daemon {
     pub(crate) mechanism: Option<Box<dyn Enforcer>>,
     pub(crate) health: Health,
     pub(crate) settings: Settings,
+    last_settings: settings::LastGood,
     pub(crate) loaded: Loaded,
     pub(crate) ids: Ids,
     pub(crate) by_hand: Vec<ByHand>,
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    spec_state: StateFile<LastGood>,
     pub(crate) sampler: Sampler,
     pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
@@ -131,9 +133,12 @@ impl Daemon {
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
         let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
         let state = StateFile::new(&options.state_directory, &boot_id);
-        let settings = settings::load(&options.config, &options.rule_directories);
+        let mut last_settings = settings::LastGood::default();
+        let settings = settings::load(&options.config, &options.rule_directories, &mut last_settings);
+        let spec_state = StateFile::new(&options.state_directory, &boot_id);
+        let (last_good, spec_message) = spec_state.load();
         let mut ids = Ids::default();
-        let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
+        let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots, &last_good);
         let (by_hand, message) = state.load();
         let polkit = Polkit::new(&options.polkit)?;
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
@@ -146,12 +151,14 @@ impl Daemon {
             mechanism: None,
             health: Health::default(),
             settings,
+            last_settings,
             loaded,
             ids,
             by_hand,
             state,
             domains,
             domain_state,
+            spec_state,
             sampler: Sampler::default(),
             suspensions: Suspensions::default(),
             complaints: BTreeMap::new(),
@@ -165,9 +172,12 @@ impl Daemon {
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
-        let messages = [message, domain_message, audit_message];
+        let messages = [message, domain_message, audit_message, spec_message];
         daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
         daemon.log_problems();
+        if daemon.loaded.last_good != last_good {
+            daemon.save_last_good();
+        }
         daemon.domains.restore(held);
         let files_read = begun.elapsed();
         daemon.load_first_mechanism()?;
@@ -289,12 +299,13 @@ impl Daemon {
     }
 
     /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
-    /// wrong in one file changes nothing for the others.
+    /// wrong changes nothing: its last good version stays in force.
     pub(crate) fn reload(&mut self) -> Applied {
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
-        self.settings = settings::load(&self.options.config, &self.options.rule_directories);
+        let (config, rules) = (&self.options.config, &self.options.rule_directories);
+        self.settings = settings::load(config, rules, &mut self.last_settings);
         self.domains.set_root_limit(self.settings.config.domains.cpu_limit);
         if self.settings.config.domains.prefix != prefix {
             let origin = Origin::at(&self.options.config, 0);
@@ -316,8 +327,12 @@ impl Daemon {
             ));
             self.settings.config.mechanism = choice;
         }
-        let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
+        let directories = &self.options.spec_directories;
+        let new = specs::load(directories, &mut self.ids, &self.options.roots, &self.loaded.last_good);
         let old = std::mem::replace(&mut self.loaded, new);
+        if old.last_good != self.loaded.last_good {
+            self.save_last_good();
+        }
         self.log_problems();
         if best_effort != self.best_effort() {
             self.configure_best_effort();
@@ -438,6 +453,13 @@ impl Daemon {
         let failure = self.state.save(&self.by_hand).err();
         let sentence = |error| format!("after a restart, what was given by hand will be lost: {error:#}");
         self.troubles.set(Topic::Save, failure.map(sentence).into_iter().collect());
+    }
+
+    fn save_last_good(&mut self) {
+        let failure = self.spec_state.save(&self.loaded.last_good).err();
+        let sentence =
+            |error| format!("after a restart, a row with a mistake will be out of force: {error:#}");
+        self.troubles.set(Topic::SaveSpecs, failure.map(sentence).into_iter().collect());
     }
 
     fn forget_ended(&mut self) {

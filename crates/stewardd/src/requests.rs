@@ -10,9 +10,11 @@ use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Request as Wish, Resource, Target};
-use steward_core::explain::{explain_domain, explain_task};
+use steward_core::explain::{explain_domain, explain_earlier_version, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
+use steward_core::spec::{About, Mistake, SpecPath, TargetFacts};
 use steward_kernel::KernelError;
+use steward_kernel::executable;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
@@ -389,10 +391,37 @@ impl Daemon {
     fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
         let thresholds = &self.settings.config.thresholds;
-        match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
+        let text = match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
             Some(cpu) => explain_task(task, cpu, spec, thresholds),
             None => format!("{} is on CPU {}, which has gone.\n", task.name, task.cpu),
-        }
+        };
+        let mistake = spec.and_then(|spec| self.loaded.mistake_that_keeps(&spec.path));
+        text + &mistake.map_or_else(String::new, explain_earlier_version)
+    }
+
+    /// The mistake because of which the program of a process may have no specification, in a sentence.
+    fn explain_mistake(&self, process: Option<&Process>) -> Option<String> {
+        let executable = process.and_then(|process| process.executable);
+        let names_it = |path: &SpecPath| match path {
+            SpecPath::Executable(path) => {
+                let facts = executable::identify(path, &self.options.roots).ok();
+                let identity = |facts| match facts {
+                    TargetFacts::Executable { identity } => Some(identity),
+                    _ => None,
+                };
+                executable.is_some() && facts.and_then(identity) == executable
+            }
+            SpecPath::KernelThread(_) => {
+                process.is_some_and(|process| path.matches_kernel_thread(&process.name))
+            }
+        };
+        let mistakes = &self.loaded.mistakes;
+        let own =
+            mistakes.iter().find(|mistake| matches!(&mistake.about, About::Row(path) if names_it(path)));
+        let any = mistakes.iter().find(|mistake| !matches!(mistake.about, About::Row(_)));
+        let about = |mistake: &Mistake<SpecPath>, what: &str| format!("{what}: {}.", mistake.problem);
+        own.map(|mistake| about(mistake, "There is a row for it, which has a mistake in it"))
+            .or(any.map(|mistake| about(mistake, "A row for it may be where there is a mistake")))
     }
 
     /// Why a process has nothing.
@@ -412,9 +441,12 @@ impl Daemon {
                 None => format!("Its specification ({}) says so.", entry.name),
             },
             None => {
-                "No specification names its program, and it inherited none. Write one (`steward spec check` \
-                     helps), or give it a reservation with `steward set`."
-                    .to_owned()
+                let mistake = self.explain_mistake(process.as_ref()).map(|sentence| format!(" {sentence}"));
+                format!(
+                    "No specification names its program, and it inherited none.{} Write one (`steward spec check` \
+                     helps), or give it a reservation with `steward set`.",
+                    mistake.unwrap_or_default()
+                )
             }
         };
         format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")

@@ -1,4 +1,5 @@
-//! What must survive a restart of the daemon: what people gave to running programs by hand, and domains.
+//! What must survive a restart of the daemon: what people gave to running programs by hand, domains, and what
+//! specifications said before somebody wrote a mistake into them.
 //!
 //! One JSON file each in the state directory. A process is known by pid and start time and a cgroup by its inode, and
 //! these count from boot, so that the file says which boot it is of. It is replaced whole (written beside, then renamed) and not synced to
@@ -31,6 +32,11 @@ impl Kept for crate::plan::ByHand {
 impl Kept for crate::domains::Held {
     const FILE_NAME: &'static str = "domains.json";
     const SOURCE: &'static str = "what domains had (steward domain) is lost: give it again";
+}
+
+impl Kept for crate::specs::LastGood {
+    const FILE_NAME: &'static str = "specs.json";
+    const SOURCE: &'static str = "rows of specifications that are wrong now are out of force: correct them";
 }
 
 #[derive(Deserialize)]

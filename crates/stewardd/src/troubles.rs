@@ -12,6 +12,8 @@ pub enum Topic {
     State,
     /// Keeping what was given by hand.
     Save,
+    /// Keeping what specifications said last.
+    SaveSpecs,
     /// Watching files.
     Watch,
     /// Telling the mechanism thresholds and executables.

@@ -69,6 +69,13 @@ impl Machine {
         std::fs::write(self.path("specs").join(name), text).expect("written");
     }
 
+    /// As editors do: at no moment is the file there with less than all of it.
+    pub fn replace_specs(&self, name: &str, text: &str) {
+        let beside = self.path("specs").join(format!("{name}.new"));
+        std::fs::write(&beside, text).expect("written");
+        std::fs::rename(beside, self.path("specs").join(name)).expect("renamed");
+    }
+
     /// A program of its own: a copy of sleep, that nobody else on the machine runs.
     pub fn program(&self, name: &str) -> PathBuf {
         let path = self.path(name);
