@@ -21,6 +21,7 @@ use steward_kernel::{KernelError, Roots};
 
 use crate::audit::Audit;
 use crate::cgroups::Cgroups;
+use crate::domains::declared::{self, Declarations};
 use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::herald::Sampler;
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
@@ -28,6 +29,7 @@ use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
 use crate::report;
 use crate::retry::{Retries, Retry};
+use crate::rules::AccountFiles;
 use crate::settings::{self, Settings};
 use crate::specs::{self, Ids, LastGood, Loaded};
 use crate::state::StateFile;
@@ -52,6 +54,8 @@ pub struct Options {
     pub spec_directories: Vec<PathBuf>,
     /// Directories of rules about who may ask for what, lowest precedence first; at most three.
     pub rule_directories: Vec<PathBuf>,
+    /// Directories of files that declare domains, lowest precedence first; at most three.
+    pub domain_directories: Vec<PathBuf>,
     /// Where what must survive a restart is kept.
     pub state_directory: PathBuf,
     /// Goes before the configuration's choice.
@@ -101,6 +105,9 @@ pub struct Daemon {
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    declarations: Declarations,
+    /// What is declared and cannot be done.
+    unfulfilled: Vec<Problem>,
     spec_state: StateFile<LastGood>,
     pub(crate) sampler: Sampler,
     pub(crate) suspensions: Suspensions,
@@ -158,6 +165,8 @@ impl Daemon {
             state,
             domains,
             domain_state,
+            declarations: Declarations::default(),
+            unfulfilled: Vec::new(),
             spec_state,
             sampler: Sampler::default(),
             suspensions: Suspensions::default(),
@@ -174,11 +183,12 @@ impl Daemon {
         };
         let messages = [message, domain_message, audit_message, spec_message];
         daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
-        daemon.log_problems();
         if daemon.loaded.last_good != last_good {
             daemon.save_last_good();
         }
         daemon.domains.restore(held);
+        daemon.read_declarations();
+        daemon.log_problems();
         let files_read = begun.elapsed();
         daemon.load_first_mechanism()?;
         let loaded = begun.elapsed();
@@ -241,6 +251,7 @@ impl Daemon {
         }
         self.domains.forget_applied();
         self.domains.apply(&mut self.mechanism);
+        self.declare_domains();
         self.suspensions.apply(&mut self.mechanism);
         self.forget_ended();
         let running = self.running();
@@ -333,10 +344,12 @@ impl Daemon {
         if old.last_good != self.loaded.last_good {
             self.save_last_good();
         }
+        self.read_declarations();
         self.log_problems();
         if best_effort != self.best_effort() {
             self.configure_best_effort();
         }
+        self.declare_domains();
         if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
             return Applied::default();
         }
@@ -353,6 +366,20 @@ impl Daemon {
             "specifications were read again"
         );
         applied
+    }
+
+    fn read_declarations(&mut self) {
+        let (directories, before) = (&self.options.domain_directories, self.domains.declared());
+        self.declarations = declared::load(directories, self.domains.names(), &AccountFiles::read(), &before);
+    }
+
+    /// Has there be the domains that files declare.
+    fn declare_domains(&mut self) {
+        let unfulfilled = self.domains.declare(&self.declarations.domains, &mut self.mechanism);
+        for problem in unfulfilled.iter().filter(|problem| !self.unfulfilled.contains(problem)) {
+            tracing::warn!(decision = "left-out", "{problem}");
+        }
+        self.unfulfilled = unfulfilled;
     }
 
     fn held(&mut self) -> Vec<Held> {
@@ -636,11 +663,13 @@ impl Daemon {
 
     /// All problems of files.
     pub(crate) fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.settings.problems.iter().chain(&self.loaded.problems)
+        let files = self.settings.problems.iter().chain(&self.loaded.problems);
+        files.chain(&self.declarations.problems).chain(&self.unfulfilled)
     }
 
     fn log_problems(&self) {
-        for problem in self.problems() {
+        let files = self.settings.problems.iter().chain(&self.loaded.problems);
+        for problem in files.chain(&self.declarations.problems) {
             tracing::warn!(decision = "left-out", "{problem}");
         }
     }

@@ -213,11 +213,15 @@ pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> Strin
         (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),
         _ => String::new(),
     };
-    let asker = match event.pid {
+    format!("Domain {} {what}{detail}{}.", event.name, asked_by(event.pid, uid))
+}
+
+/// Who asked for a change, after it; nothing when nobody did (process 0).
+pub fn asked_by(pid: i32, uid: u32) -> String {
+    match pid {
         0 => String::new(),
         pid => format!(" (asked by process {pid} of user {uid})"),
-    };
-    format!("Domain {} {what}{detail}{asker}.", event.name)
+    }
 }
 
 /// What a mechanism's refusal is to a client.
