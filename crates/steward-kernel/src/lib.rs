@@ -6,11 +6,12 @@
 //!   itself, listed, changed and watched; [`cgroup_changes`]: whether what others do to it matters.
 //! - [`cpus`]: which CPUs there are.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
+//! - [`sessions`]: who sits at the machine, as logind says.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
 //! - [`doctor`]: what this machine offers and which promises hold on it.
 //!
-//! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
+//! Every path of procfs, sysfs, cgroupfs and /run starts at a [`Roots`], which a test points at a directory.
 
 pub mod cgroup_changes;
 pub mod cgroups;
@@ -28,6 +29,7 @@ pub mod process_events;
 pub mod processes;
 pub mod roots;
 pub mod scheduling;
+pub mod sessions;
 
 pub use error::KernelError;
 pub use roots::Roots;

@@ -2,6 +2,7 @@
 //!
 //! 0 success, 1 failure, 2 usage; `steward run` and `steward background` end with the program's own code, or with 125 to 127.
 
+mod account;
 mod background;
 mod cli;
 mod domain;

@@ -88,8 +88,8 @@ fn headline(status: &api::StatusReply) -> String {
         percent(thresholds.reactivate_below)
     ));
     text.push_str(&match &status.owner {
-        Some(owner) => format!("Root and user {owner} may reserve.\n"),
-        None => "Only root may reserve (no owner is set).\n".to_owned(),
+        Some(owner) => format!("Root and user {owner} may reserve for anyone.\n"),
+        None => "Only root may reserve for anyone (no owner is set).\n".to_owned(),
     });
     text
 }

@@ -50,6 +50,35 @@ fn run_becomes_the_program_with_its_reservation() {
 }
 
 #[test]
+fn run_becomes_another_user_for_good_and_warns_of_who_would_be_root() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let show = "id -u; id -G; echo $HOME $USER $LOGNAME $XDG_RUNTIME_DIR $SUDO_USER; cat /proc/self/status | grep CapEff";
+    let mut as_nobody = command(&daemon, &["run", "--user", "nobody", "--cpu", "1ms/100ms", "--", "sh", "-c", show]);
+    let as_nobody = as_nobody.env("SUDO_USER", "alice").env("XDG_RUNTIME_DIR", "/run/user/0").output().expect("it runs");
+    let told = String::from_utf8_lossy(&as_nobody.stderr).into_owned();
+    if rustix::process::geteuid().is_root() {
+        assert!(as_nobody.status.success(), "{told}");
+        let passwd = std::fs::read_to_string("/etc/passwd").expect("every machine has it");
+        let line = passwd.lines().find(|line| line.starts_with("nobody:")).expect("every machine has nobody");
+        let fields: Vec<&str> = line.split(':').collect();
+        let expected =
+            format!("{}\n{}\n{} nobody nobody\nCapEff:\t0000000000000000\n", fields[2], fields[3], fields[5]);
+        assert_eq!(text(&as_nobody), expected);
+        assert_eq!(told, "");
+        let as_root = command(&daemon, &["run", "--", "true"]).env("SUDO_USER", "alice").output().expect("it runs");
+        let warning = String::from_utf8_lossy(&as_root.stderr).into_owned();
+        assert!(as_root.status.success() && warning.contains("true will run as root"), "{warning}");
+        assert!(warning.contains("sudo steward run --user alice"), "{warning}");
+    } else {
+        assert!(as_nobody.status.code() == Some(125) && told.contains("only root may"), "{told}");
+    }
+    let nobody = steward(&daemon, &["run", "--user", "no such user", "--", "true"]);
+    assert_eq!(nobody.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("there is no such user"));
+}
+
+#[test]
 fn run_is_refused_with_its_own_code_or_goes_on_as_best_effort() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -9,7 +9,7 @@ use libsteward::ApiError;
 use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
-use steward_core::authority::{Action, Request as Wish, Resource, Target};
+use steward_core::authority::{Action, Amount, Request as Wish, Resource, Target};
 use steward_core::explain::{explain_domain, explain_earlier_version, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
 use steward_core::spec::{About, Mistake, SpecPath, TargetFacts};
@@ -133,15 +133,14 @@ impl Daemon {
             return self.run_in_domain(caller, &domain, request);
         }
         let gone = || ApiError::NoSuchTask { pid: caller.pid };
-        self.permit_run(caller)?;
-        let Some(cpu) = request.cpu else {
+        let asked = self.permit_run(caller, &request)?;
+        let Some(request) = asked else {
             let reason = self.gone_reason();
             let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
             mechanism.allow_interactive_exec(caller.pid).map_err(report::mechanism_error)?;
             tracing::info!(decision = "allowed-exec", pid = caller.pid, uid = caller.uid, "by steward run");
             return Ok(api::Standings { standing: None });
         };
-        let request = check(cpu, request.inherit, request.revocable, request.keep_if_refused, true)?;
         let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
         let given = self.give(id, &[caller.pid], &request);
         // The pid meant the caller throughout only if the caller still runs.
@@ -152,13 +151,23 @@ impl Daemon {
         self.given(id, &request, given, caller)
     }
 
-    /// May the caller reserve for itself?
-    fn permit_run(&mut self, caller: &Caller) -> Result<(), ApiError> {
+    /// May the caller reserve that for itself? Returns it, checked; `None` stands for what the specifications give to the
+    /// program that it executes, of which somebody with the right to write them has decided how much it is.
+    fn permit_run(&mut self, caller: &Caller, run: &api::Run) -> Result<Option<Request>, ApiError> {
+        let check = |cpu| check(cpu, run.inherit, run.revocable, run.keep_if_refused, true);
+        let asked = run.cpu.map(check).transpose()?;
         let user = processes::user(caller.pid, &self.options.roots);
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
         if !caller.is_alive() {
-            return Err(ApiError::NoSuchTask { pid: caller.pid });
+            return Err(gone());
         }
-        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user.ok().flatten()))
+        let of_specifications = Amount { asked: 0.0, held: 0.0, inherit: false, revocable: true };
+        let amount =
+            asked.as_ref().map_or(of_specifications, |request| self.amount(caller, id, &request.grant));
+        let wish = for_process(Action::Reserve, caller, caller.pid, user.ok().flatten());
+        self.permit(caller, &wish.for_amount(amount))?;
+        Ok(asked)
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
@@ -166,7 +175,9 @@ impl Daemon {
         let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
         let (held, process) = self.take_hold(pid)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
-        self.permit(caller, &for_process(Action::Reserve, caller, pid, user))?;
+        let amount = self.amount(caller, held.id(), &request.grant);
+        let wish = for_process(Action::Reserve, caller, pid, user).for_amount(amount);
+        self.permit(caller, &wish)?;
         let tids: Vec<i32> = if request.grant.inherit {
             // The main thread first: its standing is the answer.
             let others = process.threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
@@ -223,7 +234,7 @@ impl Daemon {
             "asked for by process {}",
             caller.pid
         );
-        self.remember(ByHand { process, grant: Some(request.grant) });
+        self.remember(ByHand { process, grant: Some(request.grant), user: caller.uid });
         Ok(api::Standings { standing: standing.map(report::standing) })
     }
 
@@ -300,7 +311,7 @@ impl Daemon {
             "by process {}",
             caller.pid
         );
-        self.remember(ByHand { process: held.id(), grant: None });
+        self.remember(ByHand { process: held.id(), grant: None, user: caller.uid });
         Ok(api::Released { released })
     }
 

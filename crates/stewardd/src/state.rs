@@ -136,7 +136,7 @@ mod tests {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
         let grant = Grant { reservation, inherit: true, revocable: false, keep_over_exec: true, spec_id: 0 };
         let process = TaskId { tid: 42, started_ticks: 1234 };
-        vec![ByHand { process, grant: Some(grant) }, ByHand { process, grant: None }]
+        vec![ByHand { process, grant: Some(grant), user: 0 }, ByHand { process, grant: None, user: 0 }]
     }
 
     #[test]
