@@ -29,7 +29,9 @@ impl Account {
         if geteuid().is_root() {
             return Ok(Account { user });
         }
-        Err(format!("--user {text}: only root may run programs as another user; say sudo steward run --user {text} ..."))
+        Err(format!(
+            "--user {text}: only root may run programs as another user; say sudo steward run --user {text} ..."
+        ))
     }
 
     /// Makes this process that user's, with that user's groups and no way back. Returns what that user's programs have in

@@ -54,8 +54,10 @@ fn run_becomes_another_user_for_good_and_warns_of_who_would_be_root() {
     let machine = Machine::new();
     let daemon = machine.start();
     let show = "id -u; id -G; echo $HOME $USER $LOGNAME $XDG_RUNTIME_DIR $SUDO_USER; cat /proc/self/status | grep CapEff";
-    let mut as_nobody = command(&daemon, &["run", "--user", "nobody", "--cpu", "1ms/100ms", "--", "sh", "-c", show]);
-    let as_nobody = as_nobody.env("SUDO_USER", "alice").env("XDG_RUNTIME_DIR", "/run/user/0").output().expect("it runs");
+    let mut as_nobody =
+        command(&daemon, &["run", "--user", "nobody", "--cpu", "1ms/100ms", "--", "sh", "-c", show]);
+    let as_nobody =
+        as_nobody.env("SUDO_USER", "alice").env("XDG_RUNTIME_DIR", "/run/user/0").output().expect("it runs");
     let told = String::from_utf8_lossy(&as_nobody.stderr).into_owned();
     if rustix::process::geteuid().is_root() {
         assert!(as_nobody.status.success(), "{told}");
@@ -66,7 +68,8 @@ fn run_becomes_another_user_for_good_and_warns_of_who_would_be_root() {
             format!("{}\n{}\n{} nobody nobody\nCapEff:\t0000000000000000\n", fields[2], fields[3], fields[5]);
         assert_eq!(text(&as_nobody), expected);
         assert_eq!(told, "");
-        let as_root = command(&daemon, &["run", "--", "true"]).env("SUDO_USER", "alice").output().expect("it runs");
+        let as_root =
+            command(&daemon, &["run", "--", "true"]).env("SUDO_USER", "alice").output().expect("it runs");
         let warning = String::from_utf8_lossy(&as_root.stderr).into_owned();
         assert!(as_root.status.success() && warning.contains("true will run as root"), "{warning}");
         assert!(warning.contains("sudo steward run --user alice"), "{warning}");

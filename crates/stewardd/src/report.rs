@@ -65,12 +65,13 @@ pub fn task(task: &TaskRecord, ids: &Ids, complaints: u64) -> api::Task {
     }
 }
 
-/// A CPU.
-pub fn cpu(cpu: &CpuRecord) -> api::Cpu {
+/// A CPU, of which real-time tasks took this fraction lately.
+pub fn cpu(cpu: &CpuRecord, real_time: f64) -> api::Cpu {
     api::Cpu {
         cpu: cpu.cpu,
         online: cpu.online,
         measured_load: cpu.measured_load,
+        real_time,
         projected_load: cpu.projected_load,
         window: cpu.window.to_vec(),
         reserved: cpu.reserved,

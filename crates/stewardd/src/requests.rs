@@ -10,7 +10,7 @@ use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Amount, Request as Wish, Resource, Target};
-use steward_core::explain::{explain_domain, explain_earlier_version, explain_task};
+use steward_core::explain::{RealTimeTask, explain_domain, explain_earlier_version, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
 use steward_core::spec::{About, Mistake, SpecPath, TargetFacts};
 use steward_kernel::KernelError;
@@ -25,6 +25,7 @@ mod suspension;
 use crate::daemon::Daemon;
 use crate::peer::Caller;
 use crate::plan::ByHand;
+use crate::real_time::policy_of;
 use crate::report;
 use crate::server::{Answer, Topic};
 
@@ -334,6 +335,7 @@ impl Daemon {
 
     fn status(&mut self) -> api::StatusReply {
         let snapshot = self.snapshot().unwrap_or_default();
+        let real_time = self.real_time(&snapshot.tasks);
         let kind = self.mechanism.as_ref().map(|mechanism| report::mechanism_kind(mechanism.kind()));
         api::StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -348,7 +350,7 @@ impl Daemon {
             owner: self.settings.policy.owner_uid.map(|uid| uid.to_string()),
             specs: self.loaded.specs.len() as u64,
             events_lost: self.events_lost,
-            cpus: snapshot.cpus.iter().map(report::cpu).collect(),
+            cpus: snapshot.cpus.iter().map(|cpu| report::cpu(cpu, taken(&real_time, cpu.cpu))).collect(),
             tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
             problems: self.reported_problems(),
         }
@@ -381,8 +383,9 @@ impl Daemon {
         let name = processes::stat(pid, roots).map_err(|error| kernel_error(tid, &error))?.name;
         let snapshot = self.snapshot().map_err(report::mechanism_error)?;
         let tasks: Vec<&TaskRecord> = snapshot.tasks.iter().filter(|task| task.pid == pid).collect();
+        let real_time = self.real_time(&snapshot.tasks);
         let paragraphs: Vec<String> =
-            tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus)).collect();
+            tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus, &real_time)).collect();
         let about_tasks =
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
@@ -399,15 +402,25 @@ impl Daemon {
         })
     }
 
-    fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord]) -> String {
+    /// Real-time tasks that took time lately, without those that Steward made so.
+    fn real_time(&self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
+        let promised = promised.iter().map(|task| task.tid).collect();
+        self.sampler.real_time.tasks(&self.options.roots, &promised)
+    }
+
+    fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord], real_time: &[RealTimeTask]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
         let thresholds = &self.settings.config.thresholds;
         let text = match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
-            Some(cpu) => explain_task(task, cpu, spec, thresholds),
+            Some(cpu) => explain_task(task, cpu, spec, thresholds, real_time),
             None => format!("{} is on CPU {}, which has gone.\n", task.name, task.cpu),
         };
         let mistake = spec.and_then(|spec| self.loaded.mistake_that_keeps(&spec.path));
-        text + &mistake.map_or_else(String::new, explain_earlier_version)
+        let own_choice = policy_of(task.tid).filter(|policy| *policy != "SCHED_DEADLINE");
+        let own_choice = own_choice.map_or_else(String::new, |policy| {
+            format!("It has {policy} of its own choice: the kernel runs it before all promises, and its own is not used.\n")
+        });
+        text + &own_choice + &mistake.map_or_else(String::new, explain_earlier_version)
     }
 
     /// The mistake because of which the program of a process may have no specification, in a sentence.
@@ -460,6 +473,12 @@ impl Daemon {
                 )
             }
         };
+        if let Some(policy) = policy_of(pid) {
+            return format!(
+                "{name} (process {pid}) is a real-time task ({policy}): the kernel runs it before everything that Steward \
+                 promises, and no specification changes that.\n"
+            );
+        }
         format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")
     }
 
@@ -471,6 +490,12 @@ impl Daemon {
         let events = self.history.iter().filter(|_| wanted);
         events.map(|event| report::parameters(&api::Monitored { event: event.clone(), lost: 0 })).collect()
     }
+}
+
+/// Which fraction of a CPU real-time tasks took.
+fn taken(real_time: &[RealTimeTask], cpu: u32) -> f64 {
+    let here = real_time.iter().filter(|task| task.cpu == cpu);
+    here.map(|task| task.share).sum::<f64>().min(1.0)
 }
 
 fn parse<M: Method>(parameters: Map<String, Value>) -> Result<M, ApiError> {
