@@ -207,6 +207,37 @@ fn domains_are_made_listed_changed_and_removed() {
 }
 
 #[test]
+fn a_domain_that_stays_says_for_how_long_and_what_to_write_to_have_it_longer() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let unkept = text(&steward(&daemon, &["domain", "create", "batch"]));
+    assert!(!unkept.contains("reboot"), "{unkept}");
+    let create = ["domain", "create", "web", "--cpu", "30%", "--weight", "300", "--user", "1002", "--keep"];
+    let kept = text(&steward(&daemon, &create));
+    assert!(
+        kept.contains("until the next reboot") && kept.contains("/etc/steward/domains/web.toml:"),
+        "{kept}"
+    );
+    let (_, row) = kept.split_once("\n\n").expect("the row stands by itself");
+    let file = machine.path("web.toml");
+    std::fs::write(&file, row).expect("written");
+    let file = file.to_str().expect("text");
+    assert!(text(&steward(&daemon, &["domain", "check", file])).contains("1 domain declared"), "{kept}");
+    assert_eq!(text(&steward(&daemon, &["domain", "remove", "web"])).lines().count(), 1);
+    machine.declare_domains(row);
+    assert_eq!(steward(&daemon, &["reload"]).status.code(), Some(0));
+    let list = json(&steward(&daemon, &["domain", "list", "--json"]));
+    let web = list["domains"].as_array().expect("a list").iter().find(|domain| domain["name"] == "web");
+    let web = web.expect("it is declared");
+    assert_eq!((&web["cpu"], &web["weight"], &web["user"]), (&0.3.into(), &300.into(), &1002.into()));
+    std::fs::write(file, row.replace("cpu", "cpus")).expect("written");
+    let wrong = steward(&daemon, &["domain", "check", file]);
+    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(told.contains("web.toml:4: ") && told.contains("did you mean \"cpu\"?"), "{told}");
+}
+
+#[test]
 fn run_starts_a_program_in_a_domain_and_makes_it_if_asked() {
     let machine = Machine::new();
     let daemon = machine.start();

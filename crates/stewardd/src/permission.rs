@@ -19,7 +19,7 @@ impl Daemon {
     /// # Errors
     /// [`ApiError::PermissionDenied`] with the rule.
     pub(crate) fn permit(&mut self, caller: &Caller, request: &Request) -> Result<(), ApiError> {
-        match authority::decide(&self.settings.policy, &self.identity(caller), request) {
+        match authority::decide(&self.settings.policy, &self.identity(caller, request), request) {
             Verdict::Allow { .. } => Ok(()),
             Verdict::Deny(refusal) => Err(denied(refusal)),
             Verdict::Ask { refusal, .. } if !caller.can_wait => Err(denied(
@@ -41,8 +41,8 @@ impl Daemon {
 }
 
 impl Daemon {
-    fn identity(&self, caller: &Caller) -> Identity {
-        let counts = self.settings.policy.matrix.asks_for_session();
+    fn identity(&self, caller: &Caller, request: &Request) -> Identity {
+        let counts = self.settings.policy.matrix.asks_for_session(request.action);
         let active_session = counts && sessions::has_active_local(caller.uid, &self.options.roots);
         Identity { active_session, ..caller.identity() }
     }

@@ -227,9 +227,10 @@ impl Matrix {
         &self.rules
     }
 
-    /// Whether any rule asks who sits at the machine.
-    pub fn asks_for_session(&self) -> bool {
-        let asks = |rules: &[Rule]| rules.iter().any(|rule| rule.who.contains(&Who::ActiveSession));
+    /// Whether any rule about this action asks who sits at the machine.
+    pub fn asks_for_session(&self, action: Action) -> bool {
+        let asks_in = |rule: &Rule| rule.who.contains(&Who::ActiveSession) && rule.actions.contains(&action);
+        let asks = |rules: &[Rule]| rules.iter().any(asks_in);
         // With a mistake, the shipped rules count too.
         asks(&self.rules) || (self.mistake.is_some() && asks(&Matrix::shipped().rules))
     }

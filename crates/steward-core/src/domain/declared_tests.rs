@@ -1,3 +1,5 @@
+//! Rows stand or are reported, and what is written is read back.
+
 use proptest::prelude::*;
 
 use super::*;
