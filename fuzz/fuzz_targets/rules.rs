@@ -30,7 +30,7 @@ fuzz_target!(|text: &str| {
     for uid in [0, 1000, 1001] {
         for action in Action::ALL {
             for target in Target::ALL {
-                let caller = Identity { uid, gids: vec![uid, 29] };
+                let caller = Identity { gids: vec![uid, 29], ..Identity::of_user(uid) };
                 let request = Request::of_all(action, target, "it");
                 let more = !is_denied(&decide(&read, &caller, &request));
                 let may_by_default = !is_denied(&decide(&shipped, &caller, &request));

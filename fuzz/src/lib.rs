@@ -46,6 +46,7 @@ fn options(directory: &Path) -> Options {
         config: directory.join("steward.toml"),
         spec_directories: vec![directory.join("specs")],
         rule_directories: vec![directory.join("rules")],
+        domain_directories: vec![directory.join("domains")],
         state_directory: directory.join("state"),
         mechanism: None,
         best_effort: None,

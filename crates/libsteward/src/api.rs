@@ -115,6 +115,10 @@ pub struct Cpu {
     pub online: bool,
     /// Decayed average of what interactive tasks used.
     pub measured_load: f64,
+    /// Fraction that real-time tasks (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE) took lately, before all reservations; an older daemon
+    /// does not say.
+    #[serde(default)]
+    pub real_time: f64,
     /// What is expected from the specifications.
     pub projected_load: f64,
     /// The last four samples of the measured load, latest first.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use matrix::{Effect, Matrix, Rule, RuleName, Who};
 pub use toml_form::{Accounts, ParsedRules, parse_rules};
 
+use crate::domain::tree::percent;
 use matrix::Judgement;
 
 /// The name of the shipped file of rules: one of this name in a directory of higher precedence replaces it.
@@ -147,17 +148,63 @@ pub struct Identity {
     pub uid: u32,
     /// The effective group and all supplementary ones.
     pub gids: Vec<u32>,
+    /// Whether that user sits at the machine: has an active session on one of its seats.
+    pub active_session: bool,
 }
 
 impl Identity {
     /// A user without any group.
     pub fn of_user(uid: u32) -> Self {
-        Identity { uid, gids: Vec::new() }
+        Identity { uid, gids: Vec::new(), active_session: false }
+    }
+}
+
+/// How much is asked for, where that is an amount: for rules that set a limit to it ([`Rule::at_most`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Amount {
+    /// What is asked for, as a fraction of one CPU.
+    pub asked: f64,
+    /// What the caller's user has reserved by hand already, beside what the request replaces.
+    pub held: f64,
+    /// Whether children are to get the same, so that it is no amount but one for each of them.
+    pub inherit: bool,
+    /// Whether it may be revoked under overload.
+    pub revocable: bool,
+}
+
+impl Amount {
+    /// What each reservation counts as at least, so that nobody has any number of tiny ones.
+    pub const LEAST: f64 = 0.01;
+
+    /// What counts of one reservation.
+    pub fn counted(bandwidth: f64) -> f64 {
+        bandwidth.max(Self::LEAST)
+    }
+
+    /// Why a rule that allows up to `limit` in all does not allow this; `None` if it does.
+    fn beyond(&self, limit: f64) -> Option<String> {
+        // Room for the last bit: a sum of fractions is rarely exact.
+        const SLACK: f64 = 1e-9;
+        if self.inherit {
+            return Some(
+                "and each child that inherits would have as much again: ask without inherit".to_owned(),
+            );
+        }
+        if !self.revocable {
+            return Some("and only what may be revoked: ask for no irrevocable one".to_owned());
+        }
+        (self.held + self.asked > limit + SLACK).then(|| {
+            format!(
+                "of which {} is reserved by hand already, and {} more was asked",
+                percent(self.held),
+                percent(self.asked)
+            )
+        })
     }
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// What is to be done.
     pub action: Action,
@@ -167,17 +214,24 @@ pub struct Request {
     pub target: Target,
     /// The target in words, for the refusal: `a process of user 1002`, `the domain batch`.
     pub about: String,
+    /// How much, where it is an amount.
+    pub amount: Option<Amount>,
 }
 
 impl Request {
     /// A request about one resource.
     pub fn new(action: Action, resource: Resource, target: Target, about: impl Into<String>) -> Self {
-        Request { action, resources: vec![resource], target, about: about.into() }
+        Request { action, resources: vec![resource], target, about: about.into(), amount: None }
     }
 
     /// A request about all resources.
     pub fn of_all(action: Action, target: Target, about: impl Into<String>) -> Self {
-        Request { action, resources: Resource::ALL.to_vec(), target, about: about.into() }
+        Request { action, resources: Resource::ALL.to_vec(), target, about: about.into(), amount: None }
+    }
+
+    /// The same request for this much.
+    pub fn for_amount(self, amount: Amount) -> Self {
+        Request { amount: Some(amount), ..self }
     }
 
     /// The resources that count: all when none is named.
@@ -220,7 +274,7 @@ pub enum Verdict {
 }
 
 /// Whom this machine belongs to, and the rules.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// The user whom the rules call the owner; `None` when none is named.
     pub owner_uid: Option<u32>,
@@ -271,6 +325,9 @@ pub fn decide(policy: &Policy, caller: &Identity, request: &Request) -> Verdict 
         },
         Judgement::NoRule => {
             Verdict::Deny(refusal(policy, caller, request, &policy.without_rule(caller, request)))
+        }
+        Judgement::Beyond(rule, why) => {
+            Verdict::Deny(refusal(policy, caller, request, &format!("{} allows {why}", rule.name)))
         }
         Judgement::Denied(rule) => {
             Verdict::Deny(refusal(policy, caller, request, &format!("{} denies it", rule.name)))

@@ -3,21 +3,52 @@
 //! `steward explain PID` prints [`explain_task`]; the journal gets [`explain_event`]. Every sentence gives the
 //! figures that it rests on.
 
-use crate::mechanism::{CpuRecord, Event, EventKind, Standing, TaskRecord, Thresholds};
+use crate::mechanism::{CpuRecord, Event, EventKind, Reservation, Standing, TaskRecord, Thresholds};
+use crate::problem::Problem;
 use crate::quantity::approximate_duration;
 use crate::spec::Spec;
 
 /// From this share of periods on, a spent budget means that the reservation is too small rather than that one
 /// moment was busy.
-const OFTEN: f64 = 0.5;
+const OFTEN: f64 = 0.05;
+/// From this share of periods on, a task always wants what its budget is, whatever it gets beyond.
+const MOSTLY: f64 = 0.5;
+/// What a task had beyond its budget, in the periods in which that was spent, counts from this part of the budget on: less
+/// is how late a budget's end is noticed.
+const BEYOND: f64 = 0.1;
+/// The steps in which a budget is proposed, in nanoseconds.
+const STEP_NS: u64 = 100_000;
+/// How many tasks are named that take a CPU's time.
+const NAMED_MAX: usize = 3;
+/// What a real-time task takes of a CPU is told from this part on.
+const TAKES: f64 = 0.01;
+
+/// A task that the kernel runs before all reservations, because of its policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RealTimeTask {
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// The kernel's name of it.
+    pub name: String,
+    /// Its policy, by the kernel's name: `SCHED_FIFO`.
+    pub policy: String,
+    /// The CPU that it ran on last.
+    pub cpu: u32,
+    /// Which fraction of a CPU it used lately.
+    pub share: f64,
+}
 
 /// Explains one task in several lines: what it is promised, where that comes from, where it stands, and what it
-/// got. `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with.
+/// got. `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with, `real_time` the
+/// tasks that took time before it lately, on whichever CPU.
 pub fn explain_task(
     task: &TaskRecord,
     cpu: &CpuRecord,
     spec: Option<&Spec>,
     thresholds: &Thresholds,
+    real_time: &[RealTimeTask],
 ) -> String {
     let mut lines = vec![promise(task), source(task, spec), standing(task, cpu, thresholds)];
     if task.periods > 0 {
@@ -28,7 +59,7 @@ pub fn explain_task(
             approximate_duration(task.best_effort_time_ns)
         ));
     }
-    lines.extend(advice(task));
+    lines.extend(advice(task, thresholds, real_time));
     lines.join("\n") + "\n"
 }
 
@@ -121,8 +152,7 @@ fn record(task: &TaskRecord) -> String {
 }
 
 /// What would help, if anything is amiss.
-fn advice(task: &TaskRecord) -> Option<String> {
-    let bandwidth = task.grant.reservation.bandwidth();
+fn advice(task: &TaskRecord, thresholds: &Thresholds, real_time: &[RealTimeTask]) -> Option<String> {
     match task.standing {
         Standing::Refused => Some(
             "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
@@ -134,17 +164,79 @@ fn advice(task: &TaskRecord) -> Option<String> {
              program needs more than it said, or make it revocable = false if it is critical."
                 .to_owned(),
         ),
-        Standing::Admitted if share(task.deadlines_missed, task.periods) > 0.01 => Some(
-            "What helps: look for real-time tasks and interrupts on that CPU, which take time before any \
-             reservation (`steward doctor`)."
-                .to_owned(),
-        ),
-        Standing::Admitted if share(task.budgets_exhausted, task.periods) >= OFTEN => Some(format!(
-            "It mostly wants more than the {} promised: raise cpu in its specification if it should be smooth.",
-            percent(bandwidth)
-        )),
-        Standing::Admitted => None,
+        Standing::Admitted => {
+            let missed = share(task.deadlines_missed, task.periods) > 0.01;
+            let taken = missed.then(|| who_takes(task.cpu, real_time)).flatten();
+            let small = too_small(task, thresholds);
+            let sentences: Vec<String> = taken.into_iter().chain(small).collect();
+            (!sentences.is_empty()).then(|| sentences.join("\n"))
+        }
     }
+}
+
+/// Names those that took the time of a CPU before any reservation; nothing when nobody did.
+fn who_takes(cpu: u32, real_time: &[RealTimeTask]) -> Option<String> {
+    let mut takers: Vec<&RealTimeTask> =
+        real_time.iter().filter(|task| task.cpu == cpu && task.share >= TAKES).collect();
+    takers.sort_by(|one, other| other.share.total_cmp(&one.share));
+    let named = |task: &&RealTimeTask| {
+        let RealTimeTask { tid, pid, name, policy, share, .. } = task;
+        format!("{name} (thread {tid} of process {pid}, {policy}) with {}", percent(*share))
+    };
+    let names: Vec<String> = takers.iter().take(NAMED_MAX).map(named).collect();
+    let first = takers.first()?;
+    Some(format!(
+        "Real-time tasks run before any reservation, and took time of CPU {cpu} lately: {}. What helps: an ordinary \
+         policy for them (`chrt --other --pid 0 {}`), or another CPU (`taskset`).",
+        names.join(", "),
+        first.tid
+    ))
+}
+
+/// Says that the budget is too small, and by how much: what the task had beyond it, as best-effort, in the periods in
+/// which it was spent. Under load it would have had less than it needs, so that this is the least that would do.
+fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
+    let exhausted = task.budgets_exhausted;
+    let budget_ns = task.grant.reservation.budget_ns;
+    let beyond_ns = task.best_effort_time_ns.checked_div(exhausted)?;
+    let spent = share(exhausted, task.periods);
+    if (beyond_ns as f64) < BEYOND * budget_ns as f64 {
+        // It may want more, and get next to nothing of what others leave.
+        return (spent >= MOSTLY).then(|| {
+            format!(
+                "It mostly wants more than the {} promised: raise cpu in its specification if it should be smooth.",
+                percent(task.grant.reservation.bandwidth())
+            )
+        });
+    }
+    if spent < OFTEN {
+        return None;
+    }
+    let period_ns = task.grant.reservation.period_ns;
+    let needed_ns = (budget_ns + beyond_ns).div_ceil(STEP_NS) * STEP_NS;
+    let needed = Reservation { budget_ns: needed_ns, period_ns };
+    let found = format!(
+        "The budget is too small: where it was used up, {} more was used as best-effort in a period, {} in all",
+        approximate_duration(beyond_ns),
+        approximate_duration(budget_ns + beyond_ns)
+    );
+    Some(if needed.bandwidth() < thresholds.admit_below {
+        format!(
+            "{found}. What helps: cpu = \"{needed}\" or more in its specification, or `steward set {} --cpu {needed}`; \
+             `steward tune --pid {}` measures what it needs.",
+            task.pid, task.pid
+        )
+    } else {
+        format!(
+            "{found}. It takes all that it gets, and admission stops at {}.",
+            percent(thresholds.admit_below)
+        )
+    })
+}
+
+/// Says that a task has what its specification said before this mistake was written into its file. A line with its end.
+pub fn explain_earlier_version(mistake: &Problem) -> String {
+    format!("Its specification is in force as it was before a mistake was made: {mistake}.\n")
 }
 
 /// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all CPU time (0 to 1) its

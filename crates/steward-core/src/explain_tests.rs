@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::mechanism::{Grant, Reservation};
+use crate::mechanism::Grant;
 use crate::spec::parse_toml;
 
 fn task() -> TaskRecord {
@@ -50,7 +50,7 @@ fn mplayer() -> Spec {
 
 #[test]
 fn a_promise_that_is_kept() {
-    insta::assert_snapshot!(explain_task(&task(), &cpu(), Some(&mplayer()), &Thresholds::default()));
+    insta::assert_snapshot!(explain_task(&task(), &cpu(), Some(&mplayer()), &Thresholds::default(), &[]));
 }
 
 #[test]
@@ -58,7 +58,46 @@ fn a_promise_that_was_missed() {
     let mut task = task();
     task.deadlines_missed = 30;
     task.budgets_exhausted = 0;
-    insta::assert_snapshot!(explain_task(&task, &cpu(), None, &Thresholds::default()));
+    insta::assert_snapshot!(explain_task(&task, &cpu(), None, &Thresholds::default(), &[]));
+}
+
+fn burner(cpu: u32, share: f64) -> RealTimeTask {
+    let (name, policy) = ("burner".to_owned(), "SCHED_FIFO".to_owned());
+    RealTimeTask { tid: 77, pid: 76, name, policy, cpu, share }
+}
+
+#[test]
+fn who_took_the_time_is_named_and_nobody_else_is_blamed() {
+    let missed = TaskRecord { deadlines_missed: 30, budgets_exhausted: 0, ..task() };
+    let explain = |task: &TaskRecord, real_time: &[RealTimeTask]| {
+        explain_task(task, &cpu(), None, &Thresholds::default(), real_time)
+    };
+    insta::assert_snapshot!(explain(&missed, &[burner(0, 1.0), burner(1, 0.002), burner(1, 0.97)]));
+    for elsewhere in [vec![], vec![burner(0, 1.0)], vec![burner(1, 0.002)]] {
+        let text = explain(&missed, &elsewhere);
+        assert!(!text.contains("eal-time") && text.contains("NOT kept in 30 of 1000"), "{text}");
+    }
+    assert!(!explain(&task(), &[burner(1, 0.97)]).contains("eal-time"), "nothing was missed");
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_told_with_what_would_do() {
+    let reservation = Reservation { budget_ns: 5_000_000, period_ns: 100_000_000 };
+    let shell = TaskRecord {
+        grant: crate::mechanism::Grant { reservation, ..task().grant },
+        periods: 400,
+        budgets_exhausted: 300,
+        best_effort_time_ns: 300 * 3_950_000,
+        ..task()
+    };
+    let explain = |task: &TaskRecord| explain_task(task, &cpu(), None, &Thresholds::default(), &[]);
+    insta::assert_snapshot!(explain(&shell));
+    // With no more than what a late end brings; now and then; and all that there is.
+    let starved = explain(&TaskRecord { best_effort_time_ns: 300 * 100_000, ..shell.clone() });
+    assert!(starved.contains("It mostly wants more than the 5 % promised"), "{starved}");
+    assert!(!explain(&TaskRecord { budgets_exhausted: 8, ..shell.clone() }).contains("too small"));
+    let all = explain(&TaskRecord { best_effort_time_ns: 300 * 90_000_000, ..shell.clone() });
+    assert!(all.contains("It takes all that it gets") && !all.contains("steward set"), "{all}");
 }
 
 #[test]
@@ -67,7 +106,7 @@ fn a_task_that_wants_more_than_it_is_promised() {
     task.budgets_exhausted = 990;
     task.grant.keep_over_exec = true;
     task.grant.revocable = false;
-    insta::assert_snapshot!(explain_task(&task, &cpu(), Some(&mplayer()), &Thresholds::default()));
+    insta::assert_snapshot!(explain_task(&task, &cpu(), Some(&mplayer()), &Thresholds::default(), &[]));
 }
 
 #[test]
@@ -77,7 +116,7 @@ fn a_task_that_was_refused() {
     task.periods = 0;
     let mut cpu = cpu();
     cpu.projected_load = 0.78;
-    insta::assert_snapshot!(explain_task(&task, &cpu, Some(&mplayer()), &Thresholds::default()));
+    insta::assert_snapshot!(explain_task(&task, &cpu, Some(&mplayer()), &Thresholds::default(), &[]));
 }
 
 #[test]
@@ -88,7 +127,7 @@ fn a_task_that_was_revoked() {
     task.grant.spec_id = 0;
     let mut cpu = cpu();
     cpu.measured_load = 0.97;
-    insta::assert_snapshot!(explain_task(&task, &cpu, None, &Thresholds::default()));
+    insta::assert_snapshot!(explain_task(&task, &cpu, None, &Thresholds::default(), &[]));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod config;
 pub mod domain;
 pub mod explain;
 pub mod forecast;
+pub mod last_good;
 pub mod mechanism;
 pub mod nice;
 pub mod printable;

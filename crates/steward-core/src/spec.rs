@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::last_good::{About, Mistake};
 use crate::mechanism::{Grant, Reservation, Thresholds};
 pub use crate::problem::{Origin, Problem, Severity};
 pub use row_form::{format_row, parse_row, parse_tab};
@@ -364,7 +365,7 @@ fn read_path(text: &str) -> Result<SpecPath, Fault> {
 
 /// Keeps the first row of each path; the others become problems.
 fn reject_duplicates(file: ParsedFile) -> ParsedFile {
-    let ParsedFile { specs, mut problems } = file;
+    let ParsedFile { specs, mut problems, mistakes } = file;
     let mut kept: Vec<Spec> = Vec::with_capacity(specs.len());
     let mut first_lines = std::collections::HashMap::new();
     for spec in specs {
@@ -381,7 +382,7 @@ fn reject_duplicates(file: ParsedFile) -> ParsedFile {
         }
     }
     problems.sort_by(|left, right| left.origin.cmp(&right.origin));
-    ParsedFile { specs: kept, problems }
+    ParsedFile { specs: kept, problems, mistakes }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! let mut level = tuner.level();
 //! for second in 1..60 {
 //!     // A program that works with 15 % and above.
-//!     let seen = Observation { complaints: u64::from(level < 0.15), used: None };
+//!     let seen = Observation { complaints: u64::from(level < 0.15), used: None, idle: false };
 //!     match tuner.observe(second * 1_000_000_000, seen) {
 //!         Step::Hold => {}
 //!         Step::Set { level: next, .. } => level = next,
@@ -77,6 +77,8 @@ pub struct Observation {
     pub complaints: u64,
     /// What the program used, as a fraction of what a level of 1 is, where that is known.
     pub used: Option<f64>,
+    /// Nothing was wanted: an editor or a shell that nobody types into. That says nothing of the level.
+    pub idle: bool,
 }
 
 /// What is counted about a program or a domain, as sums since it began.
@@ -115,7 +117,9 @@ impl Evidence {
         let used_ns = self.cpu_ns.zip(before.cpu_ns).map(|(now, before)| now.saturating_sub(before) as f64);
         let used = used_ns.filter(|_| elapsed_ns > 0 && cpus > 0.0);
         let used = used.map(|used_ns| used_ns / elapsed_ns as f64 / cpus);
-        Observation { complaints, used }
+        // Where periods are counted, none has begun for who wanted nothing.
+        let idle = complaints == 0 && self.periods > 0 && self.periods == before.periods;
+        Observation { complaints, used, idle }
     }
 }
 
@@ -213,6 +217,8 @@ pub struct Tuner {
     level: f64,
     /// When the level came into force, or its last complaint, or its last quiet window ended.
     since_ns: u64,
+    /// When it was observed last.
+    seen_ns: u64,
     /// Until when complaints belong to what was before.
     aftermath_until_ns: u64,
     /// The highest level that complained, and when.
@@ -238,6 +244,7 @@ impl Tuner {
             settings,
             level: start.clamp(settings.lowest, settings.highest),
             since_ns: now_ns,
+            seen_ns: now_ns,
             aftermath_until_ns: now_ns.saturating_add(settings.aftermath_ns),
             complained: None,
             quiet: None,
@@ -277,6 +284,12 @@ impl Tuner {
             && now_ns.saturating_sub(at_ns) > self.settings.memory_ns
         {
             self.complained = None;
+        }
+        let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.seen_ns, now_ns));
+        if seen.idle {
+            // Quiet counts while something is wanted.
+            self.since_ns = self.since_ns.saturating_add(elapsed_ns).min(now_ns);
+            return Step::Hold;
         }
         if seen.complaints > 0 {
             // What was missed before a raise is told after it.
@@ -380,7 +393,7 @@ mod tests {
         let mut trace = Trace { levels: Vec::new(), settled_after_ns: None, first_quiet: None };
         for poll in 1..=240 {
             let complaints = u64::from(tuner.level() < needed);
-            let step = tuner.observe(poll * POLL_NS, Observation { complaints, used });
+            let step = tuner.observe(poll * POLL_NS, Observation { complaints, used, idle: false });
             trace.levels.push(tuner.level());
             if matches!(step, Step::Settled { .. }) {
                 trace.settled_after_ns.get_or_insert(poll * POLL_NS);
@@ -444,6 +457,26 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_idle_most_of_the_time_is_searched_for_while_it_is_not() {
+        // A shell that wants 9 % for an answer every two seconds, and has 5 %.
+        let (needed, polls_per_answer) = (0.09, 8);
+        let mut tuner = Tuner::new(Settings::default(), 0.05, 0);
+        let mut disturbed = 0;
+        for poll in 1..=140 * polls_per_answer {
+            let idle = poll % polls_per_answer != 0;
+            let complaints = u64::from(!idle && tuner.level() < needed);
+            disturbed += complaints;
+            tuner.observe(poll * POLL_NS, Observation { complaints, used: Some(0.036), idle });
+        }
+        assert!(tuner.settled() && (needed..needed * 1.25).contains(&tuner.level()), "{}", tuner.level());
+        assert!(disturbed <= 8, "{disturbed} answers were late");
+        let slept = Evidence { periods: 9, budgets_exhausted: 3, ..Evidence::default() };
+        assert!(slept.since(&slept, 1, 1.0).idle && !slept.since(&Evidence::default(), 1, 1.0).idle);
+        let of_domain = Evidence::default();
+        assert!(!of_domain.since(&of_domain, 1, 1.0).idle, "nobody counts its periods");
+    }
+
+    #[test]
     fn a_program_that_wants_more_than_it_did_is_followed() {
         let mut tuner = Tuner::new(Settings::default(), 0.3, 0);
         let mut now_ns = 0;
@@ -451,7 +484,7 @@ mod tests {
             for _ in 0..polls {
                 now_ns += POLL_NS;
                 let complaints = u64::from(tuner.level() < needed);
-                tuner.observe(now_ns, Observation { complaints, used: None });
+                tuner.observe(now_ns, Observation { complaints, used: None, idle: false });
             }
         };
         live(&mut tuner, 0.1, 240);
@@ -463,7 +496,7 @@ mod tests {
     #[test]
     fn what_is_missed_just_before_a_raise_is_not_held_against_it() {
         let mut tuner = Tuner::new(Settings::default(), 0.1, 0);
-        let complaint = Observation { complaints: 3, used: None };
+        let complaint = Observation { complaints: 3, used: None, idle: false };
         let raised = tuner.observe(1_000_000_000, complaint);
         let reason = Reason::Complaint { complaints: 3, at: 0.1 };
         assert_eq!(raised, Step::Set { level: 0.1 * 1.5, reason });
@@ -474,7 +507,7 @@ mod tests {
     #[test]
     fn complaints_at_the_highest_level_say_that_it_is_not_enough() {
         let mut tuner = Tuner::new(Settings::default(), 0.95, 0);
-        let complaint = Observation { complaints: 1, used: None };
+        let complaint = Observation { complaints: 1, used: None, idle: false };
         let step = tuner.observe(1_000_000_000, complaint);
         assert_eq!(step, Step::Insufficient { level: 0.95, complaints: 1 });
     }
@@ -482,7 +515,7 @@ mod tests {
     #[test]
     fn a_level_that_is_refused_is_the_limit_from_then_on() {
         let mut tuner = Tuner::new(Settings::default(), 0.5, 0);
-        let complaint = Observation { complaints: 1, used: None };
+        let complaint = Observation { complaints: 1, used: None, idle: false };
         assert!(matches!(tuner.observe(1_000_000_000, complaint), Step::Set { level: 0.75, .. }));
         tuner.refused(0.5);
         assert_eq!(tuner.level(), 0.5);

@@ -7,12 +7,13 @@
 //! - [`user_namespaces`]: on whose behalf a process in a user namespace runs.
 //! - [`cpus`]: which CPUs there are.
 //! - [`scheduling`]: the scheduling state of one task, read and written.
+//! - [`sessions`]: who sits at the machine, as logind says.
 //! - [`deadline`]: reservations through SCHED_DEADLINE, for kernels without sched_ext.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
 //! - [`files`]: files that people and Steward write, read without waiting; [`sealed`]: lines that show damage.
 //! - [`doctor`]: what this machine offers and which promises hold on it.
 //!
-//! Every path of procfs, sysfs and cgroupfs starts at a [`Roots`], which a test points at a directory.
+//! Every path of procfs, sysfs, cgroupfs and /run starts at a [`Roots`], which a test points at a directory.
 
 pub mod cgroup_changes;
 pub mod cgroups;
@@ -34,6 +35,7 @@ pub mod roots;
 pub mod scheduling;
 pub mod sealed;
 pub mod user_namespaces;
+pub mod sessions;
 
 pub use error::KernelError;
 pub use roots::Roots;

@@ -13,22 +13,30 @@ pub struct Roots {
     pub sys: PathBuf,
     /// The unified cgroup hierarchy, usually `/sys/fs/cgroup`.
     pub cgroup: PathBuf,
+    /// What programs keep until the next boot, usually `/run`.
+    pub run: PathBuf,
 }
 
 impl Default for Roots {
     /// The trees of the machine that this runs on.
     fn default() -> Self {
-        Roots { proc: "/proc".into(), sys: "/sys".into(), cgroup: "/sys/fs/cgroup".into() }
+        Roots {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+            run: "/run".into(),
+        }
     }
 }
 
 impl Roots {
-    /// Trees under one directory: `DIR/proc`, `DIR/sys`, `DIR/sys/fs/cgroup`.
+    /// Trees under one directory: `DIR/proc`, `DIR/sys`, `DIR/sys/fs/cgroup`, `DIR/run`.
     pub fn under(directory: &Path) -> Self {
         Roots {
             proc: directory.join("proc"),
             sys: directory.join("sys"),
             cgroup: directory.join("sys/fs/cgroup"),
+            run: directory.join("run"),
         }
     }
 }

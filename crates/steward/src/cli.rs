@@ -113,7 +113,8 @@ pub struct StatusArguments {
 ///
 /// With --cpu the program gets that reservation and keeps it whatever it executes. Without, it gets its own
 /// specification, even when started from a program that has none (which otherwise starts no interactive ones).
-/// Only root and the machine's owner may reserve.
+/// Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own programs. Through sudo the
+/// program would run as root: name the user with --user.
 ///
 /// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
 /// is no such program.
@@ -122,6 +123,7 @@ pub struct StatusArguments {
         steward run --cpu 5ms/30ms -- mplayer film.mkv\n  \
         steward run --cpu 10ms/100ms --inherit -- make check\n  \
         steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
+        sudo steward run --user alice --cpu 60ms/100ms -- mplayer film.mkv\n  \
         steward run -- mplayer film.mkv")]
 pub struct RunArguments {
     #[command(flatten)]
@@ -139,6 +141,9 @@ pub struct RunArguments {
     /// Make the domain first if there is none; it goes away with its last process.
     #[arg(long, requires = "domain")]
     pub create: bool,
+    /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root only.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
@@ -160,8 +165,8 @@ pub struct ReservationArguments {
 
 /// Give a running process or a domain a CPU reservation, or take it away
 ///
-/// A process gets time in every period, a domain a fraction of what its parent has. Only root and the machine's owner
-/// may reserve; everyone may release what is their own.
+/// A process gets time in every period, a domain a fraction of what its parent has. Root and the machine's owner may
+/// reserve, and whoever sits at the machine up to half of one CPU for their own programs; everyone may release what is their own.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
 #[command(after_help = "Examples:\n  \

@@ -2,11 +2,17 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use libsteward::{Client, api};
+use steward_core::authority::Accounts;
+use steward_core::domain::declared::{parse_domains, to_toml};
 use steward_core::domain::tree::percent;
+use steward_core::domain::{Change, Names, Settings};
 use steward_core::quantity::{approximate_duration, format_size};
 
-use crate::domain_cli::{CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
+use crate::domain_cli::{
+    CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments,
+};
 use crate::output::{highlight, print, print_json, table};
 
 /// Carries out one of the commands.
@@ -23,7 +29,39 @@ pub fn domain(socket: &Path, command: &DomainCommand) -> anyhow::Result<()> {
             let removed = client.call(&api::RemoveDomain { domain, kill: Some(arguments.kill) })?;
             print(&removal_text(&arguments.domain, &removed, arguments.kill))
         }
+        DomainCommand::Check(_) => unreachable!("it needs no daemon"),
     }
+}
+
+/// `steward domain check`. False when something is wrong in a file.
+pub fn check(arguments: &CheckArguments) -> anyhow::Result<bool> {
+    let (names, accounts) = (Names::default(), Passwd);
+    let mut sound = true;
+    for file in &arguments.files {
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed = parse_domains(file, &text, &names, &accounts);
+        parsed.problems.iter().for_each(|problem| eprintln!("{problem}"));
+        sound &= parsed.problems.is_empty();
+        print(&format!("{}: {} declared.\n", file.display(), count(parsed.domains.len())))?;
+    }
+    Ok(sound)
+}
+
+/// Users as passwd(5) has them.
+struct Passwd;
+
+impl Accounts for Passwd {
+    fn uid_of(&self, name: &str) -> Option<u32> {
+        crate::domain_cli::parse_user(name).ok()
+    }
+    fn gid_of(&self, _: &str) -> Option<u32> {
+        None
+    }
+}
+
+fn count(domains: usize) -> String {
+    format!("{domains} domain{}", if domains == 1 { "" } else { "s" })
 }
 
 fn create(client: &mut Client, arguments: &CreateArguments) -> anyhow::Result<()> {
@@ -37,7 +75,41 @@ fn create(client: &mut Client, arguments: &CreateArguments) -> anyhow::Result<()
         user: arguments.user,
         keep: Some(arguments.keep),
     })?;
-    if arguments.output.json { print_json(&reply) } else { print(&line(&reply.domain)) }
+    if arguments.output.json {
+        return print_json(&reply);
+    }
+    print(
+        &(line(&reply.domain)
+            + &if arguments.keep {
+                declaration(&reply.domain, &arguments.settings.to_api())
+            } else {
+                String::new()
+            }),
+    )
+}
+
+/// How to have a domain that stays only until the next reboot after it too.
+fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
+    let change = Change {
+        priority: asked.priority,
+        weight: asked.weight,
+        cpu: asked.cpu,
+        own_priority: asked.own_priority,
+        own_weight: asked.own_weight,
+        cpu_limit: asked.cpu_limit,
+        memory_bytes: asked.memory,
+        disk: asked.disk,
+        reset: Vec::new(),
+    };
+    // The daemon has taken it already.
+    let settings = change.apply(&Settings::default()).unwrap_or_default();
+    let row: String =
+        to_toml(&domain.name, &settings, domain.user).lines().map(|line| format!("    {line}\n")).collect();
+    format!(
+        "It stays when it is empty, until the next reboot. To have it from every boot on, save this as root in \
+         /etc/steward/domains/{}.toml:\n\n{row}",
+        domain.name.replace(|letter: char| !letter.is_alphanumeric(), "-")
+    )
 }
 
 fn set(client: &mut Client, arguments: &SetArguments) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use libsteward::api::DomainSettings;
 use steward_core::domain::Setting;
+use steward_core::domain::declared::parse_fraction;
 use steward_core::quantity::parse_size;
 
 use crate::cli::JsonFlag;
@@ -28,6 +29,7 @@ pub enum DomainCommand {
     Show(ShowArguments),
     Move(MoveArguments),
     Remove(RemoveArguments),
+    Check(CheckArguments),
 }
 
 /// Make a domain
@@ -50,7 +52,7 @@ pub struct CreateArguments {
     /// The user it is to belong to, by name or number, instead of you.
     #[arg(long, value_name = "USER", value_parser = parse_user)]
     pub user: Option<u32>,
-    /// Let it stay when its last process has gone.
+    /// Let it stay when its last process has gone, until the next reboot; says how to have it from every boot on.
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
@@ -123,11 +125,24 @@ pub struct RemoveArguments {
     pub kill: bool,
 }
 
+/// Check files that declare domains
+///
+/// Such files are in /usr/lib/steward/domains, /run/steward/domains.d and /etc/steward/domains. Says what is wrong in them, with
+/// the line, and ends with 1 if anything is. Needs neither root nor the daemon; whether there is room for what they reserve is seen
+/// only when they are put in force (steward status).
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  steward domain check /etc/steward/domains/web.toml")]
+pub struct CheckArguments {
+    /// The files.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<std::path::PathBuf>,
+}
+
 /// What can be asked for a domain. "default" stands for what nobody asked for.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingArguments {
     /// CPU reserved, of what the parent has (at the top: of the machine), as 20% or 0.2.
-    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub cpu: Option<Wanted<f64>>,
     /// Share of what nobody reserved, among siblings of one priority: 1 to 10000.
     #[arg(long, value_name = "N", value_parser = parse_number)]
@@ -142,13 +157,13 @@ pub struct SettingArguments {
     #[arg(long, value_name = "N", value_parser = parse_number)]
     pub own_priority: Option<Wanted<i64>>,
     /// The most of its CPU that its children may reserve together.
-    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub cpu_limit: Option<Wanted<f64>>,
     /// Memory reserved, as 64M. Kept and shown; nothing enforces it yet.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<Wanted<i64>>,
     /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
-    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub disk: Option<Wanted<f64>>,
 }
 
@@ -205,7 +220,7 @@ fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
     })
 }
 
-fn parse_fraction(text: &str) -> Result<Wanted<f64>, String> {
+fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {
     wanted(text, fraction)
 }
 
@@ -214,18 +229,7 @@ fn parse_fraction(text: &str) -> Result<Wanted<f64>, String> {
 /// # Errors
 /// When it is neither, or not above 0 and at most all.
 pub fn fraction(text: &str) -> Result<f64, String> {
-    let (number, divisor) = match text.strip_suffix('%') {
-        Some(number) => (number.trim_end(), 100.0),
-        None => (text, 1.0),
-    };
-    let value: f64 =
-        number.parse().map_err(|_| "write a percentage or a fraction, as in 20% or 0.2".to_owned())?;
-    let fraction = value / divisor;
-    if fraction > 0.0 && fraction <= 1.0 {
-        return Ok(fraction);
-    }
-    let hint = if divisor == 1.0 && value > 1.0 { format!("; did you mean {text}%?") } else { String::new() };
-    Err(format!("it must be above 0 and at most 100% (1){hint}"))
+    parse_fraction(text)
 }
 
 fn parse_yes(text: &str) -> Result<bool, String> {
@@ -237,7 +241,10 @@ fn parse_yes(text: &str) -> Result<bool, String> {
 }
 
 /// A user's number, or a name of /etc/passwd.
-fn parse_user(text: &str) -> Result<u32, String> {
+///
+/// # Errors
+/// When there is no such user.
+pub fn parse_user(text: &str) -> Result<u32, String> {
     if let Ok(uid) = text.parse() {
         return Ok(uid);
     }

@@ -2,6 +2,7 @@
 //!
 //! 0 success, 1 failure, 2 usage; `steward run` and `steward background` end with the program's own code, or with 125 to 127.
 
+mod account;
 mod background;
 mod cli;
 mod domain;
@@ -82,6 +83,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
     match &cli.command {
         Command::Run(_) | Command::Background(_) => unreachable!("they end in their own way"),
         Command::Set(arguments) => set(socket, arguments).map(|()| true),
+        Command::Domain(domain_cli::DomainCommand::Check(arguments)) => domain::check(arguments),
         Command::Domain(command) => domain::domain(socket, command).map(|()| true),
         Command::Spec(SpecCommand::Check(arguments)) => spec::check(arguments),
         Command::Spec(SpecCommand::List(output)) => status::list_specs(socket, output.json).map(|()| true),

@@ -10,6 +10,7 @@ use libsteward::{Client, api};
 use steward_core::mechanism::Reservation;
 use steward_core::spec;
 
+use crate::account::{Account, Environment};
 use crate::cli::RunArguments;
 
 /// steward itself failed.
@@ -23,6 +24,15 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
         Ok(request) => request,
         Err(message) => return fail(&message),
     };
+    let account = match arguments.user.as_deref().map(Account::of).transpose() {
+        Ok(account) => account,
+        Err(message) => return fail(&message),
+    };
+    if account.is_none()
+        && let Some(warning) = root_through_sudo(arguments)
+    {
+        eprintln!("steward: {warning}");
+    }
     match ask(socket, &request, arguments.create) {
         Ok(reply) if reply.standing == Some(api::Standing::Refused) => {
             eprintln!(
@@ -39,7 +49,23 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
             ));
         }
     }
-    execute(&arguments.command)
+    let environment = match account.as_ref().map(Account::become_it).transpose() {
+        Ok(environment) => environment.unwrap_or_default(),
+        Err(message) => return fail(&message),
+    };
+    execute(&arguments.command, &environment)
+}
+
+/// What to say to somebody whose program would run as root because steward does.
+fn root_through_sudo(arguments: &RunArguments) -> Option<String> {
+    let user = std::env::var("SUDO_USER").ok().filter(|user| user != "root" && !user.is_empty())?;
+    let program = Path::new(arguments.command.first()?).file_name()?.to_string_lossy().into_owned();
+    let (user, program) = (user.escape_debug(), program.escape_debug());
+    rustix::process::geteuid().is_root().then(|| {
+        format!(
+            "{program} will run as root, because sudo started steward; sudo steward run --user {user} ... runs it as {user}"
+        )
+    })
 }
 
 fn fail(message: &str) -> ExitCode {
@@ -90,9 +116,16 @@ fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Standings
     client.call(request)
 }
 
-fn execute(command: &[OsString]) -> ExitCode {
+fn execute(command: &[OsString], environment: &Environment) -> ExitCode {
     let (program, arguments) = command.split_first().expect("clap asks for at least one");
-    let error = Command::new(program).args(arguments).exec();
+    let mut command = Command::new(program);
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let error = command.args(arguments).exec();
     eprintln!("steward: cannot execute {}: {error}", program.to_string_lossy());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }

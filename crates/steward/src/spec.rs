@@ -119,8 +119,7 @@ fn read(file: &Path) -> ParsedFile {
         }
         Ok(text) => spec::parse_tab(file, &text),
         Err((what, advice)) => {
-            let problem = Problem::error(Origin::at(file, 0), what, advice);
-            ParsedFile { specs: Vec::new(), problems: vec![problem] }
+            ParsedFile::unreadable(Problem::error(Origin::at(file, 0), what, advice))
         }
     }
 }
@@ -141,8 +140,7 @@ pub fn import(arguments: &SpecImportArguments) -> anyhow::Result<bool> {
         }
         file => {
             let file = file.clone().unwrap_or_else(|| PathBuf::from("-"));
-            let ParsedFile { specs, problems } = read_rows(&file)?;
-            ParsedFile { specs, problems }
+            read_rows(&file)?
         }
     };
     for problem in &parsed.problems {

@@ -1,5 +1,6 @@
 //! Commands that read from the daemon: `status`, `explain`, `events`, `spec list`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use libsteward::{Client, api};
@@ -8,6 +9,9 @@ use steward_core::quantity::approximate_duration;
 
 use crate::cli::{EventsArguments, StatusArguments};
 use crate::output::{highlight, print, print_json, print_json_line, table};
+
+/// How many programs are named that have something reserved.
+const HOLDERS_MAX: usize = 5;
 
 /// `steward status`.
 pub fn status(socket: &Path, arguments: &StatusArguments) -> anyhow::Result<()> {
@@ -45,6 +49,7 @@ fn status_text(status: &api::StatusReply) -> String {
     if !status.cpus.is_empty() {
         text.push('\n');
         text.push_str(&cpu_table(&status.cpus));
+        text.push_str(&holders(&status.tasks));
     }
     text.push('\n');
     if status.tasks.is_empty() {
@@ -88,8 +93,8 @@ fn headline(status: &api::StatusReply) -> String {
         percent(thresholds.reactivate_below)
     ));
     text.push_str(&match &status.owner {
-        Some(owner) => format!("Root and user {owner} may reserve.\n"),
-        None => "Only root may reserve (no owner is set).\n".to_owned(),
+        Some(owner) => format!("Root and user {owner} may reserve for anyone.\n"),
+        None => "Only root may reserve for anyone (no owner is set).\n".to_owned(),
     });
     text
 }
@@ -104,7 +109,7 @@ pub fn mechanism_name(kind: api::MechanismKind) -> &'static str {
 }
 
 fn cpu_table(cpus: &[api::Cpu]) -> String {
-    let mut rows = vec![row(["CPU", "MEASURED", "EXPECTED", "RESERVED", "TASKS"])];
+    let mut rows = vec![row(["CPU", "MEASURED", "EXPECTED", "RESERVED", "TASKS", "REAL-TIME"])];
     for cpu in cpus {
         let online = if cpu.online { "" } else { " (offline)" };
         rows.push(vec![
@@ -113,9 +118,39 @@ fn cpu_table(cpus: &[api::Cpu]) -> String {
             percent(cpu.projected_load),
             percent(cpu.reserved),
             cpu.admitted.to_string(),
+            percent(cpu.real_time),
         ]);
     }
-    table(&rows, &[0, 1, 2, 3, 4])
+    table(&rows, &[0, 1, 2, 3, 4, 5])
+}
+
+/// By whom CPU time is reserved, the largest first; nothing when nobody has any in force.
+fn holders(tasks: &[api::Task]) -> String {
+    let mut by_name: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+    let admitted = tasks.iter().filter(|task| task.standing == api::Standing::Admitted);
+    for task in admitted {
+        let api::Reservation { budget_ns, period_ns } = task.grant.reservation;
+        let (sum, count) = by_name.entry(&task.name).or_default();
+        *sum += Reservation { budget_ns, period_ns }.bandwidth();
+        *count += 1;
+    }
+    let mut holders: Vec<(&str, (f64, usize))> = by_name.into_iter().collect();
+    holders.sort_by(|one, other| other.1.0.total_cmp(&one.1.0));
+    let total: f64 = holders.iter().map(|(_, (sum, _))| sum).sum();
+    let named = |(name, (sum, count)): &(&str, (f64, usize))| match count {
+        1 => format!("{name} {}", percent(*sum)),
+        count => format!("{name} {} ({count} tasks)", percent(*sum)),
+    };
+    let mut parts: Vec<String> = holders.iter().take(HOLDERS_MAX).map(named).collect();
+    let rest = holders.get(HOLDERS_MAX..).unwrap_or_default();
+    if !rest.is_empty() {
+        let sum = rest.iter().map(|(_, (sum, _))| sum).sum();
+        parts.push(format!("{} others {}", rest.len(), percent(sum)));
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("Reserved, in parts of one CPU: {} in all; {}.\n", percent(total), parts.join(", "))
 }
 
 fn task_table(tasks: &[api::Task]) -> String {
@@ -273,4 +308,38 @@ pub fn reload(socket: &Path, json: bool) -> anyhow::Result<bool> {
         ))?;
     }
     Ok(sound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(name: &str, budget_ns: u64, standing: &str) -> api::Task {
+        serde_json::from_value(serde_json::json!({
+            "tid": 1, "pid": 1, "name": name, "cpu": 0, "standing": standing, "budget_left_ns": 0, "deadline_ns": 0,
+            "grant": {
+                "reservation": {"budget_ns": budget_ns, "period_ns": 100_000_000}, "inherit": false, "revocable": true
+            },
+            "periods": 0, "deadlines_missed": 0, "budgets_exhausted": 0, "reserved_time_ns": 0,
+            "best_effort_time_ns": 0, "overrun_max_ns": 0, "complaints": 0
+        }))
+        .expect("a task")
+    }
+
+    #[test]
+    fn who_holds_reservations_is_named_the_largest_first() {
+        assert_eq!(holders(&[]), "");
+        let mut tasks = vec![task("bash", 2_000_000, "admitted"), task("bash", 2_000_000, "admitted")];
+        tasks.push(task("bash", 90_000_000, "refused"));
+        tasks.push(task("pipewire", 10_000_000, "admitted"));
+        let expected = "Reserved, in parts of one CPU: 14 % in all; pipewire 10 %, bash 4 % (2 tasks).\n";
+        assert_eq!(holders(&tasks), expected);
+        tasks.extend((0..5).map(|number| task(&format!("other-{number}"), 1_000_000, "admitted")));
+        let text = holders(&tasks);
+        assert!(
+            text.starts_with("Reserved, in parts of one CPU: 19 % in all; pipewire 10 %, bash 4 %"),
+            "{text}"
+        );
+        assert!(text.ends_with(", 2 others 2 %.\n"), "{text}");
+    }
 }

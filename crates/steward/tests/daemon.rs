@@ -50,6 +50,38 @@ fn run_becomes_the_program_with_its_reservation() {
 }
 
 #[test]
+fn run_becomes_another_user_for_good_and_warns_of_who_would_be_root() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let show = "id -u; id -G; echo $HOME $USER $LOGNAME $XDG_RUNTIME_DIR $SUDO_USER; cat /proc/self/status | grep CapEff";
+    let mut as_nobody =
+        command(&daemon, &["run", "--user", "nobody", "--cpu", "1ms/100ms", "--", "sh", "-c", show]);
+    let as_nobody =
+        as_nobody.env("SUDO_USER", "alice").env("XDG_RUNTIME_DIR", "/run/user/0").output().expect("it runs");
+    let told = String::from_utf8_lossy(&as_nobody.stderr).into_owned();
+    if rustix::process::geteuid().is_root() {
+        assert!(as_nobody.status.success(), "{told}");
+        let passwd = std::fs::read_to_string("/etc/passwd").expect("every machine has it");
+        let line = passwd.lines().find(|line| line.starts_with("nobody:")).expect("every machine has nobody");
+        let fields: Vec<&str> = line.split(':').collect();
+        let expected =
+            format!("{}\n{}\n{} nobody nobody\nCapEff:\t0000000000000000\n", fields[2], fields[3], fields[5]);
+        assert_eq!(text(&as_nobody), expected);
+        assert_eq!(told, "");
+        let as_root =
+            command(&daemon, &["run", "--", "true"]).env("SUDO_USER", "alice").output().expect("it runs");
+        let warning = String::from_utf8_lossy(&as_root.stderr).into_owned();
+        assert!(as_root.status.success() && warning.contains("true will run as root"), "{warning}");
+        assert!(warning.contains("sudo steward run --user alice"), "{warning}");
+    } else {
+        assert!(as_nobody.status.code() == Some(125) && told.contains("only root may"), "{told}");
+    }
+    let nobody = steward(&daemon, &["run", "--user", "no such user", "--", "true"]);
+    assert_eq!(nobody.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("there is no such user"));
+}
+
+#[test]
 fn run_is_refused_with_its_own_code_or_goes_on_as_best_effort() {
     let machine = Machine::new();
     let daemon = machine.start();
@@ -174,6 +206,37 @@ fn domains_are_made_listed_changed_and_removed() {
         String::from_utf8_lossy(&output.stderr),
         "steward: there is no domain web; steward domain list shows all\n"
     );
+}
+
+#[test]
+fn a_domain_that_stays_says_for_how_long_and_what_to_write_to_have_it_longer() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let unkept = text(&steward(&daemon, &["domain", "create", "batch"]));
+    assert!(!unkept.contains("reboot"), "{unkept}");
+    let create = ["domain", "create", "web", "--cpu", "30%", "--weight", "300", "--user", "1002", "--keep"];
+    let kept = text(&steward(&daemon, &create));
+    assert!(
+        kept.contains("until the next reboot") && kept.contains("/etc/steward/domains/web.toml:"),
+        "{kept}"
+    );
+    let (_, row) = kept.split_once("\n\n").expect("the row stands by itself");
+    let file = machine.path("web.toml");
+    std::fs::write(&file, row).expect("written");
+    let file = file.to_str().expect("text");
+    assert!(text(&steward(&daemon, &["domain", "check", file])).contains("1 domain declared"), "{kept}");
+    assert_eq!(text(&steward(&daemon, &["domain", "remove", "web"])).lines().count(), 1);
+    machine.declare_domains(row);
+    assert_eq!(steward(&daemon, &["reload"]).status.code(), Some(0));
+    let list = json(&steward(&daemon, &["domain", "list", "--json"]));
+    let web = list["domains"].as_array().expect("a list").iter().find(|domain| domain["name"] == "web");
+    let web = web.expect("it is declared");
+    assert_eq!((&web["cpu"], &web["weight"], &web["user"]), (&0.3.into(), &300.into(), &1002.into()));
+    std::fs::write(file, row.replace("cpu", "cpus")).expect("written");
+    let wrong = steward(&daemon, &["domain", "check", file]);
+    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(told.contains("web.toml:4: ") && told.contains("did you mean \"cpu\"?"), "{told}");
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn measure(count: i32) -> anyhow::Result<()> {
         config: place("steward.toml"),
         spec_directories: Vec::new(),
         rule_directories: Vec::new(),
+        domain_directories: Vec::new(),
         state_directory: place("state"),
         mechanism: None,
         best_effort: None,

@@ -39,6 +39,7 @@ impl Machine {
             config: path("steward.toml"),
             spec_directories: vec![path("specs")],
             rule_directories: vec![path("rules")],
+            domain_directories: Vec::new(),
             state_directory: path("state"),
             mechanism: None,
             best_effort: None,

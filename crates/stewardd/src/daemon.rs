@@ -15,13 +15,14 @@ use steward_core::mechanism::{
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
-use steward_kernel::processes::{self, Process, TaskId};
+use steward_kernel::processes::{self, Process};
 use steward_kernel::scheduling::{self, Scheduling};
 use steward_kernel::{KernelError, Roots};
 
 use crate::audit::Audit;
 use crate::cgroups::Cgroups;
 use crate::complaints::Complaints;
+use crate::domains::declared::{self, Declarations};
 use crate::domains::{Domains, Held as HeldDomain, Told};
 use crate::herald::Sampler;
 use crate::history::History;
@@ -30,8 +31,9 @@ use crate::plan::{self, ByHand, Held, Step};
 use crate::polkit::Polkit;
 use crate::report;
 use crate::retry::{Retries, Retry};
+use crate::rules::AccountFiles;
 use crate::settings::{self, Settings};
-use crate::specs::{self, Ids, Loaded};
+use crate::specs::{self, Ids, LastGood, Loaded};
 use crate::state::StateFile;
 use crate::suspension::Suspensions;
 use crate::texts::Texts;
@@ -58,6 +60,8 @@ pub struct Options {
     pub spec_directories: Vec<PathBuf>,
     /// Directories of rules about who may ask for what, lowest precedence first; at most three.
     pub rule_directories: Vec<PathBuf>,
+    /// Directories of files that declare domains, lowest precedence first; at most three.
+    pub domain_directories: Vec<PathBuf>,
     /// Where what must survive a restart is kept.
     pub state_directory: PathBuf,
     /// Goes before the configuration's choice.
@@ -100,12 +104,17 @@ pub struct Daemon {
     pub(crate) mechanism: Option<Box<dyn Enforcer>>,
     pub(crate) health: Health,
     pub(crate) settings: Settings,
+    last_settings: settings::LastGood,
     pub(crate) loaded: Loaded,
     pub(crate) ids: Ids,
     pub(crate) by_hand: Vec<ByHand>,
     state: StateFile<ByHand>,
     pub(crate) domains: Domains,
     domain_state: StateFile<HeldDomain>,
+    declarations: Declarations,
+    /// What is declared and cannot be done.
+    unfulfilled: Vec<Problem>,
+    spec_state: StateFile<LastGood>,
     pub(crate) sampler: Sampler,
     pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
@@ -138,9 +147,12 @@ impl Daemon {
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
         let boot_id = std::fs::read_to_string(boot_id).unwrap_or_default();
         let state = StateFile::new(&options.state_directory, &boot_id);
-        let settings = settings::load(&options.config, &options.rule_directories);
+        let mut last_settings = settings::LastGood::default();
+        let settings = settings::load(&options.config, &options.rule_directories, &mut last_settings);
+        let spec_state = StateFile::new(&options.state_directory, &boot_id);
+        let (last_good, spec_message) = spec_state.load();
         let mut ids = Ids::default();
-        let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots);
+        let loaded = specs::load(&options.spec_directories, &mut ids, &options.roots, &last_good);
         let (by_hand, message) = state.load();
         let polkit = Polkit::new(&options.polkit)?;
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
@@ -153,12 +165,16 @@ impl Daemon {
             mechanism: None,
             health: Health::default(),
             settings,
+            last_settings,
             loaded,
             ids,
             by_hand,
             state,
             domains,
             domain_state,
+            declarations: Declarations::default(),
+            unfulfilled: Vec::new(),
+            spec_state,
             sampler: Sampler::default(),
             suspensions: Suspensions::default(),
             complaints: Complaints::default(),
@@ -173,10 +189,14 @@ impl Daemon {
             prune_at_ns: 0,
             scan_at_ns: 0,
         };
-        let messages = [message, domain_message, audit_message];
+        let messages = [message, domain_message, audit_message, spec_message];
         daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
-        daemon.log_problems();
+        if daemon.loaded.last_good != last_good {
+            daemon.save_last_good();
+        }
         daemon.domains.restore(held);
+        daemon.read_declarations();
+        daemon.log_problems();
         let files_read = begun.elapsed();
         daemon.load_first_mechanism()?;
         let loaded = begun.elapsed();
@@ -235,6 +255,7 @@ impl Daemon {
         }
         self.domains.forget_applied();
         self.domains.apply(&mut self.mechanism);
+        self.declare_domains();
         self.suspensions.apply(&mut self.mechanism);
         self.forget_ended();
         let running = self.running();
@@ -305,13 +326,14 @@ impl Daemon {
     }
 
     /// Reads configuration and specifications again, and carries over to running tasks what changed. What is
-    /// wrong in one file changes nothing for the others.
+    /// wrong changes nothing: its last good version stays in force.
     pub(crate) fn reload(&mut self) -> Applied {
         self.texts.forget();
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
-        self.settings = settings::load(&self.options.config, &self.options.rule_directories);
+        let (config, rules) = (&self.options.config, &self.options.rule_directories);
+        self.settings = settings::load(config, rules, &mut self.last_settings);
         self.domains.set_root_limit(self.settings.config.domains.cpu_limit);
         if self.settings.config.domains.prefix != prefix {
             let origin = Origin::at(&self.options.config, 0);
@@ -333,12 +355,18 @@ impl Daemon {
             ));
             self.settings.config.mechanism = choice;
         }
-        let new = specs::load(&self.options.spec_directories, &mut self.ids, &self.options.roots);
+        let directories = &self.options.spec_directories;
+        let new = specs::load(directories, &mut self.ids, &self.options.roots, &self.loaded.last_good);
         let old = std::mem::replace(&mut self.loaded, new);
+        if old.last_good != self.loaded.last_good {
+            self.save_last_good();
+        }
+        self.read_declarations();
         self.log_problems();
         if best_effort != self.best_effort() {
             self.configure_best_effort();
         }
+        self.declare_domains();
         if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
             return Applied::default();
         }
@@ -361,6 +389,20 @@ impl Daemon {
     pub fn note_leftovers(&mut self, leftovers: Vec<String>) {
         let sentence = |line| format!("left behind by an earlier stewardd: {line}");
         self.troubles.set(Topic::Leftovers, leftovers.into_iter().map(sentence).collect());
+    }
+
+    fn read_declarations(&mut self) {
+        let (directories, before) = (&self.options.domain_directories, self.domains.declared());
+        self.declarations = declared::load(directories, self.domains.names(), &AccountFiles::read(), &before);
+    }
+
+    /// Has there be the domains that files declare.
+    fn declare_domains(&mut self) {
+        let unfulfilled = self.domains.declare(&self.declarations.domains, &mut self.mechanism);
+        for problem in unfulfilled.iter().filter(|problem| !self.unfulfilled.contains(problem)) {
+            tracing::warn!(decision = "left-out", "{problem}");
+        }
+        self.unfulfilled = unfulfilled;
     }
 
     fn held(&mut self) -> Vec<Held> {
@@ -454,6 +496,13 @@ impl Daemon {
         let failure = self.state.save(&self.by_hand).err();
         let sentence = |error| format!("after a restart, what was given by hand will be lost: {error:#}");
         self.troubles.set(Topic::Save, failure.map(sentence).into_iter().collect());
+    }
+
+    fn save_last_good(&mut self) {
+        let failure = self.spec_state.save(&self.loaded.last_good).err();
+        let sentence =
+            |error| format!("after a restart, a row with a mistake will be out of force: {error:#}");
+        self.troubles.set(Topic::SaveSpecs, failure.map(sentence).into_iter().collect());
     }
 
     fn forget_ended(&mut self) {
@@ -635,11 +684,13 @@ impl Daemon {
 
     /// All problems of files.
     pub(crate) fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.settings.problems.iter().chain(&self.loaded.problems)
+        let files = self.settings.problems.iter().chain(&self.loaded.problems);
+        files.chain(&self.declarations.problems).chain(&self.unfulfilled)
     }
 
     fn log_problems(&self) {
-        for problem in self.problems() {
+        let files = self.settings.problems.iter().chain(&self.loaded.problems);
+        for problem in files.chain(&self.declarations.problems) {
             tracing::warn!(decision = "left-out", "{problem}");
         }
     }

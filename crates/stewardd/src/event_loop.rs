@@ -235,7 +235,9 @@ impl Loop {
     fn watch_files(&mut self, daemon: &mut Daemon) {
         let mut files = daemon.loaded.paths();
         files.push(daemon.options.config.clone());
-        let directories = [&daemon.options.spec_directories[..], &daemon.options.rule_directories].concat();
+        let options = &daemon.options;
+        let directories =
+            [&options.spec_directories[..], &options.rule_directories, &options.domain_directories].concat();
         let Some(failures) = self.watch.set(&directories, &files) else { return };
         daemon.troubles.set(Topic::Watch, failures);
         // What changed between reading and watching was missed: read once more.

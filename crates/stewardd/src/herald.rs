@@ -20,6 +20,7 @@ use steward_tasks::Source;
 
 use crate::daemon::Daemon;
 use crate::groups::Groups;
+use crate::real_time::RealTimeUse;
 use crate::troubles::Topic;
 
 /// Least time between two reads, in nanoseconds.
@@ -94,6 +95,7 @@ pub(crate) struct Sampler {
     pub(crate) herald: Herald,
     pub(crate) groups: Groups,
     pace: Pace,
+    pub(crate) real_time: RealTimeUse,
     /// How many CPUs are online, and the generation of groups with which they were counted.
     cpus: u32,
     cpus_of: Option<u64>,
@@ -227,12 +229,14 @@ impl Daemon {
             .and_then(|mechanism| mechanism.reservations_in_force().ok())
             .unwrap_or_default();
         let domain_records = self.read_domains();
-        let Sampler { source, idle, herald, groups, outlook, texts, records, pace, .. } = &mut self.sampler;
+        let Sampler { source, idle, herald, groups, outlook, texts, records, pace, real_time, .. } =
+            &mut self.sampler;
         let Some(source) = source else { return };
         let outcome = source.read(now_ns);
         let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
         if let Ok(reading) = outcome {
             groups.adopt(&reading, &self.domains, now_ns);
+            real_time.take(now_ns, reading.tasks);
             // First, so that nobody else has the tasks that are changed.
             *outlook = None;
             *texts = OutlookTexts::default();

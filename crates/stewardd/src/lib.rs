@@ -39,6 +39,7 @@ pub mod peer;
 pub mod permission;
 pub mod plan;
 pub mod polkit;
+mod real_time;
 pub mod report;
 pub mod requests;
 pub mod retry;

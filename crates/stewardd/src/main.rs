@@ -10,6 +10,7 @@ use steward_core::config::MechanismChoice;
 use steward_core::mechanism::BestEffortOrder;
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
+use stewardd::domains::declared;
 use stewardd::event_loop::{self, Controls};
 use stewardd::server::Server;
 use stewardd::watch::Watch;
@@ -30,6 +31,9 @@ struct Arguments {
     /// A directory of rules about who may ask for what, in place of the usual ones; as --spec-directory.
     #[arg(long = "rule-directory", value_name = "DIR")]
     rule_directories: Vec<PathBuf>,
+    /// A directory of files that declare domains, in place of the usual ones; as --spec-directory.
+    #[arg(long = "domain-directory", value_name = "DIR")]
+    domain_directories: Vec<PathBuf>,
     /// Where to listen.
     #[arg(long, value_name = "PATH", default_value = libsteward::SOCKET_PATH)]
     socket: PathBuf,
@@ -94,9 +98,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         };
     }
-    for (option, directories) in
-        [("--spec-directory", &arguments.spec_directories), ("--rule-directory", &arguments.rule_directories)]
-    {
+    for (option, directories) in [
+        ("--spec-directory", &arguments.spec_directories),
+        ("--rule-directory", &arguments.rule_directories),
+        ("--domain-directory", &arguments.domain_directories),
+    ] {
         if directories.len() > specs::DIRECTORIES.len() {
             eprintln!("stewardd: {option} can be given at most {} times", specs::DIRECTORIES.len());
             return ExitCode::from(2);
@@ -167,6 +173,7 @@ fn options(arguments: &Arguments) -> Options {
         config: arguments.config.clone(),
         spec_directories: or_usual(&arguments.spec_directories, specs::DIRECTORIES),
         rule_directories: or_usual(&arguments.rule_directories, rules::DIRECTORIES),
+        domain_directories: or_usual(&arguments.domain_directories, declared::DIRECTORIES),
         state_directory: arguments.state_directory.clone(),
         mechanism: arguments.mechanism.map(|name| match name {
             MechanismName::Auto => MechanismChoice::Auto,

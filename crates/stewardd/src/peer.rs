@@ -54,9 +54,9 @@ impl Caller {
         Caller { uid, gids, pid, process, payer, id: next_id(), can_wait: false }
     }
 
-    /// The user and groups, for the rules.
+    /// The user and groups, for the rules. Whether the user sits at the machine is for others to say.
     pub fn identity(&self) -> Identity {
-        Identity { uid: self.uid, gids: self.gids.clone() }
+        Identity { gids: self.gids.clone(), ..Identity::of_user(self.uid) }
     }
 
     /// Whether the process that connected still runs, so that its pid still means it. `false` where that cannot

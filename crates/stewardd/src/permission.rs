@@ -1,11 +1,15 @@
 //! May this caller have that? Asks the rules, and polkit where they say so.
 
 use libsteward::ApiError;
-use steward_core::authority::{self, Refusal, Request, Verdict};
+use steward_core::authority::{self, Amount, Identity, Refusal, Request, Verdict};
+use steward_core::mechanism::Grant;
+use steward_kernel::processes::{self, TaskId};
+use steward_kernel::sessions;
 
 use crate::daemon::Daemon;
 use crate::event_loop::now_ns;
 use crate::peer::Caller;
+use crate::plan::ByHand;
 
 impl Daemon {
     /// Decides a request by the rules, and asks polkit where they say so. While its answer is not there this refuses too,
@@ -15,7 +19,7 @@ impl Daemon {
     /// # Errors
     /// [`ApiError::PermissionDenied`] with the rule.
     pub(crate) fn permit(&mut self, caller: &Caller, request: &Request) -> Result<(), ApiError> {
-        match authority::decide(&self.settings.policy, &caller.identity(), request) {
+        match authority::decide(&self.settings.policy, &self.identity(caller, request), request) {
             Verdict::Allow { .. } => Ok(()),
             Verdict::Deny(refusal) => Err(denied(refusal)),
             Verdict::Ask { refusal, .. } if !caller.can_wait => Err(denied(
@@ -32,6 +36,28 @@ impl Daemon {
                     None => Err(denied(refusal.because(", and its answer is not there yet"))),
                 }
             }
+        }
+    }
+}
+
+impl Daemon {
+    fn identity(&self, caller: &Caller, request: &Request) -> Identity {
+        let counts = self.settings.policy.matrix.asks_for_session(request.action);
+        let active_session = counts && sessions::has_active_local(caller.uid, &self.options.roots);
+        Identity { active_session, ..caller.identity() }
+    }
+
+    /// How much a reservation for this process is, beside what the caller's user has reserved by hand for others.
+    pub(crate) fn amount(&self, caller: &Caller, process: TaskId, grant: &Grant) -> Amount {
+        let is_other = |hand: &&ByHand| hand.user == caller.uid && hand.process != process;
+        let others = self.by_hand.iter().filter(is_other);
+        let alive = others.filter(|hand| processes::is_alive(hand.process, &self.options.roots));
+        let bandwidths = alive.filter_map(|hand| Some(hand.grant?.reservation.bandwidth()));
+        Amount {
+            asked: Amount::counted(grant.reservation.bandwidth()),
+            held: bandwidths.map(Amount::counted).sum(),
+            inherit: grant.inherit,
+            revocable: grant.revocable,
         }
     }
 }

@@ -113,6 +113,9 @@ pub struct ByHand {
     pub process: TaskId,
     /// What it was given.
     pub grant: Option<Grant>,
+    /// The user who asked for it.
+    #[serde(default)]
+    pub user: u32,
 }
 
 /// What a task holds now.

@@ -112,15 +112,18 @@ fn kernel_threads_are_matched_by_name_and_programs_of_that_name_are_not() {
 fn what_was_given_by_hand_goes_before_the_specification() {
     let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
     let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0)];
-    let by_hand =
-        [ByHand { process: id(10), grant: Some(grant(0, 7)) }, ByHand { process: id(20), grant: None }];
+    let by_hand = [
+        ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0 },
+        ByHand { process: id(20), grant: None, user: 0 },
+    ];
     let steps = at_start(&table, &running, &by_hand);
     assert_eq!(steps, [Step { tid: 10, pid: 10, grant: Some(grant(0, 7)), why: Why::Restored }]);
 }
 
 #[test]
 fn what_was_given_to_a_process_is_not_given_to_another_with_its_pid() {
-    let by_hand = [ByHand { process: TaskId { tid: 10, started_ticks: 99 }, grant: Some(grant(0, 7)) }];
+    let by_hand =
+        [ByHand { process: TaskId { tid: 10, started_ticks: 99 }, grant: Some(grant(0, 7)), user: 0 }];
     assert_eq!(at_start(&Table::default(), &[process(10, 1, OTHER, 0)], &by_hand), []);
 }
 
@@ -129,7 +132,7 @@ fn a_grant_that_is_kept_over_exec_goes_before_the_specification_of_a_child() {
     let table = table(&[entry("/editor", EDITOR, grant(2, 5))]);
     let kept = Grant { keep_over_exec: true, ..inherited(0, 7) };
     let running = [process(10, 1, OTHER, 0), process(20, 10, EDITOR, 0)];
-    let by_hand = [ByHand { process: id(10), grant: Some(kept) }];
+    let by_hand = [ByHand { process: id(10), grant: Some(kept), user: 0 }];
     assert_eq!(summary(&at_start(&table, &running, &by_hand)), [(10, Some(0)), (20, Some(0))]);
 }
 
@@ -164,7 +167,7 @@ fn a_removed_specification_is_taken_from_those_who_hold_or_inherited_it() {
 fn an_added_specification_reaches_running_programs_but_not_what_was_given_by_hand() {
     let new = table(&[entry("/player", PLAYER, grant(1, 5))]);
     let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0), process(30, 1, PLAYER, 0)];
-    let by_hand = [ByHand { process: id(30), grant: None }];
+    let by_hand = [ByHand { process: id(30), grant: None, user: 0 }];
     let steps = at_reload(&Table::default(), &new, &running, &[held(20, 20, grant(0, 7))], &by_hand);
     assert_eq!(summary(&steps), [(10, Some(1))]);
 }
@@ -246,7 +249,7 @@ fn at_start_room_goes_to_the_irrevocable_then_by_hand_then_in_the_order_of_the_f
         process(40, 1, PLAYER, 0),
         process(50, 1, OTHER, 0),
     ];
-    let by_hand = [ByHand { process: id(10), grant: Some(grant(0, 7)) }];
+    let by_hand = [ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0 }];
     let order: Vec<i32> =
         at_start(&table(&entries), &running, &by_hand).iter().map(|step| step.tid).collect();
     // A thread after those programs of the same specification that do not inherit it.

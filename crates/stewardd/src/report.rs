@@ -73,12 +73,13 @@ pub fn task(task: &TaskRecord, ids: &Ids, complaints: u64) -> api::Task {
     }
 }
 
-/// A CPU.
-pub fn cpu(cpu: &CpuRecord) -> api::Cpu {
+/// A CPU, of which real-time tasks took this fraction lately.
+pub fn cpu(cpu: &CpuRecord, real_time: f64) -> api::Cpu {
     api::Cpu {
         cpu: cpu.cpu,
         online: cpu.online,
         measured_load: cpu.measured_load,
+        real_time,
         projected_load: cpu.projected_load,
         window: cpu.window.to_vec(),
         reserved: cpu.reserved,
@@ -222,11 +223,15 @@ pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> Strin
         (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),
         _ => String::new(),
     };
-    let asker = match event.pid {
+    format!("Domain {} {what}{detail}{}.", event.name, asked_by(event.pid, uid))
+}
+
+/// Who asked for a change, after it; nothing when nobody did (process 0).
+pub fn asked_by(pid: i32, uid: u32) -> String {
+    match pid {
         0 => String::new(),
         pid => format!(" (asked by process {pid} of user {uid})"),
-    };
-    format!("Domain {} {what}{detail}{asker}.", event.name)
+    }
 }
 
 /// What a mechanism's refusal is to a client.

@@ -9,11 +9,13 @@ use libsteward::ApiError;
 use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
-use steward_core::authority::{Action, Request as Wish, Resource, Target};
-use steward_core::explain::{explain_domain, explain_task};
+use steward_core::authority::{Action, Amount, Request as Wish, Resource, Target};
+use steward_core::explain::{RealTimeTask, explain_domain, explain_earlier_version, explain_task};
 use steward_core::mechanism::{CpuRecord, Grant, MechanismKind, Reservation, Standing, TaskRecord};
+use steward_core::spec::{About, Mistake, SpecPath, TargetFacts};
 use steward_kernel::KernelError;
-use steward_kernel::processes::{self, Pidfd, TaskId};
+use steward_kernel::executable;
+use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
 mod domains;
@@ -24,6 +26,7 @@ use crate::daemon::Daemon;
 use crate::event_loop::now_ns;
 use crate::peer::Caller;
 use crate::plan::ByHand;
+use crate::real_time::policy_of;
 use crate::report;
 use crate::server::{Answer, Topic};
 
@@ -158,15 +161,14 @@ impl Daemon {
             return self.run_in_domain(caller, &domain, request);
         }
         let gone = || ApiError::NoSuchTask { pid: caller.pid };
-        let user = self.permit_run(caller)?;
-        let Some(cpu) = request.cpu else {
+        let (asked, user) = self.permit_run(caller, &request)?;
+        let Some(request) = asked else {
             let reason = self.gone_reason();
             let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
             mechanism.allow_interactive_exec(caller.pid).map_err(report::mechanism_error)?;
             tracing::info!(decision = "allowed-exec", pid = caller.pid, uid = caller.uid, "by steward run");
             return Ok(api::Standings { standing: None });
         };
-        let request = check(cpu, request.inherit, request.revocable, request.keep_if_refused, true)?;
         let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
         let given = self.give(id, &[caller.pid], &request);
         // The pid meant the caller throughout only if the caller still runs.
@@ -181,16 +183,30 @@ impl Daemon {
         self.given(id, &request, given, caller)
     }
 
-    /// May the caller reserve for itself? The user who asks is the one who connected; the process may have executed a set-user-ID
-    /// program since, and is then nobody's own. Returns whose it is now.
-    fn permit_run(&mut self, caller: &Caller) -> Result<Option<u32>, ApiError> {
+    /// May the caller reserve that for itself? The user who asks is the one who connected; the process may have executed a
+    /// set-user-ID program since, and is then nobody's own. Returns what it asks for, checked, and whose it is now; `None` stands
+    /// for what the specifications give to the program that it executes, of which somebody with the right to write them has
+    /// decided how much it is.
+    fn permit_run(
+        &mut self,
+        caller: &Caller,
+        run: &api::Run,
+    ) -> Result<(Option<Request>, Option<u32>), ApiError> {
+        let check = |cpu| check(cpu, run.inherit, run.revocable, run.keep_if_refused, true);
+        let asked = run.cpu.map(check).transpose()?;
         let user = processes::user(caller.pid, &self.options.roots);
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        let id = processes::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
         if !caller.is_alive() {
-            return Err(ApiError::NoSuchTask { pid: caller.pid });
+            return Err(gone());
         }
         let user = user.ok().flatten();
-        self.permit(caller, &for_process(Action::Reserve, caller, caller.pid, user))?;
-        Ok(user)
+        let of_specifications = Amount { asked: 0.0, held: 0.0, inherit: false, revocable: true };
+        let amount =
+            asked.as_ref().map_or(of_specifications, |request| self.amount(caller, id, &request.grant));
+        let wish = for_process(Action::Reserve, caller, caller.pid, user);
+        self.permit(caller, &wish.for_amount(amount))?;
+        Ok((asked, user))
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
@@ -198,7 +214,9 @@ impl Daemon {
         let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
         let held = self.take_hold(pid)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
-        self.permit(caller, &for_process(Action::Reserve, caller, pid, user))?;
+        let amount = self.amount(caller, held.id(), &request.grant);
+        let wish = for_process(Action::Reserve, caller, pid, user).for_amount(amount);
+        self.permit(caller, &wish)?;
         let tids: Vec<i32> = if request.grant.inherit {
             // The main thread first: its standing is the answer.
             let threads = processes::threads_of(pid, &self.options.roots);
@@ -256,7 +274,7 @@ impl Daemon {
             "asked for by process {}",
             caller.pid
         );
-        self.remember(ByHand { process, grant: Some(request.grant) });
+        self.remember(ByHand { process, grant: Some(request.grant), user: caller.uid });
         Ok(api::Standings { standing: standing.map(report::standing) })
     }
 
@@ -323,7 +341,7 @@ impl Daemon {
             "by process {}",
             caller.pid
         );
-        self.remember(ByHand { process: held.id(), grant: None });
+        self.remember(ByHand { process: held.id(), grant: None, user: caller.uid });
         Ok(api::Released { released })
     }
 
@@ -346,6 +364,7 @@ impl Daemon {
 
     fn status(&mut self) -> api::StatusReply {
         let snapshot = self.snapshot().unwrap_or_default();
+        let real_time = self.real_time(&snapshot.tasks);
         let kind = self.mechanism.as_ref().map(|mechanism| report::mechanism_kind(mechanism.kind()));
         api::StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -360,7 +379,7 @@ impl Daemon {
             owner: self.settings.policy.owner_uid.map(|uid| uid.to_string()),
             specs: self.loaded.specs.len() as u64,
             events_lost: self.events_lost,
-            cpus: snapshot.cpus.iter().map(report::cpu).collect(),
+            cpus: snapshot.cpus.iter().map(|cpu| report::cpu(cpu, taken(&real_time, cpu.cpu))).collect(),
             tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
             problems: self.reported_problems(),
         }
@@ -392,8 +411,9 @@ impl Daemon {
         let name = processes::stat(pid, roots).map_err(|error| kernel_error(tid, &error))?.name;
         let snapshot = self.snapshot().map_err(report::mechanism_error)?;
         let tasks: Vec<&TaskRecord> = snapshot.tasks.iter().filter(|task| task.pid == pid).collect();
+        let real_time = self.real_time(&snapshot.tasks);
         let paragraphs: Vec<String> =
-            tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus)).collect();
+            tasks.iter().map(|task| self.explain_record(task, &snapshot.cpus, &real_time)).collect();
         let about_tasks =
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
@@ -410,17 +430,54 @@ impl Daemon {
         })
     }
 
-    fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord]) -> String {
+    /// Real-time tasks that took time lately, without those that Steward made so.
+    fn real_time(&self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
+        let promised = promised.iter().map(|task| task.tid).collect();
+        self.sampler.real_time.tasks(&self.options.roots, &promised)
+    }
+
+    fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord], real_time: &[RealTimeTask]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
         let thresholds = &self.settings.config.thresholds;
         if self.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::Nice) {
             let TaskRecord { name, tid, .. } = task;
             return format!("{name} (thread {tid}) has a better nice value: {}.\n", self.gone_reason());
         }
-        match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
-            Some(cpu) => explain_task(task, cpu, spec, thresholds),
+        let text = match cpus.iter().find(|cpu| cpu.cpu == task.cpu) {
+            Some(cpu) => explain_task(task, cpu, spec, thresholds, real_time),
             None => format!("{} is on CPU {}, which has gone.\n", task.name, task.cpu),
-        }
+        };
+        let mistake = spec.and_then(|spec| self.loaded.mistake_that_keeps(&spec.path));
+        let own_choice = policy_of(task.tid).filter(|policy| *policy != "SCHED_DEADLINE");
+        let own_choice = own_choice.map_or_else(String::new, |policy| {
+            format!("It has {policy} of its own choice: the kernel runs it before all promises, and its own is not used.\n")
+        });
+        text + &own_choice + &mistake.map_or_else(String::new, explain_earlier_version)
+    }
+
+    /// The mistake because of which the program of a process may have no specification, in a sentence.
+    fn explain_mistake(&self, process: Option<&Process>) -> Option<String> {
+        let executable = process.and_then(|process| process.executable);
+        let names_it = |path: &SpecPath| match path {
+            SpecPath::Executable(path) => {
+                let facts = executable::identify(path, &self.options.roots).ok();
+                let identity = |facts| match facts {
+                    TargetFacts::Executable { identity } => Some(identity),
+                    _ => None,
+                };
+                executable.is_some() && facts.and_then(identity) == executable
+            }
+            SpecPath::KernelThread(_) => {
+                process.is_some_and(|process| path.matches_kernel_thread(&process.name))
+            }
+        };
+        let mistakes = &self.loaded.mistakes;
+        let own =
+            mistakes.iter().find(|mistake| matches!(&mistake.about, About::Row(path) if names_it(path)));
+        let any = mistakes.iter().find(|mistake| !matches!(mistake.about, About::Row(_)));
+        let about = |mistake: &Mistake<SpecPath>, what: &str| format!("{what}: {}.", mistake.problem);
+        own.map(|mistake| about(mistake, "There is a row for it, which has a mistake in it"))
+            .or(any.map(|mistake| about(mistake, "A row for it may be where there is a mistake")))
     }
 
     /// Why a process has nothing.
@@ -440,13 +497,28 @@ impl Daemon {
                 None => format!("Its specification ({}) says so.", entry.name),
             },
             None => {
-                "No specification names its program, and it inherited none. Write one (`steward spec check` \
-                     helps), or give it a reservation with `steward set`."
-                    .to_owned()
+                let mistake = self.explain_mistake(process.as_ref()).map(|sentence| format!(" {sentence}"));
+                format!(
+                    "No specification names its program, and it inherited none.{} Write one (`steward spec check` \
+                     helps), or give it a reservation with `steward set`.",
+                    mistake.unwrap_or_default()
+                )
             }
         };
+        if let Some(policy) = policy_of(pid) {
+            return format!(
+                "{name} (process {pid}) is a real-time task ({policy}): the kernel runs it before everything that Steward \
+                 promises, and no specification changes that.\n"
+            );
+        }
         format!("{name} (process {pid}) is best-effort: it shares what reservations leave.\n{why}\n")
     }
+}
+
+/// Which fraction of a CPU real-time tasks took.
+fn taken(real_time: &[RealTimeTask], cpu: u32) -> f64 {
+    let here = real_time.iter().filter(|task| task.cpu == cpu);
+    here.map(|task| task.share).sum::<f64>().min(1.0)
 }
 
 fn parse<M: Method>(parameters: Map<String, Value>) -> Result<M, ApiError> {

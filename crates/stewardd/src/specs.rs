@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use steward_core::problem::{Origin, Problem, Severity};
 use steward_core::spec::{
-    self, DirectoryRank, EffectiveFile, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts,
+    self, DirectoryRank, EffectiveFile, Mistake, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts,
 };
 use steward_kernel::Roots;
 use steward_kernel::executable;
@@ -47,6 +48,16 @@ impl Ids {
     }
 }
 
+/// What the file of a name gave when it was read last, in whichever directory it was: what stays in force when a
+/// mistake is written into it, or into one that masks it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastGood {
+    /// The file's name, without its directory.
+    pub name: String,
+    /// Its rows.
+    pub specs: Vec<Spec>,
+}
+
 /// All that the directories hold.
 #[derive(Debug, Default)]
 pub struct Loaded {
@@ -56,6 +67,10 @@ pub struct Loaded {
     pub table: Table,
     /// What was left out. A program that is not installed is none.
     pub problems: Vec<Problem>,
+    /// Those of them that cost rows.
+    pub mistakes: Vec<Mistake<SpecPath>>,
+    /// What to keep in force at the next reading, should a file be wrong then; in the order of files.
+    pub last_good: Vec<LastGood>,
 }
 
 impl Loaded {
@@ -68,21 +83,37 @@ impl Loaded {
         self.specs.iter().filter_map(path).collect()
     }
 
+    /// The mistake because of which the row of this path is not as its file is now.
+    pub fn mistake_that_keeps(&self, path: &SpecPath) -> Option<&Problem> {
+        self.mistakes.iter().find(|mistake| mistake.kept.contains(path)).map(|mistake| &mistake.problem)
+    }
+
     /// The specification of that name.
     pub fn by_name(&self, name: &str) -> Option<&Spec> {
         self.specs.iter().find(|spec| spec.path.to_string() == name)
     }
 }
 
-/// Reads everything. A directory that does not exist is empty; whatever else cannot be read is a problem.
-pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots) -> Loaded {
+/// Reads everything. A directory that does not exist is empty; whatever else cannot be read is a problem. What a
+/// mistake costs stays as it was in `before`.
+pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots, before: &[LastGood]) -> Loaded {
     let mut unreadable = Vec::new();
     let files = files_in(directories, &mut unreadable);
-    let set = SpecSet::merge(files.iter().map(|file| read(file)).collect());
+    let mut last_good = Vec::new();
+    let parsed = files.iter().map(|file| {
+        let name = name_of(file);
+        let earlier = before.iter().find(|earlier| earlier.name == name);
+        let parsed = read(file).keep_last_good(earlier.map_or(&[], |earlier| &earlier.specs));
+        last_good.push(LastGood { name, specs: parsed.specs.clone() });
+        parsed
+    });
+    let set = SpecSet::merge(parsed.collect());
     let mut loaded = Loaded {
         specs: set.specs().to_vec(),
         table: Table::default(),
         problems: unreadable.into_iter().chain(set.problems).collect(),
+        mistakes: set.mistakes,
+        last_good,
     };
     fill_table(&mut loaded, &files, ids, roots);
     loaded
@@ -119,8 +150,12 @@ fn read(file: &Path) -> ParsedFile {
     match files::read_text(file) {
         Ok(text) => spec::parse_toml(file, &text),
         // Removed since it was listed, a link into nowhere (/dev/null masks by being empty, not missing), or no file.
-        Err(error) => ParsedFile { specs: Vec::new(), problems: vec![unreadable_file(&error)] },
+        Err(error) => ParsedFile::unreadable(unreadable_file(&error)),
     }
+}
+
+pub(crate) fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// What to say about a file that was not read.
@@ -129,7 +164,7 @@ pub(crate) fn unreadable_file(error: &Unreadable) -> Problem {
 }
 
 /// What to say about a directory that cannot be read.
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::error(
         Origin::at(path, 0),
         format!("cannot be read: {error}"),
@@ -160,7 +195,9 @@ fn fill_table(loaded: &mut Loaded, files: &[PathBuf], ids: &mut Ids, roots: &Roo
         };
         let name = spec.path.to_string();
         let spec_id = ids.of(&name);
-        let rank = files.iter().position(|file| *file == spec.origin.file).unwrap_or_default();
+        // By name: what stays in force of an earlier version may be of another directory.
+        let is_same = |file: &&PathBuf| file.file_name() == spec.origin.file.file_name();
+        let rank = files.iter().position(|file| is_same(&file)).unwrap_or_default();
         let place = (spec.origin.file.file_name(), Reverse(rank), spec.origin.line);
         let entry = Entry { name, subject, spec_id, grant: spec.grant(spec_id), order: 0 };
         ranked.push((place, (Reverse(rank), is_link(&spec.path, &entry.subject)), entry));

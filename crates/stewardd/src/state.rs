@@ -1,4 +1,5 @@
-//! What must survive a restart of the daemon: what people gave to running programs by hand, and domains.
+//! What must survive a restart of the daemon: what people gave to running programs by hand, domains, and what
+//! specifications said before somebody wrote a mistake into them.
 //!
 //! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start time and a cgroup by its inode, and
 //! these count from boot, so that the file says which boot it is of. It is replaced whole (written beside, then renamed) and not synced to
@@ -34,6 +35,11 @@ impl Kept for crate::plan::ByHand {
 impl Kept for crate::domains::Held {
     const FILE_NAME: &'static str = "domains.json";
     const REMEDY: &'static str = "what domains lack (steward domain) must be given again";
+}
+
+impl Kept for crate::specs::LastGood {
+    const FILE_NAME: &'static str = "specs.json";
+    const REMEDY: &'static str = "rows of specifications that are wrong now are out of force: correct them";
 }
 
 #[derive(Deserialize)]
@@ -196,7 +202,7 @@ mod tests {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
         let grant = Grant { reservation, inherit: true, revocable: false, keep_over_exec: true, spec_id: 0 };
         let process = TaskId { tid: 42, started_ticks: 1234 };
-        vec![ByHand { process, grant: Some(grant) }, ByHand { process, grant: None }]
+        vec![ByHand { process, grant: Some(grant), user: 0 }, ByHand { process, grant: None, user: 0 }]
     }
 
     #[test]

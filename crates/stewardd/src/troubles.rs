@@ -14,6 +14,8 @@ pub enum Topic {
     Leftovers,
     /// Keeping what was given by hand.
     Save,
+    /// Keeping what specifications said last.
+    SaveSpecs,
     /// Watching files.
     Watch,
     /// Telling the mechanism thresholds and executables.

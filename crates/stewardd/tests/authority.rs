@@ -374,3 +374,47 @@ fn an_answer_of_polkit_is_used_up_by_the_call_that_it_was_about() {
     client.call(&api::Status {}).expect("polkit says yes");
     drop(streams);
 }
+
+#[test]
+fn who_sits_at_the_machine_reserves_for_own_programs_up_to_a_limit_and_is_told_the_amounts() {
+    let own = rustix::process::geteuid().as_raw();
+    let mut machine = ruled("");
+    machine.roots.run = machine.path("run");
+    machine.caller_uid.store(own, Ordering::SeqCst);
+    // Without the other shipped rules, as the test may run as root, who may do everything by them.
+    let rules = "[[rule]]\nwho = \"active-session\"\naction = \"reserve\"\nresource = \"cpu\"\nof = \"own\"\n\
+                 at_most = \"50%\"\nverdict = \"allow\"\n[[rule]]\nwho = \"everyone\"\naction = \"limit\"\n\
+                 of = \"own\"\nverdict = \"allow\"\n";
+    std::fs::write(machine.path("rules/default.toml"), rules).expect("written");
+    let daemon = machine.start();
+    let program = machine.program("program");
+    let (one, other) = (Sleeper::start(&program), Sleeper::start(&program));
+    let ask = |sleeper: &Sleeper, budget_ms| {
+        daemon.client().call(&set(sleeper.pid(), reservation(budget_ms, 100))).map(drop)
+    };
+    denied(ask(&one, 10));
+    for directory in ["run/systemd/users", "run/systemd/sessions"] {
+        std::fs::create_dir_all(machine.path(directory)).expect("created");
+    }
+    let session = format!("UID={own}\nACTIVE=1\nREMOTE=0\nCLASS=user\nSEAT=seat0\n");
+    std::fs::write(machine.path("run/systemd/sessions/2"), session).expect("written");
+    std::fs::write(machine.path(&format!("run/systemd/users/{own}")), "ACTIVE_SESSIONS=2\n")
+        .expect("written");
+    ask(&one, 40).expect("less than half of a CPU");
+    let reason = denied(ask(&other, 20));
+    let amounts =
+        "at most 50 % of one CPU in all, of which 40 % is reserved by hand already, and 20 % more was asked";
+    assert!(reason.contains("default.toml:1 ") && reason.contains(amounts), "{reason}");
+    ask(&one, 30).expect("it replaces what the same process has");
+    ask(&other, 20).expect("30 % and 20 %");
+    denied(ask(&Sleeper::start(&program), 1));
+    daemon.client().call(&api::Release { pid: one.pid() }).expect("it is theirs");
+    drop(other);
+    ask(&one, 50).expect("what was given back or has ended counts no more");
+    let whole = api::SetDomain {
+        domain: "user.slice".into(),
+        settings: api::DomainSettings { weight: Some(10_000), ..api::DomainSettings::default() },
+        ..api::SetDomain::default()
+    };
+    denied(daemon.client().call(&whole).map(drop));
+}

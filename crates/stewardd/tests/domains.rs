@@ -382,3 +382,91 @@ fn the_order_among_domains_is_set_and_changed_by_the_configuration() {
     let shown = daemon.client().call(&api::ListDomains {}).expect("everyone may read").best_effort;
     assert_eq!((shown.order.as_str(), shown.service_cycle_ns), ("wrr", 500_000_000));
 }
+
+/// Writes a file that declares domains, and has the daemon read it.
+fn declare(machine: &Machine, daemon: &Running, text: &str) -> Vec<api::Problem> {
+    machine.declare_domains(text);
+    daemon.client().call(&api::Reload {}).expect("root may").problems
+}
+
+#[test]
+fn a_declared_domain_is_there_from_the_start_and_stays_while_it_is_empty() {
+    let machine = Machine::new();
+    machine.declare_domains(
+        "[[domain]]\nname = \"web/front\"\nuser = 1002\n[[domain]]\nname = \"web\"\ncpu = \"30%\"\n",
+    );
+    let daemon = machine.start();
+    assert!(daemon.status().problems.is_empty(), "{:?}", daemon.status().problems);
+    let web = find(&daemon, "web").expect("it is declared");
+    assert_eq!((web.cpu, web.keep, web.user, web.made), (Some(0.3), true, 0, true));
+    assert_eq!(find(&daemon, "web/front").expect("it is declared").user, 1002);
+    assert_eq!(told(&machine, "steward.web"), Some(0.3));
+    // Its last process goes.
+    let sleeper = Sleeper::start(&machine.program("program"));
+    daemon.client().call(&enter(sleeper.pid(), "web/front")).expect("root may");
+    drop(sleeper);
+    daemon.client().call(&create("other", None)).expect("there is room");
+    until(&daemon, |domains| domains.iter().any(|domain| domain.name == "other"));
+    assert!(find(&daemon, "web/front").is_some());
+    // A restart within this boot finds it as it was, and a boot without any state makes it again.
+    drop(daemon);
+    let daemon = machine.start();
+    assert_eq!(find(&daemon, "web").expect("it is declared").cpu, Some(0.3));
+    drop(daemon);
+    std::fs::remove_dir_all(machine.path("state")).expect("removed");
+    assert_eq!(find(&machine.start(), "web").expect("it is declared").cpu, Some(0.3));
+}
+
+#[test]
+fn a_declaration_that_changes_changes_its_domain_and_what_is_given_by_hand_stays_until_then() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let both = |a: &str, b: &str| {
+        format!("[[domain]]\nname = \"a\"\ncpu = \"{a}\"\n[[domain]]\nname = \"b\"\ncpu = \"{b}\"\n")
+    };
+    assert_eq!(declare(&machine, &daemon, &both("30%", "60%")), vec![]);
+    // What b gives up makes room for a.
+    assert_eq!(declare(&machine, &daemon, &both("60%", "30%")), vec![]);
+    assert_eq!((told(&machine, "steward.a"), told(&machine, "steward.b")), (Some(0.6), Some(0.3)));
+    daemon.client().call(&reserve("a", 0.5)).expect("root may");
+    assert_eq!(declare(&machine, &daemon, &format!("# moved\n{}", both("60%", "30%"))), vec![]);
+    assert_eq!(told(&machine, "steward.a"), Some(0.5), "its declaration is as it was");
+    // A mistake takes nothing away.
+    let problems = declare(&machine, &daemon, &both("60%", "30%").replace("cpu", "cpus"));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert_eq!(problems[1].line, Some(6));
+    assert!(problems[1].message.ends_with("the earlier version of b is in force"), "{problems:?}");
+    assert_eq!(told(&machine, "steward.b"), Some(0.3));
+}
+
+#[test]
+fn a_domain_that_is_declared_no_longer_goes_when_it_is_empty() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let row = |name: &str| format!("[[domain]]\nname = \"{name}\"\ncpu = \"10%\"\n");
+    declare(&machine, &daemon, &format!("{}{}", row("idle"), row("busy")));
+    let sleeper = Sleeper::start(&machine.program("program"));
+    daemon.client().call(&enter(sleeper.pid(), "busy")).expect("root may");
+    assert_eq!(declare(&machine, &daemon, ""), vec![]);
+    assert!(find(&daemon, "idle").is_none());
+    assert_eq!(find(&daemon, "busy").expect("it has a process").cpu, Some(0.1));
+    drop(sleeper);
+    until(&daemon, |domains| domains.iter().all(|domain| domain.name != "busy"));
+}
+
+#[test]
+fn what_is_declared_and_cannot_be_is_listed_with_its_file_and_line() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let text = "[[domain]]\nname = \"a\"\ncpu = \"90%\"\n[[domain]]\nname = \"b\"\ncpu = \"10%\"\n\
+                [[domain]]\nname = \"lost/child\"\n";
+    let problems = declare(&machine, &daemon, text);
+    let lines: Vec<Option<u64>> = problems.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [Some(4), Some(7)], "{problems:?}");
+    assert!(problems[0].message.contains("so 5 % is left"), "{problems:?}");
+    assert!(problems[1].message.contains("lost"), "{problems:?}");
+    assert_eq!(daemon.status().problems, problems);
+    assert!(find(&daemon, "b").is_none() && !machine.cgroups.tree().has("steward.b"));
+    assert_eq!(declare(&machine, &daemon, &text.replace("90", "80")).len(), 1);
+    assert!(find(&daemon, "b").is_some());
+}

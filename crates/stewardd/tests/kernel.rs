@@ -102,6 +102,11 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
 
     told.says("too-much", &["there is no room for 29ms/30ms", "exit code 125"]);
     told.says("not-the-owner", &["user 1000 may not reserve", "exit code 125", "exit code 1"]);
+    told.says(
+        "at-the-machine",
+        &["exit code 0", "at most 50 % of one CPU in all", "51 % more was asked", "exit code 125"],
+    );
+    told.says("another-user", &["1000", "1ms of CPU time in every 100ms", "exit code 0"]);
     told.says("by-hand", &["has 2ms/100ms: admitted"]);
     told.says("run-with-cpu", &["3ms", "exit code 7"]);
 
@@ -113,10 +118,18 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
     assert_eq!((status.specs, status.problems.len()), (2, 1), "{:?}", status.problems);
     let problem = &status.problems[0];
     assert_eq!((problem.file.as_str(), problem.line), ("/etc/steward/specs/50-one.toml", Some(8)));
+    told.says(
+        "typing-error",
+        &["8ms of CPU time", "as it was before", "50-one.toml:4: ", "no key \"inherrit\""],
+    );
     told.says("doctor", &["through its own scheduler (sched_ext)", "exit code 0"]);
 
     told.says("tune-command", &["needs", "[[spec]]", "cpu = ", "exit code 0", "1 specification"]);
     told.says("tune-pid", &["needs", "exit code 0", "promised"]);
+
+    let real_time: f64 = told.status("real-time").cpus.iter().map(|cpu| cpu.real_time).sum();
+    assert!(real_time > 0.01, "{real_time}");
+    told.says("real-time-explained", &["is a real-time task (SCHED_FIFO)"]);
 
     told.says("killed", &["disabled", "alive", "exit code 1"]);
     for section in ["restarted", "ejected"] {

@@ -111,6 +111,66 @@ fn a_change_reaches_running_programs_and_a_removal_releases_them() {
     assert_eq!(budget_ns(&machine, sleeper.pid()), None);
 }
 
+/// What the daemon says of this process.
+fn explained(daemon: &Running, pid: i32) -> String {
+    daemon.client().call(&api::Explain { pid }).expect("it runs").text
+}
+
+#[test]
+fn a_mistake_in_a_row_takes_nothing_away_and_is_named_with_its_line_until_it_is_corrected() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sound = row(&program, "5ms/30ms");
+    machine.write_specs("a.toml", &sound);
+    let sleeper = Sleeper::start(&program);
+    let mut daemon = machine.start();
+    let outside = format!("inherrit = true\n{sound}");
+    for (wrong, line) in [
+        (format!("{sound}inherrit = true\n"), 4),
+        (sound.replace("5ms", "5"), 3),
+        (sound.replace("path", "pth"), 2),
+        (sound.replace("[[spec]]", "[[spce]]"), 1),
+        (format!("{sound}["), 4),
+        (outside.replace("path", "pth"), 1),
+    ] {
+        machine.replace_specs("a.toml", &wrong);
+        let reloaded = daemon.client().call(&api::Reload {}).expect("root may");
+        assert_eq!((reloaded.specs, reloaded.assigned, reloaded.released), (1, 0, 0), "{wrong}");
+        assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000), "{wrong}");
+        let in_force = format!("the earlier version of {} is in force", program.display());
+        let problem =
+            daemon.status().problems.into_iter().find(|problem| problem.message.contains(&in_force));
+        assert_eq!(problem.expect("it is named").line, Some(line), "{wrong}");
+        let text = explained(&daemon, sleeper.pid());
+        assert!(text.contains(&in_force) && text.contains(&format!("a.toml:{line}: ")), "{text}");
+        // The daemon starts again while the file is wrong, as at an upgrade.
+        drop(daemon);
+        daemon = machine.start();
+        assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000), "after a restart: {wrong}");
+    }
+    machine.write_specs("a.toml", &row(&program, "8ms/30ms"));
+    assert!(daemon.client().call(&api::Reload {}).expect("root may").problems.is_empty());
+    assert_eq!(budget_ns(&machine, sleeper.pid()), Some(8_000_000));
+    machine.write_specs("a.toml", "");
+    daemon.client().call(&api::Reload {}).expect("root may");
+    assert_eq!(budget_ns(&machine, sleeper.pid()), None, "what is left out without a mistake is gone");
+}
+
+#[test]
+fn a_row_that_was_never_right_is_named_where_its_program_is_explained() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sleeper = Sleeper::start(&program);
+    machine.write_specs("a.toml", &format!("{}inherrit = true\n", row(&program, "5ms/30ms")));
+    let daemon = machine.start();
+    let text = explained(&daemon, sleeper.pid());
+    assert!(text.contains("There is a row for it") && text.contains("a.toml:4: "), "{text}");
+    machine.write_specs("a.toml", "[[spec");
+    daemon.client().call(&api::Reload {}).expect("root may");
+    let text = explained(&daemon, sleeper.pid());
+    assert!(text.contains("may be where there is a mistake: ") && text.contains("a.toml:1: "), "{text}");
+}
+
 #[test]
 fn changes_are_noticed_without_being_told() {
     let machine = Machine::new();

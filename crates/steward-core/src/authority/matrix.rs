@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use super::toml_form::{NoAccounts, parse_rules};
 use super::{Action, Identity, ParsedRules, Request, Resource, Target};
+use crate::domain::tree::percent;
 use crate::problem::{Origin, Problem};
 
 /// Stands for a file in the origin of the rules that are built in.
@@ -24,6 +25,8 @@ pub enum Who {
     User(u32),
     /// Everyone in the group with this number.
     Group(u32),
+    /// Whoever sits at the machine: the user of an active session on one of its seats.
+    ActiveSession,
     /// Every user, root and the owner too.
     Everyone,
 }
@@ -35,6 +38,7 @@ impl Who {
             Who::Owner => owner_uid == Some(caller.uid),
             Who::User(uid) => caller.uid == uid,
             Who::Group(gid) => caller.gids.contains(&gid),
+            Who::ActiveSession => caller.active_session,
             Who::Everyone => true,
         }
     }
@@ -49,6 +53,7 @@ impl Who {
             },
             Who::User(uid) => format!("user {uid}"),
             Who::Group(gid) => format!("someone in group {gid}"),
+            Who::ActiveSession => "who sits at the machine".to_owned(),
             Who::Everyone => "anyone".to_owned(),
         }
     }
@@ -99,7 +104,7 @@ impl fmt::Display for RuleName {
 }
 
 /// One row of the matrix. It matches a request when one of each list does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// What it is called.
     pub name: RuleName,
@@ -113,6 +118,9 @@ pub struct Rule {
     pub of: Vec<Target>,
     /// What it says to that.
     pub verdict: Effect,
+    /// The most that one user may have reserved by hand for it to allow more, as a fraction of one CPU. Such a rule is
+    /// about amounts only, of what is neither inherited nor irrevocable.
+    pub at_most: Option<f64>,
 }
 
 impl Rule {
@@ -122,6 +130,16 @@ impl Rule {
 
     fn is_about(&self, owner_uid: Option<u32>, caller: &Identity) -> bool {
         self.who.iter().any(|who| who.is(owner_uid, caller))
+    }
+
+    /// Why its limit keeps it from being about a request; `None` if it has none or the request is within.
+    fn beyond(&self, request: &Request) -> Option<String> {
+        let limit = self.at_most?;
+        let at_most = format!("at most {} of one CPU in all", percent(limit));
+        match request.amount {
+            Some(amount) => amount.beyond(limit).map(|why| format!("{at_most}, {why}")),
+            None => Some(format!("{at_most} for processes, and nothing else")),
+        }
     }
 
     /// What it is for, in the words of the file.
@@ -136,11 +154,13 @@ impl Rule {
 }
 
 /// What the rules say to a request, strictest last.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Judgement<'a> {
     Allowed(&'a Rule),
     Asked(&'a Rule),
     NoRule,
+    /// A rule would allow less, and this.
+    Beyond(&'a Rule, String),
     Denied(&'a Rule),
 }
 
@@ -149,23 +169,24 @@ impl Judgement<'_> {
         match self {
             Judgement::Allowed(_) => 0,
             Judgement::Asked(_) => 1,
-            // Both are a refusal.
-            Judgement::NoRule | Judgement::Denied(_) => 2,
+            // All are a refusal.
+            Judgement::NoRule | Judgement::Beyond(..) | Judgement::Denied(_) => 2,
         }
     }
 
     pub(super) fn words(&self) -> String {
         match self {
-            Judgement::Allowed(rule) | Judgement::Asked(rule) | Judgement::Denied(rule) => {
-                rule.name.to_string()
-            }
+            Judgement::Allowed(rule)
+            | Judgement::Asked(rule)
+            | Judgement::Beyond(rule, _)
+            | Judgement::Denied(rule) => rule.name.to_string(),
             Judgement::NoRule => "no rule".to_owned(),
         }
     }
 }
 
 /// All rules that are in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     rules: Vec<Rule>,
     /// The first thing that is wrong in any file: a rule that was left out might have denied.
@@ -206,6 +227,14 @@ impl Matrix {
         &self.rules
     }
 
+    /// Whether any rule about this action asks who sits at the machine.
+    pub fn asks_for_session(&self, action: Action) -> bool {
+        let asks_in = |rule: &Rule| rule.who.contains(&Who::ActiveSession) && rule.actions.contains(&action);
+        let asks = |rules: &[Rule]| rules.iter().any(asks_in);
+        // With a mistake, the shipped rules count too.
+        asks(&self.rules) || (self.mistake.is_some() && asks(&Matrix::shipped().rules))
+    }
+
     /// What is wrong in a file, if anything is.
     pub fn mistake(&self) -> Option<&Problem> {
         self.mistake.as_ref()
@@ -222,8 +251,12 @@ impl Matrix {
             let matching = self.rules.iter().filter(|rule| {
                 rule.covers(request.action, *resource, request.target) && rule.is_about(owner_uid, caller)
             });
-            match matching.max_by_key(|rule| rule.verdict) {
-                None => Judgement::NoRule,
+            let (within, beyond): (Vec<&Rule>, Vec<&Rule>) =
+                matching.partition(|rule| rule.beyond(request).is_none());
+            match within.into_iter().max_by_key(|rule| rule.verdict) {
+                None => beyond.first().map_or(Judgement::NoRule, |rule| {
+                    Judgement::Beyond(rule, rule.beyond(request).unwrap_or_default())
+                }),
                 Some(rule) => match rule.verdict {
                     Effect::Allow => Judgement::Allowed(rule),
                     Effect::Ask => Judgement::Asked(rule),
@@ -240,7 +273,7 @@ impl Matrix {
             let covers = |resource: &Resource| rule.covers(request.action, *resource, Target::Others);
             rule.verdict == Effect::Allow && request.resources().iter().all(covers)
         });
-        let helpful = |who: &Who| *who != Who::Everyone;
+        let helpful = |who: &Who| !matches!(who, Who::Everyone | Who::ActiveSession);
         allowing.flat_map(|rule| rule.who.iter().copied()).filter(helpful)
     }
 

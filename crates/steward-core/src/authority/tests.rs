@@ -138,7 +138,7 @@ fn a_rule_for_a_user_a_group_and_one_resource_matches_them_alone() {
     );
     let cpu = Request::new(Action::Reserve, Resource::Cpu, Target::Own, "it");
     assert_eq!(strictness(&policy, &Identity::of_user(1001), &cpu), 0);
-    assert_eq!(strictness(&policy, &Identity { uid: 1002, gids: vec![1002, 29] }, &cpu), 0);
+    assert_eq!(strictness(&policy, &Identity { gids: vec![1002, 29], ..Identity::of_user(1002) }, &cpu), 0);
     assert_eq!(strictness(&policy, &Identity::of_user(1002), &cpu), 2);
     // Every resource of a request must be allowed, and none stands for all.
     let two = Request { resources: vec![Resource::Cpu, Resource::Memory], ..cpu.clone() };
@@ -155,7 +155,7 @@ fn a_refusal_names_who_what_the_rule_and_whom_to_ask() {
                 [[rule]]\nwho = \"root\"\naction = \"reserve\"\nof = \"others\"\nverdict = \"ask\"\n";
     let denied = policy(text);
     let request = Request::new(Action::Reserve, Resource::Memory, Target::Others, "a process of user 1002");
-    let in_audio = Identity { uid: 1001, gids: vec![29] };
+    let in_audio = Identity { gids: vec![29], ..Identity::of_user(1001) };
     let none = Request::new(Action::Reserve, Resource::Cpu, Target::Own, "the domain batch");
     let user = Identity::of_user(1001);
     let read = Request::of_all(Action::Read, Target::Others, "what is promised");
@@ -230,7 +230,7 @@ fn any_rule(effects: &'static [Effect]) -> impl Strategy<Value = Rule> {
     );
     parts.prop_map(|(who, actions, resources, of, verdict)| {
         let name = RuleName { origin: Origin::at(Path::new("rules.toml"), 1), number: 1 };
-        Rule { name, who, actions, resources, of, verdict }
+        Rule { name, who, actions, resources, of, verdict, at_most: None }
     })
 }
 
@@ -240,14 +240,16 @@ fn any_matrix() -> impl Strategy<Value = Vec<Rule>> {
 
 fn any_caller() -> impl Strategy<Value = Identity> {
     let uid = proptest::sample::select(vec![0, 1000, 1001, 1002]);
-    (uid, subsequence(vec![29, 30], 0..=2)).prop_map(|(uid, gids)| Identity { uid, gids })
+    (uid, subsequence(vec![29, 30], 0..=2))
+        .prop_map(|(uid, gids)| Identity { gids, ..Identity::of_user(uid) })
 }
 
 fn any_request() -> impl Strategy<Value = Request> {
     let action = proptest::sample::select(&Action::ALL);
     let target = proptest::sample::select(&Target::ALL);
-    (action, subsequence(Resource::ALL.to_vec(), 0..=3), target)
-        .prop_map(|(action, resources, target)| Request { action, resources, target, about: "it".into() })
+    (action, subsequence(Resource::ALL.to_vec(), 0..=3), target).prop_map(|(action, resources, target)| {
+        Request { resources, ..Request::new(action, Resource::Cpu, target, "it") }
+    })
 }
 
 fn in_force(rules: Vec<Rule>, problems: Vec<Problem>) -> Policy {
@@ -258,7 +260,83 @@ fn a_mistake() -> Problem {
     Problem::error(Origin::at(Path::new("rules.toml"), 9), "wrong", "correct it")
 }
 
+/// Somebody at the machine, who wants this for a program of their own.
+fn at_the_machine(amount: Option<Amount>) -> (Identity, Request) {
+    let caller = Identity { active_session: true, ..Identity::of_user(1001) };
+    let request = Request::new(Action::Reserve, Resource::Cpu, Target::Own, "a program");
+    (caller, Request { amount, ..request })
+}
+
+fn amount(asked: f64, held: f64) -> Amount {
+    Amount { asked, held, inherit: false, revocable: true }
+}
+
+#[test]
+fn who_sits_at_the_machine_may_reserve_half_of_one_cpu_for_their_own_programs() {
+    let (caller, request) = at_the_machine(Some(amount(0.2, 0.3)));
+    assert!(UNOWNED().permit(&caller, &request).is_ok());
+    assert!(UNOWNED().permit(&Identity::of_user(1001), &request).is_err(), "from elsewhere nobody may");
+    let others = Request { target: Target::Others, ..request.clone() };
+    assert!(UNOWNED().permit(&caller, &others).is_err(), "for others nobody may");
+    let (_, more) = at_the_machine(Some(amount(0.21, 0.3)));
+    let (_, inherited) = at_the_machine(Some(Amount { inherit: true, ..amount(0.1, 0.0) }));
+    let (_, irrevocable) = at_the_machine(Some(Amount { revocable: false, ..amount(0.1, 0.0) }));
+    let (_, no_amount) = at_the_machine(None);
+    let reasons: Vec<String> = [more, inherited, irrevocable, no_amount]
+        .iter()
+        .map(|request| UNOWNED().permit(&caller, request).expect_err("it is too much").to_string())
+        .collect();
+    insta::assert_snapshot!(reasons.join("\n"));
+}
+
+#[test]
+fn a_limit_stands_only_where_all_that_counts_is_asked_for_under_it() {
+    let row = |rest: &str| format!("[[rule]]\nwho = \"everyone\"\n{rest}");
+    let counted = "action = \"reserve\"\nresource = \"cpu\"\nof = \"own\"\n";
+    assert_eq!(problems(&row(&format!("{counted}at_most = 0.25\nverdict = \"allow\"\n"))), "");
+    for (wrong, line, expected) in [
+        (format!("{counted}at_most = \"50\"\nverdict = \"allow\"\n"), 6, "did you mean 50%?"),
+        (format!("{counted}at_most = \"50%\"\nverdict = \"deny\"\n"), 6, "limits nothing"),
+        (
+            format!("{}at_most = \"50%\"\nverdict = \"allow\"\n", counted.replace("reserve", "limit")),
+            6,
+            "limits nothing",
+        ),
+        (
+            format!("{}at_most = \"50%\"\nverdict = \"allow\"\n", counted.replace("own", "others")),
+            6,
+            "limits nothing",
+        ),
+        (
+            format!("{}at_most = \"50%\"\nverdict = \"allow\"\n", counted.replace("cpu", "disk")),
+            6,
+            "limits nothing",
+        ),
+    ] {
+        let text = problems(&row(&wrong));
+        assert!(text.contains(&format!("a.toml:{line}: ")) && text.contains(expected), "{text}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn whatever_is_asked_for_in_turn_nobody_has_more_than_the_limit(
+        asks in proptest::collection::vec((0.00001..1.0_f64, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
+    ) {
+        let mut held = Vec::new();
+        for (bandwidth, inherit, revocable, gives_back) in asks {
+            let asked = Amount::counted(bandwidth);
+            let amount = Amount { asked, held: held.iter().sum(), inherit, revocable };
+            let (caller, request) = at_the_machine(Some(amount));
+            if UNOWNED().permit(&caller, &request).is_ok() {
+                held.push(asked);
+            } else if gives_back {
+                held.pop();
+            }
+            prop_assert!(held.iter().sum::<f64>() <= 0.5 + 1e-6 && held.len() <= 50);
+        }
+    }
+
     #[test]
     fn a_rule_more_that_denies_never_allows_more(
         rules in any_matrix(), deny in any_rule(&[Effect::Deny]), caller in any_caller(), request in any_request()

@@ -16,14 +16,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::matrix::{Effect, Rule, RuleName, Who};
 use super::{Action, Resource, Target};
+use crate::domain::declared::parse_fraction;
 use crate::problem::Problem;
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
-const KEYS: [&str; 5] = ["who", "action", "resource", "of", "verdict"];
+const KEYS: [&str; 6] = ["who", "action", "resource", "of", "at_most", "verdict"];
 
 /// What one file gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedRules {
     /// The rules that stand, in the order written.
     pub rules: Vec<Rule>,
@@ -112,11 +113,12 @@ fn read_row<'a>(
     };
     let of = cells.words("of", true, |word| one_of(word, "anyone", &targets));
     let verdict = cells.words("verdict", false, |word| one_of(word, "", &effects));
+    let at_most = cells.at_most(&actions, &resources, &of, &verdict);
     if cells.reader.problems.len() > problems_before {
         return None;
     }
     let name = RuleName { origin: cells.reader.origin(&cells.row), number };
-    Some(Rule { name, who, actions, resources, of, verdict: *verdict.first()? })
+    Some(Rule { name, who, actions, resources, of, verdict: *verdict.first()?, at_most })
 }
 
 /// The word's meaning; `all_word` stands for every one.
@@ -140,9 +142,10 @@ fn who_from(word: &str, accounts: &dyn Accounts) -> Result<Who, Fault> {
         "root" => return Ok(Who::Root),
         "owner" => return Ok(Who::Owner),
         "everyone" => return Ok(Who::Everyone),
+        "active-session" => return Ok(Who::ActiveSession),
         _ => {}
     }
-    let kinds = ["root", "owner", "everyone", "user:NAME", "group:NAME"];
+    let kinds = ["root", "owner", "active-session", "everyone", "user:NAME", "group:NAME"];
     let Some((kind @ ("user" | "group"), name)) = word.split_once(':') else {
         return Err((format!("is \"{word}\""), suggest(word, &kinds)));
     };
@@ -175,6 +178,35 @@ struct Cells<'r, 't, 'a> {
 }
 
 impl Cells<'_, '_, '_> {
+    /// Reads the limit of a rule that has one. It can be kept only where everything that is counted is asked for under it.
+    fn at_most(
+        &mut self,
+        actions: &[Action],
+        resources: &[Resource],
+        of: &[Target],
+        verdict: &[Effect],
+    ) -> Option<f64> {
+        let value = lookup(self.table, "at_most")?;
+        let fraction = match value.get_ref() {
+            DeValue::String(text) => parse_fraction(text),
+            _ => {
+                let number = self.reader.number(self.table, "at_most", "\"50%\"")?.into_inner();
+                parse_fraction(&number.to_string())
+            }
+        };
+        if let Err(what) = &fraction {
+            self.reader.error(value.span(), format!("at_most: {what}"), "give a part of one CPU");
+        }
+        let is_counted = (actions, resources, of) == (&[Action::Reserve], &[Resource::Cpu], &[Target::Own])
+            && verdict != [Effect::Deny];
+        if !is_counted {
+            let advice = "write action = \"reserve\", resource = \"cpu\", of = \"own\" and another verdict than \
+                          \"deny\" with it, or leave it out";
+            self.reader.error(value.span(), "at_most limits nothing that this rule is about", advice);
+        }
+        fraction.ok()
+    }
+
     /// Reads a word, or a list of words where that may be, and turns each into what it means. Problems are recorded.
     fn words<T>(
         &mut self,

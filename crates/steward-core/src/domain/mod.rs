@@ -5,6 +5,7 @@
 //! and the user it belongs to. Every cgroup is a domain, whoever made it; one that nobody gave a policy has the
 //! default.
 //!
+//! - [`declared`]: domains that files declare.
 //! - [`name`]: what a domain may be called, and which cgroup a name means.
 //! - [`settings`]: what can be asked for a domain, and what is wrong with it.
 //! - [`tree`]: who pays for whom, admission, and what each domain is guaranteed.
@@ -14,6 +15,7 @@
 //! each with a prefix before its name. In a common cgroup of their own, what an idle one has reserved would go to the
 //! others in it, and nobody could reserve a part of the machine.
 
+pub mod declared;
 pub mod name;
 pub mod plan;
 pub mod settings;

@@ -148,6 +148,21 @@ pub struct Fault {
 }
 
 impl Change {
+    /// The change after which there is nothing but these settings.
+    pub fn to(settings: &Settings) -> Self {
+        Change {
+            priority: Some(settings.priority.into()),
+            weight: settings.weight.map(Into::into),
+            cpu: settings.cpu,
+            own_priority: Some(settings.own_priority.into()),
+            own_weight: settings.own_weight.map(Into::into),
+            cpu_limit: settings.cpu_limit,
+            memory_bytes: settings.memory_bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            disk: settings.disk,
+            reset: Setting::ALL.to_vec(),
+        }
+    }
+
     /// The settings after the change.
     ///
     /// # Errors
@@ -304,6 +319,8 @@ mod tests {
         }
         let change = Change { reset: Setting::ALL.to_vec(), ..Change::default() };
         assert_eq!(change.apply(&all), Ok(Settings::default()));
+        assert_eq!(Change::to(&all).apply(&Settings::default()), Ok(all.clone()));
+        assert_eq!(Change::to(&Settings::default()).apply(&all), Ok(Settings::default()));
     }
 
     #[test]

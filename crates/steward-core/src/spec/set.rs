@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Origin, Problem, Spec, SpecPath};
 use crate::config::CONFIG_FILE_NAME;
+use crate::last_good::{self, About, Mistake};
 
 /// What one file gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,24 @@ pub struct ParsedFile {
     pub specs: Vec<Spec>,
     /// What is wrong with the others, in the order of lines.
     pub problems: Vec<Problem>,
+    /// Those of the problems that cost rows, with the rows.
+    pub mistakes: Vec<Mistake<SpecPath>>,
+}
+
+impl ParsedFile {
+    /// A file of which nothing can be read.
+    pub fn unreadable(problem: Problem) -> Self {
+        let mistakes = vec![Mistake::new(About::File, problem.clone())];
+        ParsedFile { specs: Vec::new(), problems: vec![problem], mistakes }
+    }
+
+    /// The same with what the mistakes cost as it was in `before`: the rows that the file of this name gave last (see
+    /// [`last_good::keep`]). The problems say so.
+    pub fn keep_last_good(mut self, before: &[Spec]) -> Self {
+        let ParsedFile { specs, problems, mistakes } = &mut self;
+        last_good::keep(specs, mistakes, problems, before, |spec| &spec.path);
+        self
+    }
 }
 
 /// A directory of specification files, by whose it is; a later one has precedence.
@@ -92,6 +111,8 @@ pub struct SpecSet {
     pub overridden: Vec<Overridden>,
     /// Everything that is wrong in any file, in the order of files.
     pub problems: Vec<Problem>,
+    /// Those of the problems that cost rows, with the rows.
+    pub mistakes: Vec<Mistake<SpecPath>>,
 }
 
 impl SpecSet {
@@ -102,6 +123,7 @@ impl SpecSet {
         let mut by_path: BTreeMap<SpecPath, Spec> = BTreeMap::new();
         for file in files {
             set.problems.extend(file.problems);
+            set.mistakes.extend(file.mistakes);
             for spec in file.specs {
                 let by = spec.origin.clone();
                 if let Some(spec) = by_path.insert(spec.path.clone(), spec) {

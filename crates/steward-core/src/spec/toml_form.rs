@@ -14,7 +14,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Class, Draft, Fault, IoClass, ParsedFile, Spec, read_path, reject_duplicates};
+use super::{Class, Draft, Fault, IoClass, ParsedFile, Spec, SpecPath, read_path, reject_duplicates};
+use crate::last_good::{About, Mistake};
 use crate::quantity::{QuantityError, format_duration, format_size, parse_duration, parse_size};
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
@@ -26,7 +27,7 @@ const KEYS: [&str; 9] =
 /// the other rows stand. A syntax error costs the whole file.
 pub fn parse_toml(file: &Path, text: &str) -> ParsedFile {
     let mut reader = Reader::new(file, text);
-    let mut specs = Vec::new();
+    let (mut specs, mut mistakes) = (Vec::new(), Vec::new());
     if let Some(document) = reader.document() {
         for key in document.keys().filter(|key| key.get_ref() != "spec") {
             let name: &str = key.get_ref();
@@ -38,9 +39,28 @@ pub fn parse_toml(file: &Path, text: &str) -> ParsedFile {
             reader.error(key.span(), format!("\"{name}\" is outside of any [[spec]] row"), advice);
         }
         let rows = lookup(&document, "spec").map_or(&[][..], |value| rows_of(&mut reader, value));
-        specs = rows.iter().filter_map(|row| read_row(&mut reader, row)).collect();
+        let outside = reader.problems.iter().cloned();
+        mistakes.extend(outside.map(|problem| Mistake::new(About::SomeRow, problem)));
+        for row in rows {
+            let before = reader.problems.len();
+            specs.extend(read_row(&mut reader, row));
+            let about = path_of(row).map_or(About::SomeRow, About::Row);
+            let wrong = reader.problems[before..].iter().cloned();
+            mistakes.extend(wrong.map(|problem| Mistake::new(about.clone(), problem)));
+        }
+    } else {
+        mistakes.extend(reader.problems.iter().cloned().map(|problem| Mistake::new(About::File, problem)));
     }
-    reject_duplicates(ParsedFile { specs, problems: reader.problems })
+    reject_duplicates(ParsedFile { specs, problems: reader.problems, mistakes })
+}
+
+/// Which program a row is for, whatever else is wrong with it.
+fn path_of(row: &Value<'_>) -> Option<SpecPath> {
+    let DeValue::Table(table) = row.get_ref() else { return None };
+    match lookup(table, "path")?.get_ref() {
+        DeValue::String(path) => read_path(path).ok(),
+        _ => None,
+    }
 }
 
 /// The rows under `spec`, if they are rows.

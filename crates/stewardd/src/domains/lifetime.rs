@@ -1,7 +1,7 @@
 //! How domains end by themselves, and how they outlive a daemon.
 //!
 //! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
-//! made to stay. One whose cgroup somebody else removed is noticed within a second. Across a restart of the daemon
+//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second. Across a restart of the daemon
 //! within one boot, domains are what they were. When the daemon stops, the cgroups of empty domains are removed, and
 //! those with processes stay as plain cgroups: nobody is moved, and without the scheduler all have the same weight.
 
@@ -106,7 +106,7 @@ impl Domains {
     }
 
     /// Removes a domain, and then those above it, when no process and no child is left and it is not to stay.
-    fn end_if_empty(&mut self, path: &str) -> bool {
+    pub(super) fn end_if_empty(&mut self, path: &str) -> bool {
         let mut ended = false;
         let mut next = Some(path);
         while let Some(path) = next {

@@ -75,6 +75,7 @@ impl Domains {
             leaf: false,
             used: false,
             made_at_ns: now_ns(),
+            declared: None,
         });
         self.apply(mechanism);
         let watched = self.watch(path);

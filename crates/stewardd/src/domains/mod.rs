@@ -3,8 +3,9 @@
 //! Everything that is decided about them (admission, guarantees, what the mechanism is told) is decided in
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes)
 //! is never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends
-//! domains whose last process has gone, [`making`] makes and removes their cgroups, [`view`] shows them.
+//! domains whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups, [`view`] shows them.
 
+pub mod declared;
 pub mod lifetime;
 pub mod making;
 pub mod view;
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
 use steward_core::audit::Promise;
+use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Node, OWN_LEAF, Settings, Tree, plan, tree::Resource};
 use steward_core::mechanism::{DomainPolicy, MechanismError};
@@ -57,6 +59,9 @@ pub struct Held {
     pub used: bool,
     /// When it was made, in nanoseconds of `CLOCK_MONOTONIC`.
     pub made_at_ns: u64,
+    /// What a file declares of it, as it was put in force.
+    #[serde(default)]
+    pub declared: Option<Declared>,
 }
 
 /// A change among domains, to be logged, remembered and told to who watches.
@@ -307,6 +312,7 @@ impl Domains {
             leaf: false,
             used: true,
             made_at_ns: 0,
+            declared: None,
         }
     }
 
@@ -335,7 +341,7 @@ impl Domains {
             load: refusal.reserved,
             bandwidth: refusal.asked,
             threshold: refusal.limit,
-            text: format!("{} (asked by process {} of user {})", refusal.reason, asker.pid, asker.uid),
+            text: format!("{}{}", refusal.reason, report::asked_by(asker.pid, asker.uid)),
             ..self.event(path, asker)
         };
         self.push(Told { event, domain: None });

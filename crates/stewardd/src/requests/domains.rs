@@ -251,7 +251,7 @@ impl Daemon {
         let from = from.map_err(|error| kernel_error(caller.pid, &error))?;
         if rest.cpu.is_some() {
             // Before anything is changed, since polkit may have to be asked.
-            self.permit_run(caller)?;
+            self.permit_run(caller, &rest)?;
         }
         self.move_process(caller, &api::MoveProcess { pid: None, domain: domain.to_owned() })?;
         if rest.cpu.is_none() {
@@ -323,7 +323,7 @@ fn wish(action: Action, change: &Change, target: Target, about: String) -> Wish 
     if change.disk.is_some() || is_reset(Setting::Disk) {
         resources.push(Resource::Disk);
     }
-    Wish { action, resources, target, about }
+    Wish { action, resources, target, about, amount: None }
 }
 
 /// What is to be changed, checked as far as that is possible without knowing the domain.

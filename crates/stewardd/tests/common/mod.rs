@@ -69,6 +69,21 @@ impl Machine {
         std::fs::write(self.path("specs").join(name), text).expect("written");
     }
 
+    /// Writes the one file that declares domains.
+    pub fn declare_domains(&self, text: &str) {
+        std::fs::create_dir_all(self.path("domains")).expect("created");
+        let beside = self.path("domains/declared.new");
+        std::fs::write(&beside, text).expect("written");
+        std::fs::rename(beside, self.path("domains/declared.toml")).expect("renamed");
+    }
+
+    /// As editors do: at no moment is the file there with less than all of it.
+    pub fn replace_specs(&self, name: &str, text: &str) {
+        let beside = self.path("specs").join(format!("{name}.new"));
+        std::fs::write(&beside, text).expect("written");
+        std::fs::rename(beside, self.path("specs").join(name)).expect("renamed");
+    }
+
     /// A program of its own: a copy of sleep, that nobody else on the machine runs.
     pub fn program(&self, name: &str) -> PathBuf {
         let path = self.path(name);
@@ -90,6 +105,7 @@ impl Machine {
             config: self.path("steward.toml"),
             spec_directories: vec![self.path("specs")],
             rule_directories: vec![self.path("rules")],
+            domain_directories: vec![self.path("domains")],
             state_directory: self.path("state"),
             mechanism: None,
             best_effort: None,

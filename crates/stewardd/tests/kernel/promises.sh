@@ -22,6 +22,15 @@ try steward run --cpu 29ms/30ms -- true
 section not-the-owner
 try su user -c 'steward run --cpu 5ms/30ms -- true'
 try su user -c "steward set $by_hand --cpu 5ms/30ms"
+section at-the-machine
+mkdir -p /run/systemd/users /run/systemd/sessions
+echo ACTIVE_SESSIONS=c1 >/run/systemd/users/1000
+printf 'UID=1000\nACTIVE=1\nREMOTE=0\nCLASS=user\nSEAT=seat0\n' >/run/systemd/sessions/c1
+try su user -c 'steward run --cpu 5ms/30ms -- true'
+try su user -c 'steward run --cpu 51ms/100ms -- true'
+rm -r /run/systemd/users /run/systemd/sessions
+section another-user
+try steward run --user user --cpu 1ms/100ms -- sh -c 'id -u; steward explain $$'
 section by-hand
 steward set $by_hand --cpu 2ms/100ms
 section run-with-cpu
@@ -32,6 +41,11 @@ try steward run --cpu 3ms/50ms -- sh -c 'steward explain $$; exit 7'
 wait_for 'steward status | grep -q "50-one.toml:8"'
 section changed
 steward status --json
+# A typing error takes nothing away, over a restart of the daemon neither.
+{ row one 8ms/30ms; echo 'inherrit = true'; row other 1ms/30ms; } >$specs/50-one.toml
+wait_for 'steward status | grep -q "50-one.toml:4"'
+section typing-error
+steward explain $by_spec
 section doctor
 try steward doctor
 
@@ -59,6 +73,16 @@ frames=$!
 try steward tune --pid $frames --window 400ms --within 40s
 steward explain $frames
 kill $frames
+
+# The same before everybody else.
+chrt -f 50 sh /tmp/frames &
+burner=$!
+wait_for 'steward status --json | grep -q "\"real_time\": 0\.[0-9]*[1-9]"'
+section real-time
+steward status --json
+section real-time-explained
+steward explain $burner
+kill $burner
 
 section killed
 kill -9 $daemon

@@ -1,0 +1,310 @@
+//! Domains that files declare: each is there from the start of the machine on, with or without processes.
+//!
+//! ```toml
+//! [[domain]]
+//! name = "web"
+//! cpu = "30%"
+//! weight = 300
+//! user = "alice"
+//! ```
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Change, Names, Setting, Settings};
+use crate::authority::Accounts;
+use crate::last_good::{self, About, Mistake};
+use crate::problem::{Origin, Problem};
+use crate::quantity::{format_size, parse_size};
+use crate::toml_reader::{Reader, Value, lookup};
+
+/// The keys of a row. All but `name` and `user` are settings, by their names.
+const KEYS: [&str; 10] = [
+    "name",
+    "cpu",
+    "weight",
+    "priority",
+    "own_weight",
+    "own_priority",
+    "cpu_limit",
+    "memory",
+    "disk",
+    "user",
+];
+
+/// One domain, as a file declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Declared {
+    /// What it is called: `batch`, or `web/front` below the domain `web`.
+    pub name: String,
+    /// What it has.
+    pub settings: Settings,
+    /// The user it belongs to.
+    pub user: u32,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// What one file gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParsedDomains {
+    /// The rows that stand, in the order written; no name twice.
+    pub domains: Vec<Declared>,
+    /// What is wrong with the others, in the order of lines.
+    pub problems: Vec<Problem>,
+    /// Those of the problems that cost rows.
+    pub mistakes: Vec<Mistake<String>>,
+}
+
+impl ParsedDomains {
+    /// A file of which nothing can be read.
+    pub fn unreadable(problem: Problem) -> Self {
+        let mistakes = vec![Mistake::new(About::File, problem.clone())];
+        ParsedDomains { domains: Vec::new(), problems: vec![problem], mistakes }
+    }
+
+    /// The same with what the mistakes cost as it was in `before` (see [`last_good::keep`]). The problems say so.
+    pub fn keep_last_good(mut self, before: &[Declared]) -> Self {
+        let ParsedDomains { domains, problems, mistakes } = &mut self;
+        last_good::keep(domains, mistakes, problems, before, |declared| &declared.name);
+        self
+    }
+}
+
+/// Reads a file of `[[domain]]` rows; domains are called by `names`, and users are looked up in `accounts`. A row with a
+/// fault is left out and every fault of it is among the problems; the other rows stand. A syntax error costs the whole
+/// file.
+pub fn parse_domains(file: &Path, text: &str, names: &Names, accounts: &dyn Accounts) -> ParsedDomains {
+    let mut reader = Reader::new(file, text);
+    let mut parsed = ParsedDomains::default();
+    let Some(document) = reader.document() else {
+        let whole = |problem: &Problem| Mistake::new(About::File, problem.clone());
+        let mistakes = reader.problems.iter().map(whole).collect();
+        return ParsedDomains { mistakes, problems: reader.problems, ..parsed };
+    };
+    let rows = rows_of(&mut reader, &document);
+    let outside = reader.problems.iter().cloned();
+    parsed.mistakes.extend(outside.map(|problem| Mistake::new(About::SomeRow, problem)));
+    for row in rows {
+        let before = reader.problems.len();
+        if let Some(declared) = read_row(&mut reader, row, names, accounts) {
+            match parsed.domains.iter().find(|present| present.name == declared.name) {
+                Some(first) => reader.error(
+                    row.span(),
+                    format!("{} has a row already, on line {}", declared.name, first.origin.line),
+                    "keep one of them; the first one is in force",
+                ),
+                None => parsed.domains.push(declared),
+            }
+        }
+        let about = name_of(row).map_or(About::SomeRow, About::Row);
+        let wrong = reader.problems[before..].iter().cloned();
+        parsed.mistakes.extend(wrong.map(|problem| Mistake::new(about.clone(), problem)));
+    }
+    parsed.problems = reader.problems;
+    parsed.problems.sort_by_key(|problem| problem.origin.line);
+    parsed
+}
+
+fn rows_of<'t, 'a>(reader: &mut Reader<'a>, document: &'t DeTable<'a>) -> &'t [Value<'a>] {
+    for key in document.keys().filter(|key| key.get_ref() != "domain") {
+        let name: &str = key.get_ref();
+        let advice = if KEYS.contains(&name) {
+            format!("put [[domain]] on a line of its own before {name}")
+        } else {
+            "a file of domains has [[domain]] rows only".to_owned()
+        };
+        reader.error(key.span(), format!("\"{name}\" is outside of any [[domain]] row"), advice);
+    }
+    match lookup(document, "domain").map(|value| (value.span(), value.get_ref())) {
+        None => &[],
+        Some((_, DeValue::Array(rows))) => rows,
+        Some((span, _)) => {
+            let advice = "write [[domain]] with two brackets on each side";
+            reader.error(span, "domain is not a list of rows", advice);
+            &[]
+        }
+    }
+}
+
+/// Which domain a row is for, whatever else is wrong with it.
+fn name_of(row: &Value<'_>) -> Option<String> {
+    let DeValue::Table(table) = row.get_ref() else { return None };
+    match lookup(table, "name")?.get_ref() {
+        DeValue::String(name) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// One row; `None` if anything is wrong with it.
+fn read_row<'a>(
+    reader: &mut Reader<'a>,
+    row: &Value<'a>,
+    names: &Names,
+    accounts: &dyn Accounts,
+) -> Option<Declared> {
+    let DeValue::Table(table) = row.get_ref() else {
+        let advice = "write [[domain]], then its keys below it";
+        reader.error(row.span(), "a row of domain is not a table", advice);
+        return None;
+    };
+    let problems_before = reader.problems.len();
+    reader.reject_unknown_keys(table, &KEYS, "a domain");
+    let name = read_name(reader, row, table, names);
+    let user = read_user(reader, table, accounts);
+    let mut change = Change::default();
+    change.cpu = read_fraction(reader, table, "cpu");
+    change.cpu_limit = read_fraction(reader, table, "cpu_limit");
+    change.disk = read_fraction(reader, table, "disk");
+    change.weight = read_whole(reader, table, "weight");
+    change.priority = read_whole(reader, table, "priority");
+    change.own_weight = read_whole(reader, table, "own_weight");
+    change.own_priority = read_whole(reader, table, "own_priority");
+    change.memory_bytes = read_memory(reader, table);
+    let settings = match change.apply(&Settings::default()) {
+        Ok(settings) => settings,
+        Err(fault) => {
+            let span = lookup(table, fault.setting.name()).map_or(row.span(), Spanned::span);
+            reader.error(span, format!("{}: {}", fault.setting.name(), fault.reason), "correct it");
+            return None;
+        }
+    };
+    if reader.problems.len() > problems_before {
+        return None;
+    }
+    Some(Declared { name: name?, settings, user, origin: reader.origin(&row.span()) })
+}
+
+fn read_name<'a>(
+    reader: &mut Reader<'a>,
+    row: &Value<'a>,
+    table: &DeTable<'a>,
+    names: &Names,
+) -> Option<String> {
+    if lookup(table, "name").is_none() {
+        reader.error(row.span(), "name is missing", "say what the domain is called, as in name = \"web\"");
+    }
+    let name = reader.string(table, "name", "web")?;
+    match names.path_to_make(name.get_ref()) {
+        Ok(_) => Some(name.into_inner()),
+        Err(what) => {
+            reader.error(name.span(), what, "give it another name, as in \"web\" or \"web/front\"");
+            None
+        }
+    }
+}
+
+/// The user's number; root's when none is named or it cannot be read.
+fn read_user<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, accounts: &dyn Accounts) -> u32 {
+    let Some(value) = lookup(table, "user") else { return 0 };
+    let text = match value.get_ref() {
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        _ => reader.string(table, "user", "alice").map_or_else(String::new, Spanned::into_inner),
+    };
+    let uid = text.parse().ok().or_else(|| accounts.uid_of(&text)).filter(|uid| *uid != u32::MAX);
+    if uid.is_none() && !text.is_empty() {
+        let advice = "correct the name, or write the user's number (for accounts of a directory service)";
+        reader.error(value.span(), format!("user: /etc/passwd has no \"{text}\""), advice);
+    }
+    uid.unwrap_or(0)
+}
+
+/// `"30%"`, `"0.3"` or `0.3`.
+fn read_fraction<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Option<f64> {
+    let value = lookup(table, key)?;
+    if !matches!(value.get_ref(), DeValue::String(_)) {
+        return reader.number(table, key, "\"30%\"").map(Spanned::into_inner);
+    }
+    let text = reader.string(table, key, "30%")?;
+    match parse_fraction(text.get_ref()) {
+        Ok(fraction) => Some(fraction),
+        Err(what) => {
+            let what = format!("{key} = \"{}\": {what}", text.get_ref());
+            reader.error(text.span(), what, "give a part of what its parent has");
+            None
+        }
+    }
+}
+
+fn read_whole<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Option<i64> {
+    let number = reader.number(table, key, "100")?;
+    let value = *number.get_ref();
+    if value.fract() != 0.0 || value.abs() > 1e9 {
+        reader.error(number.span(), format!("{key} = {value} is no whole number"), "write one, as in 100");
+        return None;
+    }
+    Some(value as i64)
+}
+
+fn read_memory<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<i64> {
+    let text = reader.string(table, "memory", "64M")?;
+    match parse_size(text.get_ref()) {
+        Ok(bytes) => Some(i64::try_from(bytes).unwrap_or(i64::MAX)),
+        Err(fault) => {
+            reader.error(text.span(), format!("memory: {}", fault.what), fault.advice);
+            None
+        }
+    }
+}
+
+/// Reads `20%` or `0.2`.
+///
+/// # Errors
+/// When it is neither, or not above 0 and at most all.
+pub fn parse_fraction(text: &str) -> Result<f64, String> {
+    let (number, divisor) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let value: f64 =
+        number.parse().map_err(|_| "write a percentage or a fraction, as in 20% or 0.2".to_owned())?;
+    let fraction = value / divisor;
+    if fraction > 0.0 && fraction <= 1.0 {
+        return Ok(fraction);
+    }
+    let hint = if divisor == 1.0 && value > 1.0 { format!("; did you mean {text}%?") } else { String::new() };
+    Err(format!("it must be above 0 and at most 100% (1){hint}"))
+}
+
+/// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is root
+/// as its user.
+pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
+    let quoted = |text: String| toml::Value::String(text).to_string();
+    let mut row = format!("[[domain]]\nname = {}\n", quoted(name.to_owned()));
+    for setting in Setting::ALL {
+        if let Some(value) = written(settings, setting) {
+            let _ = writeln!(row, "{} = {value}", setting.name());
+        }
+    }
+    if user != 0 {
+        let _ = writeln!(row, "user = {user}");
+    }
+    row
+}
+
+/// The value of a setting as it is written; `None` for the default.
+fn written(settings: &Settings, setting: Setting) -> Option<String> {
+    let default = Settings::default();
+    // As few digits as read back the same.
+    let fraction = |value: Option<f64>| value.map(|value| format!("{value:?}"));
+    match setting {
+        Setting::Priority => (settings.priority != default.priority).then(|| settings.priority.to_string()),
+        Setting::OwnPriority => {
+            (settings.own_priority != default.own_priority).then(|| settings.own_priority.to_string())
+        }
+        Setting::Weight => settings.weight.map(|weight| weight.to_string()),
+        Setting::OwnWeight => settings.own_weight.map(|weight| weight.to_string()),
+        Setting::Cpu => fraction(settings.cpu),
+        Setting::CpuLimit => fraction(settings.cpu_limit),
+        Setting::Disk => fraction(settings.disk),
+        Setting::Memory => settings.memory_bytes.map(|bytes| format!("\"{}\"", format_size(bytes))),
+    }
+}
+
+#[cfg(test)]
+#[path = "declared_tests.rs"]
+mod tests;

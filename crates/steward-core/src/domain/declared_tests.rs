@@ -1,0 +1,104 @@
+//! Rows stand or are reported, and what is written is read back.
+
+use proptest::prelude::*;
+
+use super::*;
+
+struct OnlyAlice;
+
+impl Accounts for OnlyAlice {
+    fn uid_of(&self, name: &str) -> Option<u32> {
+        (name == "alice").then_some(1000)
+    }
+    fn gid_of(&self, _: &str) -> Option<u32> {
+        None
+    }
+}
+
+fn parse(text: &str) -> ParsedDomains {
+    parse_domains(Path::new("web.toml"), text, &Names::default(), &OnlyAlice)
+}
+
+#[test]
+fn a_row_says_all_that_a_domain_has() {
+    let text = "[[domain]]\nname = \"web\"\ncpu = \"30%\"\nweight = 300\npriority = 6\nown_weight = 50\n\
+                own_priority = 3\ncpu_limit = 0.8\nmemory = \"64M\"\ndisk = \"10%\"\nuser = \"alice\"\n\
+                [[domain]]\nname = \"web/front\"\nuser = 7\n";
+    let parsed = parse(text);
+    assert_eq!(parsed.problems, vec![]);
+    let settings = Settings {
+        priority: 6,
+        weight: Some(300),
+        cpu: Some(0.3),
+        own_priority: 3,
+        own_weight: Some(50),
+        cpu_limit: Some(0.8),
+        memory_bytes: Some(64 << 20),
+        disk: Some(0.1),
+    };
+    let [web, front] = &parsed.domains[..] else { panic!("{parsed:?}") };
+    assert_eq!((web.name.as_str(), &web.settings, web.user, web.origin.line), ("web", &settings, 1000, 1));
+    let expected = ("web/front", &Settings::default(), 7, 12);
+    assert_eq!((front.name.as_str(), &front.settings, front.user, front.origin.line), expected);
+}
+
+#[test]
+fn each_mistake_costs_its_row_and_is_named_with_its_line() {
+    let sound = "[[domain]]\nname = \"other\"\n";
+    for (wrong, line, expected) in [
+        ("[[domain]]\nname = \"web\"\ncpus = 1\n", 3, "no key \"cpus\"; did you mean \"cpu\"?"),
+        ("[[domain]]\ncpu = \"30%\"\n", 1, "name is missing"),
+        ("[[domain]]\nname = \"../web\"\n", 2, "give it another name"),
+        ("[[domain]]\nname = \"web\"\ncpu = \"30\"\n", 3, "did you mean 30%?"),
+        ("[[domain]]\nname = \"web\"\ncpu = 1.5\n", 3, "is not a fraction"),
+        ("[[domain]]\nname = \"web\"\nweight = 0\n", 3, "they go from 1 to 10000"),
+        ("[[domain]]\nname = \"web\"\nweight = 1.5\n", 3, "no whole number"),
+        ("[[domain]]\nname = \"web\"\npriority = \"high\"\n", 3, "priority is a string"),
+        ("[[domain]]\nname = \"web\"\nmemory = \"64MB\"\n", 3, "memory: "),
+        ("[[domain]]\nname = \"web\"\nuser = \"bob\"\n", 3, "has no \"bob\""),
+        ("[[domain]]\nname = \"web\"\nuser = true\n", 3, "user is a boolean"),
+        ("cpu = 0.1\n", 1, "outside of any [[domain]] row"),
+    ] {
+        let parsed = parse(&format!("{wrong}{sound}"));
+        let names: Vec<&str> = parsed.domains.iter().map(|domain| domain.name.as_str()).collect();
+        assert_eq!(names, ["other"], "{wrong}");
+        let [problem] = &parsed.problems[..] else { panic!("{wrong}: {:?}", parsed.problems) };
+        assert_eq!(problem.origin.line, line, "{wrong}");
+        assert!(problem.to_string().contains(expected), "{wrong}: {problem}");
+    }
+    let twice = parse(&format!("{sound}{sound}"));
+    assert!(twice.domains.len() == 1 && twice.problems[0].what.contains("already, on line 1"));
+    assert!(parse("domain = 3\n").problems[0].what.contains("not a list of rows"));
+}
+
+#[test]
+fn what_a_mistake_costs_stays_as_it_was() {
+    let before = parse("[[domain]]\nname = \"web\"\ncpu = \"30%\"\n[[domain]]\nname = \"batch\"\n").domains;
+    let after = parse("[[domain]]\nname = \"web\"\ncpus = \"40%\"\n").keep_last_good(&before);
+    assert_eq!(after.domains, before[..1]);
+    let expected = "until then the earlier version of web is in force";
+    assert!(after.problems[0].advice.ends_with(expected), "{:?}", after.problems);
+    assert_eq!(parse("[[domain").keep_last_good(&before).domains, before);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back_the_same(
+        cpu in proptest::option::of(0.0001..=1.0_f64),
+        limit in proptest::option::of(0.0001..=1.0_f64),
+        weight in proptest::option::of(1..=10_000_u32),
+        priority in 0..8_u8,
+        memory in proptest::option::of(1..1_u64 << 40),
+        user in 0..70_000_u32,
+    ) {
+        let settings = Settings {
+            cpu, cpu_limit: limit, weight, priority, memory_bytes: memory, ..Settings::default()
+        };
+        let text = to_toml("a/\"b\" ü", &settings, user);
+        let parsed = parse(&text);
+        prop_assert_eq!(&parsed.problems, &vec![], "{}", text);
+        let read = &parsed.domains[0];
+        prop_assert_eq!((&read.settings, read.user), (&settings, user));
+        prop_assert_eq!(read.name.as_str(), "a/\"b\" ü");
+    }
+}
