@@ -42,8 +42,8 @@ const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
 /// How many clients the kernel lets wait until they are accepted.
 const BACKLOG: i32 = 128;
-/// How many connections are accepted in one turn.
-const ACCEPTS_PER_TURN: usize = 16;
+/// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for longer.
+const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
 
 /// What a client that called with "more" hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
