@@ -90,6 +90,74 @@ fn set_gives_and_takes_and_explain_says_so() {
 }
 
 #[test]
+fn a_process_is_found_by_its_name_and_of_several_one_has_to_be_chosen() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let program = machine.program("steward-film");
+    let one = Sleeper::start(&program);
+    let (own, name) = (one.pid().to_string(), "steward-film");
+    let explained = text(&steward(&daemon, &["explain", name]));
+    assert!(explained.contains(&format!("(process {own})")), "{explained}");
+    assert!(
+        text(&steward(&daemon, &["set", name, "--cpu", "1ms/30ms"])).contains(&format!("Process {own} has"))
+    );
+    let whole = program.to_str().expect("UTF-8");
+    assert!(text(&steward(&daemon, &["set", whole, "--release"])).contains(&format!("Process {own} is")));
+    let second = Sleeper::start(&program);
+    let other = second.pid().to_string();
+    for arguments in
+        [&["explain", name][..], &["set", name, "--release"], &["forecast", name], &["top", "--pid", name]]
+    {
+        let output = steward(&daemon, arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        for part in ["2 processes are called", &own, &other, "--newest"] {
+            assert!(message.contains(part), "{part:?} is not in:\n{message}");
+        }
+    }
+    let newest = text(&steward(&daemon, &["explain", name, "--newest"]));
+    assert!(newest.contains(&format!("(process {other})")), "{newest}");
+    let both = text(&steward(&daemon, &["set", name, "--cpu", "1ms/30ms", "--all"]));
+    assert_eq!(both.lines().count(), 2, "{both}");
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let moved = text(&steward(&daemon, &["domain", "move", name, "films", "--all"]));
+    assert_eq!(moved.matches("is in films now").count(), 2, "{moved}");
+    let output = steward(&daemon, &["explain", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = "steward: there is no process called \"no-such-program\"; steward top shows what runs\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+}
+
+#[test]
+fn a_name_is_a_domains_where_only_that_makes_sense() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let _sleeper = Sleeper::start(&machine.program("steward-both"));
+    text(&steward(&daemon, &["domain", "create", "steward-both", "--keep"]));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "1ms/30ms"])).starts_with("Process "));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "10%"])).starts_with("Domain "));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Domain "));
+    text(&steward(&daemon, &["domain", "remove", "steward-both"]));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Process "));
+}
+
+#[test]
+fn a_domain_that_could_not_be_named_is_refused_with_the_rule() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for (name, rule) in [
+        ("a b", "letters, digits"),
+        ("-x", "an option"),
+        ("123", "number of a process"),
+        ("cpu", "control files"),
+    ] {
+        let output = steward(&daemon, &["domain", "create", "--", name]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && message.contains(rule), "{name}: {message}");
+    }
+}
+
+#[test]
 fn status_shows_mechanism_loads_tasks_and_problems() {
     let machine = Machine::new();
     let program = machine.program("program");
@@ -180,7 +248,9 @@ fn run_starts_a_program_in_a_domain_and_makes_it_if_asked() {
     let daemon = machine.start();
     let output = steward(&daemon, &["run", "--domain", "batch", "--", "true"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no domain batch"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("no domain batch") && message.contains("--create makes"), "{message}");
+    assert!(!message.contains("--best-effort-if-refused"), "{message}");
     let script = ["run", "--domain", "batch", "--create", "--", "sh", "-c", "echo $$; exec sleep 1000"];
     let mut running = command(&daemon, &script).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut pid = String::new();
