@@ -7,6 +7,7 @@
 pub mod app;
 pub mod detail;
 pub mod draw;
+pub mod groups;
 pub mod history;
 pub mod model;
 pub mod print;
@@ -31,6 +32,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steward_core::quantity::parse_duration;
 
 use crate::output;
+use crate::users::Users;
 use crate::who::{self, Newest, Who};
 use model::{Model, Snapshot};
 use record::Recorder;
@@ -57,7 +59,7 @@ pub struct TopArguments {
     /// Print one look as a table, without what is idle and has no promise, and end.
     #[arg(long, conflicts_with_all = ["json", "record"])]
     pub once: bool,
-    /// The same with what is idle.
+    /// The same with what is idle, and with every thread.
     #[arg(long, conflicts_with_all = ["json", "record"])]
     pub all: bool,
     /// Print one look as one JSON object, with its "schema", and end.
@@ -116,7 +118,7 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
         None => {
             let model = look(&question, interval)?;
             let print_text =
-                |model: &Model| output::print(&print::text(model, arguments.all));
+                |model: &Model| output::print(&print::text(model, arguments.all, &Users::read()));
             if arguments.json { output::print(&(json(model.snapshot())? + "\n")) } else { print_text(&model) }
         }
     }

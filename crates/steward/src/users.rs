@@ -14,7 +14,8 @@ impl Users {
         Users::of(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())
     }
 
-    fn of(passwd: &str) -> Self {
+    /// Those of a text like /etc/passwd.
+    pub fn of(passwd: &str) -> Self {
         let mut names = HashMap::new();
         for line in passwd.lines() {
             let mut fields = line.split(':');
