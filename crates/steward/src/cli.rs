@@ -20,7 +20,7 @@ use crate::who::{Several, Who};
         steward domain create batch --cpu 20%            a fifth of the machine for a group of programs\n  \
         steward status                                   what is promised, and how full the CPUs are\n  \
         steward explain mplayer                          what a program has, and why\n  \
-        steward doctor                                   which promises hold on this machine\n\n\
+        steward doctor                                   what works on this machine, and what does not\n\n\
         Exit codes: 0 success, 1 failure, 2 usage. `steward run` and `steward background` give the program's own, and 125 to \
         127 for their own failures."
 )]
@@ -60,7 +60,7 @@ pub enum Command {
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
     Reload(JsonFlag),
-    /// Say which promises hold on this machine, and what is missing for the others
+    /// Say what works and which promises hold on this machine, and what is missing for the rest
     ///
     /// Needs neither root nor the daemon; says what it cannot see without.
     Doctor(JsonFlag),
