@@ -76,10 +76,23 @@ pub enum Command {
         shell: Shell,
     },
     /// Write man pages into a directory
-    #[command(after_help = "Example:\n  steward man /usr/local/share/man/man1")]
+    ///
+    /// Those of the commands (section 1), or with --files those of the files (section 5).
+    #[command(after_help = "Examples:\n  steward man /usr/local/share/man/man1\n  \
+                            steward man --files /usr/local/share/man/man5")]
     Man {
         /// The directory; it is created if need be.
         directory: PathBuf,
+        /// Write the pages about configuration, specifications and rules.
+        #[arg(long)]
+        files: bool,
+    },
+    /// Print what may stand in the last word's place, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete {
+        /// The words so far, without the first.
+        #[arg(last = true)]
+        words: Vec<String>,
     },
 }
 

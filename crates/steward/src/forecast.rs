@@ -10,7 +10,7 @@ use steward_core::quantity::parse_duration;
 
 use crate::domain;
 use crate::output::{print, print_json, print_json_line, table};
-use crate::who::{self, Newest, Who};
+use crate::who::{self, Newest, NoAnswer, Who};
 
 /// How long the figures' window is to be before they are shown, in nanoseconds, and how long that is waited for.
 const WINDOW_NS: u64 = 500_000_000;
@@ -96,7 +96,17 @@ fn target(
     {
         return Ok((Some(name.clone()), None));
     }
-    Ok((None, Some(who::resolve_process(target, arguments.newest)?)))
+    let process = who::resolve_process(target, arguments.newest).map_err(|error| {
+        match (error.downcast_ref(), target) {
+            (Some(NoAnswer::Nobody(_)), Who::Name(name)) => {
+                anyhow::anyhow!(
+                    "there is neither a domain nor a process called {name:?}; steward top shows both"
+                )
+            }
+            _ => error,
+        }
+    });
+    Ok((None, Some(process?)))
 }
 
 /// A daemon that has just started, or that reads tasks only when it is asked to, has to see them twice first.

@@ -4,10 +4,12 @@
 
 mod background;
 mod cli;
+mod complete;
 mod domain;
 mod domain_cli;
 mod forecast;
 mod machine;
+mod man;
 mod output;
 mod pool;
 mod record;
@@ -105,14 +107,16 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Sim(arguments) => sim::sim(arguments).map(|()| true),
         Command::Lab(lab) => lab.execute(),
         Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "steward", &mut text);
-            output::print(&String::from_utf8_lossy(&text)).map(|()| true)
+            output::print(&complete::script(*shell, &mut Cli::command())).map(|()| true)
         }
-        Command::Man { directory } => {
-            std::fs::create_dir_all(directory)?;
-            clap_mangen::generate_to(Cli::command(), directory)?;
-            Ok(true)
+        Command::Complete { words } => {
+            let mut command = Cli::command();
+            command.build();
+            complete::complete(&command, socket, words)
+        }
+        Command::Man { directory, files: true } => man::write_files(directory).map(|()| true),
+        Command::Man { directory, files: false } => {
+            man::write_commands(directory, Cli::command()).map(|()| true)
         }
     }
 }
@@ -134,7 +138,7 @@ fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
                 Promise::Fraction(fraction) => Some(fraction),
                 Promise::Reservation(_) => None,
             });
-            domain::set_reservation(&mut client, name, fraction)
+            domain::set_reservation(&mut client, name, fraction).map_err(|error| hint_at_process(error, name))
         }
         (target, cpu) => {
             let pids =
@@ -144,6 +148,17 @@ fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
                 _ => release(&mut client, pid),
             })
         }
+    }
+}
+
+/// A name that is no domain's may be a process's.
+fn hint_at_process(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(libsteward::Error::Api(api::ApiError::NoSuchDomain { .. })) => anyhow::anyhow!(
+            "there is no domain {name}; steward domain list shows all. A process gets CPU time in every period, as in --cpu \
+             5ms/30ms"
+        ),
+        _ => error,
     }
 }
 

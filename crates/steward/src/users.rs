@@ -28,6 +28,11 @@ impl Users {
         Users { names }
     }
 
+    /// All names, in no order.
+    pub fn names(&self) -> Vec<String> {
+        self.names.values().cloned().collect()
+    }
+
     /// What to call a user: the name, or else the number.
     pub fn name(&self, uid: u32) -> String {
         self.names.get(&uid).cloned().unwrap_or_else(|| uid.to_string())

@@ -273,9 +273,14 @@ fn a_process_gets_time_in_every_period_and_a_domain_a_fraction() {
     let machine = Machine::new();
     let daemon = machine.start();
     let pid = std::process::id().to_string();
-    for (target, cpu, hint) in
-        [(pid.as_str(), "20%", "a fraction is for a domain"), ("user.slice", "5ms/30ms", "as in --cpu 20%")]
-    {
+    let output = steward(&daemon, &["forecast", "no-such-thing"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("neither a domain nor a process called \"no-such-thing\""), "{message}");
+    for (target, cpu, hint) in [
+        (pid.as_str(), "20%", "a fraction is for a domain"),
+        ("user.slice", "5ms/30ms", "as in --cpu 20%"),
+        ("no-such-thing", "20%", "as in --cpu 5ms/30ms"),
+    ] {
         let output = steward(&daemon, &["set", target, "--cpu", cpu]);
         assert_eq!(output.status.code(), Some(1));
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -283,6 +288,34 @@ fn a_process_gets_time_in_every_period_and_a_domain_a_fraction() {
     }
     assert!(text(&steward(&daemon, &["set", "user.slice", "--cpu", "20%"])).contains("20 % of the machine"));
     assert!(text(&steward(&daemon, &["set", "user.slice", "--release"])).contains("nothing reserved"));
+}
+
+#[test]
+fn completion_in_bash_knows_what_the_machine_has_beside_commands_and_options() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let _sleeper = Sleeper::start(&machine.program("steward-fable"));
+    let script = text(&steward(&daemon, &["completions", "bash"]));
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_steward")).parent().expect("a directory");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let ask = |words: &[&str]| {
+        let (last, number) = (words[words.len() - 1], words.len() - 1);
+        let line = format!(
+            "COMP_WORDS=({} '{last}'); COMP_CWORD={number}; _steward_named steward '{last}' ''\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            words[..number].join(" ")
+        );
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &(script.clone() + &line)]).env("PATH", &path).env("STEWARD_SOCKET", &daemon.socket);
+        text(&bash.output().expect("there is bash"))
+    };
+    assert_eq!(ask(&["steward", "status", "fi"]), "films\n");
+    assert_eq!(ask(&["steward", "run", "--domain", "fi"]), "films\n");
+    assert_eq!(ask(&["steward", "explain", "steward-fab"]), "steward-fable\n");
+    assert_eq!(ask(&["steward", "statu"]), "status\n", "what clap's script knows");
+    assert!(ask(&["steward", "run", "--best"]).contains("--best-effort-if-refused"));
+    assert!(ask(&["steward", "run", "--", "tru"]).contains("true\n"));
 }
 
 #[test]
@@ -297,4 +330,6 @@ fn completions_and_man_pages_come_from_the_same_definitions() {
     text(&steward(&daemon, &["man", directory.to_str().expect("UTF-8")]));
     let page = std::fs::read_to_string(directory.join("steward-run.1")).expect("a page");
     assert!(page.contains("best\\-effort\\-if\\-refused"));
+    text(&steward(&daemon, &["man", "--files", directory.to_str().expect("UTF-8")]));
+    assert!(directory.join("steward.toml.5").exists());
 }
