@@ -277,9 +277,15 @@ impl Daemon {
 
     /// As [`Daemon::take_hold`], by the number of the process or of one of its threads: with the task that is meant.
     fn take_hold_of_task(&self, number: i32) -> Result<(Pidfd, Process, TaskId), ApiError> {
-        let roots = &self.options.roots;
-        let pid = processes::process_of(number, roots).map_err(|error| kernel_error(number, &error))?;
-        let (held, process) = self.take_hold(pid)?;
+        let no_process = match self.take_hold(number) {
+            Ok((held, process)) => {
+                let task = process.id;
+                return Ok((held, process, task));
+            }
+            Err(error) => error,
+        };
+        let pid = processes::process_of(number, &self.options.roots).ok().filter(|pid| *pid != number);
+        let (held, process) = self.take_hold(pid.ok_or(no_process)?)?;
         let thread = process.threads.iter().find(|thread| thread.id.tid == number).map(|thread| thread.id);
         let task = thread.ok_or(ApiError::NoSuchTask { pid: number })?;
         Ok((held, process, task))
