@@ -202,7 +202,12 @@ fn make_domain(client: &mut Client, arguments: &BackgroundArguments) -> anyhow::
 fn default_name(program: &std::ffi::OsStr) -> String {
     let base = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let plain: String = base.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
-    format!("{}-{}", plain.trim_start_matches('.'), std::process::id()).trim_start_matches('-').to_owned()
+    let plain = match plain.trim_start_matches(['.', '-']) {
+        // A number alone would be a process.
+        "" => "program",
+        plain => plain,
+    };
+    format!("{plain}-{}", std::process::id())
 }
 
 fn create(client: &mut Client, domain: &str, settings: DomainSettings) -> anyhow::Result<()> {
@@ -558,9 +563,12 @@ mod tests {
             ("ffmpeg", format!("ffmpeg-{id}")),
             ("/usr/bin/x y", format!("xy-{id}")),
             ("./.hidden", format!("hidden-{id}")),
-            ("/", id.to_string()),
+            ("/", format!("program-{id}")),
+            ("日本", format!("program-{id}")),
+            ("-.x", format!("x-{id}")),
         ] {
             assert_eq!(default_name(program.as_ref()), name);
+            steward_core::domain::Names::default().path_to_make(&name).expect("it can be made");
         }
     }
 
