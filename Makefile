@@ -65,7 +65,7 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(steward) -a -x target/release/stewardd -a -e target/release/libsteward.so || { echo "make install: run \`make build\` first" >&2; exit 1; }
 	install -D -m 755 $(steward) $(DESTDIR)$(PREFIX)/bin/steward
 	install -D -m 755 target/release/stewardd $(DESTDIR)$(PREFIX)/sbin/stewardd
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man8)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man5 share/man/man8)
 	sed 's|/usr/sbin/stewardd|$(PREFIX)/sbin/stewardd|' crates/stewardd/systemd/stewardd.service \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service
 	install -D -m 644 crates/stewardd/systemd/steward.tmpfiles.conf $(DESTDIR)$(tmpfiles_directory)/steward.conf
@@ -81,6 +81,7 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(steward) --version | cut -d ' ' -f 2)|" crates/libsteward-c/steward.pc.in \
 		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
 	$(steward) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(steward) man --files $(DESTDIR)$(PREFIX)/share/man/man5
 	target/release/stewardd --man >$(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	for file in $(completions); do install -d "$(DESTDIR)$(PREFIX)/$${file%/*}"; done
 	shells=(bash zsh fish); for file in $(completions); do \
@@ -93,6 +94,7 @@ uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /e
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libsteward.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
 	rm -f $(DESTDIR)$(PREFIX)/include/steward.h
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man5/steward.,toml.5 spec.5 authority.5)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))
 	rm -f $(patsubst specs/%,$(DESTDIR)$(specs_directory)/%,$(wildcard specs/*.toml))

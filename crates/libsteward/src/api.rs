@@ -305,7 +305,7 @@ pub struct Standings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
-    /// The process.
+    /// The process, or one of its threads: then that thread alone.
     pub pid: i32,
     /// What it gets.
     pub cpu: Reservation,
@@ -325,7 +325,7 @@ method!(Set, "io.steward.Set", Standings);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// The process.
+    /// The process, with all its threads; or one of its threads alone.
     pub pid: i32,
 }
 method!(Release, "io.steward.Release", Released);

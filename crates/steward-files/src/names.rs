@@ -232,6 +232,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_domain_is_made_with_the_name_of_a_control_file() {
+        let names = steward_core::domain::Names::default();
+        for file in ControlFile::ALL {
+            let refused = names.path_to_make(file.name()).expect_err(file.name());
+            assert!(refused.contains("control files"), "{refused}");
+            assert!(names.path_to_make(&format!("web/{}", file.name())).is_err(), "{}", file.name());
+        }
+    }
+
+    #[test]
     fn a_number_means_the_same_until_the_kernel_forgets_it() {
         let mut numbers = Numbers::default();
         let nodes = [

@@ -4,6 +4,8 @@
 //! carries out), the program and its signals. Without the daemon the program goes on, uncontrolled: a suspension belongs to
 //! the connection.
 
+mod ending;
+
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -22,6 +24,7 @@ use libsteward::control::pace::Pace;
 use libsteward::{Client, Error, Events};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::ending::LetOut;
 use crate::run::OWN_FAILURE;
 
 /// The domain that all work of the first policy is in, so that two such programs do not take each other for those to be
@@ -125,6 +128,8 @@ struct Controller<'arguments> {
     child: Child,
     signals: Signals,
     leave_alone_until: Option<Instant>,
+    /// Where the program is while it is left alone.
+    let_out: Option<LetOut>,
 }
 
 fn start<'arguments>(
@@ -155,6 +160,7 @@ fn start<'arguments>(
         child,
         signals,
         leave_alone_until: None,
+        let_out: None,
     };
     if let Err(error) = controller.connect() {
         controller.lose(&error);
@@ -196,7 +202,12 @@ fn make_domain(client: &mut Client, arguments: &BackgroundArguments) -> anyhow::
 fn default_name(program: &std::ffi::OsStr) -> String {
     let base = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let plain: String = base.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
-    format!("{}-{}", plain.trim_start_matches('.'), std::process::id()).trim_start_matches('-').to_owned()
+    let plain = match plain.trim_start_matches(['.', '-']) {
+        // A number alone would be a process.
+        "" => "program",
+        plain => plain,
+    };
+    format!("{plain}-{}", std::process::id())
 }
 
 fn create(client: &mut Client, domain: &str, settings: DomainSettings) -> anyhow::Result<()> {
@@ -244,6 +255,17 @@ fn make_in_shared(client: &mut Client, domain: &str) -> anyhow::Result<()> {
         }
     }
     anyhow::bail!("the domain {SHARED} goes away as fast as it is made; try again")
+}
+
+/// The program's domain in the shared one went with its last process, unless it did not yet.
+fn make_again(client: &mut Client, domain: &str) -> anyhow::Result<()> {
+    match make_in_shared(client, domain) {
+        Err(error) => match error.downcast_ref() {
+            Some(Error::Api(ApiError::DomainExists { .. })) => Ok(()),
+            _ => Err(error),
+        },
+        made => made,
+    }
 }
 
 /// Somebody may have made a domain of that name for something else.
@@ -333,11 +355,13 @@ impl Controller<'_> {
         let Some(signal) = self.signals.take_ending() else {
             if self.leave_alone_until.is_some_and(|until| Instant::now() >= until) {
                 self.leave_alone_until = None;
+                self.put_back();
             }
             return;
         };
         self.leave_alone_until = Some(Instant::now() + LEAVE_ALONE);
         self.let_go();
+        self.let_out();
         // Ctrl-C reaches the program by itself.
         if signal != signal_hook::consts::SIGINT {
             let pid = rustix::process::Pid::from_child(&self.child);
@@ -354,6 +378,32 @@ impl Controller<'_> {
         self.forget();
         if suspended && let Err(error) = self.suspend(false) {
             self.lose(&error);
+        }
+    }
+
+    /// Gives the program an ordinary place, so that it gets the CPU that it needs in order to end. Without the daemon, and
+    /// where it refuses, it ends where it is.
+    fn let_out(&mut self) {
+        let shared = (self.watched != self.domain).then_some(self.watched.as_str());
+        let settings = match &self.policy {
+            Policy::Empathy(_) => DomainSettings { priority: Some(0), ..DomainSettings::default() },
+            Policy::Pace(pace) => DomainSettings { weight: Some(pace.weight()), ..DomainSettings::default() },
+        };
+        let (Some(link), None) = (&mut self.link, &self.let_out) else { return };
+        match ending::let_out(&mut link.client, &self.domain, shared, settings) {
+            Ok(let_out) => self.let_out = Some(let_out),
+            Err(error) => self.say(&format!("it has to end where it is: {error}")),
+        }
+    }
+
+    /// It did not end.
+    fn put_back(&mut self) {
+        let (Some(link), Some(let_out)) = (&mut self.link, self.let_out.take()) else { return };
+        let is_moved = matches!(let_out, LetOut::Moved(_));
+        let made = if is_moved { make_again(&mut link.client, &self.domain) } else { Ok(()) };
+        let outcome = made.and_then(|()| Ok(ending::put_back(&mut link.client, &self.domain, let_out)?));
+        if let Err(error) = outcome {
+            eprintln!("steward: the program did not end, and is not put back to where it was: {error:#}");
         }
     }
 
@@ -456,10 +506,16 @@ impl Controller<'_> {
     /// The domain goes with its last process; where that was the program, at once, so that its name is free.
     fn finish(&mut self) {
         let Some(link) = &mut self.link else { return };
-        let request = api::ShowDomain { domain: Some(self.domain.clone()), pid: None };
-        if link.client.call(&request).is_ok_and(|shown| shown.processes.is_empty()) {
-            // It may have gone by itself.
-            let _ = link.client.call(&api::RemoveDomain { domain: self.domain.clone(), kill: None });
+        let mut domains = vec![self.domain.clone()];
+        if let Some(LetOut::Moved(domain)) = self.let_out.take() {
+            domains.push(domain);
+        }
+        for domain in domains {
+            let request = api::ShowDomain { domain: Some(domain.clone()), pid: None };
+            if link.client.call(&request).is_ok_and(|shown| shown.processes.is_empty()) {
+                // It may have gone by itself.
+                let _ = link.client.call(&api::RemoveDomain { domain, kill: None });
+            }
         }
     }
 }
@@ -507,9 +563,12 @@ mod tests {
             ("ffmpeg", format!("ffmpeg-{id}")),
             ("/usr/bin/x y", format!("xy-{id}")),
             ("./.hidden", format!("hidden-{id}")),
-            ("/", id.to_string()),
+            ("/", format!("program-{id}")),
+            ("日本", format!("program-{id}")),
+            ("-.x", format!("x-{id}")),
         ] {
             assert_eq!(default_name(program.as_ref()), name);
+            steward_core::domain::Names::default().path_to_make(&name).expect("it can be made");
         }
     }
 

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use steward_core::mechanism::Reservation;
 
 use crate::domain_cli::DomainCommand;
+use crate::who::{Several, Who};
 
 /// Give programs the CPU time that they were promised.
 #[derive(Debug, Parser)]
@@ -18,8 +19,8 @@ use crate::domain_cli::DomainCommand;
         steward run --cpu 5ms/30ms -- mplayer film.mkv   5 ms of CPU in every 30 ms, whatever else runs\n  \
         steward domain create batch --cpu 20%            a fifth of the machine for a group of programs\n  \
         steward status                                   what is promised, and how full the CPUs are\n  \
-        steward explain $(pgrep -n mplayer)              what a program has, and why\n  \
-        steward doctor                                   which promises hold on this machine\n\n\
+        steward explain mplayer                          what a program has, and why\n  \
+        steward doctor                                   what works on this machine, and what does not\n\n\
         Exit codes: 0 success, 1 failure, 2 usage. `steward run` and `steward background` give the program's own, and 125 to \
         127 for their own failures."
 )]
@@ -59,7 +60,7 @@ pub enum Command {
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.
     Reload(JsonFlag),
-    /// Say which promises hold on this machine, and what is missing for the others
+    /// Say what works and which promises hold on this machine, and what is missing for the rest
     ///
     /// Needs neither root nor the daemon; says what it cannot see without.
     Doctor(JsonFlag),
@@ -75,10 +76,23 @@ pub enum Command {
         shell: Shell,
     },
     /// Write man pages into a directory
-    #[command(after_help = "Example:\n  steward man /usr/local/share/man/man1")]
+    ///
+    /// Those of the commands (section 1), or with --files those of the files (section 5).
+    #[command(after_help = "Examples:\n  steward man /usr/local/share/man/man1\n  \
+                            steward man --files /usr/local/share/man/man5")]
     Man {
         /// The directory; it is created if need be.
         directory: PathBuf,
+        /// Write the pages about configuration, specifications and rules.
+        #[arg(long)]
+        files: bool,
+    },
+    /// Print what may stand in the last word's place, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete {
+        /// The words so far, without the first.
+        #[arg(last = true)]
+        words: Vec<String>,
     },
 }
 
@@ -165,18 +179,23 @@ pub struct ReservationArguments {
 
 /// Give a running process or a domain a CPU reservation, or take it away
 ///
-/// A process gets time in every period, a domain a fraction of what its parent has. Root and the machine's owner may
-/// reserve, and whoever sits at the machine up to half of one CPU for their own programs; everyone may release what is their own.
+/// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that thread
+/// alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own
+/// programs; everyone may release what is their own.
+///
+/// A name is with C/T a process, with a fraction a domain; with --release a domain, where there is one of that name.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
 #[command(after_help = "Examples:\n  \
         steward set 4321 --cpu 5ms/30ms\n  \
-        steward set 4321 --release\n  \
+        steward set mplayer --release\n  \
         steward set batch --cpu 20%")]
 pub struct SetArguments {
-    /// The process, by number, or the domain, by name.
-    #[arg(value_name = "PID|DOMAIN", value_parser = parse_target)]
-    pub target: SetTarget,
+    /// The process or thread, by number or name, or the domain, by name.
+    #[arg(value_name = "PROCESS|DOMAIN", value_parser = crate::who::parse)]
+    pub target: Who,
+    #[command(flatten)]
+    pub several: Several,
     /// For a process CPU time and the period in which it is given, as 5ms/30ms; for a domain a fraction, as 20%.
     #[arg(long, value_name = "C/T|FRACTION", value_parser = parse_promise)]
     pub cpu: Option<Promise>,
@@ -240,10 +259,13 @@ pub struct SpecImportArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward explain mplayer\n  steward explain 4321 --json")]
 pub struct ExplainArguments {
-    /// The process, or one of its threads.
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: i32,
+    /// The process, by number or name, or one of its threads.
+    #[arg(value_name = "PROCESS", value_parser = crate::who::parse)]
+    pub process: Who,
+    #[command(flatten)]
+    pub several: Several,
     #[command(flatten)]
     pub output: JsonFlag,
 }
@@ -273,25 +295,6 @@ pub struct RevertArguments {
     pub state_directory: PathBuf,
     #[command(flatten)]
     pub output: JsonFlag,
-}
-
-/// Who gets something, or is asked about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SetTarget {
-    /// A process.
-    Process(i32),
-    /// A domain.
-    Domain(String),
-}
-
-pub fn parse_target(text: &str) -> Result<SetTarget, String> {
-    if !text.starts_with('-') && text.bytes().any(|byte| !byte.is_ascii_digit()) {
-        return Ok(SetTarget::Domain(text.to_owned()));
-    }
-    match text.parse() {
-        Ok(pid) if pid > 0 => Ok(SetTarget::Process(pid)),
-        _ => Err("write the number of a process, or the name of a domain".to_owned()),
-    }
 }
 
 /// What is promised to a process, or to a domain.

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use libsteward::{Client, api};
+use libsteward::api::{self, ApiError};
+use libsteward::{Client, Error};
 use steward_core::authority::Accounts;
 use steward_core::domain::declared::{parse_domains, to_toml};
 use steward_core::domain::tree::percent;
@@ -23,7 +24,7 @@ pub fn domain(socket: &Path, command: &DomainCommand) -> anyhow::Result<()> {
         DomainCommand::Set(arguments) => set(&mut client, arguments),
         DomainCommand::List(output) => list(&mut client, output.json),
         DomainCommand::Show(arguments) => show(&mut client, arguments),
-        DomainCommand::Move(arguments) => move_process(&mut client, arguments),
+        DomainCommand::Move(arguments) => move_processes(&mut client, arguments),
         DomainCommand::Remove(arguments) => {
             let domain = arguments.domain.clone();
             let removed = client.call(&api::RemoveDomain { domain, kill: Some(arguments.kill) })?;
@@ -53,7 +54,7 @@ struct Passwd;
 
 impl Accounts for Passwd {
     fn uid_of(&self, name: &str) -> Option<u32> {
-        crate::domain_cli::parse_user(name).ok()
+        crate::users::parse(name).ok()
     }
     fn gid_of(&self, _: &str) -> Option<u32> {
         None
@@ -123,12 +124,27 @@ fn set(client: &mut Client, arguments: &SetArguments) -> anyhow::Result<()> {
 }
 
 /// `steward set DOMAIN`: the reservation only.
-pub fn set_reservation(socket: &Path, domain: &str, cpu: Option<f64>) -> anyhow::Result<()> {
+pub fn set_reservation(client: &mut Client, domain: &str, cpu: Option<f64>) -> anyhow::Result<()> {
     let reset = if cpu.is_none() { vec!["cpu".to_owned()] } else { Vec::new() };
     let settings = api::DomainSettings { cpu, reset, ..api::DomainSettings::default() };
     let request = api::SetDomain { domain: domain.to_owned(), settings, ..api::SetDomain::default() };
-    let reply = Client::connect(socket)?.call(&request)?;
+    let reply = client.call(&request)?;
     print(&line(&reply.domain))
+}
+
+/// Whether a name is that of a domain. Where there are no domains, none is.
+///
+/// # Errors
+/// When the daemon does not answer, or refuses to say.
+pub fn exists(client: &mut Client, name: &str) -> anyhow::Result<bool> {
+    match client.call(&api::ShowDomain { domain: Some(name.to_owned()), pid: None }) {
+        Ok(_) => Ok(true),
+        Err(Error::Api(ApiError::PermissionDenied { reason })) => {
+            Err(Error::Api(ApiError::PermissionDenied { reason }).into())
+        }
+        Err(Error::Api(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A domain after a change.
@@ -151,10 +167,13 @@ fn whose(domain: &api::Domain) -> String {
     }
 }
 
-fn move_process(client: &mut Client, arguments: &MoveArguments) -> anyhow::Result<()> {
-    let request = api::MoveProcess { pid: Some(arguments.pid), domain: arguments.domain.clone() };
-    let moved = client.call(&request)?;
-    print(&format!("Process {} is in {} now, and was in {}.\n", arguments.pid, moved.domain, moved.from))
+fn move_processes(client: &mut Client, arguments: &MoveArguments) -> anyhow::Result<()> {
+    for pid in crate::who::resolve(&arguments.process, arguments.several)? {
+        let request = api::MoveProcess { pid: Some(pid), domain: arguments.domain.clone() };
+        let moved = client.call(&request)?;
+        print(&format!("Process {pid} is in {} now, and was in {}.\n", moved.domain, moved.from))?;
+    }
+    Ok(())
 }
 
 fn removal_text(domain: &str, removed: &api::DomainRemoved, kill: bool) -> String {

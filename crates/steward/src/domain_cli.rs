@@ -7,6 +7,7 @@ use steward_core::domain::declared::parse_fraction;
 use steward_core::quantity::parse_size;
 
 use crate::cli::JsonFlag;
+use crate::who::{Several, Who};
 
 /// Divide the machine among groups of programs
 ///
@@ -50,7 +51,7 @@ pub struct CreateArguments {
     #[command(flatten)]
     pub settings: SettingArguments,
     /// The user it is to belong to, by name or number, instead of you.
-    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    #[arg(long, value_name = "USER", value_parser = crate::users::parse)]
     pub user: Option<u32>,
     /// Let it stay when its last process has gone, until the next reboot; says how to have it from every boot on.
     #[arg(long)]
@@ -74,7 +75,7 @@ pub struct SetArguments {
     #[command(flatten)]
     pub settings: SettingArguments,
     /// The user it is to belong to, by name or number.
-    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    #[arg(long, value_name = "USER", value_parser = crate::users::parse)]
     pub user: Option<u32>,
     /// Whether it stays when its last process has gone: yes or no.
     #[arg(long, value_name = "YES|NO", num_args = 0..=1, default_missing_value = "yes", value_parser = parse_yes)]
@@ -101,11 +102,13 @@ pub struct ShowArguments {
 ///
 /// You may move processes of your own into domains of your own.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  steward domain move 4321 batch")]
+#[command(after_help = "Examples:\n  steward domain move 4321 batch\n  steward domain move make batch --all")]
 pub struct MoveArguments {
-    /// The process.
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: i32,
+    /// The process, by number or name.
+    #[arg(value_name = "PROCESS", value_parser = crate::who::parse)]
+    pub process: Who,
+    #[command(flatten)]
+    pub several: Several,
     /// The domain.
     #[arg(value_name = "DOMAIN")]
     pub domain: String,
@@ -238,22 +241,6 @@ fn parse_yes(text: &str) -> Result<bool, String> {
         "no" => Ok(false),
         _ => Err("write yes or no".to_owned()),
     }
-}
-
-/// A user's number, or a name of /etc/passwd.
-///
-/// # Errors
-/// When there is no such user.
-pub fn parse_user(text: &str) -> Result<u32, String> {
-    if let Ok(uid) = text.parse() {
-        return Ok(uid);
-    }
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let uid = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
-    });
-    uid.ok_or_else(|| format!("/etc/passwd has no user {text:?}; write the user's number"))
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use clap::Args;
 use libsteward::{Client, api};
 use steward_core::quantity::parse_duration;
 
-use crate::cli::{SetTarget, parse_target};
+use crate::domain;
 use crate::output::{print, print_json, print_json_line, table};
+use crate::who::{self, Newest, NoAnswer, Who};
 
 /// How long the figures' window is to be before they are shown, in nanoseconds, and how long that is waited for.
 const WINDOW_NS: u64 = 500_000_000;
@@ -26,11 +27,14 @@ const WINDOW_WAIT: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:\n  \
         steward forecast                       all domains, and the tasks that want the CPU\n  \
         steward forecast batch --domains       one domain and those below it\n  \
+        steward forecast mplayer               one program\n  \
         steward forecast 4321 --watch --json   a line for each moment, for a program to read")]
 pub struct ForecastArguments {
-    /// Only this process, by number, or this domain and what is below it, by name.
-    #[arg(value_name = "PID|DOMAIN", value_parser = parse_target)]
-    pub target: Option<SetTarget>,
+    /// Only this domain and what is below it, by name, or this process, by number or name.
+    #[arg(value_name = "PROCESS|DOMAIN", value_parser = who::parse)]
+    pub target: Option<Who>,
+    #[command(flatten)]
+    pub newest: Newest,
     /// Leave the tasks out.
     #[arg(long)]
     pub domains: bool,
@@ -59,13 +63,9 @@ fn parse_every_ms(text: &str) -> Result<u64, String> {
 
 /// Carries it out.
 pub fn forecast(socket: &Path, arguments: &ForecastArguments) -> anyhow::Result<()> {
-    let (domain, pid) = match &arguments.target {
-        Some(SetTarget::Domain(domain)) => (Some(domain.clone()), None),
-        Some(SetTarget::Process(pid)) => (None, Some(*pid)),
-        None => (None, None),
-    };
-    let domains_only = Some(arguments.domains);
     let mut client = Client::connect(socket)?;
+    let (domain, pid) = target(&mut client, arguments)?;
+    let domains_only = Some(arguments.domains);
     if !arguments.watch {
         let request = api::ListForecasts { domain, pid, domains_only };
         let forecasts = once_there_is_a_window(&mut client, &request)?;
@@ -82,6 +82,31 @@ pub fn forecast(socket: &Path, arguments: &ForecastArguments) -> anyhow::Result<
         }
     }
     anyhow::bail!("stewardd ended the stream; its log says why (journalctl -u stewardd)")
+}
+
+/// The domain or the process that is asked about. A name is a domain's, where there is one of that name.
+fn target(
+    client: &mut Client,
+    arguments: &ForecastArguments,
+) -> anyhow::Result<(Option<String>, Option<i32>)> {
+    let Some(target) = &arguments.target else { return Ok((None, None)) };
+    if let Who::Name(name) = target
+        && !arguments.newest.newest
+        && domain::exists(client, name)?
+    {
+        return Ok((Some(name.clone()), None));
+    }
+    let process = who::resolve_process(target, arguments.newest).map_err(|error| {
+        match (error.downcast_ref(), target) {
+            (Some(NoAnswer::Nobody(_)), Who::Name(name)) => {
+                anyhow::anyhow!(
+                    "there is neither a domain nor a process called {name:?}; steward top shows both"
+                )
+            }
+            _ => error,
+        }
+    });
+    Ok((None, Some(process?)))
 }
 
 /// A daemon that has just started, or that reads tasks only when it is asked to, has to see them twice first.

@@ -5,10 +5,12 @@
 mod account;
 mod background;
 mod cli;
+mod complete;
 mod domain;
 mod domain_cli;
 mod forecast;
 mod machine;
+mod man;
 mod output;
 mod pool;
 mod record;
@@ -19,6 +21,8 @@ mod spec;
 mod status;
 mod top;
 mod tune;
+mod users;
+mod who;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +31,8 @@ use clap::{CommandFactory, Parser};
 use libsteward::{Client, api};
 use steward_core::mechanism::Reservation;
 
-use cli::{Cli, Command, Promise, SetArguments, SetTarget, SpecCommand};
+use cli::{Cli, Command, Promise, SetArguments, SpecCommand};
+use who::{NoAnswer, Who};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -46,7 +51,8 @@ fn main() -> ExitCode {
         Err(error) if error.is::<output::ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("steward: {}", describe(&error));
-            ExitCode::FAILURE
+            let is_usage = matches!(error.downcast_ref(), Some(NoAnswer::Several(_)));
+            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -89,9 +95,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Spec(SpecCommand::List(output)) => status::list_specs(socket, output.json).map(|()| true),
         Command::Spec(SpecCommand::Import(arguments)) => spec::import(arguments),
         Command::Status(arguments) => status::status(socket, arguments).map(|()| true),
-        Command::Explain(arguments) => {
-            status::explain(socket, arguments.pid, arguments.output.json).map(|()| true)
-        }
+        Command::Explain(arguments) => status::explain(socket, arguments).map(|()| true),
         Command::Events(arguments) => status::events(socket, arguments).map(|()| true),
         Command::Forecast(arguments) => forecast::forecast(socket, arguments).map(|()| true),
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
@@ -105,43 +109,78 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Sim(arguments) => sim::sim(arguments).map(|()| true),
         Command::Lab(lab) => lab.execute(),
         Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "steward", &mut text);
-            output::print(&String::from_utf8_lossy(&text)).map(|()| true)
+            output::print(&complete::script(*shell, &mut Cli::command())).map(|()| true)
         }
-        Command::Man { directory } => {
-            std::fs::create_dir_all(directory)?;
-            clap_mangen::generate_to(Cli::command(), directory)?;
-            Ok(true)
+        Command::Complete { words } => {
+            let mut command = Cli::command();
+            command.build();
+            complete::complete(&command, socket, words)
+        }
+        Command::Man { directory, files: true } => man::write_files(directory).map(|()| true),
+        Command::Man { directory, files: false } => {
+            man::write_commands(directory, Cli::command()).map(|()| true)
         }
     }
 }
 
 fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
-    match (&arguments.target, arguments.cpu) {
-        (SetTarget::Process(pid), None) => release(socket, *pid),
-        (SetTarget::Process(pid), Some(Promise::Reservation(cpu))) => reserve(socket, *pid, cpu, arguments),
-        (SetTarget::Process(_), Some(Promise::Fraction(_))) => anyhow::bail!(
+    let mut client = Client::connect(socket)?;
+    let is_domain = match (&arguments.target, arguments.cpu) {
+        (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(
             "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
              create NAME --cpu 20%, steward domain move PID NAME)"
         ),
-        (SetTarget::Domain(domain), None) => domain::set_reservation(socket, domain, None),
-        (SetTarget::Domain(domain), Some(Promise::Fraction(cpu))) => {
-            domain::set_reservation(socket, domain, Some(cpu))
+        (Who::Number(_), _) | (Who::Name(_), Some(Promise::Reservation(_))) => false,
+        (Who::Name(_), Some(Promise::Fraction(_))) => true,
+        (Who::Name(name), None) => domain::exists(&mut client, name)?,
+    };
+    match (&arguments.target, arguments.cpu) {
+        (Who::Name(name), cpu) if is_domain => {
+            let fraction = cpu.and_then(|cpu| match cpu {
+                Promise::Fraction(fraction) => Some(fraction),
+                Promise::Reservation(_) => None,
+            });
+            domain::set_reservation(&mut client, name, fraction).map_err(|error| hint_at_process(error, name))
         }
-        (SetTarget::Domain(_), Some(Promise::Reservation(_))) => {
-            anyhow::bail!("a domain gets a fraction of what its parent has, as in --cpu 20%")
+        (target, cpu) => {
+            let pids =
+                who::resolve(target, arguments.several).map_err(|error| hint_at_domain(error, target))?;
+            pids.into_iter().try_for_each(|pid| match cpu {
+                Some(Promise::Reservation(cpu)) => reserve(&mut client, pid, cpu, arguments),
+                _ => release(&mut client, pid),
+            })
         }
     }
 }
 
-fn release(socket: &Path, pid: i32) -> anyhow::Result<()> {
-    let released = Client::connect(socket)?.call(&api::Release { pid })?.released;
+/// A name that is no domain's may be a process's.
+fn hint_at_process(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(libsteward::Error::Api(api::ApiError::NoSuchDomain { .. })) => anyhow::anyhow!(
+            "there is no domain {name}; steward domain list shows all. A process gets CPU time in every period, as in --cpu \
+             5ms/30ms"
+        ),
+        _ => error,
+    }
+}
+
+/// A name that is no process's may be a domain's.
+fn hint_at_domain(error: anyhow::Error, target: &Who) -> anyhow::Error {
+    match (error.downcast_ref(), target) {
+        (Some(NoAnswer::Nobody(_)), Who::Name(name)) => anyhow::anyhow!(
+            "there is no process called {name:?}; a domain gets a fraction of what its parent has, as in --cpu 20%"
+        ),
+        _ => error,
+    }
+}
+
+fn release(client: &mut Client, pid: i32) -> anyhow::Result<()> {
+    let released = client.call(&api::Release { pid })?.released;
     output::print(&format!("Process {pid} is best-effort now ({released} of its threads were not).\n"))
 }
 
-fn reserve(socket: &Path, pid: i32, cpu: Reservation, arguments: &SetArguments) -> anyhow::Result<()> {
-    let reply = Client::connect(socket)?.call(&api::Set {
+fn reserve(client: &mut Client, pid: i32, cpu: Reservation, arguments: &SetArguments) -> anyhow::Result<()> {
+    let reply = client.call(&api::Set {
         pid,
         cpu: run::to_api(cpu),
         inherit: Some(arguments.inherit),

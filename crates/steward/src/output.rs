@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 /// The version of everything that `--json` prints. It grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -68,13 +69,12 @@ pub fn highlight(text: &str) -> String {
 /// Lays rows out in columns; the first row is the header. Columns named in `right` are aligned to the right.
 pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().enumerate().map(|(column, cell)| {
-            let padding = " ".repeat(widths[column] - cell.chars().count());
+            let padding = " ".repeat(widths[column] - cell.width());
             if right.contains(&column) { padding + cell } else { cell.clone() + &padding }
         });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
@@ -91,5 +91,11 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["CPU".to_owned(), "NAME".into()], vec!["12".into(), "x".into()]];
         assert_eq!(table(&rows, &[0]), "CPU  NAME\n 12  x\n");
+        let wide = [
+            vec!["日本".to_owned(), "a".into()],
+            vec!["abcd".into(), "b".into()],
+            vec!["e\u{301}".into(), "c".into()],
+        ];
+        assert_eq!(table(&wide, &[]), "日本  a\nabcd  b\ne\u{301}     c\n");
     }
 }

@@ -44,9 +44,7 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
             eprintln!("steward: {error}\nsteward: running as best-effort");
         }
         Err(error) => {
-            return fail(&format!(
-                "{error}\n(--best-effort-if-refused runs the program without a reservation)"
-            ));
+            return fail(&format!("{error}{}", way_out(&error, &request)));
         }
     }
     let environment = match account.as_ref().map(Account::become_it).transpose() {
@@ -66,6 +64,16 @@ fn root_through_sudo(arguments: &RunArguments) -> Option<String> {
             "{program} will run as root, because sudo started steward; sudo steward run --user {user} ... runs it as {user}"
         )
     })
+}
+
+/// What to say beside a refusal: how the program can be started all the same.
+fn way_out(error: &libsteward::Error, request: &api::Run) -> &'static str {
+    match error {
+        libsteward::Error::Api(api::ApiError::NoSuchDomain { .. }) => "\n(--create makes the domain first)",
+        // Nothing is reserved that could be done without.
+        libsteward::Error::Api(_) if request.cpu.is_none() && request.domain.is_some() => "",
+        _ => "\n(--best-effort-if-refused runs the program without a reservation)",
+    }
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -7,7 +7,7 @@ use libsteward::{Client, api};
 use steward_core::mechanism::Reservation;
 use steward_core::quantity::approximate_duration;
 
-use crate::cli::{EventsArguments, StatusArguments};
+use crate::cli::{EventsArguments, ExplainArguments, StatusArguments};
 use crate::output::{highlight, print, print_json, print_json_line, table};
 
 /// How many programs are named that have something reserved.
@@ -228,9 +228,21 @@ pub fn problem_text(problems: &[api::Problem]) -> String {
     text
 }
 
-/// `steward explain`.
-pub fn explain(socket: &Path, pid: i32, json: bool) -> anyhow::Result<()> {
-    let explanation = Client::connect(socket)?.call(&api::Explain { pid })?;
+/// `steward explain`. With JSON, one object for each process.
+pub fn explain(socket: &Path, arguments: &ExplainArguments) -> anyhow::Result<()> {
+    let mut client = Client::connect(socket)?;
+    let pids = crate::who::resolve(&arguments.process, arguments.several)?;
+    for (place, pid) in pids.into_iter().enumerate() {
+        if place > 0 && !arguments.output.json {
+            print("\n")?;
+        }
+        explain_one(&mut client, pid, arguments.output.json)?;
+    }
+    Ok(())
+}
+
+fn explain_one(client: &mut Client, pid: i32, json: bool) -> anyhow::Result<()> {
+    let explanation = client.call(&api::Explain { pid })?;
     if json {
         return print_json(&explanation);
     }

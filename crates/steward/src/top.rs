@@ -7,6 +7,7 @@
 pub mod app;
 pub mod detail;
 pub mod draw;
+pub mod groups;
 pub mod history;
 pub mod model;
 pub mod print;
@@ -31,6 +32,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steward_core::quantity::parse_duration;
 
 use crate::output;
+use crate::users::Users;
+use crate::who::{self, Newest, Who};
 use model::{Model, Snapshot};
 use record::Recorder;
 use source::{News, Question, Source};
@@ -56,7 +59,7 @@ pub struct TopArguments {
     /// Print one look as a table, without what is idle and has no promise, and end.
     #[arg(long, conflicts_with_all = ["json", "record"])]
     pub once: bool,
-    /// The same with what is idle.
+    /// The same with what is idle, and with every thread.
     #[arg(long, conflicts_with_all = ["json", "record"])]
     pub all: bool,
     /// Print one look as one JSON object, with its "schema", and end.
@@ -75,9 +78,11 @@ pub struct TopArguments {
     /// Only this domain and what is below it.
     #[arg(long, value_name = "DOMAIN")]
     pub domain: Option<String>,
-    /// Only this process.
-    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    /// Only this process, by number or name.
+    #[arg(long, value_name = "PROCESS", conflicts_with = "domain", value_parser = who::parse)]
+    pub pid: Option<Who>,
+    #[command(flatten)]
+    pub newest: Newest,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -98,8 +103,9 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// When the daemon does not answer (the screen waits for it instead), or the recording cannot be written.
 pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
-    let forecasts =
-        api::ListForecasts { domain: arguments.domain.clone(), pid: arguments.pid, domains_only: None };
+    let pid =
+        arguments.pid.as_ref().map(|process| who::resolve_process(process, arguments.newest)).transpose()?;
+    let forecasts = api::ListForecasts { domain: arguments.domain.clone(), pid, domains_only: None };
     let question = Question { socket: socket.to_owned(), forecasts };
     let interval = arguments.interval;
     let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
@@ -111,7 +117,8 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
         Some(recorder) => record(&question, interval, recorder, end),
         None => {
             let model = look(&question, interval)?;
-            let print_text = |model: &Model| output::print(&print::text(model, arguments.all));
+            let print_text =
+                |model: &Model| output::print(&print::text(model, arguments.all, &Users::read()));
             if arguments.json { output::print(&(json(model.snapshot())? + "\n")) } else { print_text(&model) }
         }
     }

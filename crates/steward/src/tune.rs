@@ -17,6 +17,7 @@ use steward_core::tune::{Evidence, Settings, Step, Tuner};
 
 use crate::output::{print, print_json};
 use crate::run::to_api;
+use crate::who::{self, Newest, Who};
 
 /// How often the daemon is asked what was missed, at least: four times in a window.
 const LOOK_MAX: Duration = Duration::from_millis(250);
@@ -37,15 +38,17 @@ const GRAIN_NS: u64 = 100_000;
         steward tune -- mplayer film.mkv\n  \
         steward tune --write /etc/steward/specs/60-mine.toml -- mplayer film.mkv\n  \
         steward tune --domain player\n  \
-        steward tune --pid 4321 --period 40ms")]
+        steward tune --pid mplayer --period 40ms")]
 pub struct TuneArguments {
     /// Find the fraction of the CPU that this domain needs, of its parent's. With CMD, it is created when missing, and
     /// CMD runs in it.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "write"])]
     pub domain: Option<String>,
-    /// Find C:T for a running process.
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
-    pub pid: Option<i32>,
+    /// Find C:T for a running process, by number or name.
+    #[arg(long, value_name = "PROCESS", value_parser = who::parse, conflicts_with = "command")]
+    pub pid: Option<Who>,
+    #[command(flatten)]
+    pub newest: Newest,
     /// The period T of a process's reservation: about the time between two frames.
     #[arg(long = "period", value_name = "T", default_value = "30ms", value_parser = parse_period)]
     pub period_ns: u64,
@@ -305,8 +308,8 @@ fn begin(
     }
     let (period_ns, inherit) = (arguments.period_ns, arguments.inherit);
     let mut child = None;
-    let pid = match arguments.pid {
-        Some(pid) => pid,
+    let pid = match &arguments.pid {
+        Some(process) => who::resolve_process(process, arguments.newest)?,
         None => {
             let cpu = reservation(arguments.start, period_ns).to_string();
             let mut given = vec!["--cpu", &cpu];

@@ -25,6 +25,8 @@ struct Script {
     refusals: Vec<(String, ApiError)>,
     others: Forecast,
     own: Forecast,
+    /// Which processes are in which domain.
+    processes: Vec<(String, i32)>,
     at_ns: u64,
     /// Increased to end every connection.
     generation: u64,
@@ -124,9 +126,9 @@ fn serve(mut stream: UnixStream, shared: &Shared) {
             if script.generation != generation {
                 return;
             }
-            script.calls.push((call.method.clone(), call.parameters));
+            script.calls.push((call.method.clone(), call.parameters.clone()));
             shared.changed.notify_all();
-            answer(&mut script, &call.method)
+            answer(&mut script, &call)
         };
         if !watches {
             stream.write_all(&wire::encode(&reply)).expect("read");
@@ -158,7 +160,8 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-fn answer(script: &mut Script, method: &str) -> Reply {
+fn answer(script: &mut Script, call: &Call) -> Reply {
+    let method = call.method.as_str();
     if let Some(place) = script.refusals.iter().position(|(of, _)| of == method) {
         let (name, parameters) = script.refusals.remove(place).1.to_wire();
         return Reply { error: Some(name), parameters, continues: None };
@@ -166,7 +169,18 @@ fn answer(script: &mut Script, method: &str) -> Reply {
     let domain = api::Domain::default();
     let reply = match method {
         api::SuspendDomain::NAME => json!({"suspended": true}),
-        api::ShowDomain::NAME => serde_json::to_value(api::DomainShown::default()).expect("JSON"),
+        api::ShowDomain::NAME => {
+            let is_in = |(domain, _): &&(String, i32)| call.parameters.get("domain") == Some(&json!(domain));
+            let processes = script.processes.iter().filter(is_in).map(|(_, pid)| *pid).collect();
+            serde_json::to_value(api::DomainShown { processes, ..Default::default() }).expect("JSON")
+        }
+        api::MoveProcess::NAME => {
+            let domain = call.parameters["domain"].as_str().expect("a name").to_owned();
+            let pid = call.parameters["pid"].as_i64().expect("a number") as i32;
+            script.processes.retain(|(_, known)| *known != pid);
+            script.processes.push((domain, pid));
+            json!({"domain": "", "from": ""})
+        }
         api::RemoveDomain::NAME => json!({"removed": 1, "moved": 0}),
         api::Run::NAME => json!({}),
         _ => json!({ "domain": domain }),
@@ -251,6 +265,52 @@ fn a_signal_that_ends_it_lets_the_program_go_on_first() {
     assert_eq!(code, Some(128 + 15), "{errors}");
     let last = daemon.calls_of(api::SuspendDomain::NAME).pop().expect("some");
     assert_eq!(last["suspended"], json!(false));
+}
+
+/// The calls from the signal on that change something, by their last word and what they are about.
+fn after_the_signal(daemon: &Daemon, child: &mut Child) -> Vec<(String, Value)> {
+    let before = daemon.script().calls.len();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(sent.expect("there is kill").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(128 + 15));
+    let script = daemon.script();
+    let calls = script.calls[before..].iter().filter(|(method, _)| method != api::ShowDomain::NAME);
+    let about = |(method, parameters): &(String, Map<String, Value>)| {
+        let last = method.rsplit('.').next().expect("a word").to_owned();
+        (last, Value::Object(parameters.clone()))
+    };
+    calls.map(about).collect()
+}
+
+#[test]
+fn a_program_that_is_to_end_is_let_out_of_the_place_behind_everybody_first() {
+    let daemon = Daemon::start();
+    let mut child = daemon.command(&["--name", "x", "--", "cat"]).spawn().expect("it runs");
+    // Kept open: the end of its input would end the program too, and with another code.
+    let _input = child.stdin.take();
+    daemon.until_called(api::WatchForecasts::NAME, 1);
+    daemon.until_called(api::Run::NAME, 1);
+    daemon.script().processes = vec![("background/x".into(), 71), ("background/x".into(), 72)];
+    let calls = after_the_signal(&daemon, &mut child);
+    let (first, rest) = calls.split_first().expect("some");
+    assert_eq!((first.0.as_str(), &first.1["domain"]), ("CreateDomain", &json!("x")));
+    assert_eq!(
+        first.1.get("settings").and_then(|settings| settings.get("priority")),
+        None,
+        "an ordinary place"
+    );
+    let moved: Vec<&Value> =
+        rest.iter().filter(|(method, _)| method == "MoveProcess").map(|(_, of)| of).collect();
+    assert_eq!(moved, [&json!({"pid": 71, "domain": "x"}), &json!({"pid": 72, "domain": "x"})]);
+
+    let daemon = Daemon::start();
+    let mut child = daemon.command(&["--name", "x", "--in", "mine", "--", "cat"]).spawn().expect("it runs");
+    let _input = child.stdin.take();
+    daemon.until_called(api::WatchForecasts::NAME, 1);
+    daemon.until_called(api::Run::NAME, 1);
+    let calls = after_the_signal(&daemon, &mut child);
+    assert_eq!((calls[0].0.as_str(), &calls[0].1["domain"]), ("SetDomain", &json!("mine/x")));
+    assert_eq!(calls[0].1["settings"], json!({"reset": ["priority", "weight"]}));
 }
 
 #[test]

@@ -122,6 +122,74 @@ fn set_gives_and_takes_and_explain_says_so() {
 }
 
 #[test]
+fn a_process_is_found_by_its_name_and_of_several_one_has_to_be_chosen() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let program = machine.program("steward-film");
+    let one = Sleeper::start(&program);
+    let (own, name) = (one.pid().to_string(), "steward-film");
+    let explained = text(&steward(&daemon, &["explain", name]));
+    assert!(explained.contains(&format!("(process {own})")), "{explained}");
+    assert!(
+        text(&steward(&daemon, &["set", name, "--cpu", "1ms/30ms"])).contains(&format!("Process {own} has"))
+    );
+    let whole = program.to_str().expect("UTF-8");
+    assert!(text(&steward(&daemon, &["set", whole, "--release"])).contains(&format!("Process {own} is")));
+    let second = Sleeper::start(&program);
+    let other = second.pid().to_string();
+    for arguments in
+        [&["explain", name][..], &["set", name, "--release"], &["forecast", name], &["top", "--pid", name]]
+    {
+        let output = steward(&daemon, arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        for part in ["2 processes are called", &own, &other, "--newest"] {
+            assert!(message.contains(part), "{part:?} is not in:\n{message}");
+        }
+    }
+    let newest = text(&steward(&daemon, &["explain", name, "--newest"]));
+    assert!(newest.contains(&format!("(process {other})")), "{newest}");
+    let both = text(&steward(&daemon, &["set", name, "--cpu", "1ms/30ms", "--all"]));
+    assert_eq!(both.lines().count(), 2, "{both}");
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let moved = text(&steward(&daemon, &["domain", "move", name, "films", "--all"]));
+    assert_eq!(moved.matches("is in films now").count(), 2, "{moved}");
+    let output = steward(&daemon, &["explain", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = "steward: there is no process called \"no-such-program\"; steward top shows what runs\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+}
+
+#[test]
+fn a_name_is_a_domains_where_only_that_makes_sense() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let _sleeper = Sleeper::start(&machine.program("steward-both"));
+    text(&steward(&daemon, &["domain", "create", "steward-both", "--keep"]));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "1ms/30ms"])).starts_with("Process "));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "10%"])).starts_with("Domain "));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Domain "));
+    text(&steward(&daemon, &["domain", "remove", "steward-both"]));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Process "));
+}
+
+#[test]
+fn a_domain_that_could_not_be_named_is_refused_with_the_rule() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for (name, rule) in [
+        ("a b", "letters, digits"),
+        ("-x", "an option"),
+        ("123", "number of a process"),
+        ("cpu", "control files"),
+    ] {
+        let output = steward(&daemon, &["domain", "create", "--", name]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && message.contains(rule), "{name}: {message}");
+    }
+}
+
+#[test]
 fn status_shows_mechanism_loads_tasks_and_problems() {
     let machine = Machine::new();
     let program = machine.program("program");
@@ -245,7 +313,9 @@ fn run_starts_a_program_in_a_domain_and_makes_it_if_asked() {
     let daemon = machine.start();
     let output = steward(&daemon, &["run", "--domain", "batch", "--", "true"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no domain batch"));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("no domain batch") && message.contains("--create makes"), "{message}");
+    assert!(!message.contains("--best-effort-if-refused"), "{message}");
     let script = ["run", "--domain", "batch", "--create", "--", "sh", "-c", "echo $$; exec sleep 1000"];
     let mut running = command(&daemon, &script).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut pid = String::new();
@@ -268,9 +338,14 @@ fn a_process_gets_time_in_every_period_and_a_domain_a_fraction() {
     let machine = Machine::new();
     let daemon = machine.start();
     let pid = std::process::id().to_string();
-    for (target, cpu, hint) in
-        [(pid.as_str(), "20%", "a fraction is for a domain"), ("user.slice", "5ms/30ms", "as in --cpu 20%")]
-    {
+    let output = steward(&daemon, &["forecast", "no-such-thing"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("neither a domain nor a process called \"no-such-thing\""), "{message}");
+    for (target, cpu, hint) in [
+        (pid.as_str(), "20%", "a fraction is for a domain"),
+        ("user.slice", "5ms/30ms", "as in --cpu 20%"),
+        ("no-such-thing", "20%", "as in --cpu 5ms/30ms"),
+    ] {
         let output = steward(&daemon, &["set", target, "--cpu", cpu]);
         assert_eq!(output.status.code(), Some(1));
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -278,6 +353,34 @@ fn a_process_gets_time_in_every_period_and_a_domain_a_fraction() {
     }
     assert!(text(&steward(&daemon, &["set", "user.slice", "--cpu", "20%"])).contains("20 % of the machine"));
     assert!(text(&steward(&daemon, &["set", "user.slice", "--release"])).contains("nothing reserved"));
+}
+
+#[test]
+fn completion_in_bash_knows_what_the_machine_has_beside_commands_and_options() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let _sleeper = Sleeper::start(&machine.program("steward-fable"));
+    let script = text(&steward(&daemon, &["completions", "bash"]));
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_steward")).parent().expect("a directory");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let ask = |words: &[&str]| {
+        let (last, number) = (words[words.len() - 1], words.len() - 1);
+        let line = format!(
+            "COMP_WORDS=({} '{last}'); COMP_CWORD={number}; _steward_named steward '{last}' ''\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            words[..number].join(" ")
+        );
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &(script.clone() + &line)]).env("PATH", &path).env("STEWARD_SOCKET", &daemon.socket);
+        text(&bash.output().expect("there is bash"))
+    };
+    assert_eq!(ask(&["steward", "status", "fi"]), "films\n");
+    assert_eq!(ask(&["steward", "run", "--domain", "fi"]), "films\n");
+    assert_eq!(ask(&["steward", "explain", "steward-fab"]), "steward-fable\n");
+    assert_eq!(ask(&["steward", "statu"]), "status\n", "what clap's script knows");
+    assert!(ask(&["steward", "run", "--best"]).contains("--best-effort-if-refused"));
+    assert!(ask(&["steward", "run", "--", "tru"]).contains("true\n"));
 }
 
 #[test]
@@ -292,4 +395,6 @@ fn completions_and_man_pages_come_from_the_same_definitions() {
     text(&steward(&daemon, &["man", directory.to_str().expect("UTF-8")]));
     let page = std::fs::read_to_string(directory.join("steward-run.1")).expect("a page");
     assert!(page.contains("best\\-effort\\-if\\-refused"));
+    text(&steward(&daemon, &["man", "--files", directory.to_str().expect("UTF-8")]));
+    assert!(directory.join("steward.toml.5").exists());
 }

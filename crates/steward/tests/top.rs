@@ -118,6 +118,33 @@ fn a_reservation_is_changed_and_a_refusal_says_why() {
 }
 
 #[test]
+fn a_process_that_has_gone_is_not_ended_in_place_of_another() {
+    let (directory, daemon) = machine();
+    let terminal = on_a_terminal(directory.path(), &daemon, "", "");
+    terminal.until_shown("mplayer");
+    terminal.text("/mplayer");
+    terminal.keys(&["Enter", "F9"]);
+    terminal.until_shown("End mplayer (4321)?");
+    terminal.text("n");
+    terminal.until_shown("nothing was ended");
+    terminal.text("xt");
+    // Process 4321 of this machine, if there is one, is no film of the sample's.
+    terminal.until("that nothing was done", |screen| {
+        screen.contains("has ended already") || screen.contains("is another one now")
+    });
+}
+
+#[test]
+fn a_daemon_without_domains_is_asked_for_tasks() {
+    let (_directory, daemon) = machine();
+    daemon.state().no_domains = true;
+    let output = steward(&daemon.socket, &["top", "--once", "--interval", "100ms"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && shown.contains("mplayer"), "{shown}\n{}", text(&output.stderr));
+    assert!(shown.starts_with("Tasks only, since there are no domains here: no cgroup v2.\n"), "{shown}");
+}
+
+#[test]
 fn a_daemon_that_goes_away_is_said_and_found_again() {
     let (directory, daemon) = machine();
     let terminal = on_a_terminal(directory.path(), &daemon, "", "");

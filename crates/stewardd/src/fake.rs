@@ -10,6 +10,7 @@ use steward_core::mechanism::{
     BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
     Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord, Thresholds,
 };
+use steward_kernel::{Roots, processes};
 
 use crate::mechanisms::{Enforcer, LoadFailure, Loader};
 
@@ -295,7 +296,7 @@ impl Mechanism for FakeMechanism {
 fn record(tid: i32, grant: Grant, standing: Standing) -> TaskRecord {
     TaskRecord {
         tid,
-        pid: tid,
+        pid: processes::process_of(tid, &Roots::default()).unwrap_or(tid),
         name: "fake".to_owned(),
         cpu: 0,
         standing,

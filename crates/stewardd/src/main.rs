@@ -1,5 +1,10 @@
 //! The daemon's command line: reads it, wires the real machine to the loop, ends with 0, 1 (failure) or 2 (usage).
 
+// The man page is made as those of `steward` are.
+#[path = "../../steward/src/man/page.rs"]
+mod man_page;
+
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,12 +96,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if arguments.man {
-        let page = clap_mangen::Man::new(Arguments::command()).section("8");
-        return if page.render(&mut std::io::stdout()).is_ok() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        };
+        let mut command = Arguments::command();
+        command.build();
+        let written =
+            man_page::of(&command, "8").and_then(|page| std::io::stdout().write_all(page.as_bytes()));
+        return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     for (option, directories) in [
         ("--spec-directory", &arguments.spec_directories),

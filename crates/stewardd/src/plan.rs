@@ -106,10 +106,10 @@ fn same_promise(one: &Option<Grant>, other: &Option<Grant>) -> bool {
     without_source(one) == without_source(other)
 }
 
-/// What a person gave to a process (`None`: took from it) with `run`, `set` or `release`.
+/// What a person gave to a process, or to one of its threads alone (`None`: took from it), with `run`, `set` or `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ByHand {
-    /// The process.
+    /// The process, or the thread.
     pub process: TaskId,
     /// What it was given.
     pub grant: Option<Grant>,
@@ -206,7 +206,8 @@ pub fn at_start(table: &Table, running: &[Process], by_hand: &[ByHand]) -> Vec<S
             roots.insert(pid, own(entry, Why::AlreadyRunning(entry.name.clone())));
         }
     }
-    spread(&roots, running)
+    let threads = by_hand.iter().map(|hand| (hand.process, hand.grant)).collect();
+    spread(&roots, &threads, running)
 }
 
 fn own(entry: &Entry, why: Why) -> Own {
@@ -258,7 +259,9 @@ pub fn at_reload(
         roots.insert(pid, own(entry, why));
     }
     let mut steps = dropped;
-    steps.extend(spread(&roots, running));
+    // A thread that somebody decided about by hand stays as it is.
+    let threads = by_hand.iter().map(|hand| (hand.process, None)).collect();
+    steps.extend(spread(&roots, &threads, running));
     let decided: BTreeSet<i32> = steps.iter().map(|step| step.tid).collect();
     steps.extend(
         held.iter()
@@ -311,15 +314,21 @@ fn already_so(held: &[Held], step: &Step) -> bool {
 }
 
 /// Steps for the processes in `roots`, for their threads, and for the descendants that inherit, the most important
-/// first.
-fn spread(roots: &Roots, running: &[Process]) -> Vec<Step> {
+/// first. Threads other than the first that are in `by_hand` get what stands there, and nothing else.
+fn spread(roots: &Roots, by_hand: &BTreeMap<TaskId, Option<Grant>>, running: &[Process]) -> Vec<Step> {
     let by_pid: BTreeMap<i32, &Process> = running.iter().map(|process| (process.id.tid, process)).collect();
     let mut steps = Vec::new();
     for process in running {
-        let Some(Given { grant, why, order }) = effective(process, roots, &by_pid) else { continue };
         let pid = process.id.tid;
+        let of_process = effective(process, roots, &by_pid);
         for thread in &process.threads {
             let tid = thread.id.tid;
+            if let Some(grant) = by_hand.get(&thread.id).filter(|_| tid != pid) {
+                let step = |grant| Step { tid, pid, grant: Some(grant), why: Why::Restored };
+                steps.extend(grant.map(|grant| ((grant.revocable, 0, false), step(grant))));
+                continue;
+            }
+            let Some(Given { grant, why, order }) = of_process.clone() else { continue };
             let inherited = tid != pid || matches!(why, Why::Inherited(_));
             if tid == pid || grant.inherit {
                 let step = Step { tid, pid, grant: Some(grant), why: why.clone() };

@@ -128,6 +128,25 @@ fn what_was_given_to_a_process_is_not_given_to_another_with_its_pid() {
 }
 
 #[test]
+fn what_a_thread_was_given_by_hand_is_its_own_and_goes_before_what_its_process_has() {
+    let table = table(&[entry("/player", PLAYER, inherited(1, 5))]);
+    let running = [process(10, 1, PLAYER, 2), process(20, 1, OTHER, 1)];
+    let by_hand = [
+        ByHand { process: id(11), grant: Some(grant(0, 7)) },
+        ByHand { process: id(12), grant: None },
+        ByHand { process: id(21), grant: Some(grant(0, 8)) },
+        ByHand { process: TaskId { tid: 20, started_ticks: 99 }, grant: Some(grant(0, 9)) },
+    ];
+    let steps = at_start(&table, &running, &by_hand);
+    assert_eq!(summary(&steps), [(11, Some(0)), (21, Some(0)), (10, Some(1))]);
+    assert_eq!((steps[0].pid, &steps[0].why), (10, &Why::Restored));
+    // A new specification passes them by.
+    let holding = [held(11, 10, grant(0, 7)), held(21, 20, grant(0, 8))];
+    let steps = at_reload(&Table::default(), &table, &running, &holding, &by_hand);
+    assert_eq!(summary(&steps), [(10, Some(1))]);
+}
+
+#[test]
 fn a_grant_that_is_kept_over_exec_goes_before_the_specification_of_a_child() {
     let table = table(&[entry("/editor", EDITOR, grant(2, 5))]);
     let kept = Grant { keep_over_exec: true, ..inherited(0, 7) };

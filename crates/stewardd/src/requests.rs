@@ -210,29 +210,46 @@ impl Daemon {
     }
 
     fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
-        let pid = request.pid;
+        let number = request.pid;
         let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
-        let held = self.take_hold(pid)?;
-        let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
+        let (held, first) = self.take_hold_of_task(number)?;
+        let user = held.user(&self.options.roots).map_err(|error| kernel_error(number, &error))?;
         let amount = self.amount(caller, held.id(), &request.grant);
-        let wish = for_process(Action::Reserve, caller, pid, user).for_amount(amount);
+        let wish = for_process(Action::Reserve, caller, held.id().tid, user).for_amount(amount);
         self.permit(caller, &wish)?;
-        let tids: Vec<i32> = if request.grant.inherit {
+        let is_process = first == held.id();
+        let tids: Vec<i32> = if request.grant.inherit && is_process {
             // The main thread first: its standing is the answer.
-            let threads = processes::threads_of(pid, &self.options.roots);
-            let others = threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != pid);
-            std::iter::once(pid).chain(others).collect()
+            let threads = processes::threads_of(number, &self.options.roots);
+            let others = threads.iter().map(|thread| thread.id.tid).filter(|tid| *tid != number);
+            std::iter::once(number).chain(others).collect()
         } else {
-            vec![pid]
+            vec![number]
         };
-        let given = self.give(held.id(), &tids, &request);
-        if let Err(error) = self.still_of(&held, user) {
+        let given = self.give(first, &tids, &request);
+        if let Err(error) = self.still_of(&held, user).and_then(|()| self.still_runs(first)) {
             for tid in tids {
                 let _ = self.assign(tid, None);
             }
             return Err(error);
         }
-        self.given(held.id(), &request, given, caller)
+        if is_process && request.grant.inherit {
+            self.forget_threads(held.id());
+        }
+        self.given(first, &request, given, caller)
+    }
+
+    /// Whether the thread that was decided about is still the one with its number, after acting on it.
+    fn still_runs(&self, thread: TaskId) -> Result<(), ApiError> {
+        let runs = processes::is_alive(thread, &self.options.roots);
+        if runs { Ok(()) } else { Err(ApiError::NoSuchTask { pid: thread.tid }) }
+    }
+
+    /// What was decided by hand about single threads of a process counts no more once it is decided about all of it.
+    fn forget_threads(&mut self, process: TaskId) {
+        let threads = processes::threads_of(process.tid, &self.options.roots);
+        let is_thread = |task: TaskId| task != process && threads.iter().any(|thread| thread.id == task);
+        self.by_hand.retain(|hand| !is_thread(hand.process));
     }
 
     /// Gives to all these threads of a process. When the first is refused and is not to wait for room, it and the
@@ -303,6 +320,23 @@ impl Daemon {
         Pidfd::open(pid, &self.options.roots).map_err(|error| kernel_error(pid, &error))
     }
 
+    /// As [`Daemon::take_hold`], by the number of the process or of one of its threads: with the task that is meant.
+    fn take_hold_of_task(&self, number: i32) -> Result<(Pidfd, TaskId), ApiError> {
+        let no_process = match self.take_hold(number) {
+            Ok(held) => {
+                let task = held.id();
+                return Ok((held, task));
+            }
+            Err(error) => error,
+        };
+        let roots = &self.options.roots;
+        let pid = processes::process_of(number, roots).ok().filter(|pid| *pid != number);
+        let held = self.take_hold(pid.ok_or(no_process)?)?;
+        let threads = processes::threads_of(held.id().tid, roots);
+        let thread = threads.iter().find(|thread| thread.id.tid == number).map(|thread| thread.id);
+        Ok((held, thread.ok_or(ApiError::NoSuchTask { pid: number })?))
+    }
+
     /// Whether the process that was decided about is still that user's, after acting on it.
     fn still_of(&self, held: &Pidfd, user: Option<u32>) -> Result<(), ApiError> {
         let pid = held.id().tid;
@@ -314,12 +348,14 @@ impl Daemon {
         }
     }
 
-    fn release(&mut self, caller: &Caller, pid: i32) -> Result<api::Released, ApiError> {
-        let held = self.take_hold(pid)?;
+    fn release(&mut self, caller: &Caller, number: i32) -> Result<api::Released, ApiError> {
+        let (held, first) = self.take_hold_of_task(number)?;
+        let (pid, is_process) = (held.id().tid, first == held.id());
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
         self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
         let tasks = self.snapshot().map_err(report::mechanism_error)?.tasks;
-        let tasks: Vec<TaskRecord> = tasks.into_iter().filter(|task| task.pid == pid).collect();
+        let is_meant = |task: &TaskRecord| task.pid == pid && (is_process || task.tid == number);
+        let tasks: Vec<TaskRecord> = tasks.into_iter().filter(is_meant).collect();
         let mut released = 0;
         for task in &tasks {
             match self.assign(task.tid, None) {
@@ -335,13 +371,16 @@ impl Daemon {
         }
         tracing::info!(
             decision = "released-by-hand",
-            pid,
+            pid = number,
             uid = caller.uid,
             released,
             "by process {}",
             caller.pid
         );
-        self.remember(ByHand { process: held.id(), grant: None, user: caller.uid });
+        if is_process {
+            self.forget_threads(held.id());
+        }
+        self.remember(ByHand { process: first, grant: None, user: caller.uid });
         Ok(api::Released { released })
     }
 

@@ -122,6 +122,33 @@ fn a_process_that_does_not_exist_is_said_not_to() {
 }
 
 #[test]
+fn a_thread_is_given_and_loses_a_reservation_of_its_own() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let (send, numbers) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("somebody waits");
+        // Until the test drops its end.
+        let _ = ended.recv();
+    });
+    let (pid, tid) = (std::process::id() as i32, numbers.recv().expect("a number"));
+    let tasks = || machine.fake.machine().tasks.keys().copied().collect::<Vec<i32>>();
+    daemon.client().call(&set(tid, reservation(1, 100))).expect("it fits");
+    assert_eq!(tasks(), [tid], "the main thread gets nothing");
+    daemon.client().call(&set(pid, reservation(1, 100))).expect("it fits");
+    let released = daemon.client().call(&api::Release { pid: tid }).expect("it is there").released;
+    assert_eq!((released, tasks()), (1, vec![pid]));
+    daemon.client().call(&set(tid, reservation(1, 100))).expect("it fits");
+    let released = daemon.client().call(&api::Release { pid }).expect("it is there").released;
+    assert_eq!((released, tasks()), (2, vec![]), "a process is released with all its threads");
+    drop(end);
+    thread.join().expect("it ends");
+    let gone = refusal(daemon.client().call(&set(tid, reservation(1, 100))));
+    assert_eq!(gone, ApiError::NoSuchTask { pid: tid });
+}
+
+#[test]
 fn what_was_released_by_hand_is_explained_so() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -1,6 +1,7 @@
 //! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and the
 //! pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,80 @@ fn replace_block(text: &str, block: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{block}{END}{after}"))
 }
 
-/// What stands in the README.
+/// One number that the README names, in a sentence.
+struct Headline {
+    scenario: &'static str,
+    metric: &'static str,
+    /// The sentence up to its end; `{}` is the number under Steward.
+    sentence: &'static str,
+    number: fn(f64) -> String,
+}
+
+/// What the README says: no more than somebody reads who does not know Steward yet.
+const HEADLINES: [Headline; 5] = [
+    Headline {
+        scenario: "fork-bomb-2000-nice",
+        metric: WORST_SECOND,
+        sentence: "A film beside 2,000 busy loops at nice -20 shows {} of its 25 frames in its worst second",
+        number: readable,
+    },
+    Headline {
+        scenario: "fork-bomb-2000-nice",
+        metric: "latency_ms_max",
+        sentence: "A shell that is started each second beside them answers within {}",
+        number: time,
+    },
+    Headline {
+        scenario: "make-j32",
+        metric: WORST_SECOND,
+        sentence: "A film beside `make -j32` shows {} of its 25 frames in its worst second",
+        number: readable,
+    },
+    Headline {
+        scenario: "forecast",
+        metric: "forecast_error_ratio",
+        sentence: "A forecast of what a process will get is off by {}, as identical ones come one by one",
+        number: percent,
+    },
+    Headline {
+        scenario: "overhead",
+        metric: OVERHEAD,
+        sentence: "With Steward the whole machine takes {} of the instructions that it takes with the default scheduler, over all benchmarks together",
+        number: percent,
+    },
+];
+
+impl Headline {
+    /// The sentence, with what others reach where they were measured too; `None` without a result.
+    fn say(&self, outcomes: &[Outcome]) -> Option<String> {
+        let outcome = outcomes.iter().find(|outcome| outcome.scenario == self.scenario)?;
+        let number = |contender| Some((self.number)(*outcome.contenders.get(&contender)?.get(self.metric)?));
+        let sentence = self.sentence.replace("{}", &format!("**{}**", number(Contender::Steward)?));
+        let others = [Contender::Stock, Contender::StockNice].into_iter().filter(|_| self.metric != OVERHEAD);
+        let others = others.filter_map(|other| Some(format!("{} {}", number(other)?, in_words(other))));
+        let others: Vec<String> = others.collect();
+        let beside = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+        Some(format!("- {sentence}{beside}: `{}`, {}.", self.scenario, runs_in_words(outcome)))
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
+}
+
+/// On how many CPUs they were measured: `one emulated CPU`.
+fn cpus_in_words(outcomes: &[Outcome]) -> String {
+    let counts: BTreeSet<u32> = outcomes.iter().map(|outcome| outcome.machine.cpus).collect();
+    match counts.into_iter().collect::<Vec<u32>>().as_slice() {
+        [1] => "one emulated CPU".to_owned(),
+        counts => {
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            format!("{} emulated CPUs", counts.join(" or "))
+        }
+    }
+}
+
+/// What stands in the README: five numbers. The rest is in `docs/results.md`.
 fn block(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     if let Some(demo) = outcomes.iter().find(|outcome| outcome.scenario == DEMO) {
@@ -95,12 +169,30 @@ fn block(outcomes: &[Outcome]) -> String {
             demo_sentence(demo)
         );
     }
+    let named = |outcome: &&Outcome| HEADLINES.iter().any(|headline| headline.scenario == outcome.scenario);
+    let measured: Vec<Outcome> = outcomes.iter().filter(named).cloned().collect();
+    let sentences: Vec<String> = HEADLINES.iter().filter_map(|headline| headline.say(outcomes)).collect();
+    if !sentences.is_empty() {
+        let _ = writeln!(
+            text,
+            "Measured on {}; each number is the median of its runs.\n\n{}\n",
+            cpus_in_words(&measured),
+            sentences.join("\n")
+        );
+    }
+    text.push_str("[All results](docs/results.md), with what was to be reached and where it was missed.\n");
+    text
+}
+
+/// All results at a glance: the head of `docs/results.md`.
+fn overview(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
     let others: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.scenario != DEMO).collect();
     let (films, others): (Vec<&Outcome>, Vec<&Outcome>) =
         others.into_iter().partition(|outcome| has_films(outcome));
     if !films.is_empty() {
         text.push_str(
-            "Frames in the worst second / frames late by more than a period / longest wait for a shell started each second: median, \
+            "\nFrames in the worst second / frames late by more than a period / longest wait for a shell started each second: median, \
              and the worst of the runs in brackets where it differs. Where today's scheduler with nice -20 does as well as Steward, the \
              table says so.\n\n",
         );
@@ -126,7 +218,6 @@ fn block(outcomes: &[Outcome]) -> String {
     if let Some(sentence) = others.iter().find_map(|outcome| overhead_sentence(outcome)) {
         let _ = writeln!(text, "\n{sentence}");
     }
-    text.push_str("\n[All results](docs/results.md), with what was to be reached and where it was missed.\n");
     text
 }
 
@@ -154,8 +245,9 @@ fn demo_sentence(demo: &Outcome) -> String {
     });
     let worst: Vec<String> = worst.collect();
     format!(
-        "`make demo`, {}: of the 25 frames of a second, the worst second of the film or the call shows {}.",
+        "`make demo`, {} on {}: of the 25 frames of a second, the worst second of the film or the call shows {}.",
         runs_in_words(demo),
+        cpus_in_words(std::slice::from_ref(demo)),
         worst.join(", ")
     )
 }
@@ -244,6 +336,7 @@ fn page(outcomes: &[Outcome]) -> String {
          runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
          mean: [lab.md](lab.md).\n",
     );
+    text.push_str(&overview(outcomes));
     for outcome in outcomes {
         section(&mut text, outcome);
     }
@@ -317,19 +410,45 @@ mod tests {
     #[test]
     fn the_readme_says_how_often_it_was_run_and_what_the_worst_second_was() {
         let block = block(&[demo(), with_films()]);
-        assert!(block.contains("`make demo`, one run: of the 25 frames"), "{block}");
+        assert!(
+            block.contains("`make demo`, one run on ") && block.contains(": of the 25 frames"),
+            "{block}"
+        );
         assert!(block.contains("4 under the default scheduler, 25 under Steward"), "{block}");
-        assert!(block.contains("| `t` | t | 1 | 4 / - / - | - | - | 25 / - / - |"), "{block}");
+        let overview = overview(&[demo(), with_films()]);
+        assert!(overview.contains("| `t` | t | 1 | 4 / - / - | - | - | 25 / - / - |"), "{overview}");
+    }
+
+    #[test]
+    fn the_readme_has_one_number_in_each_sentence_and_says_on_how_many_cpus() {
+        let mut film = Outcome { scenario: "make-j32".into(), ..with_films() };
+        film.machine.cpus = 1;
+        let mut cost = Outcome { scenario: "overhead".into(), ..with_films() };
+        cost.machine.cpus = 1;
+        cost.contenders.get_mut(&Contender::Steward).unwrap().insert(OVERHEAD.into(), 0.8874);
+        let block = block(&[demo(), film.clone(), cost.clone()]);
+        for line in [
+            "Measured on one emulated CPU; each number is the median of its runs.",
+            "- A film beside `make -j32` shows **25** of its 25 frames in its worst second (4 under the default scheduler): \
+             `make-j32`, one run.",
+            "- With Steward the whole machine takes **88.7 %** of the instructions that it takes with the default scheduler, \
+             over all benchmarks together: `overhead`, one run.",
+        ] {
+            assert!(block.lines().any(|shown| shown == line), "{line:?} is not in:\n{block}");
+        }
+        assert!(!block.contains('|'), "no tables: {block}");
+        cost.machine.cpus = 4;
+        assert_eq!(cpus_in_words(&[film, cost]), "1 or 4 emulated CPUs");
     }
 
     #[test]
     fn a_scenario_without_films_shows_what_it_was_to_reach() {
         let mut outcome = with_films();
         outcome.contenders.remove(&Contender::Stock);
-        let block = block(&[outcome]);
+        let overview = overview(&[outcome]);
         assert!(
-            block.contains("| `t` | t | 1 | steward frames_per_second_min at least 24: met (median 25"),
-            "{block}"
+            overview.contains("| `t` | t | 1 | steward frames_per_second_min at least 24: met (median 25"),
+            "{overview}"
         );
     }
 

@@ -19,6 +19,28 @@ const NAME_BYTES_MAX: usize = 3072;
 /// How deep domains can be nested: the scheduler knows cgroups 16 deep.
 pub const DEPTH_MAX: usize = 12;
 
+/// The control files in the directory of every domain: one of their names for a domain would hide it there.
+const CONTROL_FILES: [&str; 16] = [
+    "cpu",
+    "cpu.sum",
+    "cpu.limit",
+    "cpu.weight",
+    "cpu.priority",
+    "io",
+    "io.sum",
+    "io.limit",
+    "memory",
+    "memory.sum",
+    "memory.limit",
+    "sched",
+    "members",
+    "status",
+    "forecast",
+    "last_error",
+];
+/// What a part of a name that is made may have beside letters and digits.
+const OTHER_CHARACTERS: &str = "-_.+@:";
+
 /// How the cgroups of domains are called that Steward makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -53,18 +75,18 @@ impl Names {
         &self.prefix
     }
 
-    /// The path of the domain that would be made under this name.
+    /// The path of the domain that would be made under this name, if every way to name a domain could name it: a word of a
+    /// shell, an argument, and a directory among the control files.
     ///
     /// # Errors
     /// What is wrong with the name, and what to write.
     pub fn path_to_make(&self, name: &str) -> Result<String, String> {
         let name = name.strip_prefix(&self.prefix).unwrap_or(name);
         check(name)?;
-        for part in name.split('/') {
-            if part.starts_with('.') {
-                return Err(format!("\"{part}\" starts with a dot, which is kept for Steward's own use"));
-            }
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(format!("{name} would be taken for the number of a process; put a letter before it"));
         }
+        name.split('/').try_for_each(check_part_to_make)?;
         let path = format!("{}{name}", self.prefix);
         check(&path)?;
         Ok(path)
@@ -173,9 +195,61 @@ fn check_part(part: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Holds one part of the name of a domain that is to be made against the rules, beyond those of [`check_part`].
+fn check_part_to_make(part: &str) -> Result<(), String> {
+    let allowed = |character: char| character.is_alphanumeric() || OTHER_CHARACTERS.contains(character);
+    let rule = "a name is made of letters, digits and - _ . + @ :";
+    if let Some(wrong) = part.chars().find(|character| !allowed(*character)) {
+        return Err(format!("\"{}\" has {wrong:?} in it; {rule}", part.escape_debug()));
+    }
+    if part.starts_with('.') {
+        return Err(format!("\"{part}\" starts with a dot, which is kept for Steward's own use"));
+    }
+    if part.starts_with('-') {
+        return Err(format!(
+            "\"{part}\" would be taken for an option; a name starts with a letter, a digit or _"
+        ));
+    }
+    if !part.starts_with(|first: char| first.is_alphanumeric() || first == '_') {
+        return Err(format!("\"{part}\" starts with a sign; a name starts with a letter, a digit or _"));
+    }
+    if CONTROL_FILES.contains(&part) {
+        return Err(format!("\"{part}\" is what one of the control files is called"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_addressed_is_not_made_and_the_rule_is_said() {
+        let names = Names::default();
+        for (name, rule) in [
+            ("a b", "has ' ' in it"),
+            ("web/a\tb", "control character"),
+            ("-x", "taken for an option"),
+            ("web/-x", "taken for an option"),
+            ("123", "taken for the number of a process"),
+            ("steward.123", "taken for the number of a process"),
+            ("a*", "letters, digits"),
+            ("$HOME", "letters, digits"),
+            ("it's", "letters, digits"),
+            ("web/cpu", "control files"),
+            ("status", "control files"),
+        ] {
+            let fault = names.path_to_make(name).expect_err(name);
+            assert!(fault.contains(rule), "{name}: {fault}");
+        }
+        for name in ["batch", "web/123", "a-b_c.d+e@f:g", "_x", "büro", "日本", "123a", "cpu.x"] {
+            assert!(names.path_to_make(name).is_ok(), "{name}");
+        }
+        // What others made is addressed as it is.
+        for name in ["a b", "-x", "123", "cpu"] {
+            assert!(names.candidates(name).is_ok(), "{name}");
+        }
+    }
 
     #[test]
     fn a_made_domain_has_a_plain_name_and_every_other_one_its_path() {

@@ -31,6 +31,12 @@ pub struct Facts {
     pub unprivileged_bpf_disabled: Option<u32>,
     /// Control groups.
     pub cgroup: Cgroup,
+    /// Whether the kernel counts how long tasks run and wait (`/proc/*/schedstat`).
+    #[serde(default)]
+    pub scheduling_statistics: bool,
+    /// Whether programs can serve files (FUSE).
+    #[serde(default)]
+    pub fuse: bool,
     /// Pressure stall information.
     pub pressure: Pressure,
     /// Whether the kernel keeps the ages of pages (MGLRU); `None` where it can not.
@@ -150,6 +156,8 @@ impl<'a> Look<'a> {
             lockdown: self.sys("kernel/security/lockdown").as_deref().and_then(chosen),
             unprivileged_bpf_disabled: self.proc_number("sys/kernel/unprivileged_bpf_disabled"),
             cgroup: self.cgroup(),
+            scheduling_statistics: self.roots.proc.join("self/schedstat").exists(),
+            fuse: self.fuse(),
             pressure: self.pressure(),
             page_ages: self.sys("kernel/mm/lru_gen/enabled").map(|mask| mask != "0x0000" && mask != "0"),
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
@@ -236,6 +244,13 @@ impl<'a> Look<'a> {
             (fields.next()? != "0").then(|| name.to_owned())
         });
         Cgroup { controllers, version_1_controllers: version_1.collect() }
+    }
+
+    /// Built in, loaded, or to be loaded by whoever opens the device.
+    fn fuse(&mut self) -> bool {
+        let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
+        let filesystems = self.proc("filesystems").unwrap_or_default();
+        filesystems.split_ascii_whitespace().any(|name| name == "fuse") || root.join("dev/fuse").exists()
     }
 
     fn pressure(&mut self) -> Pressure {

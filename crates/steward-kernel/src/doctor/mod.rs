@@ -1,9 +1,10 @@
 //! What this machine offers, and which of Steward's promises hold on it.
 //!
-//! [`examine`] looks; [`promises`] judges, and is pure, so that it is tested on the facts of machines that are not
+//! [`examine`] looks; [`abilities`] and [`promises`] judge, and are pure, so that they are tested on the facts of machines that are not
 //! at hand. Kernels 7.1 and later keep all promises; 6.12 to 7.0 keep those that their sched_ext lets a scheduler
 //! keep; others keep what SCHED_DEADLINE can.
 
+mod abilities;
 mod facts;
 mod page;
 mod promises;
@@ -11,6 +12,7 @@ mod promises;
 use serde::{Deserialize, Serialize};
 use steward_core::mechanism::MechanismKind;
 
+pub use abilities::{Ability, abilities};
 pub use facts::{Caller, Cgroup, Facts, Manager, Pressure, SchedExt};
 pub use promises::{Choice, Holds, Promise, choose_mechanism, promises};
 
@@ -32,6 +34,9 @@ pub struct Diagnosis {
     pub mechanism_why: String,
     /// What would give a better one; empty when it is the best.
     pub mechanism_what_to_do: String,
+    /// What can be done with Steward here.
+    #[serde(default)]
+    pub abilities: Vec<Ability>,
     /// Which promises hold.
     pub promises: Vec<Promise>,
     /// What the judgement rests on.
@@ -51,6 +56,7 @@ pub fn diagnose(facts: Facts) -> Diagnosis {
         mechanism: choice.mechanism,
         mechanism_why: choice.why.clone(),
         mechanism_what_to_do: choice.what_to_do.clone(),
+        abilities: abilities(&facts, &choice),
         promises: promises(&facts, &choice),
         facts,
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::abilities::Ability;
 use super::facts::{Facts, Pressure};
 use super::promises::{Holds, Promise};
 use super::{Diagnosis, MechanismKind};
@@ -22,7 +23,16 @@ impl fmt::Display for Diagnosis {
         if !self.mechanism_what_to_do.is_empty() {
             write_wrapped(page, 0, &format!("For all promises: {}.", self.mechanism_what_to_do))?;
         }
-        writeln!(page)?;
+        let missing = self.abilities.iter().filter(|ability| ability.works == Holds::No);
+        let missing: Vec<&str> = missing.map(|ability| ability.name.as_str()).collect();
+        if !missing.is_empty() {
+            write_wrapped(page, 0, &format!("Not to be had here: {}.", missing.join(", ")))?;
+        }
+        writeln!(page, "\nWhat works:")?;
+        for ability in &self.abilities {
+            write_ability(page, ability, &self.mechanism_what_to_do)?;
+        }
+        writeln!(page, "\nWhich promises hold:")?;
         for promise in &self.promises {
             write_promise(page, promise, &self.mechanism_what_to_do)?;
         }
@@ -37,8 +47,23 @@ impl fmt::Display for Diagnosis {
 /// What is to be done for all promises is said once, above them.
 fn write_promise(page: &mut fmt::Formatter<'_>, promise: &Promise, said: &str) -> fmt::Result {
     let Promise { text, holds, why, what_to_do, .. } = promise;
+    write_judgement(page, (*holds, text), why, what_to_do, said)
+}
+
+fn write_ability(page: &mut fmt::Formatter<'_>, ability: &Ability, said: &str) -> fmt::Result {
+    let Ability { name, commands, works, lost, what_to_do } = ability;
+    write_judgement(page, (*works, &format!("{name} ({commands})")), lost, what_to_do, said)
+}
+
+fn write_judgement(
+    page: &mut fmt::Formatter<'_>,
+    (holds, text): (Holds, &str),
+    why: &str,
+    what_to_do: &str,
+    said: &str,
+) -> fmt::Result {
     writeln!(page, "{holds:<INDENT$}{text}")?;
-    if *holds == Holds::Yes {
+    if holds == Holds::Yes {
         return Ok(());
     }
     write_wrapped(page, INDENT, &format!("{}.", capitalised(why)))?;
@@ -113,6 +138,7 @@ fn rows(facts: &Facts) -> Vec<(&'static str, String)> {
         Pressure::Absent => "not in this kernel",
     };
     rows.extend([
+        ("FUSE", yes_no(facts.fuse)),
         ("pressure (PSI)", pressure.to_owned()),
         ("page ages (MGLRU)", facts.page_ages.map_or("not in this kernel".into(), yes_no)),
         ("real time at most", realtime),

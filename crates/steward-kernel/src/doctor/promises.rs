@@ -68,7 +68,8 @@ impl Verdict {
     }
 }
 
-const NEWER_KERNEL: &str = "use kernel 7.1 or later built with CONFIG_SCHED_CLASS_EXT (on Debian: the kernel of the \
+/// What gives Steward's own scheduler.
+pub(super) const NEWER_KERNEL: &str = "use kernel 7.1 or later built with CONFIG_SCHED_CLASS_EXT (on Debian: the kernel of the \
     backports suite)";
 const KEEP_ONE_SCHEDULER: &str =
     "stop it (for example `systemctl disable --now scx_loader`), then start Steward";

@@ -24,6 +24,8 @@ fn complete() -> Facts {
             controllers: Some(["cpuset", "cpu", "io", "memory", "pids"].map(String::from).to_vec()),
             version_1_controllers: Vec::new(),
         },
+        scheduling_statistics: true,
+        fuse: true,
         pressure: Pressure::On,
         page_ages: Some(true),
         realtime_budget_us: Some(950_000),
@@ -49,11 +51,35 @@ fn named(diagnosis: &Diagnosis, holds: Holds) -> Vec<&str> {
     matching.map(|promise| promise.name.as_str()).collect()
 }
 
+/// The names of the abilities that work in this way.
+fn able(diagnosis: &Diagnosis, works: Holds) -> Vec<&str> {
+    let matching = diagnosis.abilities.iter().filter(|ability| ability.works == works);
+    matching.map(|ability| ability.name.as_str()).collect()
+}
+
+#[test]
+fn what_is_not_there_without_cgroups_is_said_at_once_with_what_is_lost_and_what_to_do() {
+    let cgroup = Cgroup { controllers: None, version_1_controllers: vec!["cpu".into()] };
+    let diagnosis = diagnose(Facts { cgroup, ..without_sched_ext("6.18.44") });
+    assert_eq!(able(&diagnosis, Holds::No), ["domains", "background"]);
+    assert_eq!(able(&diagnosis, Holds::Yes), ["recordings"]);
+    let page = diagnosis.to_string();
+    assert!(page.lines().take(6).any(|line| line == "Not to be had here: domains, background."), "{page}");
+    assert!(page.contains("systemd.unified_cgroup_hierarchy=1"), "{page}");
+    // A hybrid hierarchy, where the CPU is on one of version 1.
+    let cgroup = Cgroup { controllers: Some(vec!["pids".into()]), version_1_controllers: vec!["cpu".into()] };
+    let hybrid = diagnose(Facts { cgroup, ..complete() });
+    assert_eq!(able(&hybrid, Holds::No), ["domains", "background"]);
+    let without = diagnose(Facts { fuse: false, scheduling_statistics: false, btf: false, ..complete() });
+    assert_eq!(able(&without, Holds::No), ["forecasts", "pools", "control files", "recordings"]);
+}
+
 #[test]
 fn a_current_kernel_keeps_every_promise() {
     let diagnosis = diagnose(complete());
     assert_eq!(diagnosis.mechanism, Some(MechanismKind::SchedExt));
     assert_eq!(named(&diagnosis, Holds::Yes).len(), diagnosis.promises.len());
+    assert_eq!(able(&diagnosis, Holds::Yes).len(), diagnosis.abilities.len());
     insta::assert_snapshot!("kernel_7_3", diagnosis);
 }
 
@@ -141,14 +167,27 @@ fn what_does_not_hold_always_comes_with_what_to_do() {
         Facts { realtime: true, ..complete() },
         Facts { btf: false, realtime_budget_us: Some(-1), ..complete() },
         Facts { realtime_budget_us: Some(0), ..without_sched_ext("6.6.1") },
+        Facts { cgroup: Cgroup::default(), fuse: false, ..complete() },
+        Facts { cgroup: Cgroup { controllers: Some(Vec::new()), ..Cgroup::default() }, ..complete() },
+        Facts { scheduling_statistics: false, ..complete() },
         Facts {
             sched_ext: SchedExt { server: false, cgroup_idle: false, ..complete().sched_ext },
             ..complete()
         },
     ];
-    for promise in machines.into_iter().flat_map(|facts| diagnose(facts).promises) {
-        assert_eq!(promise.what_to_do.is_empty(), promise.holds == Holds::Yes, "{promise:?}");
-        assert!(!promise.why.is_empty());
+    for diagnosis in machines.into_iter().map(diagnose) {
+        for promise in diagnosis.promises {
+            assert_eq!(promise.what_to_do.is_empty(), promise.holds == Holds::Yes, "{promise:?}");
+            assert!(!promise.why.is_empty());
+        }
+        for ability in diagnosis.abilities {
+            let works = ability.works == Holds::Yes;
+            assert_eq!(
+                (ability.what_to_do.is_empty(), ability.lost.is_empty()),
+                (works, works),
+                "{ability:?}"
+            );
+        }
     }
 }
 
@@ -170,6 +209,8 @@ fn facts_are_read_from_the_files_of_a_machine() {
         ("proc/self/mountinfo", ""),
         ("proc/cgroups", "#subsys_name\thierarchy\nmemory\t4\t1\t1\ncpu\t0\t1\t1\n"),
         ("proc/pressure/cpu", "some avg10=0.00\n"),
+        ("proc/self/schedstat", "1 2 3\n"),
+        ("proc/filesystems", "nodev\tsysfs\nnodev\tfuse\n"),
         ("proc/1/stat", &stat_line(1, "systemd")),
         ("proc/77/stat", &stat_line(77, "ananicy-cpp")),
         ("proc/78/stat", &stat_line(78, "scx_rusty")),

@@ -1,11 +1,16 @@
 //! What the screen is in the middle of, and what a key does. Pure: what must be done outside comes back as an [`Action`].
 
+use std::collections::HashSet;
+
 use libsteward::api;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use rustix::process::Signal;
 
 use super::model::{Key, Model, Reading};
 use super::view::{Column, Row, View};
 use crate::cli::{Promise, parse_promise};
+use crate::users::Users;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +39,21 @@ pub enum Connection {
 pub enum Target {
     /// A process, with its name.
     Process(i32, String),
+    /// One of the further threads of a process, with its name.
+    Thread(i32, String),
     /// A domain.
     Domain(String),
+}
+
+/// A process that is to be ended, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The thread whose row it was.
+    pub tid: i32,
+    /// Its process.
+    pub pid: i32,
+    /// The thread's name: another one is another program.
+    pub name: String,
 }
 
 /// A change that the daemon is to be asked for.
@@ -58,6 +76,8 @@ pub enum Action {
     Suspend,
     /// Ask the daemon.
     Change(Change),
+    /// Send a process this signal.
+    Kill(Victim, Signal),
 }
 
 /// What a line is typed for.
@@ -82,6 +102,8 @@ pub enum Mode {
     Sort(usize),
     /// A line that is being typed.
     Prompt(Purpose, String),
+    /// The question whether and how to end a process.
+    Kill(Victim),
 }
 
 /// The screen's state.
@@ -95,6 +117,8 @@ pub struct App {
     pub mode: Mode,
     /// What the terminal can show.
     pub looks: Looks,
+    /// What users are called.
+    pub users: Users,
     /// How it is with the daemon.
     pub connection: Connection,
     /// The last answer to a change, or what was wrong with what was typed.
@@ -112,6 +136,15 @@ pub struct App {
 /// What was typed so far is at most this long.
 const TYPED_MAX: usize = 64;
 
+/// Puts something in or out; without a wish, the other way than it is.
+fn toggle<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, of: T, put_in: Option<bool>) {
+    if put_in.unwrap_or(!set.contains(&of)) {
+        set.insert(of);
+    } else {
+        set.remove(&of);
+    }
+}
+
 impl App {
     /// An empty screen.
     pub fn new(looks: Looks) -> Self {
@@ -120,6 +153,7 @@ impl App {
             view: View::default(),
             mode: Mode::Table,
             looks,
+            users: Users::default(),
             connection: Connection::Waiting,
             message: None,
             cursor: 0,
@@ -200,6 +234,14 @@ impl App {
                 None
             }
             Mode::Prompt(purpose, text) => self.prompt_key(key, purpose, text),
+            Mode::Kill(victim) => match key.code {
+                KeyCode::Char('t') => Some(Action::Kill(victim, Signal::TERM)),
+                KeyCode::Char('k') => Some(Action::Kill(victim, Signal::KILL)),
+                _ => {
+                    self.message = Some("nothing was ended".to_owned());
+                    None
+                }
+            },
         }
     }
 
@@ -240,6 +282,15 @@ impl App {
             KeyCode::Char('+' | '=') | KeyCode::Right => self.fold(Some(false)),
             KeyCode::Char('*') => self.fold_all(),
             KeyCode::Char('r') => self.ask_for_a_reservation(),
+            KeyCode::F(9) | KeyCode::Char('x') => self.ask_whether_to_kill(),
+            KeyCode::Char('H') => {
+                self.view.threads = !self.view.threads;
+                self.follow();
+            }
+            KeyCode::Char('G') => {
+                self.view.kernel = !self.view.kernel;
+                self.follow();
+            }
             KeyCode::Esc if !self.view.filter.is_empty() => self.filter(String::new()),
             KeyCode::Char(letter) => {
                 let column = Column::ALL.into_iter().find(|column| column.describe().0 == letter);
@@ -275,23 +326,22 @@ impl App {
         }
     }
 
-    /// Folds or unfolds the selected domain, or for a task that which it is in; without a wish, the other way than it is.
+    /// Folds or unfolds the selected row, or for a task that which it is in; without a wish, the other way than it is.
     fn fold(&mut self, fold: Option<bool>) {
-        let snapshot = self.model.snapshot();
-        let domain = match self.selected.as_ref() {
-            Some(Key::Domain(name)) => Some(name.clone()),
-            Some(key @ Key::Task(..)) => {
-                let row = snapshot.tasks.iter().find(|row| row.key() == *key);
-                row.map(|row| row.task.domain.clone()).filter(|_| !self.view.flat)
-            }
-            None => None,
-        };
-        let Some(domain) = domain else { return };
-        if fold.unwrap_or(!self.view.folded.contains(&domain)) {
-            self.view.folded.insert(domain.clone());
-            self.selected = Some(Key::Domain(domain));
-        } else {
-            self.view.folded.remove(&domain);
+        let lines = self.view.lines(self.model.snapshot());
+        let Some(line) = lines.get(self.cursor) else { return };
+        // What it is in stands above it, and less deep. In the flat list a task is in nothing.
+        let above = lines[..self.cursor].iter().rev().find(|above| above.depth < line.depth);
+        let container = if matches!(line.row, Row::Task(_)) { above } else { Some(line) };
+        let Some(key) = container.map(|line| line.row.key()) else { return };
+        match &key {
+            Key::Domain(name) => toggle(&mut self.view.folded, name.clone(), fold),
+            Key::Process(pid) => toggle(&mut self.view.open, *pid, fold.map(|fold| !fold)),
+            Key::Kernel(_) => self.view.kernel = !fold.unwrap_or(self.view.kernel),
+            Key::Task(..) => return,
+        }
+        if self.view.lines(self.model.snapshot()).iter().all(|line| Some(line.row.key()) != self.selected) {
+            self.selected = Some(key);
         }
         self.follow();
     }
@@ -329,9 +379,46 @@ impl App {
         let Some(line) = lines.get(self.cursor) else { return };
         let target = match line.row {
             Row::Domain(row) => Target::Domain(row.domain.name.clone()),
+            Row::Task(row) if row.task.tid != row.task.pid => {
+                Target::Thread(row.task.tid, row.task.name.clone())
+            }
             Row::Task(row) => Target::Process(row.task.pid, row.task.name.clone()),
+            Row::Group(row) => match row.pid() {
+                Some(pid) => Target::Process(pid, row.name.clone()),
+                None => return self.choose_one("reserve for one of them"),
+            },
         };
         self.mode = Mode::Prompt(Purpose::Reserve(target), String::new());
+    }
+
+    fn choose_one(&mut self, what: &str) {
+        self.message = Some(format!("{what}: G shows them one by one"));
+    }
+
+    fn ask_whether_to_kill(&mut self) {
+        let lines = self.view.lines(self.model.snapshot());
+        let Some(line) = lines.get(self.cursor) else { return };
+        let victim = match line.row {
+            Row::Domain(row) => {
+                let name = super::text::clean(&row.domain.name);
+                self.message =
+                    Some(format!("a process is ended, not a domain: steward domain remove {name} --kill"));
+                return;
+            }
+            Row::Task(row) if row.kernel => {
+                self.message = Some("a thread of the kernel cannot be ended".to_owned());
+                return;
+            }
+            Row::Task(row) => Victim { tid: row.task.tid, pid: row.task.pid, name: row.task.name.clone() },
+            Row::Group(row) => match row.pid() {
+                Some(pid) => Victim { tid: pid, pid, name: row.name.clone() },
+                None => {
+                    self.message = Some("threads of the kernel cannot be ended".to_owned());
+                    return;
+                }
+            },
+        };
+        self.mode = Mode::Kill(victim);
     }
 
     fn prompt_key(&mut self, key: KeyEvent, purpose: Purpose, mut text: String) -> Option<Action> {
@@ -381,12 +468,17 @@ impl App {
 
     /// What was typed as a change; nothing typed takes the reservation away.
     fn change(&self, target: &Target, text: &str) -> Result<Change, String> {
+        let (text, all) = match (target, text.strip_suffix(" all")) {
+            (Target::Process(..), Some(text)) => (text.trim_end(), true),
+            _ => (text, false),
+        };
         let promise = if text.is_empty() { None } else { Some(parse_promise(text)?) };
         match (target, promise) {
-            (Target::Process(pid, _), None) => Ok(Change::Release(*pid)),
-            (Target::Process(pid, _), Some(Promise::Reservation(cpu))) => {
+            (Target::Process(pid, _) | Target::Thread(pid, _), None) => Ok(Change::Release(*pid)),
+            (Target::Process(pid, _) | Target::Thread(pid, _), Some(Promise::Reservation(cpu))) => {
                 // What is said of children and revocation stays as it is.
                 let (inherit, revocable) = self.model.flags(*pid).unwrap_or((false, true));
+                let inherit = inherit || all;
                 Ok(Change::Set(api::Set {
                     pid: *pid,
                     cpu: crate::run::to_api(cpu),
@@ -395,7 +487,7 @@ impl App {
                     keep_if_refused: Some(false),
                 }))
             }
-            (Target::Process(..), Some(Promise::Fraction(_))) => {
+            (Target::Process(..) | Target::Thread(..), Some(Promise::Fraction(_))) => {
                 Err("a process gets CPU time in every period: write it as 5ms/30ms".to_owned())
             }
             (Target::Domain(_), Some(Promise::Reservation(_))) => {

@@ -175,3 +175,87 @@ fn an_answer_is_shown_until_the_next_key_and_cannot_harm_the_terminal() {
     assert_eq!(app.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
     assert_eq!(app.key(KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)), Some(Action::Suspend));
 }
+
+fn with_threads() -> App {
+    let mut app = App::new(Looks { colour: false, unicode: true });
+    app.fit(30);
+    app.take(testing::reading_with_threads());
+    app
+}
+
+#[test]
+fn a_reservation_is_for_the_row_that_is_selected() {
+    let mut app = with_threads();
+    let set = |app: &mut App, text: &str| {
+        press(app, KeyCode::Char('r'));
+        match type_text(app, text) {
+            Some(Action::Change(Change::Set(set))) => (set.pid, set.inherit),
+            other => panic!("a change, not {other:?}"),
+        }
+    };
+    select(&mut app, "mplayer");
+    assert_eq!(set(&mut app, "6ms/30ms"), (4321, Some(false)), "the process, folded");
+    assert_eq!(set(&mut app, "6ms/30ms all"), (4321, Some(true)));
+    press(&mut app, KeyCode::Char(' '));
+    select(&mut app, "decoder");
+    assert_eq!(
+        set(&mut app, "2ms/30ms"),
+        (4322, Some(false)),
+        "the thread, and not the first one of its process"
+    );
+    press(&mut app, KeyCode::Char('r'));
+    assert_eq!(press(&mut app, KeyCode::Enter), Some(Action::Change(Change::Release(4322))));
+    select(&mut app, "kernel");
+    assert_eq!(press(&mut app, KeyCode::Char('r')), None);
+    assert!(app.message.as_deref().is_some_and(|message| message.contains("G shows them")));
+}
+
+#[test]
+fn threads_are_shown_and_folded_again_and_the_cursor_stays_on_something_shown() {
+    let mut app = with_threads();
+    let count = |app: &App| app.view.lines(app.model.snapshot()).len();
+    let folded = count(&app);
+    select(&mut app, "mplayer");
+    press(&mut app, KeyCode::Right);
+    assert_eq!((count(&app), selected(&app).as_str()), (folded + 3, "mplayer"));
+    select(&mut app, "decoder");
+    press(&mut app, KeyCode::Left);
+    assert_eq!((count(&app), selected(&app).as_str()), (folded, "mplayer"));
+    press(&mut app, KeyCode::Char('G'));
+    assert_eq!(count(&app), folded + 2);
+    select(&mut app, "kworker/0:1");
+    press(&mut app, KeyCode::Char('G'));
+    assert_eq!(count(&app), folded);
+    press(&mut app, KeyCode::Char('H'));
+    assert_eq!(count(&app), folded + 2, "three threads in place of their process");
+}
+
+#[test]
+fn a_process_is_ended_only_after_a_second_key() {
+    let mut app = with_threads();
+    let film = Victim { tid: 4321, pid: 4321, name: "mplayer".into() };
+    select(&mut app, "mplayer");
+    for (asks, answer, outcome) in [
+        (KeyCode::F(9), KeyCode::Char('t'), Some(Action::Kill(film.clone(), Signal::TERM))),
+        (KeyCode::Char('x'), KeyCode::Char('k'), Some(Action::Kill(film, Signal::KILL))),
+        (KeyCode::Char('x'), KeyCode::Enter, None),
+        (KeyCode::Char('x'), KeyCode::Char('x'), None),
+    ] {
+        assert_eq!(press(&mut app, asks), None);
+        assert_eq!(press(&mut app, answer), outcome);
+        assert_eq!(app.mode, Mode::Table);
+    }
+    assert_eq!(app.message.as_deref(), Some("nothing was ended"));
+    press(&mut app, KeyCode::Char(' '));
+    select(&mut app, "decoder");
+    press(&mut app, KeyCode::Char('x'));
+    let decoder = Victim { tid: 4322, pid: 4321, name: "decoder".into() };
+    assert_eq!(press(&mut app, KeyCode::Char('t')), Some(Action::Kill(decoder, Signal::TERM)));
+    for (name, why) in [("kernel", "kernel cannot be ended"), ("batch", "steward domain remove batch --kill")]
+    {
+        select(&mut app, name);
+        assert_eq!(press(&mut app, KeyCode::Char('x')), None);
+        assert!(app.message.as_deref().is_some_and(|message| message.contains(why)), "{:?}", app.message);
+        assert_eq!(app.mode, Mode::Table);
+    }
+}

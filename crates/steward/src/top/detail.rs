@@ -3,11 +3,12 @@
 use ratatui::text::{Line, Span};
 
 use super::app::App;
-use super::draw::Theme;
+use super::draw::{Theme, longest};
 use super::history::History;
 use super::promise::{Keeping, Promise};
 use super::text::{Slowdown, allocation, clean, history_text, slowdown};
 use super::view::Row;
+use crate::users::Users;
 use steward_core::domain::tree::percent;
 use steward_core::quantity::approximate_duration;
 
@@ -24,8 +25,10 @@ pub fn lines(app: &App, theme: Theme, width: usize, height: usize) -> Vec<Line<'
     let Some(line) = lines.get(app.cursor) else { return Vec::new() };
     let row = line.row;
     let history = app.model.history(&row.key());
-    let title =
-        Line::styled(title(row), ratatui::style::Style::new().add_modifier(ratatui::style::Modifier::BOLD));
+    let title = Line::styled(
+        title(row, &app.users),
+        ratatui::style::Style::new().add_modifier(ratatui::style::Modifier::BOLD),
+    );
     let promise = promise_line(row, history, theme);
     let past = history.map(|history| history_line(history, row, snapshot.cpus, width, app.looks.unicode));
     let past = past.unwrap_or_default();
@@ -33,10 +36,10 @@ pub fn lines(app: &App, theme: Theme, width: usize, height: usize) -> Vec<Line<'
         return vec![title, past, promise];
     }
     let slow = history.map(|history| slowdown_line(history, width, app.looks.unicode)).unwrap_or_default();
-    vec![title, figures(row), past, slow, promise]
+    vec![title, figures(row, width), past, slow, promise]
 }
 
-fn title(row: Row) -> String {
+fn title(row: Row, users: &Users) -> String {
     match row {
         Row::Domain(row) => {
             let domain = &row.domain;
@@ -51,30 +54,50 @@ fn title(row: Row) -> String {
         Row::Task(row) => {
             let task = &row.task;
             format!(
-                "{}, task {} of {}, user {}, in {}, weight {}",
+                "{}, task {} of {}, user {}, weight {}, in {}",
                 clean(&task.name),
                 task.tid,
                 task.pid,
-                task.user,
-                clean(&task.domain),
-                allocation(task.weight)
+                clean(&users.name(task.user)),
+                allocation(task.weight),
+                clean(&task.domain)
             )
+        }
+        Row::Group(row) => {
+            let (name, threads, domain) = (clean(&row.name), row.members.len(), clean(&row.domain));
+            match row.pid() {
+                Some(pid) => {
+                    let user = clean(&users.name(row.user));
+                    format!("{name}, process {pid}, {threads} threads, user {user}, in {domain}")
+                }
+                None => format!("{threads} threads of the kernel itself in {domain} (G shows them)"),
+            }
         }
     }
 }
 
-fn figures(row: Row) -> Line<'static> {
+/// The allocations and slowdowns; in short words where the screen is narrow.
+fn figures(row: Row, width: usize) -> Line<'static> {
     let forecast = row.forecast();
-    Line::raw(format!(
-        "actual {} desired {} predicted {} potential {} ms/s; slowdown {} next {} at best {}",
-        allocation(forecast.actual_ms_per_s),
-        allocation(forecast.desired_ms_per_s),
-        allocation(forecast.predicted_ms_per_s),
-        allocation(forecast.potential_ms_per_s),
-        slowdown(forecast, Slowdown::Now),
-        slowdown(forecast, Slowdown::Next),
-        slowdown(forecast, Slowdown::Potential)
-    ))
+    let [actual, desired, predicted, potential] = [
+        forecast.actual_ms_per_s,
+        forecast.desired_ms_per_s,
+        forecast.predicted_ms_per_s,
+        forecast.potential_ms_per_s,
+    ]
+    .map(allocation);
+    let [now, next, best] =
+        [Slowdown::Now, Slowdown::Next, Slowdown::Potential].map(|of| slowdown(forecast, of));
+    let long = format!(
+        "actual {actual} desired {desired} predicted {predicted} potential {potential} ms/s; slowdown {now} next \
+         {next} at best {best}"
+    );
+    if long.len() <= width {
+        return Line::raw(long);
+    }
+    let short = format!("got {actual} wanted {desired} next {predicted} could {potential} ms/s");
+    let (slow, next, best) = (format!("; slow {now}"), format!(" next {next}"), format!(" best {best}"));
+    Line::raw(longest(width, &short, &[&slow, &next, &best]))
 }
 
 /// The promise in a sentence. The last line, because it may need two.

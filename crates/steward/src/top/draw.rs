@@ -11,6 +11,8 @@ use super::detail;
 use super::promise::Keeping;
 use super::text::{Mark, Slowdown, allocation, bar, clean, slowdown};
 use super::view::{self, Column, Row};
+use crate::users::Users;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How things look, with colours or without.
 #[derive(Clone, Copy)]
@@ -89,7 +91,7 @@ pub fn draw(frame: &mut Frame, app: &mut App) {
             let whole = Rect { height: middle.height + below.height, ..middle };
             sort_menu(frame, place, whole);
         }
-        Mode::Table | Mode::Prompt(..) => {
+        Mode::Table | Mode::Prompt(..) | Mode::Kill(_) => {
             table(frame, app, theme, middle);
             draw_below(frame, app, theme, below);
         }
@@ -125,30 +127,47 @@ fn header_lines(app: &App, theme: Theme, width: u16) -> Vec<Line<'static>> {
     }
     let hidden = if snapshot.hidden > 0 { format!(" ({} hidden)", snapshot.hidden) } else { String::new() };
     let first = format!(
-        "steward top  {} CPU{}, {} task{}{hidden}  {}  model {} from {}",
+        "steward top  {} CPU{}, {} task{}{hidden}  {}",
         snapshot.cpus,
         plural(u64::from(snapshot.cpus)),
         snapshot.tasks.len(),
         plural(snapshot.tasks.len() as u64),
         snapshot.mechanism.as_deref().unwrap_or("nothing in force"),
-        clean(&snapshot.model),
-        clean(&snapshot.source)
     );
+    let model = format!("  model {}", clean(&snapshot.model));
+    let source = format!(" from {}", clean(&snapshot.source));
+    let first = longest(usize::from(width), &first, &[&model, &source]);
     let machine = &snapshot.machine;
     let whole = f64::from(snapshot.cpus.max(1)) * 1e3;
-    let bar_width = usize::from(width / 6).clamp(8, 40);
+    let figures = format!("] {} of {} ms/s", allocation(machine.actual_ms_per_s), allocation(whole));
+    let wanted = format!(", {} wanted", allocation(machine.desired_ms_per_s));
+    let slow = format!(", slowdown {}", slowdown(machine, Slowdown::Now));
+    let next = format!(" next {}", slowdown(machine, Slowdown::Next));
+    let room = usize::from(width).saturating_sub("Machine [".len() + BAR_LEAST);
+    let figures = longest(room, &figures, &[&wanted, &slow, &next]);
+    // What the words leave, of a sixth of the screen.
+    let left = (room + BAR_LEAST).saturating_sub(figures.width());
+    let bar_width = usize::from(width / 6).clamp(BAR_LEAST, 40).min(left.max(BAR_LEAST));
     let mut second = vec![Span::raw("Machine [")];
     second.extend(spans(&bar(machine, whole, bar_width), theme));
-    second.push(Span::raw(format!(
-        "] {} of {} ms/s, {} wanted, slowdown {} next {}",
-        allocation(machine.actual_ms_per_s),
-        allocation(whole),
-        allocation(machine.desired_ms_per_s),
-        slowdown(machine, Slowdown::Now),
-        slowdown(machine, Slowdown::Next)
-    )));
+    second.push(Span::raw(figures));
     let third = away.unwrap_or_else(|| promise_line(app, theme));
     vec![Line::raw(first), Line::from(second), third]
+}
+
+/// The shortest bar of the machine, in columns.
+const BAR_LEAST: usize = 8;
+
+/// The text, with as many of the parts as there is room for, from the first on.
+pub fn longest(width: usize, text: &str, parts: &[&str]) -> String {
+    let mut text = text.to_owned();
+    for part in parts {
+        if text.width() + part.width() > width {
+            break;
+        }
+        text.push_str(part);
+    }
+    text
 }
 
 fn promise_line(app: &App, theme: Theme) -> Line<'static> {
@@ -157,7 +176,11 @@ fn promise_line(app: &App, theme: Theme) -> Line<'static> {
         return Line::styled(NO_FIGURES, theme.alarm());
     }
     let promises = snapshot.promises;
-    let mut spans = vec![Span::raw("Promises: ")];
+    let mut spans = Vec::new();
+    if snapshot.no_domains.is_some() {
+        spans.push(Span::raw("No domains here. "));
+    }
+    spans.push(Span::raw("Promises: "));
     if promises.broken > 0 {
         spans.push(Span::styled(format!("{} BROKEN", promises.broken), theme.alarm()));
         spans.push(Span::raw(format!(", {} kept, {} idle", promises.kept, promises.idle)));
@@ -235,8 +258,10 @@ fn table(frame: &mut Frame, app: &mut App, theme: Theme, area: Rect) {
     let columns = columns(area.width);
     let lines = app.view.lines(snapshot);
     let shown = lines.iter().enumerate().skip(app.offset).take(app.page);
+    let users = &app.users;
     let rows = shown.map(|(place, line)| {
-        let cells = columns.iter().map(|(column, width)| cell(line, *column, *width, snapshot.cpus, theme));
+        let cells =
+            columns.iter().map(|(column, width)| cell(line, *column, *width, snapshot.cpus, users, theme));
         let style = if place == app.cursor { Theme::title() } else { Style::new() };
         TableRow::new(cells).style(style)
     });
@@ -287,7 +312,14 @@ fn title(column: Shown, width: u16, app: &App) -> String {
     aligned(text, column, width)
 }
 
-fn cell(line: &view::Line, column: Shown, width: u16, cpus: u32, theme: Theme) -> Cell<'static> {
+fn cell(
+    line: &view::Line,
+    column: Shown,
+    width: u16,
+    cpus: u32,
+    users: &Users,
+    theme: Theme,
+) -> Cell<'static> {
     let (row, forecast) = (line.row, line.row.forecast());
     let text = match column {
         Shown::Bar => {
@@ -310,9 +342,14 @@ fn cell(line: &view::Line, column: Shown, width: u16, cpus: u32, theme: Theme) -
         Shown::Sorted(Column::Next) => slowdown(forecast, Slowdown::Next),
         Shown::Sorted(of_task @ (Column::Task | Column::User | Column::Weight)) => match row {
             Row::Domain(_) => String::new(),
+            Row::Group(row) => match of_task {
+                Column::Task => row.pid().map_or_else(String::new, |pid| pid.to_string()),
+                Column::User => cut(&users.name(row.user), usize::from(width)),
+                _ => String::new(),
+            },
             Row::Task(row) => match of_task {
                 Column::Task => row.task.tid.to_string(),
-                Column::User => row.task.user.to_string(),
+                Column::User => cut(&users.name(row.task.user), usize::from(width)),
                 _ => allocation(row.task.weight),
             },
         },
@@ -320,17 +357,37 @@ fn cell(line: &view::Line, column: Shown, width: u16, cpus: u32, theme: Theme) -
     Cell::new(aligned(text, column, width))
 }
 
-/// The name, indented, with a mark at domains: `-` open, `+` folded.
+/// A name in that many columns; a `+` says that there is more of it.
+fn cut(name: &str, width: usize) -> String {
+    let name = clean(name);
+    if name.width() <= width {
+        return name;
+    }
+    let mut text = String::new();
+    for character in name.chars() {
+        if text.width() + character.width().unwrap_or(0) >= width {
+            break;
+        }
+        text.push(character);
+    }
+    text + "+"
+}
+
+/// The name, indented, with a mark where something is below: `-` open, `+` folded.
 fn name(line: &view::Line) -> String {
     let mark = match (line.folded, line.row) {
         (Some(true), _) => "+ ",
         (Some(false), _) => "- ",
         (None, Row::Domain(_)) => ". ",
-        (None, Row::Task(_)) => "",
+        (None, Row::Task(_) | Row::Group(_)) => "",
+    };
+    let text = match line.row {
+        Row::Group(row) => clean(&row.title()),
+        row => clean(row.name()),
     };
     let suspended = matches!(line.row, Row::Domain(row) if row.domain.suspended);
     let suspended = if suspended { " (suspended)" } else { "" };
-    format!("{}{mark}{}{suspended}", " ".repeat(line.depth), clean(line.row.name()))
+    format!("{}{mark}{text}{suspended}", " ".repeat(line.depth))
 }
 
 fn sort_menu(frame: &mut Frame, place: usize, area: Rect) {
@@ -355,6 +412,9 @@ fn last_line(app: &App, theme: Theme, has_message: bool) -> Line<'static> {
             Purpose::Reserve(Target::Process(pid, name)) => {
                 format!("{} ({pid}), as 5ms/30ms (nothing takes it away): ", clean(name))
             }
+            Purpose::Reserve(Target::Thread(tid, name)) => {
+                format!("thread {} ({tid}), as 5ms/30ms (nothing takes it away): ", clean(name))
+            }
             Purpose::Reserve(Target::Domain(name)) => {
                 format!("{}, as 30% (nothing takes it away): ", clean(name))
             }
@@ -365,25 +425,34 @@ fn last_line(app: &App, theme: Theme, has_message: bool) -> Line<'static> {
         }
         return Line::from(spans);
     }
+    if let Mode::Kill(victim) = &app.mode {
+        let question =
+            format!("End {} ({})? t: SIGTERM  k: SIGKILL  other keys: no", clean(&victim.name), victim.pid);
+        return Line::styled(question, theme.alarm());
+    }
     if let Some(message) = app.message.as_ref().filter(|_| has_message) {
         return Line::styled(message.clone(), Style::new().add_modifier(Modifier::BOLD));
     }
-    let keys = [
-        ("F1", "Help"),
-        ("F3", "Search"),
-        ("F4", "Filter"),
-        ("F5", "Tree"),
-        ("F6", "Sort"),
-        ("Space", "Fold"),
-        ("i", "Idle"),
-        ("r", "Reserve"),
-        ("q", "Quit"),
-    ];
-    let spans = keys
+    let spans = KEYS
         .iter()
         .flat_map(|(key, what)| [Span::raw(*key), Span::styled(format!("{what} "), Theme::title())]);
     Line::from(spans.collect::<Vec<_>>())
 }
+
+/// What the keys do, in the last line; fits in 80 columns.
+const KEYS: [(&str, &str); 11] = [
+    ("F1", "Help"),
+    ("F3", "Find"),
+    ("F4", "Filter"),
+    ("F5", "Tree"),
+    ("F6", "Sort"),
+    ("H", "Threads"),
+    ("G", "Kernel"),
+    ("i", "Idle"),
+    ("r", "Reserve"),
+    ("F9", "End"),
+    ("q", "Quit"),
+];
 
 /// What is said while the daemon's figures are all 0 because it has none.
 pub const NO_FIGURES: &str =
@@ -391,7 +460,8 @@ pub const NO_FIGURES: &str =
 
 /// Fits on 80x24.
 const HELP: &str = "\
-Each row is a task or a domain (a cgroup); CPU time is in ms per second.
+Each row is a task, a process with several, or a domain (a cgroup); CPU time is
+in ms per second.
 Bar: # got (actual), - wanted and not got (desired), > will get (predicted),
      | could get (potential). A full bar is the machine, for a task one CPU.
 NOW, NEXT: slowdown, desired over actual and over predicted; 1.0 is undisturbed,
@@ -400,12 +470,14 @@ NOW, NEXT: slowdown, desired over actual and over predicted; 1.0 is undisturbed,
  Up Down PgUp PgDn Home End   move            F1 ? h    this page
  F3 /   search (n: next)      F4 \\  filter (Esc clears)
  F5 t   tree or flat list     i     hide what is idle
+ H      threads below their process or not    G  the kernel's threads
  F6 s   sort by ...           < >   column before, after    I  turn round
  N T U W name task user weight      A D P O  actual desired predicted potential
  S X    slowdown now, next    K     broken promises first
  Space Enter - + Left Right   fold and unfold      *  all
- r      change the reservation: 5ms/30ms for a process, 30% for a domain
- q F10 Ctrl-C  quit           Ctrl-Z  to the shell
+ r      change the reservation: 5ms/30ms for a process (its first thread; with
+        ' all' behind it all threads) or a thread, 30% for a domain
+ F9 x   end the process: asks first           q F10 Ctrl-C quit  Ctrl-Z shell
 
 Any key goes back.";
 

@@ -148,3 +148,84 @@ fn wide_names_keep_the_columns_in_place() {
     let from = |y: u16| (24..80).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
     assert!(from(row).contains("4321"), "{}", from(row));
 }
+
+/// The sample with threads, on the row with this name.
+fn with_threads(name: &str) -> App {
+    let mut app = App::new(Looks { colour: true, unicode: true });
+    app.users = crate::users::Users::of("root:x:0:0:\nanna-with-a-long-name:x:1000:1000:\n");
+    app.take(testing::reading_with_threads());
+    press(&mut app, &letters(&format!("/{name}")));
+    press(&mut app, &[KeyCode::Enter]);
+    app
+}
+
+#[test]
+fn threads_are_folded_into_processes_and_users_have_names() {
+    let mut app = with_threads("mplayer");
+    insta::assert_snapshot!(text(&mut app, 120, 24));
+    press(&mut app, &letters(" G"));
+    insta::assert_snapshot!("threads_unfolded", text(&mut app, 80, 30));
+}
+
+#[test]
+fn nothing_of_the_header_and_the_keys_is_cut_at_80_columns() {
+    let width = |text: &str| text.trim_end().width();
+    assert!(
+        KEYS.iter().map(|(key, what)| key.width() + what.width() + 1).sum::<usize>() <= 81,
+        "the last blank may be cut"
+    );
+    // A large machine without sched_ext, and a task with large figures.
+    let mut reading = testing::reading(0);
+    let forecasts = &mut reading.forecasts;
+    (forecasts.cpus, forecasts.hidden) = (256, 4711);
+    (forecasts.model, forecasts.source) = ("proportional-share".into(), "procfs".into());
+    forecasts.machine.actual_ms_per_s = 255_000.0;
+    forecasts.machine.desired_ms_per_s = 1_234_567.0;
+    let film = &mut forecasts.tasks[4].forecast;
+    (film.actual_ms_per_s, film.desired_ms_per_s) = (9_000.0, 9_999.0);
+    (film.predicted_ms_per_s, film.potential_ms_per_s) = (9_000.0, 9_999.0);
+    reading.status.mechanism.kind = Some(libsteward::api::MechanismKind::Deadline);
+    let mut app = App::new(Looks { colour: false, unicode: true });
+    app.take(reading);
+    press(&mut app, &letters("/mplayer"));
+    press(&mut app, &[KeyCode::Enter]);
+    for columns in [40, 60, 80, 100, 120] {
+        let theme = Theme { colour: false };
+        for line in header_lines(&app, theme, columns) {
+            let line: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+            assert!(columns < 80 || width(&line) <= usize::from(columns), "{columns}: {line:?}");
+        }
+        for line in detail::lines(&app, theme, usize::from(columns), 6).iter().skip(1).take(1) {
+            let line: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+            assert!(columns < 60 || width(&line) <= usize::from(columns), "{columns}: {line:?}");
+        }
+    }
+    let shown = text(&mut app, 80, 24);
+    assert!(shown.contains("256 CPUs, 8 tasks (4711 hidden)  SCHED_DEADLINE"), "{shown}");
+}
+
+#[test]
+fn ending_a_process_is_asked_about() {
+    let mut app = with_threads("mplayer");
+    press(&mut app, &[KeyCode::F(9)]);
+    let question = "End mplayer (4321)? t: SIGTERM  k: SIGKILL  other keys: no";
+    assert!(text(&mut app, 80, 24).contains(question));
+    assert!(question.len() <= 80);
+}
+
+#[test]
+fn a_machine_without_domains_shows_its_tasks() {
+    let mut reading = testing::reading(0);
+    let root = reading.forecasts.domains.remove(0);
+    reading.forecasts.domains = vec![root];
+    reading.forecasts.tasks.iter_mut().for_each(|task| task.domain = "/".into());
+    reading.domains = Default::default();
+    reading.no_domains = Some("there are no domains here: no cgroup v2".into());
+    let mut app = App::new(Looks { colour: false, unicode: true });
+    app.take(reading);
+    let shown = text(&mut app, 80, 24);
+    assert!(
+        shown.contains("No domains here.") && shown.contains("mplayer") && shown.contains("nginx"),
+        "{shown}"
+    );
+}

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use libsteward::api;
 use serde::{Deserialize, Serialize};
 
+use super::groups::{self, GroupRow};
 use super::history::History;
 use super::promise::{self, Keeping, Promise};
 use super::text::NOTHING_MS_PER_S;
@@ -23,6 +24,10 @@ pub struct Reading {
     pub domains: api::DomainList,
     /// Decisions since the reading before; in the first, all that the daemon remembers.
     pub events: Vec<api::Event>,
+    /// Which of the tasks are threads of the kernel itself, by number.
+    pub kernel_threads: HashSet<i32>,
+    /// Why there are no domains, where there are none: all tasks are below the root then.
+    pub no_domains: Option<String>,
 }
 
 /// How many promises stand how.
@@ -66,6 +71,12 @@ pub struct Snapshot {
     pub domains: Vec<DomainRow>,
     /// The tasks. In a recording only those with a promise.
     pub tasks: Vec<TaskRow>,
+    /// Tasks that belong together. Left out of JSON and recordings, which have the tasks.
+    #[serde(skip)]
+    pub groups: Vec<GroupRow>,
+    /// Why there are no domains, where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_domains: Option<String>,
     /// Decisions since the snapshot before. Empty in the first.
     #[serde(default)]
     pub events: Vec<api::Event>,
@@ -91,6 +102,9 @@ pub struct TaskRow {
     /// What was promised; left out when nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
+    /// Whether it is a thread of the kernel itself; left out when it is not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel: bool,
 }
 
 /// What a row is about, over time.
@@ -100,6 +114,10 @@ pub enum Key {
     Domain(String),
     /// A task, by thread and process: a thread number that comes back is another task's, mostly of another process.
     Task(i32, i32),
+    /// A process with several threads.
+    Process(i32),
+    /// The threads of the kernel itself in a domain, by its name.
+    Kernel(String),
 }
 
 /// The latest snapshot, with the history of all that is in it.
@@ -109,15 +127,15 @@ pub struct Model {
     histories: HashMap<Key, History>,
     /// The latest decision that put a task out or refused it, by thread.
     decisions: BTreeMap<i32, api::Event>,
-    /// Whether children inherit, and whether it may be revoked: of each process with a reservation.
+    /// Whether children inherit, and whether it may be revoked: of each thread with a reservation.
     flags: HashMap<i32, (bool, bool)>,
     readings: u64,
 }
 
 impl Model {
-    /// Whether a process's reservation is inherited and whether it may be revoked, where it has one.
-    pub fn flags(&self, pid: i32) -> Option<(bool, bool)> {
-        self.flags.get(&pid).copied()
+    /// Whether a thread's reservation is inherited and whether it may be revoked, where it has one.
+    pub fn flags(&self, tid: i32) -> Option<(bool, bool)> {
+        self.flags.get(&tid).copied()
     }
 
     /// The latest snapshot; empty before the first reading.
@@ -137,7 +155,7 @@ impl Model {
 
     /// Takes in what the daemon said.
     pub fn take(&mut self, reading: Reading) {
-        let Reading { unix_ms, forecasts, status, domains, events } = reading;
+        let Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains } = reading;
         for event in events.iter().filter(|event| promise::puts_out(event.kind)) {
             self.decisions.insert(event.tid, event.clone());
         }
@@ -147,8 +165,9 @@ impl Model {
         let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
         let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
         let suspended = suspended(&rows_of_domains);
-        let rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
-        let flags = status.tasks.iter().map(|task| (task.pid, (task.grant.inherit, task.grant.revocable)));
+        let mut rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
+        rows_of_tasks.iter_mut().for_each(|row| row.kernel = kernel_threads.contains(&row.task.tid));
+        let flags = status.tasks.iter().map(|task| (task.tid, (task.grant.inherit, task.grant.revocable)));
         self.flags = flags.collect();
         let first = self.is_empty();
         self.snapshot = Snapshot {
@@ -164,7 +183,9 @@ impl Model {
             others,
             promises: count(&rows_of_domains, &rows_of_tasks),
             domains: rows_of_domains,
+            groups: groups::of(&rows_of_tasks, cpus),
             tasks: rows_of_tasks,
+            no_domains,
             events: if first { Vec::new() } else { events },
         };
         self.remember();
@@ -189,7 +210,7 @@ impl Model {
                 let decision = self.decisions.get(&task.tid);
                 promise::of_task(promised, deadlines, decision, suspended.contains(&task.domain))
             });
-            rows.push(TaskRow { task, promise });
+            rows.push(TaskRow { task, promise, kernel: false });
         }
         rows
     }
@@ -204,7 +225,9 @@ impl Model {
             .map(|row| (Key::Domain(row.domain.name.clone()), &row.domain.forecast, row.promise.as_ref()));
         let tasks = snapshot.tasks.iter();
         let tasks = tasks.map(|row| (row.key(), &row.task.forecast, row.promise.as_ref()));
-        for (key, forecast, promise) in domains.chain(tasks) {
+        let groups = snapshot.groups.iter();
+        let groups = groups.map(|row| (row.key.clone(), &row.forecast, row.promise.as_ref()));
+        for (key, forecast, promise) in domains.chain(tasks).chain(groups) {
             // Most tasks of a machine never do anything while it is watched, and need no memory.
             let most_ms_per_s = forecast.actual_ms_per_s.max(forecast.desired_ms_per_s);
             let is_idle = most_ms_per_s < NOTHING_MS_PER_S && promise.is_none();
@@ -319,7 +342,42 @@ pub mod testing {
             status: sample::status(second),
             domains: sample::domains(),
             events: if second == 0 { sample::events() } else { Vec::new() },
+            kernel_threads: Default::default(),
+            no_domains: None,
         }
+    }
+
+    /// The same with threads: two more of the film, and two of the kernel's.
+    pub fn reading_with_threads() -> Reading {
+        let mut reading = reading(0);
+        let film = reading.forecasts.tasks[4].clone();
+        let busy = |actual: f64, desired: f64| libsteward::api::Forecast {
+            actual_ms_per_s: actual,
+            desired_ms_per_s: desired,
+            predicted_ms_per_s: actual,
+            potential_ms_per_s: 1000.0,
+            slowdown: Some(desired / actual),
+            ..Default::default()
+        };
+        let mut add = |tid, pid, name: &str, domain: &str, forecast| {
+            let user = if domain == "/" { 0 } else { film.user };
+            let (name, domain) = (name.to_owned(), domain.to_owned());
+            reading.forecasts.tasks.push(libsteward::api::TaskForecast {
+                tid,
+                pid,
+                name,
+                domain,
+                user,
+                forecast,
+                ..film.clone()
+            });
+        };
+        add(4322, 4321, "decoder", &film.domain, busy(15.0, 20.0));
+        add(4323, 4321, "音声", &film.domain, busy(5.0, 10.0));
+        add(9, 9, "kworker/0:1", "/", busy(1.0, 1.0));
+        add(10, 10, "ksoftirqd/0", "/", busy(2.0, 2.0));
+        reading.kernel_threads = [9, 10].into();
+        reading
     }
 
     /// A model that has read for half a minute.

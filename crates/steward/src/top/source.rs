@@ -1,12 +1,18 @@
 //! Where readings come from: asks the daemon, again and again, and connects again when it has gone.
 
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use libsteward::api::ApiError;
 use libsteward::{Client, Error, Events, api};
+use rustix::process::Signal;
+use steward_kernel::processes::{self, Pidfd};
+use steward_kernel::{KernelError, Roots};
 
-use super::app::Change;
+use super::app::{Change, Victim};
 use super::model::Reading;
 
 /// What is asked for.
@@ -26,6 +32,8 @@ pub struct Source {
     forecasts: api::ListForecasts,
     /// What the daemon remembered when the connection was made.
     remembered: Option<Vec<api::Event>>,
+    /// Processes that were looked at: their name, and whether they are threads of the kernel.
+    known: HashMap<i32, (String, bool)>,
 }
 
 impl Source {
@@ -37,7 +45,8 @@ impl Source {
         let decisions = Client::connect(&question.socket)?.monitor(false)?;
         let mut client = Client::connect(&question.socket)?;
         let remembered = Some(client.call(&api::ListEvents {})?.events);
-        Ok(Source { client, decisions, forecasts: question.forecasts.clone(), remembered })
+        let forecasts = question.forecasts.clone();
+        Ok(Source { client, decisions, forecasts, remembered, known: HashMap::new() })
     }
 
     /// Asks for all that there is to know now.
@@ -51,9 +60,42 @@ impl Source {
         }
         let forecasts = self.client.call(&self.forecasts)?;
         let status = self.client.call(&api::Status {})?;
-        let domains = self.client.call(&api::ListDomains {})?;
+        let (domains, no_domains) = match self.client.call(&api::ListDomains {}) {
+            Ok(domains) => (domains, None),
+            // Without cgroups there are tasks all the same.
+            Err(Error::Api(ApiError::MechanismFailed { reason })) => {
+                (api::DomainList::default(), Some(reason))
+            }
+            Err(error) => return Err(error),
+        };
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Reading { unix_ms: since_1970.as_millis() as u64, forecasts, status, domains, events })
+        let kernel_threads = self.kernel_threads(&forecasts.tasks);
+        let unix_ms = since_1970.as_millis() as u64;
+        Ok(Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains })
+    }
+
+    /// Which tasks are threads of the kernel itself, by number. Each is looked at once, and again when its name is another.
+    fn kernel_threads(&mut self, tasks: &[api::TaskForecast]) -> HashSet<i32> {
+        let roots = Roots::default();
+        let mut known = HashMap::with_capacity(self.known.len());
+        let mut found = HashSet::new();
+        // All of the kernel's are processes of their own, of user 0.
+        for task in tasks.iter().filter(|task| task.tid == task.pid && task.user == 0) {
+            let before = self.known.remove(&task.tid).filter(|(name, _)| *name == task.name);
+            let is_kernels = before.map_or_else(
+                || {
+                    processes::stat(task.tid, &roots)
+                        .is_ok_and(|stat| stat.name == task.name && stat.is_kernel_thread())
+                },
+                |(_, is_kernels)| is_kernels,
+            );
+            if is_kernels {
+                found.insert(task.tid);
+            }
+            known.insert(task.tid, (task.name.clone(), is_kernels));
+        }
+        self.known = known;
+        found
     }
 }
 
@@ -114,4 +156,55 @@ pub fn change(socket: &Path, change: &Change) -> String {
         Error::Api(refusal) => format!("Refused: {refusal}"),
         other => format!("Not done: {other}"),
     })
+}
+
+/// Sends a signal to exactly the process that was seen, with the rights of whoever asks; what came of it in a sentence.
+pub fn kill(victim: &Victim, signal: Signal) -> String {
+    let Victim { tid, pid, name } = victim;
+    let shown = format!("{name} ({pid})");
+    let gone = || format!("{shown} has ended already");
+    let roots = Roots::default();
+    let held = match Pidfd::open(*pid, &roots) {
+        Ok(held) => held,
+        Err(error) if error.is_absent() => return gone(),
+        Err(error) => return format!("Not ended: {error}"),
+    };
+    // Looked at while it is held: what has the number now keeps it.
+    let is_same = |stat: &processes::TaskStat| {
+        stat.name == *name && processes::process_of(*tid, &roots).ok() == Some(*pid)
+    };
+    match processes::stat(*tid, &roots) {
+        Ok(stat) if is_same(&stat) => {}
+        Ok(_) => return format!("Not ended: process {pid} is another one now, or is called otherwise"),
+        Err(KernelError::Read { .. }) => return gone(),
+        Err(error) => return format!("Not ended: {error}"),
+    }
+    match rustix::process::pidfd_send_signal(held.as_fd(), signal) {
+        Ok(()) if signal == Signal::KILL => format!("{shown} is ended."),
+        Ok(()) => format!("{shown} was asked to end."),
+        Err(rustix::io::Errno::SRCH) => gone(),
+        Err(rustix::io::Errno::PERM) => format!("Not ended: {shown} is not yours to end"),
+        Err(errno) => format!("Not ended: {errno}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn exactly_the_process_that_was_seen_is_ended() {
+        let mut child =
+            Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("there is sleep");
+        let pid = child.id() as i32;
+        let victim = |name: &str| Victim { tid: pid, pid, name: name.to_owned() };
+        assert!(kill(&victim("mplayer"), Signal::TERM).contains("another one now"));
+        assert!(child.try_wait().expect("it can be waited for").is_none(), "it was left alone");
+        assert_eq!(kill(&victim("sleep"), Signal::TERM), format!("sleep ({pid}) was asked to end."));
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(child.wait().expect("it ends").signal(), Some(15));
+        assert_eq!(kill(&victim("sleep"), Signal::KILL), format!("sleep ({pid}) has ended already"));
+    }
 }

@@ -12,6 +12,7 @@ use super::app::{Action, App, Connection, Looks};
 use super::draw::draw;
 use super::record::Recorder;
 use super::source::{self, News, Question};
+use crate::users::Users;
 
 /// What happens to the screen.
 enum Happened {
@@ -46,7 +47,9 @@ pub fn run(
     let (send, receive) = channel();
     start_threads(question, interval, &send)?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
-    let mut screen = Screen { app: App::new(looks()), recorder, heard: Instant::now(), interval };
+    let mut app = App::new(looks());
+    app.users = Users::read();
+    let mut screen = Screen { app, recorder, heard: Instant::now(), interval };
     let result = screen.run(&mut terminal, question, &send, &receive, end);
     ratatui::restore();
     result
@@ -118,6 +121,7 @@ impl Screen {
                     None => {}
                     Some(Action::Quit) => return Ok(()),
                     Some(Action::Suspend) => suspend(terminal)?,
+                    Some(Action::Kill(victim, signal)) => self.app.answer(&source::kill(&victim, signal)),
                     Some(Action::Change(change)) => {
                         let (answer, socket) = (send.clone(), question.socket.clone());
                         // On a thread and a connection of its own: somebody may have to type a password first.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use libsteward::api::Forecast;
 
+use super::groups::{self, GroupRow};
 use super::model::{DomainRow, Key, Snapshot, TaskRow};
 use super::promise::Promise;
 use super::text::{NOTHING_MS_PER_S, Slowdown, slowdown_value};
@@ -80,6 +81,8 @@ impl Column {
 pub enum Row<'a> {
     /// A domain.
     Domain(&'a DomainRow),
+    /// A process with several threads, or those of the kernel.
+    Group(&'a GroupRow),
     /// A task.
     Task(&'a TaskRow),
 }
@@ -89,6 +92,7 @@ impl<'a> Row<'a> {
     pub fn key(self) -> Key {
         match self {
             Row::Domain(row) => Key::Domain(row.domain.name.clone()),
+            Row::Group(row) => row.key.clone(),
             Row::Task(row) => row.key(),
         }
     }
@@ -97,6 +101,7 @@ impl<'a> Row<'a> {
     pub fn forecast(self) -> &'a Forecast {
         match self {
             Row::Domain(row) => &row.domain.forecast,
+            Row::Group(row) => &row.forecast,
             Row::Task(row) => &row.task.forecast,
         }
     }
@@ -105,6 +110,7 @@ impl<'a> Row<'a> {
     pub fn promise(self) -> Option<&'a Promise> {
         match self {
             Row::Domain(row) => row.promise.as_ref(),
+            Row::Group(row) => row.promise.as_ref(),
             Row::Task(row) => row.promise.as_ref(),
         }
     }
@@ -113,14 +119,15 @@ impl<'a> Row<'a> {
     pub fn name(self) -> &'a str {
         match self {
             Row::Domain(row) => row.short_name(),
+            Row::Group(row) => &row.name,
             Row::Task(row) => &row.task.name,
         }
     }
 
-    /// The allocation that fills its bar: the machine for a domain, one CPU for a task.
+    /// The allocation that fills its bar: one CPU for a task, the machine for all else.
     pub fn whole_ms_per_s(self, cpus: u32) -> f64 {
         match self {
-            Row::Domain(_) => f64::from(cpus.max(1)) * 1e3,
+            Row::Domain(_) | Row::Group(_) => f64::from(cpus.max(1)) * 1e3,
             Row::Task(_) => 1e3,
         }
     }
@@ -145,7 +152,9 @@ impl<'a> Row<'a> {
             (Column::Task, Row::Task(row)) => f64::from(row.task.tid),
             (Column::User, Row::Task(row)) => f64::from(row.task.user),
             (Column::Weight, Row::Task(row)) => row.task.weight,
-            (Column::Task | Column::User | Column::Weight, Row::Domain(_)) | (Column::Name, _) => 0.0,
+            (Column::Task, Row::Group(row)) => row.pid().map_or(0.0, f64::from),
+            (Column::User, Row::Group(row)) => f64::from(row.user),
+            (Column::Task | Column::User, Row::Domain(_)) | (Column::Weight | Column::Name, _) => 0.0,
         }
     }
 
@@ -159,9 +168,17 @@ impl<'a> Row<'a> {
     fn matches(self, wanted: &str) -> bool {
         let numbered = match self {
             Row::Task(row) => row.task.tid.to_string() == wanted || row.task.pid.to_string() == wanted,
+            Row::Group(row) => row.pid().is_some_and(|pid| pid.to_string() == wanted),
             Row::Domain(_) => false,
         };
         numbered || self.name().to_lowercase().contains(wanted)
+    }
+
+    /// Whether it or one of the tasks in it matches.
+    fn holds(self, wanted: &str) -> bool {
+        let is_wanted =
+            |(tid, name): &(i32, String)| tid.to_string() == wanted || name.to_lowercase().contains(wanted);
+        self.matches(wanted) || matches!(self, Row::Group(row) if row.members.iter().any(is_wanted))
     }
 }
 
@@ -191,6 +208,12 @@ pub struct View {
     pub hide_idle: bool,
     /// Names of domains that are folded.
     pub folded: HashSet<String>,
+    /// Every thread as a row below its domain, and not below its process.
+    pub threads: bool,
+    /// Show the kernel's own threads one by one.
+    pub kernel: bool,
+    /// Processes whose threads are shown.
+    pub open: HashSet<i32>,
 }
 
 impl Default for View {
@@ -202,12 +225,15 @@ impl Default for View {
             flat: false,
             hide_idle: false,
             folded: HashSet::new(),
+            threads: false,
+            kernel: false,
+            open: HashSet::new(),
         }
     }
 }
 
-/// What is directly below a domain.
-type Children<'a> = HashMap<&'a str, Vec<Row<'a>>>;
+/// What is directly below a domain or a group.
+type Children<'a> = HashMap<Key, Vec<Row<'a>>>;
 
 impl View {
     /// Sorts by a column; by the same again, the other way round.
@@ -219,32 +245,47 @@ impl View {
     /// The rows to show, from the top.
     pub fn lines<'a>(&self, snapshot: &'a Snapshot) -> Vec<Line<'a>> {
         let wanted = self.filter.to_lowercase();
-        if self.flat {
-            return self.flat_lines(snapshot, &wanted);
-        }
         let mut children: Children = HashMap::new();
         let mut tops = Vec::new();
         let mut known = HashSet::new();
-        for row in &snapshot.domains {
+        for row in snapshot.domains.iter().filter(|_| !self.flat) {
             // Only a parent that came before counts: so there can be no circle.
             let parent = row.domain.parent.as_deref().filter(|parent| known.contains(parent));
+            let parent = parent.map(|parent| Key::Domain(parent.to_owned()));
             parent.map_or(&mut tops, |parent| children.entry(parent).or_default()).push(Row::Domain(row));
             known.insert(row.domain.name.as_str());
         }
+        let mut below_domain = |domain: &str, row: Row<'a>, children: &mut Children<'a>| {
+            let parent = known.contains(domain).then(|| Key::Domain(domain.to_owned()));
+            parent.map_or(&mut tops, |parent| children.entry(parent).or_default()).push(row);
+        };
+        let is_shown = |group: &&GroupRow| !self.threads || matches!(group.key, Key::Kernel(_));
+        let mut groups = HashSet::new();
+        for group in snapshot.groups.iter().filter(is_shown) {
+            below_domain(&group.domain, Row::Group(group), &mut children);
+            groups.insert(&group.key);
+        }
         for row in &snapshot.tasks {
-            let domain = Some(row.task.domain.as_str()).filter(|domain| known.contains(domain));
-            domain.map_or(&mut tops, |domain| children.entry(domain).or_default()).push(Row::Task(row));
+            let group = groups::key(row);
+            if groups.contains(&group) {
+                children.entry(group).or_default().push(Row::Task(row));
+            } else {
+                below_domain(&row.task.domain, Row::Task(row), &mut children);
+            }
         }
         let mut lines = Vec::new();
         self.add(tops, &children, 0, &wanted, &mut lines);
         lines
     }
 
-    fn flat_lines<'a>(&self, snapshot: &'a Snapshot, wanted: &str) -> Vec<Line<'a>> {
-        let mut rows: Vec<Row> = snapshot.tasks.iter().map(Row::Task).collect();
-        rows.retain(|row| (wanted.is_empty() || row.matches(wanted)) && !(self.hide_idle && row.is_idle()));
-        self.order(&mut rows);
-        rows.into_iter().map(|row| Line { row, depth: 0, folded: None }).collect()
+    /// Whether what is below a row is folded away. What is looked for is shown wherever it is, but not all threads of a
+    /// process that is looked for itself.
+    fn is_folded(&self, row: Row, matched: bool) -> bool {
+        match row {
+            Row::Domain(row) => self.filter.is_empty() && self.folded.contains(&row.domain.name),
+            Row::Group(row) => matched && !row.pid().map_or(self.kernel, |pid| self.open.contains(&pid)),
+            Row::Task(_) => false,
+        }
     }
 
     fn order(&self, rows: &mut [Row]) {
@@ -266,20 +307,17 @@ impl View {
         self.order(&mut rows);
         for row in rows {
             let matched = wanted.is_empty() || row.matches(wanted);
-            let below = match row {
-                Row::Domain(domain) => children.get(domain.domain.name.as_str()),
-                Row::Task(_) => None,
-            };
+            let below = children.get(&row.key());
             let place = lines.len();
-            let folded = matches!(row, Row::Domain(domain) if self.folded.contains(&domain.domain.name));
-            // What is looked for is shown wherever it is.
-            let folded = folded && self.filter.is_empty();
+            let folded = self.is_folded(row, matched);
             lines.push(Line { row, depth, folded: below.map(|_| folded) });
             if let Some(below) = below.filter(|_| !folded) {
                 self.add(below.clone(), children, depth + 1, if matched { "" } else { wanted }, lines);
             }
             let is_alone = lines.len() == place + 1;
-            if is_alone && (!matched || (self.hide_idle && !folded && row.is_idle())) {
+            // Of a folded domain nobody knows what is in it; a group is idle when all in it is.
+            let is_idle = row.is_idle() && (!folded || matches!(row, Row::Group(_)));
+            if is_alone && (!matched || (self.hide_idle && is_idle)) {
                 lines.pop();
             }
         }
@@ -288,7 +326,11 @@ impl View {
     /// The place of the next row after `from`, going round, whose name has this in it.
     pub fn find(lines: &[Line], text: &str, from: usize) -> Option<usize> {
         let wanted = text.to_lowercase();
-        let found = |place: &usize| lines[*place].row.matches(&wanted);
+        let found = |place: &usize| match &lines[*place] {
+            // What is in it is not shown.
+            Line { row, folded: Some(true), .. } => row.holds(&wanted),
+            line => line.row.matches(&wanted),
+        };
         let from = from.min(lines.len());
         (from..lines.len()).chain(0..from).find(found)
     }
@@ -373,6 +415,51 @@ mod tests {
             "{shown:?}"
         );
         assert!(shown.iter().any(|name| name.contains("web")), "it has a promise");
+    }
+
+    fn with_threads(view: &View) -> Vec<String> {
+        let mut model = crate::top::model::Model::default();
+        model.take(testing::reading_with_threads());
+        let mark = |line: &Line| match line.folded {
+            Some(true) => "+",
+            Some(false) => "-",
+            None => "",
+        };
+        let text = |line: &Line| format!("{}{}{}", " ".repeat(line.depth), mark(line), line.row.name());
+        view.lines(model.snapshot()).iter().map(text).collect()
+    }
+
+    #[test]
+    fn threads_are_below_their_process_and_those_of_the_kernel_below_one_row_until_they_are_asked_for() {
+        let has = |view: &View, row: &str| with_threads(view).iter().any(|shown| shown == row);
+        let mut view = View::default();
+        assert!(has(&view, " +kernel") && has(&view, "   +mplayer") && has(&view, "   vim"));
+        assert!(!has(&view, "  kworker/0:1") && !has(&view, "    decoder"));
+        view.open.insert(4321);
+        view.kernel = true;
+        assert!(has(&view, " -kernel") && has(&view, "  kworker/0:1") && has(&view, "    decoder"));
+        assert!(has(&view, "    mplayer"), "the first thread is one of them");
+        view.threads = true;
+        assert!(has(&view, "   decoder") && has(&view, "   mplayer") && has(&view, "  kworker/0:1"));
+        view.flat = true;
+        view.kernel = false;
+        assert!(has(&view, "decoder") && has(&view, "+kernel") && !has(&view, "ksoftirqd/0"));
+    }
+
+    #[test]
+    fn a_thread_that_is_looked_for_is_found_below_its_process() {
+        let view = View { filter: "decod".into(), ..View::default() };
+        let shown = with_threads(&view);
+        assert_eq!(shown.last().map(String::as_str), Some("    decoder"), "{shown:?}");
+        let view = View { filter: "mplayer".into(), ..View::default() };
+        assert_eq!(with_threads(&view).last().map(String::as_str), Some("   +mplayer"));
+        let mut model = crate::top::model::Model::default();
+        model.take(testing::reading_with_threads());
+        let lines = View::default().lines(model.snapshot());
+        for wanted in ["ksoftirqd", "4322"] {
+            let place = View::find(&lines, wanted, 0).expect("its row holds it");
+            assert!(matches!(lines[place].row, Row::Group(_)));
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct State {
     pub changes: Vec<(String, Value)>,
     /// The last question for forecasts.
     pub asked: Value,
+    /// Says that there are no domains, as on a machine without cgroup v2.
+    pub no_domains: bool,
     connections: Vec<UnixStream>,
     stopped: bool,
 }
@@ -117,6 +119,10 @@ impl State {
                 Ok(write(&forecasts))
             }
             api::Status::NAME => Ok(write(&sample::status(self.second))),
+            api::ListDomains::NAME if self.no_domains => {
+                let reason = "there are no domains here: no cgroup v2".to_owned();
+                Err(ApiError::MechanismFailed { reason })
+            }
             api::ListDomains::NAME => Ok(write(&sample::domains())),
             api::ListEvents::NAME => Ok(write(&api::EventList { events: sample::events(), lost: 0 })),
             _ => {

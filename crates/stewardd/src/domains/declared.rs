@@ -11,9 +11,10 @@ use steward_core::authority::Accounts;
 use steward_core::domain::declared::{Declared, ParsedDomains, parse_domains};
 use steward_core::domain::{Change, Names};
 use steward_core::problem::Problem;
+use steward_kernel::files;
 
 use super::{Asker, Domains, Given, InForce};
-use crate::specs::{files_in, name_of, unreadable};
+use crate::specs::{files_in, name_of, unreadable_file};
 
 /// Where declarations are, lowest precedence first. `/run/steward/domains` is a part of the control files.
 pub const DIRECTORIES: [&str; 3] =
@@ -49,9 +50,9 @@ pub fn load(
 }
 
 fn read(file: &Path, names: &Names, accounts: &dyn Accounts) -> ParsedDomains {
-    match std::fs::read_to_string(file) {
+    match files::read_text(file) {
         Ok(text) => parse_domains(file, &text, names, accounts),
-        Err(error) => ParsedDomains::unreadable(unreadable(file, &error)),
+        Err(error) => ParsedDomains::unreadable(unreadable_file(&error)),
     }
 }
 

@@ -1,0 +1,177 @@
+//! From facts to what a person can do with Steward on a machine. Pure, as the promises.
+
+use serde::{Deserialize, Serialize};
+use steward_core::mechanism::MechanismKind;
+
+use super::facts::Facts;
+use super::promises::{Choice, Holds, NEWER_KERNEL};
+
+/// Something that Steward does where the machine has what it takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ability {
+    /// A short name that stays the same over versions.
+    pub name: String,
+    /// The commands and files that are it.
+    pub commands: String,
+    /// Whether it works.
+    pub works: Holds,
+    /// What is lost, and for want of what; empty when it works.
+    pub lost: String,
+    /// What the person can do about it; empty when it works.
+    pub what_to_do: String,
+}
+
+/// What judging an ability gives: whether it works, what is lost, and what to do.
+type Verdict = (Holds, String, &'static str);
+
+const UNIFIED_HIERARCHY: &str =
+    "boot with systemd.unified_cgroup_hierarchy=1, or cgroup_no_v1=all without systemd";
+const CPU_CONTROLLER: &str = "take the cpu controller off the hierarchies of version 1 (cgroup_no_v1=cpu), or use a \
+    kernel built with CONFIG_CGROUP_SCHED";
+
+/// All abilities, judged for the mechanism that was chosen.
+pub fn abilities(facts: &Facts, choice: &Choice) -> Vec<Ability> {
+    type Judge = fn(&Facts, &Choice) -> Verdict;
+    let judged: [(&str, &str, Judge); 7] = [
+        ("reservations", "steward run, set, tune", reservations),
+        ("domains", "steward domain, run --domain, status DOMAIN", domains),
+        ("background", "steward background", background),
+        ("forecasts", "steward forecast, top", forecasts),
+        ("pools", "steward pool", pools),
+        ("control files", "/run/steward", control_files),
+        ("recordings", "steward record", recordings),
+    ];
+    judged
+        .into_iter()
+        .map(|(name, commands, judge)| {
+            let (works, lost, what_to_do) = judge(facts, choice);
+            let (name, commands, what_to_do) = (name.into(), commands.into(), what_to_do.into());
+            Ability { name, commands, works, lost, what_to_do }
+        })
+        .collect()
+}
+
+fn yes() -> Verdict {
+    (Holds::Yes, String::new(), "")
+}
+
+fn reservations(_: &Facts, choice: &Choice) -> Verdict {
+    match choice.mechanism {
+        Some(MechanismKind::SchedExt) => yes(),
+        Some(MechanismKind::Deadline) => (
+            Holds::Partly,
+            "through SCHED_DEADLINE; the promises below say what that does not keep".into(),
+            NEWER_KERNEL,
+        ),
+        None => (
+            Holds::No,
+            "every reservation is refused, since nothing enforces one here".into(),
+            "set kernel.sched_rt_runtime_us to 950000, the kernel's default",
+        ),
+    }
+}
+
+/// Why there are no domains, and what to do about it.
+fn obstacle_to_domains(facts: &Facts) -> Option<(&'static str, &'static str)> {
+    match &facts.cgroup.controllers {
+        None => Some((
+            "the unified cgroup hierarchy (version 2) is not mounted at /sys/fs/cgroup",
+            UNIFIED_HIERARCHY,
+        )),
+        Some(names) if names.iter().any(|name| name == "cpu") => None,
+        Some(_) if facts.cgroup.version_1_controllers.iter().any(|name| name == "cpu") => Some((
+            "the unified cgroup hierarchy does not hand out the CPU, which is on one of version 1",
+            UNIFIED_HIERARCHY,
+        )),
+        Some(_) => Some(("the unified cgroup hierarchy does not hand out the CPU", CPU_CONTROLLER)),
+    }
+}
+
+fn domains(facts: &Facts, choice: &Choice) -> Verdict {
+    if let Some((why, what_to_do)) = obstacle_to_domains(facts) {
+        let lost = format!("programs cannot be put into groups, and all are judged one by one: {why}");
+        return (Holds::No, lost, what_to_do);
+    }
+    match choice.mechanism {
+        Some(MechanismKind::SchedExt) => yes(),
+        _ => (
+            Holds::Partly,
+            "fractions and priorities are refused, since the kernel's own scheduler keeps neither; weights count".into(),
+            NEWER_KERNEL,
+        ),
+    }
+}
+
+fn background(facts: &Facts, choice: &Choice) -> Verdict {
+    if let Some((_, what_to_do)) = obstacle_to_domains(facts) {
+        let lost =
+            "it puts its program into a domain, and there are none; nice -n 19 CMD comes closest".into();
+        return (Holds::No, lost, what_to_do);
+    }
+    match choice.mechanism {
+        Some(MechanismKind::SchedExt) => yes(),
+        _ => (
+            Holds::Partly,
+            "its program has the least weight in place of the lowest priority, and is suspended by freezing"
+                .into(),
+            NEWER_KERNEL,
+        ),
+    }
+}
+
+fn forecasts(facts: &Facts, _: &Choice) -> Verdict {
+    if !facts.scheduling_statistics {
+        let lost = "nobody counts how long tasks wait for a CPU (no /proc/self/schedstat)".into();
+        return (Holds::No, lost, "use a kernel built with CONFIG_SCHED_INFO");
+    }
+    match obstacle_to_domains(facts) {
+        None => yes(),
+        Some((_, what_to_do)) => (
+            Holds::Partly,
+            "for tasks and the machine as a whole; there are no domains to sum up".into(),
+            what_to_do,
+        ),
+    }
+}
+
+fn pools(facts: &Facts, choice: &Choice) -> Verdict {
+    match forecasts(facts, choice) {
+        (Holds::Yes, ..) => yes(),
+        (Holds::Partly, _, what_to_do) => (
+            Holds::Partly,
+            "for a server that is named with --pid; there are no domains to name".into(),
+            what_to_do,
+        ),
+        (Holds::No, lost, what_to_do) => (Holds::No, lost, what_to_do),
+    }
+}
+
+fn control_files(facts: &Facts, _: &Choice) -> Verdict {
+    if !facts.fuse {
+        let lost =
+            "nothing is mounted there, since this kernel has no FUSE; every command works without".into();
+        return (
+            Holds::No,
+            lost,
+            "load the module (modprobe fuse), or use a kernel built with CONFIG_FUSE_FS",
+        );
+    }
+    match obstacle_to_domains(facts) {
+        None => yes(),
+        Some((_, what_to_do)) => (
+            Holds::Partly,
+            "only forecasts and last_error; the others are those of domains, and there are none".into(),
+            what_to_do,
+        ),
+    }
+}
+
+fn recordings(facts: &Facts, _: &Choice) -> Verdict {
+    if facts.btf {
+        return yes();
+    }
+    let lost =
+        "the kernel does not describe its types (no /sys/kernel/btf/vmlinux), which the recorder needs"
+            .into();
+    (Holds::No, lost, "use a kernel built with CONFIG_DEBUG_INFO_BTF")
+}
