@@ -13,6 +13,7 @@
 //! ```
 
 mod archive;
+mod emulator;
 mod guest;
 mod kernel;
 mod libraries;
