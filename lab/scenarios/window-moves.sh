@@ -2,11 +2,13 @@
 # What the scenario window-drag runs in the machine: sh window-moves.sh manage | flood | rehearse CLIP
 #
 # manage: a window manager that places windows by itself. flood: moves the window of xlogo without a pause, a line for each 200 moves.
-# rehearse: starts each of the programs once, with a piece of the clip.
+# rehearse: starts each of the programs once, with a piece of the clip; fails when one of them does.
 export DISPLAY=:1
 
 manage() {
-    echo 'RandomPlacement' >/run/lab/twmrc
+    # The X server has this font built in; there are no others in the machine.
+    for what in Title Menu Icon Resize IconManager; do echo "${what}Font \"fixed\""; done >/run/lab/twmrc
+    echo 'RandomPlacement' >>/run/lab/twmrc
     exec twm -f /run/lab/twmrc
 }
 
@@ -31,8 +33,10 @@ rehearse() {
     logo=$!
     mplayer -noconfig all -nolirc -nojoystick -nosound -vo x11 -really-quiet -frames 25 "$1"
     xdotool search --sync --name xlogo >/dev/null
-    kill $logo $manager $server
+    # A server without its manager would be another experiment.
+    kill $logo $manager $server || exit 1
     wait
+    exit 0
 }
 
 "$@"
