@@ -41,8 +41,10 @@ echo "Looking for a QEMU of version $least or later ($package in $suite)" >&2
 apt_private "$cache/apt/$suite" "$suite"
 apt-get "${APT_OPTIONS[@]}" update >&2 || fail "apt-get could not read the suite $suite; is there a network?"
 version=$(apt-cache "${APT_OPTIONS[@]}" policy "$package" | sed -n 's/^ *Candidate: //p')
+# apt-get update calls it a success when it could not reach the mirror.
+[ -n "$version" ] && [ "$version" != "(none)" ] || fail "apt could not be told of a $package in the suite $suite (see above); is there a network?"
 upstream=${version#*:}
-[ "${upstream%%.*}" -ge "$least" ] 2>/dev/null || fail "the suite $suite has no $package of version $least or later (found ${version:-none})"
+[ "${upstream%%.*}" -ge "$least" ] 2>/dev/null || fail "the suite $suite has no $package of version $least or later (found $version)"
 directory=$cache/qemu/${version//:/_}
 if [ -e "$directory/complete" ]; then
     echo "$directory/$program"
