@@ -2,7 +2,7 @@
 # Makes this machine able to build Steward and run its lab: `make setup` calls it.
 #
 # Installs what is missing and nothing else: Debian packages, a Rust compiler when there is none that is new enough, the lab's
-# kernel, the crates that Cargo.lock names. When all is there it changes nothing and needs no network and no root.
+# kernel and QEMU, the crates that Cargo.lock names. When all is there it changes nothing and needs no network and no root.
 # Debian 12 and 13 are supported; elsewhere it says what is needed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -95,6 +95,11 @@ install_packages "${packages[@]}"
 install_rust
 kernel=$(bash lab/machine/kernel.sh) || fail "the lab's kernel could not be had (see above)"
 say "the lab's kernel: ${kernel##*/}"
+if qemu=$(bash lab/machine/qemu.sh); then
+    say "the lab's QEMU: $qemu"
+else
+    say "WARNING: no QEMU 10 could be had (see above): this machine's own is used, and scenarios of several processors cannot run"
+fi
 say "the crates in Cargo.lock"
 cargo fetch --locked --quiet --offline 2>/dev/null || cargo fetch --locked ||
     fail "cargo could not fetch the crates that Cargo.lock names (see above)"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Finds the lab's kernel and prints the directory that holds it: CACHE/kernel/VERSION, with vmlinuz, lib/modules/VERSION
 # and include/ (vmlinux.h). Debian's newest cloud kernel with sched_ext comes from its backports; once fetched it is
-# used without a network. `kernel.sh --update` looks for a newer one.
+# used without a network. `kernel.sh --update` looks for a newer one; `kernel.sh --configuration` prints the path of the
+# file that says how the kernel was configured, which a kernel fetched by an older version of this script lacks: it is fetched then.
 #
 # Environment: STEWARD_CACHE (default .cache in the repository), STEWARD_KERNEL_SUITE (default trixie-backports).
 set -euo pipefail
@@ -24,6 +25,32 @@ fail() {
 exec 9>"$cache/kernel/lock"
 flock 9
 present=$(newest)
+# unpacked DIRECTORY PACKAGE...: downloads the packages and unpacks them into DIRECTORY/root.
+unpacked() {
+    local directory=$1 deb
+    shift
+    rm -rf "$directory" && mkdir -p "$directory/debs" "$directory/root"
+    (cd "$directory/debs" && apt-get "${APT_OPTIONS[@]}" download "$@" >&2) || fail "downloading $* failed"
+    for deb in "$directory"/debs/*.deb; do dpkg-deb -x "$deb" "$directory/root"; done
+}
+if [ "${1:-}" = --configuration ] && [ -n "$present" ]; then
+    version=${present##*/}
+    if [ ! -e "$present/config" ]; then
+        echo "Fetching how the kernel $version was configured" >&2
+        apt_private "$cache/apt/$suite" "$suite"
+        apt-get "${APT_OPTIONS[@]}" update >&2 || fail "apt-get could not read the suite $suite; is there a network?"
+        for package in "linux-base-$version" "linux-image-$version-unsigned"; do
+            apt-cache "${APT_OPTIONS[@]}" show "$package" >/dev/null 2>&1 || continue
+            unpacked "$cache/kernel/$version.new" "$package"
+            config=$(find "$cache/kernel/$version.new/root" -name "config-$version" -o -name config -path "*/$version/*" | head -n 1)
+            [ -z "$config" ] || { mv "$config" "$present/config" && break; }
+        done
+        rm -rf "$cache/kernel/$version.new"
+        [ -e "$present/config" ] || fail "no package of the kernel $version in $suite has its configuration"
+    fi
+    echo "$present/config"
+    exit
+fi
 if [ -n "$present" ] && [ "${1:-}" != --update ]; then
     echo "$present"
     exit
@@ -42,15 +69,12 @@ if [ -e "$directory/complete" ]; then
     exit
 fi
 packages=()
-for package in "linux-binary-$version" "linux-modules-$version" "linux-image-$version-unsigned" linux-bpf-dev; do
+for package in "linux-binary-$version" "linux-modules-$version" "linux-base-$version" "linux-image-$version-unsigned" linux-bpf-dev; do
     apt-cache "${APT_OPTIONS[@]}" show "$package" >/dev/null 2>&1 && packages+=("$package")
 done
 
 echo "Fetching kernel $version: ${packages[*]}" >&2
-rm -rf "$directory.new" && mkdir -p "$directory.new/debs" "$directory.new/root"
-(cd "$directory.new/debs" && apt-get "${APT_OPTIONS[@]}" download "${packages[@]}" >&2) ||
-    fail "downloading ${packages[*]} failed"
-for deb in "$directory.new"/debs/*.deb; do dpkg-deb -x "$deb" "$directory.new/root"; done
+unpacked "$directory.new" "${packages[@]}"
 
 root=$directory.new/root
 for place in "$root/usr/lib/modules/$version/vmlinuz" "$root/boot/vmlinuz-$version"; do
@@ -62,6 +86,8 @@ if [ -d "$root/usr/lib/modules/$version" ]; then tree=$root/usr/lib/modules; els
 mv "$tree/$version" "$directory.new/lib/modules/"
 header=$(find "$root" -name vmlinux.h | head -n 1)
 [ -n "$header" ] && mkdir "$directory.new/include" && mv "$header" "$directory.new/include/"
+config=$(find "$root" "$directory.new/lib" -name "config-$version" -o -name config -path "*/$version/*" | head -n 1)
+[ -z "$config" ] || mv "$config" "$directory.new/config"
 rm -rf "$root" "$directory.new/debs"
 touch "$directory.new/complete"
 mv "$directory.new" "$directory"

@@ -78,6 +78,13 @@ impl Daemon {
         tail(&fs::read(&self.log).unwrap_or_default(), 20_000)
     }
 
+    /// The memory that is its own at the moment, in KiB.
+    pub fn memory_kib(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        line.trim().trim_end_matches("kB").trim().parse().ok()
+    }
+
     /// Stops the daemon and checks that the kernel is back on its default scheduler.
     ///
     /// # Errors

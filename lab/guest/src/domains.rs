@@ -29,6 +29,18 @@ pub fn make(domains: &[Domain]) -> Result<()> {
         fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
         if let Some(parent) = path.parent() {
             write(&parent.join("cgroup.subtree_control"), "+cpu")?;
+            if !domain.cpus.is_empty() {
+                write(&parent.join("cgroup.subtree_control"), "+cpuset")?;
+            }
+        }
+        if !domain.cpus.is_empty() {
+            write(&path.join("cpuset.cpus"), &domain.cpus)?;
+        }
+        if domain.cpu_idle {
+            write(&path.join("cpu.idle"), "1")?;
+        }
+        if let Some(max) = &domain.cpu_max {
+            write(&path.join("cpu.max"), max)?;
         }
         if let Some(weight) = domain.cpu_weight {
             write(&path.join("cpu.weight"), &weight.to_string())?;

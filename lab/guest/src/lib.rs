@@ -40,6 +40,9 @@ pub struct Run {
     /// Another program that loads a scheduler and holds it until it is killed, to run meanwhile.
     #[serde(default)]
     pub scheduler: Option<String>,
+    /// Between which two moments of the run, in milliseconds, the machine's idle time is counted.
+    #[serde(default)]
+    pub idle_between_ms: Option<(u64, u64)>,
     /// Domains, parents before children.
     pub domains: Vec<Domain>,
     /// What runs.
@@ -65,6 +68,15 @@ pub struct Domain {
     pub path: String,
     /// Its `cpu.weight`, where it is not the kernel's own.
     pub cpu_weight: Option<u32>,
+    /// Its `cpu.max`, where it has a limit.
+    #[serde(default)]
+    pub cpu_max: Option<String>,
+    /// Its `cpu.idle`.
+    #[serde(default)]
+    pub cpu_idle: bool,
+    /// Its `cpuset.cpus`; all CPUs if empty.
+    #[serde(default)]
+    pub cpus: String,
     /// What `steward domain set` is told about it; nothing is set if empty.
     pub policy: Vec<String>,
 }
@@ -148,9 +160,21 @@ pub enum Record {
         decisions: Option<String>,
         /// The daemon's log, when there is one.
         log: Option<String>,
+        /// What was seen of the machine as a whole.
+        #[serde(default)]
+        seen: Seen,
     },
     /// All runs are over.
     Done,
+}
+
+/// What the agent saw of the machine as a whole, besides programs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Idle time of all CPUs together, in milliseconds for each second between the two moments that the plan names.
+    pub idle_ms_per_second: Option<f64>,
+    /// Memory of Steward's daemon that is its own (`RssAnon`), in KiB, every few seconds.
+    pub daemon_memory_kib: Vec<u64>,
 }
 
 /// Longest text in one [`Record::Output`], in bytes.

@@ -6,6 +6,7 @@
 mod daemon;
 mod domains;
 mod group;
+mod machine;
 mod process;
 mod scheduler;
 
@@ -15,10 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use steward_lab_guest::{PLAN_PATH, Plan, RESULTS_PATH, Record, Run, WORK_DIRECTORY, pieces};
+use steward_lab_guest::{PLAN_PATH, Plan, RESULTS_PATH, Record, Run, Seen, WORK_DIRECTORY, pieces};
 use steward_lab_workloads::{clock, output, scheduling};
 
 use daemon::Daemon;
+use machine::Watcher;
 use process::Running;
 use scheduler::Holder;
 
@@ -76,6 +78,7 @@ struct Findings {
     status: Option<serde_json::Value>,
     decisions: Option<String>,
     log: Option<String>,
+    seen: Seen,
 }
 
 impl Findings {
@@ -91,9 +94,9 @@ impl Findings {
     }
 
     fn record(self, run: usize, start_ms: f64, end_ms: f64) -> Record {
-        let Findings { errors, status, decisions, log } = self;
+        let Findings { errors, status, decisions, log, seen } = self;
         let error = if errors.is_empty() { None } else { Some(errors.join("; ")) };
-        Record::Finished { run, start_ms, end_ms, error, status, decisions, log }
+        Record::Finished { run, start_ms, end_ms, error, status, decisions, log, seen }
     }
 }
 
@@ -112,7 +115,9 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     let mut programs = Vec::new();
     let made = findings.add(domains::make(&run.domains));
     if made.is_some() {
-        findings.add(watch(index, run, &directory, &mut programs, records));
+        let mut watcher = Watcher::new(run.idle_between_ms);
+        findings.add(watch(index, run, &directory, (&mut programs, &mut watcher, daemon.as_ref()), records));
+        findings.seen = watcher.finish();
     }
     let end_ms = now_ms();
     programs.iter_mut().for_each(Running::count_cpu);
@@ -161,7 +166,7 @@ fn watch(
     index: usize,
     run: &Run,
     directory: &Path,
-    programs: &mut Vec<Running>,
+    (programs, watcher, daemon): (&mut Vec<Running>, &mut Watcher, Option<&Daemon>),
     records: &mut Records,
 ) -> Result<()> {
     let (groups, outputs) = (Path::new(group::ROOT), directory.join("output"));
@@ -176,12 +181,14 @@ fn watch(
     let mut progress_ms = 0;
     loop {
         let elapsed_ms = (clock::now_ns() - start_ns) / 1_000_000;
+        watcher.look(elapsed_ms);
         if elapsed_ms >= run.duration_ms {
             return Ok(());
         }
         if elapsed_ms >= progress_ms {
             records.write(&Record::Progress { run: index, elapsed_ms })?;
             progress_ms += PROGRESS_MS;
+            watcher.look_at_daemon(daemon);
         }
         programs.iter_mut().for_each(Running::look);
         let all_ended = programs.iter().all(|running| running.ended.is_some());
@@ -201,7 +208,8 @@ fn watch(
                 running.begin_stop()?;
             }
         }
-        let next_ms = next_moment_ms(run, programs, &waiting, elapsed_ms);
+        let next_ms =
+            next_moment_ms(run, programs, &waiting, elapsed_ms).min(watcher.next_ms().unwrap_or(u64::MAX));
         wait_for_lines(programs, next_ms.saturating_sub(elapsed_ms).max(1));
     }
 }

@@ -82,6 +82,26 @@ impl Kernel {
     }
 }
 
+/// The version of the kernel of `choice`, and the file that says how it was configured.
+///
+/// # Errors
+/// When Debian's cannot be fetched, this machine's own is not in /boot, or the kernel was given by its path alone.
+pub fn kernel_configuration(choice: &KernelChoice) -> Result<(String, PathBuf)> {
+    let version = Kernel::find(choice)?.version;
+    let path = match choice {
+        KernelChoice::Debian => crate::script("kernel.sh", &[OsStr::new("--configuration")])?,
+        KernelChoice::Host => PathBuf::from(format!("/boot/config-{version}")),
+        KernelChoice::Path { image, .. } => {
+            bail!(
+                "how the kernel {} was configured is not known: use Debian's or the host's",
+                image.display()
+            )
+        }
+    };
+    readable(&path, "how the kernel was configured")?;
+    Ok((version, path))
+}
+
 fn readable(path: &Path, what: &str) -> Result<()> {
     fs::File::open(path).with_context(|| format!("opening {} ({what})", path.display()))?;
     Ok(())

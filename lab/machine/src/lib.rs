@@ -13,6 +13,7 @@
 //! ```
 
 mod archive;
+mod emulator;
 mod guest;
 mod kernel;
 mod libraries;
@@ -21,6 +22,7 @@ mod tidy;
 
 pub use guest::{GuestFile, GuestSource};
 pub use kernel::KernelChoice;
+pub use kernel::kernel_configuration;
 pub use machine::{MachineConfig, MachineOutcome, run};
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,14 @@ pub fn cache_directory() -> PathBuf {
 pub fn release_directory() -> PathBuf {
     let own = std::env::current_exe().expect("a running test");
     own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
+}
+
+/// Builds another project's sched_ext scheduler, `name` (`scx_bpfland`, ...), when it is not in the cache, and returns its program.
+///
+/// # Errors
+/// When it cannot be built, with the reason.
+pub fn peer(name: &str) -> anyhow::Result<PathBuf> {
+    script("peer.sh", &[name.as_ref()])
 }
 
 /// Runs one of the scripts beside this crate; its last line of output is a path.

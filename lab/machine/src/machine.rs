@@ -1,5 +1,6 @@
 //! Starts QEMU on a guest, listens to it, and makes sure that it ends.
 
+use crate::emulator::Emulator;
 use crate::guest::{self, GuestFile, Root};
 use crate::kernel::{Kernel, KernelChoice};
 use crate::tidy;
@@ -87,13 +88,14 @@ pub fn run(
     on_line: &mut dyn FnMut(&str),
 ) -> Result<MachineOutcome> {
     let kernel = Kernel::find(&config.kernel)?;
+    let emulator = Emulator::find()?;
     let place = Workspace::new()?;
     let console = config.console_log.clone().unwrap_or_else(|| place.path("console.log"));
     let image = if config.packages.is_empty() { None } else { Some(package_image(&config.packages)?) };
     let initramfs = place.path("initramfs");
     write_initramfs(config, &kernel, image.is_some(), files, command, &initramfs)?;
 
-    let mut qemu = qemu_command(config, &kernel, &initramfs, &console);
+    let mut qemu = qemu_command(config, &emulator, &kernel, &initramfs, &console)?;
     if let Some(image) = &image {
         attach_disk(&mut qemu, "root", image, true);
     }
@@ -179,13 +181,19 @@ fn make_scratch(path: &Path, size_mib: u32) -> Result<()> {
     Ok(())
 }
 
-fn qemu_command(config: &MachineConfig, kernel: &Kernel, initramfs: &Path, console: &Path) -> Command {
+fn qemu_command(
+    config: &MachineConfig,
+    emulator: &Emulator,
+    kernel: &Kernel,
+    initramfs: &Path,
+    console: &Path,
+) -> Result<Command> {
     // setpriv ends QEMU with us, however we end.
     let mut qemu = Command::new("setpriv");
-    qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+    qemu.args(["--pdeathsig", "KILL"]).arg(&emulator.program);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none"]);
-    // Multi-threaded emulation crashes guests now and then; a single thread does not, and counting instructions needs it.
-    qemu.args(["-machine", "q35,hpet=off", "-accel", "tcg,thread=single,tb-size=256", "-cpu", "max"]);
+    let acceleration = emulator.acceleration(config.cpus, config.icount_shift.is_some())?;
+    qemu.args(["-machine", "q35,hpet=off", "-accel", acceleration, "-cpu", "max"]);
     qemu.args(["-smp", &config.cpus.to_string(), "-m", &format!("{}M", config.memory_mib)]);
     if let Some(shift) = config.icount_shift {
         qemu.args(["-icount", &format!("shift={shift},sleep=off")]);
@@ -196,7 +204,7 @@ fn qemu_command(config: &MachineConfig, kernel: &Kernel, initramfs: &Path, conso
     qemu.args(["-append", &arguments.join(" ")]);
     qemu.args(["-serial", &format!("file:{}", console.display())]);
     qemu.args(["-chardev", "stdio,id=results,signal=off", "-serial", "chardev:results"]);
-    qemu
+    Ok(qemu)
 }
 
 /// What the guest's kernel is told: be quiet, stop at the first sign of damage, and spend no time on what emulation has no use for.

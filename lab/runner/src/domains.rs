@@ -3,14 +3,17 @@
 //! Under Steward a policy is set with `steward domain set`. Under `stock-nice` it is the best that root can do by hand:
 //! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives counts.
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Deserializer};
 use steward_lab_guest::Domain;
+use steward_lab_workloads::scheduling::parse_duration;
 
 use crate::scenario::{Contender, Scenario};
 
 /// A domain of a scenario.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DomainRow {
     /// Its name: the cgroup's directory.
@@ -22,6 +25,35 @@ pub struct DomainRow {
     pub cpu: f64,
     /// Its weight among its siblings, 1 to 10,000.
     pub weight: Option<u32>,
+    /// The most that it may use, under every contender: C in every T, where C may be more than T on several CPUs.
+    pub max: Option<Limit>,
+    /// It is to have only what nobody else wants (`cpu.idle`), under every contender.
+    #[serde(default)]
+    pub idle: bool,
+    /// The CPUs that it may use, under every contender.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+}
+
+/// A limit of CPU time as `cpu.max` has it: `quota` in every `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    quota: Duration,
+    period: Duration,
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mistake = || format!("`{text}` is not a limit: write 20ms/100ms, with a period of 1ms to 1s");
+        let read = || {
+            let (quota, period) = text.split_once('/')?;
+            let (quota, period) = (parse_duration(quota).ok()?, parse_duration(period).ok()?);
+            let fits = (1..=1000).contains(&period.as_millis()) && quota.as_millis() >= 1;
+            fits.then_some(Limit { quota, period })
+        };
+        read().ok_or_else(|| serde::de::Error::custom(mistake()))
+    }
 }
 
 /// The weight of a cgroup that nobody gave one.
@@ -30,7 +62,10 @@ const WEIGHT_DEFAULT: u32 = 100;
 /// All domains of a scenario, parents before children, those that programs have for themselves last.
 fn rows(scenario: &Scenario) -> Vec<DomainRow> {
     let own = scenario.programs.iter().filter(|row| row.own_domain).flat_map(|row| {
-        row.names().map(|name| DomainRow { name, parent: None, cpu: 0.0, weight: None }).collect::<Vec<_>>()
+        let cpus = &row.own_cpus;
+        row.names()
+            .map(|name| DomainRow { name, cpus: cpus.clone(), ..DomainRow::default() })
+            .collect::<Vec<_>>()
     });
     scenario.domains.iter().cloned().chain(own).collect()
 }
@@ -45,10 +80,19 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
                 policy.extend(["--cpu".to_owned(), format!("{}%", round(row.cpu * 100.0))]);
             }
             let cpu_weight = match contender {
+                // The kernel refuses a weight beside it.
+                _ if row.idle => None,
                 Contender::StockNice => Some(due_weight(&rows, row)),
                 _ => row.weight,
             };
-            Domain { path: path(&rows, row), cpu_weight, policy }
+            Domain {
+                path: path(&rows, row),
+                cpu_weight,
+                cpu_max: row.max.map(|max| format!("{} {}", max.quota.as_micros(), max.period.as_micros())),
+                cpu_idle: row.idle,
+                cpus: row.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+                policy,
+            }
         })
         .collect()
 }
@@ -64,10 +108,17 @@ pub fn of_program(scenario: &Scenario, domain: Option<&str>, own: Option<&str>) 
 ///
 /// # Errors
 /// Names the domain and what is wrong with it.
-pub fn check(scenario: &Scenario) -> Result<()> {
+pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
     let rows = rows(scenario);
     for (index, row) in rows.iter().enumerate() {
         check_row(&rows[..index], row).with_context(|| format!("domain `{}`", row.name))?;
+        if row.cpus.iter().any(|cpu| *cpu >= scenario.machine.cpus) {
+            bail!(
+                "domain `{}`: the machine's CPUs are 0 to {}",
+                row.name,
+                scenario.machine.cpus.saturating_sub(1)
+            );
+        }
     }
     for row in &scenario.domains {
         let siblings = rows.iter().filter(|other| other.parent == row.parent);
@@ -76,6 +127,12 @@ pub fn check(scenario: &Scenario) -> Result<()> {
         }
     }
     for program in &scenario.programs {
+        if !program.own_cpus.is_empty() && !program.own_domain {
+            bail!(
+                "program `{}`: own_cpus are those of its own domain, and it has none (own_domain)",
+                program.name
+            );
+        }
         let Some(domain) = &program.domain else { continue };
         if program.own_domain {
             bail!("program `{}` has both `domain` and `own_domain`", program.name);
@@ -93,7 +150,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-fn check_row(before: &[DomainRow], row: &DomainRow) -> Result<()> {
+fn check_row(before: &[DomainRow], row: &DomainRow) -> anyhow::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if row.name.is_empty() || !row.name.chars().all(is_plain) || row.name == "lab" {
         bail!("a name is made of letters, digits, _ and -, and `lab` is taken");
@@ -103,6 +160,9 @@ fn check_row(before: &[DomainRow], row: &DomainRow) -> Result<()> {
     }
     if !(0.0..=1.0).contains(&row.cpu) {
         bail!("cpu is a fraction of the parent's CPU time, 0 to 1");
+    }
+    if row.idle && row.weight.is_some() {
+        bail!("one that is idle has no weight: leave one of the two out");
     }
     if row.weight.is_some_and(|weight| !(1..=10_000).contains(&weight)) {
         bail!("a weight is 1 to 10000");
@@ -148,7 +208,7 @@ mod tests {
         [[program]]\nname='film'\ncommand='film'\ndomain='player'\n\
         [[program]]\nname='onoff'\ncommand='onoff'\ncount=4\nown_domain=true\n";
 
-    fn scenario(text: &str) -> Result<Scenario> {
+    fn scenario(text: &str) -> anyhow::Result<Scenario> {
         Scenario::parse(text, Path::new("t.toml"))
     }
 
@@ -175,6 +235,16 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_and_cpus_are_the_same_under_every_contender() {
+        let limited = TEXT.replace("cpu=0.15", "max='250ms/100ms'\ncpus=[0,1]");
+        let scenario = scenario(&limited).unwrap();
+        for contender in Contender::ALL {
+            let domain = &planned(&scenario, contender)[0];
+            assert_eq!((domain.cpu_max.as_deref(), domain.cpus.as_str()), (Some("250000 100000"), "0,1"));
+        }
+    }
+
+    #[test]
     fn mistakes_name_the_domain() {
         let complaint = |text: &str| format!("{:#}", scenario(text).expect_err("the text has a mistake"));
         assert!(
@@ -183,5 +253,9 @@ mod tests {
         assert!(complaint(&TEXT.replace("domain='player'", "domain='x'")).contains("no domain `x`"));
         assert!(complaint(&TEXT.replace("cpu=0.15", "parent='x'")).contains("must stand before it"));
         assert!(complaint(&format!("{TEXT}[[domain]]\nname='b'\ncpu=0.9\n")).contains("more than 1"));
+        assert!(complaint(&TEXT.replace("cpu=0.15", "idle=true\nweight=5")).contains("has no weight"));
+        assert!(complaint(&TEXT.replace("own_domain=true", "own_cpus=[1]")).contains("it has none"));
+        assert!(complaint(&TEXT.replace("cpu=0.15", "max='20'")).contains("write 20ms/100ms"));
+        assert!(complaint(&TEXT.replace("cpu=0.15", "cpus=[2]")).contains("the machine's CPUs are 0 to 1"));
     }
 }

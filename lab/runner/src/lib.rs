@@ -7,7 +7,8 @@
 //! the command line. Only [`run`], [`report`], [`published`] and [`cli`] do I/O.
 
 pub mod cli;
-pub mod domains;
+pub mod contender;
+mod domains;
 pub mod figure;
 pub mod forecasts;
 pub mod machine;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use steward_lab_guest::Seen;
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
 use crate::{forecasts, web, wrk};
@@ -98,12 +99,31 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
     }
     // Those that count first: where two kinds have a metric of one name, the plain name is theirs.
     let of = &scenario.measure.of;
-    let counts = |programs: &Vec<(String, Metrics)>| programs.iter().any(|(name, _)| of.contains(name));
+    let counts = |programs: &Vec<(String, Metrics)>| programs.iter().any(|(name, _)| names(of, name));
     let (first, rest): (Vec<_>, Vec<_>) = of_kind.into_values().partition(counts);
     for programs in first.into_iter().chain(rest) {
         combine(&mut measured.metrics, programs, of);
     }
     measured
+}
+
+/// Samples of the daemon's memory below which nothing is said about its growth.
+const SAMPLES_FOR_GROWTH: usize = 8;
+
+/// What was seen of the machine as a whole: `idle_ms_per_second`, `daemon_memory_mib` (the most), and
+/// `daemon_memory_growth_ratio`, the median over the last quarter of the run by that over the second: the first is its start.
+pub fn machine_metrics(seen: &Seen) -> Metrics {
+    let mut metrics = Metrics::new();
+    metrics.extend(seen.idle_ms_per_second.map(|idle| ("idle_ms_per_second".to_owned(), idle)));
+    let memory: Vec<f64> = seen.daemon_memory_kib.iter().map(|kib| *kib as f64 / 1024.0).collect();
+    metrics
+        .extend(memory.iter().copied().reduce(f64::max).map(|most| ("daemon_memory_mib".to_owned(), most)));
+    if memory.len() >= SAMPLES_FOR_GROWTH {
+        let quarter = memory.len() / 4;
+        let (early, late) = (&memory[quarter..2 * quarter], &memory[memory.len() - quarter..]);
+        metrics.insert("daemon_memory_growth_ratio".to_owned(), median(late) / median(early));
+    }
+    metrics
 }
 
 /// The row that a program comes from: `loop-3` is of the row `loop` with a count.
@@ -120,7 +140,7 @@ pub fn row_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a ProgramRow> 
 fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) {
     let single = programs.len() == 1;
     for (name, metrics) in programs {
-        let counts = of.is_empty() || of.contains(&name);
+        let counts = of.is_empty() || names(of, &name);
         for (metric, value) in metrics {
             let taken = single && !counts && into.contains_key(&metric);
             if !single || taken {
@@ -133,6 +153,13 @@ fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) 
             }
         }
     }
+}
+
+/// Whether a list of rows names a program: `film` names `film-3` too.
+fn names(of: &[String], program: &str) -> bool {
+    let is_numbered = |number: &str| number.parse::<u32>().is_ok();
+    let stem = program.rsplit_once('-').filter(|(_, number)| is_numbered(number)).map(|(stem, _)| stem);
+    of.iter().any(|name| name == program || Some(name.as_str()) == stem)
 }
 
 /// Whether more of a metric is better, by its name.
@@ -376,6 +403,24 @@ mod tests {
         assert_eq!(metrics["frames_per_second_min"], 25.0);
         assert_eq!((metrics["frames_late"], metrics["frames_total"]), (0.0, 75.0));
         assert!((metrics["gap_ms_max"] - 40.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn growth_of_the_daemon_is_that_of_the_last_quarter_over_the_second() {
+        let seen = |daemon_memory_kib| Seen { daemon_memory_kib, idle_ms_per_second: Some(12.5) };
+        let steady = machine_metrics(&seen([vec![1024; 2], vec![4096; 6]].concat()));
+        assert_eq!((steady["daemon_memory_mib"], steady["daemon_memory_growth_ratio"]), (4.0, 1.0));
+        assert_eq!(steady["idle_ms_per_second"], 12.5);
+        let growing = machine_metrics(&seen((1..=8).map(|index| index * 1024).collect()));
+        assert_eq!(growing["daemon_memory_growth_ratio"], 7.5 / 3.5);
+        assert!(!machine_metrics(&seen(vec![4096; 7])).contains_key("daemon_memory_growth_ratio"));
+    }
+
+    #[test]
+    fn a_row_with_a_count_names_all_of_its_programs() {
+        let of = ["film".to_owned()];
+        assert!(names(&of, "film") && names(&of, "film-3"));
+        assert!(!names(&of, "film-long") && !names(&of, "call-3"));
     }
 
     #[test]

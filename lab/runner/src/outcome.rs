@@ -39,6 +39,9 @@ pub struct Outcome {
     pub worst: BTreeMap<Contender, Metrics>,
     /// Runs that do not count, and why.
     pub failures: BTreeMap<Contender, Vec<String>>,
+    /// Other projects' schedulers that could not take part, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<Contender, String>,
     /// What was to be reached, and whether it was.
     pub targets: Vec<TargetOutcome>,
     /// Every run.
@@ -105,6 +108,16 @@ pub struct TargetOutcome {
     pub met: bool,
 }
 
+impl MachineFacts {
+    /// What the guest's clock was, for people.
+    pub fn clock(&self) -> String {
+        match self.icount_shift {
+            Some(shift) => format!("each instruction takes {} ns of the guest's clock", 1u64 << shift),
+            None => "the guest's clock is the host's".into(),
+        }
+    }
+}
+
 impl Outcome {
     /// Puts the runs of a scenario together.
     pub fn new(scenario: &Scenario, machine: MachineFacts, runs: Vec<RunOutcome>) -> Outcome {
@@ -117,6 +130,7 @@ impl Outcome {
             contenders: BTreeMap::new(),
             worst: BTreeMap::new(),
             failures: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             targets: Vec::new(),
             runs,
             load_seconds: load(scenario),
@@ -215,9 +229,9 @@ impl Outcome {
         }
     }
 
-    /// Whether every contender had at least one run that counts.
+    /// Whether every contender had at least one run that counts; another project's scheduler need not.
     pub fn is_complete(&self) -> bool {
-        self.contenders.values().all(|metrics| !metrics.is_empty())
+        self.contenders.iter().all(|(contender, metrics)| contender.is_peer() || !metrics.is_empty())
     }
 
     /// The object that `--json` prints: everything but the times of single frames and the daemon's state.
@@ -258,6 +272,9 @@ impl Outcome {
             for error in errors {
                 let _ = writeln!(text, "FAILED {contender}: {error}");
             }
+        }
+        for reason in self.skipped.values() {
+            let _ = writeln!(text, "{reason}");
         }
         text.push_str(EMULATED);
         text.push('\n');
@@ -386,7 +403,7 @@ pub(crate) mod tests {
         runs[0].films.push(shown(250.0));
         runs[1].films.push(shown(40.0));
         let scenario = scenario("targets=[{metric='frames_per_second_min', at_least=24}]");
-        Outcome::new(&scenario, MachineFacts::default(), runs)
+        Outcome::new(&scenario, MachineFacts { cpus: 1, ..MachineFacts::default() }, runs)
     }
 
     #[test]

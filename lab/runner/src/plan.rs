@@ -19,9 +19,6 @@ pub const PREPARATION: &str = "prepare";
 const PREPARATION_MAX: Duration = Duration::from_secs(600);
 const PREPARATION_COUNTED_MAX: Duration = Duration::from_secs(36_000);
 
-/// The program that loads the least of schedulers (`lab/floor`).
-pub const FLOOR: &str = "sched-ext-floor";
-
 /// All runs of a scenario: preparations first, then every contender in turn, `repeat` times, so that what changes slowly in
 /// the machine touches all of them alike.
 ///
@@ -56,6 +53,7 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
             one_after_another: true,
             steward: None,
             scheduler: None,
+            idle_between_ms: None,
             domains: Vec::new(),
             programs: vec![Program {
                 name: PREPARATION.into(),
@@ -101,7 +99,8 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         duration_ms: ms(scenario.duration),
         one_after_another: scenario.one_after_another,
         steward,
-        scheduler: (contender == Contender::SchedExtFloor).then(|| format!("{PROGRAM_DIRECTORY}/{FLOOR}")),
+        scheduler: contender.holder().map(|name| format!("{PROGRAM_DIRECTORY}/{name}")),
+        idle_between_ms: scenario.measure.idle.map(|(from, to)| (ms(from), ms(to))),
         domains: domains::planned(scenario, contender),
         programs,
     })
@@ -115,8 +114,12 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
     match contender {
         Contender::Stock | Contender::SchedExtFloor => {}
         // A bomb that tries to be interactive has no other means here than the nice value.
-        Contender::StockNice if row.foreground || row.interactive.is_some() => nice = Some(FOREGROUND_NICE),
-        Contender::StockNice => {}
+        // Nor has a program under another project's scheduler, which knows no reservations.
+        Contender::StockNice | Contender::ScxBpfland | Contender::ScxFlash | Contender::ScxCosmos => {
+            if row.foreground || row.interactive.is_some() {
+                nice = Some(FOREGROUND_NICE);
+            }
+        }
         Contender::Deadline => {
             deadline_ns = row.cpu.map(|cpu| (cpu.budget.as_nanos() as u64, cpu.period.as_nanos() as u64));
             if let Some(arguments) = &row.deadline_arguments {

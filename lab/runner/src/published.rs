@@ -202,15 +202,16 @@ fn overview(outcomes: &[Outcome]) -> String {
         others.iter().filter(|outcome| overhead_sentence(outcome).is_none() && !outcome.targets.is_empty());
     let with_targets: Vec<&&Outcome> = with_targets.collect();
     if !with_targets.is_empty() {
-        text.push_str("\n| scenario | | runs | to be reached |\n|---|---|---|---|\n");
+        text.push_str("\n| scenario | | CPUs | runs | to be reached |\n|---|---|---|---|---|\n");
         for outcome in with_targets {
             let targets: Vec<String> = outcome.targets.iter().map(TargetOutcome::sentence).collect();
             let targets = targets.join("<br>").replace("target: ", "");
             let _ = writeln!(
                 text,
-                "| `{}` | {} | {} | {targets} |",
+                "| `{}` | {} | {} | {} | {targets} |",
                 outcome.scenario,
                 outcome.title,
+                outcome.machine.cpus,
                 runs(outcome)
             );
         }
@@ -264,11 +265,12 @@ fn in_words(contender: Contender) -> &'static str {
 
 fn films_table(text: &mut String, films: &[&Outcome]) {
     text.push_str(
-        "| scenario | | runs | default scheduler | nice -20 by hand | SCHED_DEADLINE | Steward |\n",
+        "| scenario | | CPUs | runs | default scheduler | nice -20 by hand | SCHED_DEADLINE | Steward |\n",
     );
-    text.push_str("|---|---|---|---|---|---|---|\n");
+    text.push_str("|---|---|---|---|---|---|---|---|\n");
     for film in films {
-        let _ = write!(text, "| `{}` | {} | {} |", film.scenario, film.title, runs(film));
+        let _ =
+            write!(text, "| `{}` | {} | {} | {} |", film.scenario, film.title, film.machine.cpus, runs(film));
         for contender in Contender::USUAL {
             let _ = write!(text, " {} |", film_cell(film, contender));
         }
@@ -322,9 +324,10 @@ fn overhead_sentence(outcome: &Outcome) -> Option<String> {
     });
     Some(format!(
         "What it costs: over the {} benchmarks of `{}` a machine with Steward takes {overall:.3} of the instructions that it takes with the \
-         default scheduler, from {least:.3} in `{cheapest}` to {most:.3} in `{dearest}`{floor}; median of {}.",
+         default scheduler, from {least:.3} in `{cheapest}` to {most:.3} in `{dearest}`{floor}; {}, median of {}.",
         each.len(),
         outcome.scenario,
+        cpus_in_words(std::slice::from_ref(outcome)),
         runs_in_words(outcome),
     ))
 }
@@ -347,13 +350,15 @@ fn section(text: &mut String, outcome: &Outcome) {
     let machine = &outcome.machine;
     let _ = write!(
         text,
-        "\n## {}\n\n{}. {} of each contender; Linux {}, {} CPU(s), {} MiB.\n\n",
+        "\n## {}\n\n{}. {} of each contender (`steward lab run {}`); Linux {}, {}, {} MiB; {}.\n\n",
         outcome.scenario,
         outcome.title.trim_end_matches('.'),
         capitalised(&runs_in_words(outcome)),
+        outcome.scenario,
         machine.kernel,
-        machine.cpus,
+        cpus_in_words(std::slice::from_ref(outcome)),
         machine.memory_mib,
+        machine.clock(),
     );
     if figure::frame_rates(outcome).is_some() {
         let _ = write!(text, "![Frames per second over time](figures/{})\n\n", picture(outcome));
@@ -366,6 +371,9 @@ fn section(text: &mut String, outcome: &Outcome) {
             let first = error.lines().next().unwrap_or_default();
             let _ = writeln!(text, "- a run of {contender} does not count: {first}");
         }
+    }
+    for reason in outcome.skipped.values() {
+        let _ = writeln!(text, "- {}", reason.lines().next().unwrap_or_default());
     }
     numbers(text, outcome);
 }
@@ -416,7 +424,7 @@ mod tests {
         );
         assert!(block.contains("4 under the default scheduler, 25 under Steward"), "{block}");
         let overview = overview(&[demo(), with_films()]);
-        assert!(overview.contains("| `t` | t | 1 | 4 / - / - | - | - | 25 / - / - |"), "{overview}");
+        assert!(overview.contains("| `t` | t | 1 | 1 | 4 / - / - | - | - | 25 / - / - |"), "{overview}");
     }
 
     #[test]
@@ -447,7 +455,7 @@ mod tests {
         outcome.contenders.remove(&Contender::Stock);
         let overview = overview(&[outcome]);
         assert!(
-            overview.contains("| `t` | t | 1 | steward frames_per_second_min at least 24: met (median 25"),
+            overview.contains("| `t` | t | 1 | 1 | steward frames_per_second_min at least 24: met (median 25"),
             "{overview}"
         );
     }
@@ -477,6 +485,7 @@ mod tests {
         assert_eq!(written.len(), 3, "a picture, the page and the README: {written:?}");
         let page = std::fs::read_to_string(root.path().join("docs/results.md")).unwrap();
         assert!(page.contains("target: steward frames_per_second_min at least 24: met"), "{page}");
+        assert!(page.contains("(`steward lab run demo`)") && page.contains("one emulated CPU"), "{page}");
     }
 
     #[test]

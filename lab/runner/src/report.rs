@@ -72,14 +72,14 @@ pub fn html(outcome: &Outcome) -> String {
 
 fn machine(outcome: &Outcome) -> String {
     let machine = &outcome.machine;
-    let clock = match machine.icount_shift {
-        Some(shift) => format!("each instruction takes {} ns of the guest's clock", 1u64 << shift),
-        None => "the guest's clock is the host's".into(),
-    };
     let runs = outcome.runs.iter().map(|run| run.repeat).max().unwrap_or(0);
     format!(
-        "Linux {}, {} CPU(s), {} MiB; {clock}. Scenario {}, {runs} run(s) of each contender.",
-        machine.kernel, machine.cpus, machine.memory_mib, outcome.scenario
+        "Linux {}, {} CPU(s), {} MiB; {}. Scenario {}, {runs} run(s) of each contender.",
+        machine.kernel,
+        machine.cpus,
+        machine.memory_mib,
+        machine.clock(),
+        outcome.scenario
     )
 }
 

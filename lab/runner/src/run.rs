@@ -1,11 +1,12 @@
 //! Runs a scenario: brings programs into the machine, listens to the agent, and puts the result together.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record};
+use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Seen};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
 use crate::metrics::{self, ProgramOutput};
@@ -41,10 +42,18 @@ pub struct RunOptions {
 /// When the file has a mistake, a program for the guest is missing, or the machine fails before any run was over.
 pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
     let scenario = Scenario::load(path)?;
-    let contenders = if options.contenders.is_empty() { &scenario.contenders } else { &options.contenders };
-    let plan = plan::plan(&scenario, contenders, options.repeat.unwrap_or(scenario.repeat))?;
+    let wanted = if options.contenders.is_empty() { &scenario.contenders } else { &options.contenders };
+    let peers = Peers::find(wanted, &options.kernel);
+    let contenders: Vec<_> = wanted.iter().copied().filter(|who| !peers.skipped.contains_key(who)).collect();
+    if contenders.is_empty() {
+        bail!(
+            "none of the contenders can run: {}",
+            peers.skipped.values().cloned().collect::<Vec<_>>().join("; ")
+        );
+    }
+    let plan = plan::plan(&scenario, &contenders, options.repeat.unwrap_or(scenario.repeat))?;
     let scripts = path.parent().unwrap_or(Path::new("."));
-    let files = guest_files(&scenario, &plan, scripts)?;
+    let files = guest_files(&scenario, &plan, peers.files, scripts)?;
     let config = machine_config(&scenario, &plan, options);
     let command = [format!("{PROGRAM_DIRECTORY}/{AGENT}")];
     let mut listener = Listener::new(&scenario, &plan, options.quiet);
@@ -67,7 +76,7 @@ pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
         kernel,
         emulated: true,
     };
-    Ok(Outcome::new(&scenario, facts, listener.outcomes))
+    Ok(Outcome { skipped: peers.skipped, ..Outcome::new(&scenario, facts, listener.outcomes) })
 }
 
 fn machine_config(scenario: &Scenario, plan: &Plan, options: &RunOptions) -> MachineConfig {
@@ -84,8 +93,44 @@ fn machine_config(scenario: &Scenario, plan: &Plan, options: &RunOptions) -> Mac
     }
 }
 
-/// The plan, the agent, the synthetic programs that the plan names, and Steward itself when it runs.
-fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<GuestFile>> {
+/// Other projects' schedulers: what they need in the machine, and why some cannot take part.
+#[derive(Default)]
+struct Peers {
+    files: Vec<GuestFile>,
+    skipped: BTreeMap<Contender, String>,
+}
+
+impl Peers {
+    /// Has those among `contenders` built that are not yet. One that cannot be is left out, with the reason.
+    fn find(contenders: &[Contender], kernel: &KernelChoice) -> Peers {
+        let mut peers = Peers::default();
+        for contender in contenders.iter().filter(|contender| contender.is_peer()) {
+            let program = steward_machine::peer(contender.name()).and_then(|program| {
+                GuestFile::from_host(program, format!("{PROGRAM_DIRECTORY}/{}", contender.name()))
+            });
+            // Their loaders look there for how the kernel was configured.
+            let config = steward_machine::kernel_configuration(kernel)
+                .and_then(|(version, path)| GuestFile::from_host(path, format!("/boot/config-{version}")));
+            match program.and_then(|program| Ok([program, config?])) {
+                Ok(files) => peers.files.extend(files),
+                Err(error) => {
+                    let reason = format!("{contender} is skipped: {error:#}");
+                    eprintln!("{reason}");
+                    peers.skipped.insert(*contender, reason);
+                }
+            }
+        }
+        peers
+    }
+}
+
+/// The plan, the agent, the synthetic programs that the plan names, Steward itself when it runs, and its peers.
+fn guest_files(
+    scenario: &Scenario,
+    plan: &Plan,
+    peers: Vec<GuestFile>,
+    scripts: &Path,
+) -> Result<Vec<GuestFile>> {
     let binaries = binary_directory()?;
     let mut files = vec![
         GuestFile::from_bytes(serde_json::to_vec(plan)?, PLAN_PATH, 0o644),
@@ -108,9 +153,11 @@ fn guest_files(scenario: &Scenario, plan: &Plan, scripts: &Path) -> Result<Vec<G
         files.push(GuestFile::from_host(built(&binaries, "stewardd")?, "/usr/sbin/stewardd")?);
         files.push(GuestFile::from_host(built(&binaries, "steward")?, "/usr/bin/steward")?);
     }
-    if let Some(path) = plan.runs.iter().find_map(|run| run.scheduler.as_ref()) {
-        files.push(GuestFile::from_host(built(&binaries, plan::FLOOR)?, path)?);
+    let floor = Contender::SchedExtFloor.name();
+    if plan.runs.iter().any(|run| run.contender == floor) {
+        files.push(GuestFile::from_host(built(&binaries, floor)?, format!("{PROGRAM_DIRECTORY}/{floor}"))?);
     }
+    files.extend(peers);
     for row in &scenario.files {
         let path = match &row.source {
             Some(source) => scripts.join(source),
@@ -131,6 +178,7 @@ const OWN_PROGRAMS: &[&str] = &[
     "probe",
     "onoff",
     "sleeper",
+    "storms",
     "io-loop",
     "read-ahead-player",
     "web-load",
@@ -224,8 +272,8 @@ impl<'a> Listener<'a> {
                 let output = self.output(program);
                 (output.ended, output.cpu_ms, output.notes) = (ended, cpu_ms, notes);
             }
-            Record::Finished { run, start_ms, end_ms, error, status, decisions, log } => {
-                if let Some(outcome) = self.finish(run, start_ms, end_ms, error) {
+            Record::Finished { run, start_ms, end_ms, error, status, decisions, log, seen } => {
+                if let Some(outcome) = self.finish(run, (start_ms, end_ms), error, &seen) {
                     self.outcomes.push(RunOutcome { status, decisions, log, ..outcome });
                 }
             }
@@ -257,9 +305,9 @@ impl<'a> Listener<'a> {
     fn finish(
         &mut self,
         run: usize,
-        start_ms: f64,
-        end_ms: f64,
+        (start_ms, end_ms): (f64, f64),
         error: Option<String>,
+        seen: &Seen,
     ) -> Option<RunOutcome> {
         let (planned, text) = (self.plan.runs.get(run)?, self.describe(run)?);
         self.finished = self.finished.max(run + 1);
@@ -279,6 +327,7 @@ impl<'a> Listener<'a> {
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
+        measured.metrics.extend(metrics::machine_metrics(seen));
         let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
         let error = error.or_else(|| measured.errors.first().cloned());
         match &error {
@@ -435,6 +484,7 @@ mod tests {
                 status: None,
                 decisions: None,
                 log: None,
+                seen: Seen::default(),
             });
         }
         let error = listener.outcomes[0].error.as_deref().unwrap();

@@ -10,99 +10,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 use steward_lab_workloads::scheduling::{parse_duration, parse_reservation};
 
+pub use crate::contender::Contender;
 use crate::domains::{self, DomainRow};
 use crate::sweep::{self, OverSweep, Point, Sweep};
 use crate::wrk;
-
-/// What manages the machine while the programs of a scenario run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Contender {
-    /// The default scheduler as an ordinary user gets it: no privilege, nice 0.
-    Stock,
-    /// The default scheduler as root can set it up by hand: the foreground at nice -20.
-    StockNice,
-    /// `SCHED_DEADLINE` for programs that have a reservation.
-    Deadline,
-    /// Steward.
-    Steward,
-    /// Steward with weighted round-robin among domains.
-    StewardWrr,
-    /// Steward with Move-To-Rear List Scheduling among domains.
-    StewardMtrLs,
-    /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default scheduler.
-    StewardDeadline,
-    /// The least that a sched_ext scheduler can be (`lab/floor`): what the framework itself costs.
-    SchedExtFloor,
-}
-
-impl Contender {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 8] = [
-        Contender::Stock,
-        Contender::StockNice,
-        Contender::Deadline,
-        Contender::Steward,
-        Contender::StewardWrr,
-        Contender::StewardMtrLs,
-        Contender::StewardDeadline,
-        Contender::SchedExtFloor,
-    ];
-    /// Those of a scenario that names none.
-    pub const USUAL: [Contender; 4] =
-        [Contender::Stock, Contender::StockNice, Contender::Deadline, Contender::Steward];
-
-    /// Whether Steward's daemon runs.
-    pub fn is_steward(self) -> bool {
-        use Contender::{Steward, StewardDeadline, StewardMtrLs, StewardWrr};
-        matches!(self, Steward | StewardWrr | StewardMtrLs | StewardDeadline)
-    }
-
-    /// What enforces Steward's reservations, where it is not its scheduler.
-    pub fn mechanism(self) -> Option<&'static str> {
-        (self == Contender::StewardDeadline).then_some("deadline")
-    }
-
-    /// Steward's order among domains, where it is not the default.
-    pub fn best_effort(self) -> Option<&'static str> {
-        match self {
-            Contender::StewardWrr => Some("wrr"),
-            Contender::StewardMtrLs => Some("mtr-ls"),
-            _ => None,
-        }
-    }
-
-    /// The name in scenario files, results and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Contender::Stock => "stock",
-            Contender::StockNice => "stock-nice",
-            Contender::Deadline => "deadline",
-            Contender::Steward => "steward",
-            Contender::StewardWrr => "steward-wrr",
-            Contender::StewardMtrLs => "steward-mtr-ls",
-            Contender::StewardDeadline => "steward-deadline",
-            Contender::SchedExtFloor => "sched-ext-floor",
-        }
-    }
-}
-
-impl fmt::Display for Contender {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for Contender {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Contender::ALL.into_iter().find(|contender| contender.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Contender::ALL.iter().map(|contender| contender.name()).collect();
-            format!("`{name}` is not a contender: write one of {}", names.join(", "))
-        })
-    }
-}
 
 /// CPU time promised to a program: `budget` in every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +133,7 @@ pub struct Machine {
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { memory_mib: 512, cpus: 2, icount_shift: Some(3), packages: Vec::new(), disk_mib: None }
+        Machine { memory_mib: 512, cpus: 2, icount_shift: None, packages: Vec::new(), disk_mib: None }
     }
 }
 
@@ -301,6 +212,9 @@ pub struct ProgramRow {
     /// Each of it is in a domain of its own, with its name.
     #[serde(default)]
     pub own_domain: bool,
+    /// The CPUs that such a domain may use.
+    #[serde(default)]
+    pub own_cpus: Vec<u32>,
     /// What is read from its output.
     #[serde(default = "share")]
     pub metrics: MetricKind,
@@ -327,6 +241,9 @@ pub struct ProgramRow {
 pub struct Measure {
     /// Where several programs have metrics of one kind, the plain name is the worst of these; all if empty.
     pub of: Vec<String>,
+    /// The machine's idle time is measured between these two moments of the run: `idle_ms_per_second`, of all CPUs together.
+    #[serde(deserialize_with = "some_span")]
+    pub idle: Option<(Duration, Duration)>,
     /// Compare `work_per_second` with `stock`: `overhead_ratio`, and `overhead_ratio_NAME` for each program.
     pub overhead: bool,
     /// Numbers that are read from the runs with all values of a `[sweep]`.
@@ -441,6 +358,11 @@ impl Scenario {
         }
         if let Some(unknown) = self.measure.of.iter().find(|name| !names.contains(name)) {
             bail!("[measure] of: there is no program `{unknown}`");
+        }
+        if self.measure.idle.is_some_and(|(from, to)| from >= to || to > self.duration) {
+            bail!(
+                "[measure] idle: two moments of the run, one after the other, between which idle time is counted"
+            );
         }
         domains::check(self)
     }

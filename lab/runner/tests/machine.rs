@@ -50,6 +50,44 @@ fn a_film_that_stutters_under_stock_is_smooth_with_a_reservation() {
     assert_eq!(outcome.contenders[&Contender::Deadline]["frames_total"], 75.0);
 }
 
+/// Five loops on four processors leave one of them to the film at nearly every moment: a frame is late only when the emulation lets some
+/// processors run on while others wait, as QEMU before 8.1 does (a quarter of the frames).
+const ROOM_FOR_ALL: &str = r#"
+title = "A film and five loops on four processors"
+duration = "8s"
+repeat = 1
+contenders = ["stock"]
+[machine]
+cpus = 4
+memory = "512M"
+icount_shift = 3
+[[program]]
+name = "film"
+command = "frame-player --fps 25 --cpu-ms 4.5 --seconds 7"
+metrics = "player"
+[[program]]
+name = "loops"
+command = "busy-loops --count 5"
+[measure]
+idle = ["2s", "7s"]
+"#;
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn four_processors_with_counted_instructions_advance_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.toml");
+    std::fs::write(&path, ROOM_FOR_ALL).unwrap();
+    // SAFETY: as above.
+    unsafe { std::env::set_var("STEWARD_LAB_BINARIES", binaries()) };
+    let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
+    assert!(outcome.is_complete(), "{:?}", outcome.failures);
+    let stock = &outcome.contenders[&Contender::Stock];
+    assert_eq!(stock["frames_late"], 0.0, "{}", outcome.table());
+    // All four were at work: five loops in 8 s are 32 s of CPU time.
+    assert!(stock["share_loops"] > 0.9 && stock["idle_ms_per_second"] < 100.0, "{}", outcome.table());
+}
+
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_program_that_cannot_be_started_fails_its_run_and_says_why() {

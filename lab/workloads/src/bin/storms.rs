@@ -1,0 +1,223 @@
+//! Storms that a scheduler must outlive: each kind changes, again and again, something that a scheduler keeps track of.
+//!
+//! `storms --kind fork|cgroup|affinity|policy|hotplug [--seconds 30] [--tasks 6] [--pause-ms 1] [--seed 1]`
+//!
+//! `fork`: tasks that fork, execute and end. `cgroup`: cgroups that come, change weight and limit, take in a task and go while it still runs.
+//! `affinity`: tasks that are moved from CPU to CPU. `policy`: tasks that change their class and nice value. `hotplug`: CPUs
+//! go off and on, and all are on at the end. Needs root. Between two rounds it sleeps; its work is counted in rounds.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use steward_lab_workloads::{clock, number, output, process, spin};
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const CPUS: &str = "/sys/devices/system/cpu";
+/// How long a task of a storm computes at a time.
+const BURST_NS: u64 = 500_000;
+
+struct Options {
+    kind: String,
+    seconds: f64,
+    tasks: u32,
+    pause_ms: f64,
+    seed: u64,
+}
+
+fn parse() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options { kind: String::new(), seconds: 30.0, tasks: 6, pause_ms: 1.0, seed: 1 };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("kind") => options.kind = parser.value()?.string()?,
+            Long("seconds") => options.seconds = number(&mut parser)?,
+            Long("tasks") => options.tasks = number(&mut parser)?,
+            Long("pause-ms") => options.pause_ms = number(&mut parser)?,
+            Long("seed") => options.seed = number(&mut parser)?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(options)
+}
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
+
+/// The tasks that a storm blows about: children that compute and sleep by turns, so that none of them can starve anybody.
+fn start_tasks(count: u32) -> Result<Vec<i32>> {
+    let task = || {
+        loop {
+            clock::burn_until(clock::thread_cpu_ns() + BURST_NS);
+            clock::sleep_until(clock::now_ns() + BURST_NS);
+        }
+    };
+    (0..count).map(|_| process::fork(task).context("fork")).collect()
+}
+
+fn fork_round(numbers: &mut Numbers, tasks: u32) -> Result<()> {
+    let child = |how: usize| match how {
+        0 => {}
+        1 => clock::burn_until(clock::thread_cpu_ns() + BURST_NS),
+        _ => {
+            let arguments =
+                [c"/proc/self/exe".as_ptr(), c"--kind".as_ptr(), c"nothing".as_ptr(), std::ptr::null()];
+            // SAFETY: a null-terminated array of C strings; when it fails, the child ends.
+            unsafe { libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr()) };
+        }
+    };
+    let forked = (0..tasks).map(|_| {
+        let how = numbers.below(4);
+        process::fork(|| child(how)).context("fork")
+    });
+    // All of them at once, then all of their ends.
+    let children = forked.collect::<Result<Vec<_>>>()?;
+    children.into_iter().for_each(process::wait);
+    Ok(())
+}
+
+/// A cgroup of the storm and the task in it.
+struct Group {
+    path: PathBuf,
+    task: i32,
+}
+
+/// One cgroup more; when there are `tasks` of them, the oldest goes: its task is killed and still ending when it does.
+fn cgroup_round(numbers: &mut Numbers, groups: &mut Vec<Group>, tasks: u32, round: u64) -> Result<()> {
+    let path = PathBuf::from(CGROUPS).join(format!("storm-{}-{round}", std::process::id()));
+    fs::create_dir(&path).with_context(|| format!("mkdir {}", path.display()))?;
+    let write = |file: &str, text: String| {
+        let path = path.join(file);
+        fs::write(&path, &text).with_context(|| format!("writing {text} to {}", path.display()))
+    };
+    let task = start_tasks(1)?[0];
+    write("cgroup.procs", task.to_string())?;
+    write("cpu.weight", (1 + numbers.below(10_000)).to_string())?;
+    if numbers.below(2) == 0 {
+        write("cpu.max", format!("{} 100000", 2_000 + numbers.below(300_000)))?;
+    }
+    groups.push(Group { path, task });
+    if groups.len() > tasks as usize {
+        let oldest = groups.remove(0);
+        // Sometimes back to the root first: moved and killed in one breath.
+        if numbers.below(2) == 0 {
+            let _ = fs::write(format!("{CGROUPS}/cgroup.procs"), oldest.task.to_string());
+        }
+        process::kill(oldest.task);
+        process::wait(oldest.task);
+        fs::remove_dir(&oldest.path).with_context(|| format!("rmdir {}", oldest.path.display()))?;
+    }
+    Ok(())
+}
+
+/// The CPUs that are on.
+fn online() -> Vec<usize> {
+    let text = fs::read_to_string(format!("{CPUS}/online")).unwrap_or_default();
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        Some(from.parse::<usize>().ok()?..=to.parse::<usize>().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
+fn affinity_round(numbers: &mut Numbers, tasks: &[i32]) {
+    let online = online();
+    let task = tasks[numbers.below(tasks.len())];
+    // SAFETY: an all-zero `cpu_set_t` is an empty set, and CPU_SET bounds-checks its index.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for _ in 0..=numbers.below(online.len()) {
+        // SAFETY: as above.
+        unsafe { libc::CPU_SET(online[numbers.below(online.len())], &mut set) };
+    }
+    // A CPU may have gone off meanwhile; then the task stays where it is.
+    // SAFETY: the set says its own size, and the task is our child.
+    unsafe { libc::sched_setaffinity(task, size_of::<libc::cpu_set_t>(), &set) };
+}
+
+fn policy_round(numbers: &mut Numbers, tasks: &[i32]) -> Result<()> {
+    const POLICIES: [i32; 5] =
+        [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE, libc::SCHED_FIFO, libc::SCHED_RR];
+    let task = tasks[numbers.below(tasks.len())];
+    let policy = POLICIES[numbers.below(POLICIES.len())];
+    let is_real_time = policy == libc::SCHED_FIFO || policy == libc::SCHED_RR;
+    let parameters = libc::sched_param { sched_priority: i32::from(is_real_time) };
+    // SAFETY: the structure outlives the call, and the task is our child.
+    if unsafe { libc::sched_setscheduler(task, policy, &parameters) } != 0 {
+        bail!("sched_setscheduler to policy {policy}: {}", std::io::Error::last_os_error());
+    }
+    let nice = numbers.below(40) as i32 - 20;
+    // SAFETY: plain system call on our child.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, task as libc::id_t, nice) };
+    Ok(())
+}
+
+/// Turns a CPU other than the first off, or on again.
+fn switch(cpu: usize, on: bool) -> Result<()> {
+    let path = format!("{CPUS}/cpu{cpu}/online");
+    match fs::write(&path, if on { "1" } else { "0" }) {
+        // It is in that state already, or the kernel is busy with it.
+        Err(error)
+            if error.raw_os_error() != Some(libc::EBUSY) && error.raw_os_error() != Some(libc::EINVAL) =>
+        {
+            Err(error).with_context(|| format!("writing {path}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn hotplug_round(numbers: &mut Numbers, cpus: usize) -> Result<()> {
+    let cpu = 1 + numbers.below(cpus.saturating_sub(1));
+    let is_on = online().contains(&cpu);
+    switch(cpu, !is_on)
+}
+
+fn main() -> Result<()> {
+    let options = parse()?;
+    let mut numbers = Numbers(options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let cpus = online().len();
+    let (mut groups, mut tasks) = (Vec::new(), Vec::new());
+    match options.kind.as_str() {
+        // What a task of a storm executes.
+        "nothing" => {
+            spin(1000);
+            return Ok(());
+        }
+        "affinity" | "policy" => tasks = start_tasks(options.tasks)?,
+        "hotplug" if cpus < 2 => bail!("there is one CPU only, and it cannot be turned off"),
+        "fork" | "cgroup" | "hotplug" => {}
+        other => bail!("--kind {other}: it is one of fork, cgroup, affinity, policy, hotplug"),
+    }
+    let started_ns = clock::now_ns();
+    let end_ns = started_ns + (options.seconds * 1e9) as u64;
+    let (mut round, mut report_ns) = (0u64, started_ns);
+    while clock::now_ns() < end_ns {
+        if clock::now_ns() >= report_ns {
+            output::line(format_args!("w {round} {:.3}", output::ms(clock::now_ns())));
+            report_ns += 1_000_000_000;
+        }
+        match options.kind.as_str() {
+            "fork" => fork_round(&mut numbers, options.tasks)?,
+            "cgroup" => cgroup_round(&mut numbers, &mut groups, options.tasks, round)?,
+            "affinity" => affinity_round(&mut numbers, &tasks),
+            "policy" => policy_round(&mut numbers, &tasks)?,
+            _ => hotplug_round(&mut numbers, cpus)?,
+        }
+        round += 1;
+        clock::sleep_until(clock::now_ns() + (options.pause_ms * 1e6) as u64);
+    }
+    output::line(format_args!("w {round} {:.3}", output::ms(clock::now_ns())));
+    if options.kind == "hotplug" {
+        (1..cpus).try_for_each(|cpu| switch(cpu, true))?;
+    }
+    Ok(())
+}
