@@ -3,13 +3,18 @@
 //! `steward explain PID` prints [`explain_task`]; the journal gets [`explain_event`]. Every sentence gives the
 //! figures that it rests on.
 
-use crate::mechanism::{CpuRecord, Event, EventKind, Standing, TaskRecord, Thresholds};
-use crate::quantity::approximate_duration;
+use crate::mechanism::{
+    CpuRecord, Event, EventKind, Reason, Reservation, Rule, Standing, TaskRecord, Thresholds,
+};
+use crate::quantity::{approximate_duration, format_size};
 use crate::spec::Spec;
 
 /// From this share of periods on, a spent budget means that the reservation is too small rather than that one
 /// moment was busy.
-const OFTEN: f64 = 0.5;
+const OFTEN: f64 = 0.01;
+
+/// A budget that is proposed is a whole number of these, in nanoseconds.
+const BUDGET_STEP_NS: u64 = 100_000;
 
 /// Explains one task in several lines: what it is promised, where that comes from, where it stands, and what it
 /// got. `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with.
@@ -43,8 +48,62 @@ fn promise(task: &TaskRecord) -> String {
         approximate_duration(grant.reservation.period_ns),
         percent(grant.reservation.bandwidth()),
         if grant.inherit { "Its children get the same." } else { "Its children do not get it." },
-        if grant.revocable { "It may be revoked under overload." } else { "It is never revoked." },
+        revocability(task),
     )
+}
+
+/// Whether it may be revoked, and why in spite of its specification.
+fn revocability(task: &TaskRecord) -> String {
+    match task.reason {
+        _ if task.grant.revocable => "It may be revoked under overload.".to_owned(),
+        Some(reason @ Reason { rule: Rule::Irrevocable | Rule::NotNamed, .. }) => {
+            format!("It may be revoked although it asks never to be: {}.", why_revocable(&reason))
+        }
+        _ => "It is never revoked.".to_owned(),
+    }
+}
+
+fn why_revocable(reason: &Reason) -> String {
+    match reason.rule {
+        Rule::NotNamed => format!(
+            "it is a task of user {}, who is neither root nor the user whom its specification names",
+            reason.uid
+        ),
+        _ => format!(
+            "what is never revoked has {} of that CPU already, and may have {}",
+            percent(reason.amount),
+            percent(reason.limit)
+        ),
+    }
+}
+
+/// What keeps a task out: the rule with its amounts.
+fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, threshold: f64) -> String {
+    let bandwidth = percent(bandwidth);
+    match reason {
+        Some(Reason { rule: Rule::User, uid, amount, limit }) => format!(
+            "the tasks of user {uid} have {} of CPU {cpu} reserved, which with its {bandwidth} passes the {} that one \
+             user may have there",
+            percent(*amount),
+            percent(*limit)
+        ),
+        Some(Reason { rule: Rule::Users, amount, .. }) => {
+            format!(
+                "tasks of {amount} users have reservations on CPU {cpu}, and there is no room for another user"
+            )
+        }
+        Some(Reason { rule: Rule::NoCpu, .. }) => "no CPU that is online is allowed to it".to_owned(),
+        Some(Reason { rule: Rule::Memory, amount, limit, .. }) => format!(
+            "it may still bring in {} of memory, and {} are free",
+            format_size(*amount as u64),
+            format_size(*limit as u64)
+        ),
+        _ => format!(
+            "the least loaded CPU it may use, CPU {cpu}, has load {}, which with its {bandwidth} passes {}",
+            percent(load),
+            percent(threshold)
+        ),
+    }
 }
 
 fn source(task: &TaskRecord, spec: Option<&Spec>) -> String {
@@ -70,6 +129,10 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             percent(load),
             percent(thresholds.admit_below)
         ),
+        Standing::Refused if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
+            "The promise is NOT in force: {}. It runs as best-effort until that changes.",
+            why_not(task.reason.as_ref(), task.grant.reservation.bandwidth(), task.cpu, load, 0.0)
+        ),
         Standing::Refused => format!(
             "The promise is NOT in force: it was refused, because it needs {} and every CPU it may use was too full. \
              CPU {} has an interactive load of {} now (admission stops at {}). It runs as best-effort until there is \
@@ -78,6 +141,11 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             cpu.cpu,
             percent(load),
             percent(thresholds.admit_below)
+        ),
+        Standing::Revoked if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
+            "The promise is NOT in force: it was revoked, and is not taken back, because {}. It runs as best-effort \
+             until that changes.",
+            why_not(task.reason.as_ref(), task.grant.reservation.bandwidth(), task.cpu, load, 0.0)
         ),
         Standing::Revoked => format!(
             "The promise is NOT in force: it was revoked, because CPU {} stayed above {} of interactive load{}. It \
@@ -122,29 +190,62 @@ fn record(task: &TaskRecord) -> String {
 
 /// What would help, if anything is amiss.
 fn advice(task: &TaskRecord) -> Option<String> {
-    let bandwidth = task.grant.reservation.bandwidth();
     match task.standing {
-        Standing::Refused => Some(
-            "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
-             share, or raise admit_below in /etc/steward/steward.toml."
-                .to_owned(),
-        ),
-        Standing::Revoked => Some(
-            "What helps: end or shrink other reservations (`steward status` shows them), raise this one if the \
-             program needs more than it said, or make it revocable = false if it is critical."
-                .to_owned(),
-        ),
+        Standing::Refused | Standing::Revoked => advice_out_of_force(task),
         Standing::Admitted if share(task.deadlines_missed, task.periods) > 0.01 => Some(
             "What helps: look for real-time tasks and interrupts on that CPU, which take time before any \
              reservation (`steward doctor`)."
                 .to_owned(),
         ),
-        Standing::Admitted if share(task.budgets_exhausted, task.periods) >= OFTEN => Some(format!(
-            "It mostly wants more than the {} promised: raise cpu in its specification if it should be smooth.",
-            percent(bandwidth)
-        )),
+        Standing::Admitted if share(task.budgets_exhausted, task.periods) >= OFTEN => {
+            Some(budget_too_small(task))
+        }
         Standing::Admitted => None,
     }
+}
+
+/// Says by how much the budget is too small: what it took as best-effort, for each period in which its budget did not do.
+fn budget_too_small(task: &TaskRecord) -> String {
+    let Reservation { budget_ns, period_ns } = task.grant.reservation;
+    let more_ns = task.best_effort_time_ns / task.budgets_exhausted.max(1);
+    let enough_ns = (budget_ns + more_ns).div_ceil(BUDGET_STEP_NS) * BUDGET_STEP_NS;
+    let taken = format!(
+        "In {} it used up its {} and then took {} more as best-effort, on average: for that it stood behind others.",
+        count(task.budgets_exhausted, "period"),
+        approximate_duration(budget_ns),
+        approximate_duration(more_ns)
+    );
+    if more_ns == 0 {
+        return format!("{taken} If it should be smooth, raise cpu in its specification.");
+    }
+    if enough_ns >= period_ns {
+        return format!("{taken} It wants all of a CPU; no reservation makes that smooth.");
+    }
+    let enough = Reservation { budget_ns: enough_ns, period_ns };
+    format!("{taken} The budget is too small by that much: cpu = \"{enough}\" would do.")
+}
+
+fn advice_out_of_force(task: &TaskRecord) -> Option<String> {
+    let rule = task.reason.map(|reason| reason.rule);
+    let text = match (rule, task.standing) {
+        (Some(Rule::User | Rule::Users), _) => {
+            "What helps: end or shrink other reservations of that user (`steward status` shows them), or raise \
+             user_max in /etc/steward/steward.toml; it does not hold for root and the owner."
+        }
+        (Some(Rule::NoCpu), _) => "What helps: allow it a CPU that is online (`taskset -p`, cpuset.cpus).",
+        (Some(Rule::Memory), _) => {
+            "What helps: end what holds the memory, or give the program less to work on."
+        }
+        (_, Standing::Refused) => {
+            "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
+             share, or raise admit_below in /etc/steward/steward.toml."
+        }
+        _ => {
+            "What helps: end or shrink other reservations (`steward status` shows them), raise this one if the \
+             program needs more than it said, or make it revocable = false if it is critical."
+        }
+    };
+    Some(text.to_owned())
 }
 
 /// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all CPU time (0 to 1) its
@@ -170,11 +271,15 @@ pub fn explain_event(event: &Event) -> String {
         (percent(event.load), percent(event.bandwidth), percent(event.threshold));
     match event.kind {
         EventKind::Admitted => format!(
-            "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}."
+            "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}{}.",
+            event.reason.map_or_else(String::new, |reason| format!(
+                "; it may be revoked although it asks never to be: {}",
+                why_revocable(&reason)
+            ))
         ),
         EventKind::Refused => format!(
-            "{task} was refused: the least loaded CPU it may use, CPU {cpu}, has load {load}, which with its \
-             {bandwidth} passes {threshold}; it runs as best-effort until there is room."
+            "{task} was refused: {}; it runs as best-effort until there is room.",
+            why_not(event.reason.as_ref(), event.bandwidth, *cpu, event.load, event.threshold)
         ),
         EventKind::TableFull => format!(
             "{task} was refused: the table of tasks with a specification is full; it runs as best-effort."
@@ -188,8 +293,12 @@ pub fn explain_event(event: &Event) -> String {
              revoked it used the most ({bandwidth} promised)."
         ),
         EventKind::RevokedDisplaced => format!(
-            "{task} was revoked: CPU {cpu} went offline or is no longer allowed to it, and no other CPU has room \
-             for its {bandwidth} (load {load}, threshold {threshold})."
+            "{task} was revoked: CPU {cpu} {}; what follows says whether another one takes its {bandwidth}.",
+            match event.reason {
+                Some(reason) if reason.amount > 0.0 => "is no longer allowed to it",
+                Some(_) => "went offline",
+                None => "went offline or is no longer allowed to it",
+            }
         ),
         EventKind::Reactivated => format!(
             "{task} was taken back on CPU {cpu}: load {load} stayed below {threshold}, so there is room for its \

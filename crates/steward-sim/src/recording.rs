@@ -226,6 +226,7 @@ impl Recording {
                     starts: Vec::new(),
                     pinned,
                     reservation: None,
+                    user: 0,
                     programs: Vec::new(),
                 });
             entry.count += 1;

@@ -11,8 +11,8 @@ use steward_core::config::MechanismChoice;
 use steward_core::domain::Names;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation,
-    Snapshot, Standing,
+    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, IrrevocableFor, MechanismError,
+    MechanismKind, Reservation, Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
@@ -222,7 +222,9 @@ impl Daemon {
         self.configure();
         if let Some(reservation) = self.options.own_reservation {
             let (inherit, revocable, keep_over_exec) = (false, false, false);
-            let grant = Grant { reservation, inherit, revocable, keep_over_exec, spec_id: 0 };
+            let irrevocable_for = IrrevocableFor::Root;
+            let grant =
+                Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id: 0 };
             let own = rustix::process::getpid().as_raw_nonzero().get();
             let outcome = self.mechanism.as_mut().map(|mechanism| mechanism.assign(own, Some(grant)));
             if let Some(Err(error)) = outcome {
@@ -249,6 +251,7 @@ impl Daemon {
         let Some(mechanism) = self.mechanism.as_mut() else { return };
         let outcomes = [
             mechanism.set_thresholds(self.settings.config.thresholds),
+            mechanism.set_owner(self.settings.policy.owner_uid),
             mechanism.set_exec_table(&self.loaded.table.executables()),
         ];
         let failures = outcomes.into_iter().filter_map(Result::err);
@@ -292,6 +295,7 @@ impl Daemon {
     /// wrong in one file changes nothing for the others.
     pub(crate) fn reload(&mut self) -> Applied {
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
+        let owner = self.settings.policy.owner_uid;
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
         self.settings = settings::load(&self.options.config, &self.options.rule_directories);
@@ -322,7 +326,10 @@ impl Daemon {
         if best_effort != self.best_effort() {
             self.configure_best_effort();
         }
-        if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
+        if old.table == self.loaded.table
+            && thresholds == self.settings.config.thresholds
+            && owner == self.settings.policy.owner_uid
+        {
             return Applied::default();
         }
         self.configure();

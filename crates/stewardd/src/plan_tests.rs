@@ -1,6 +1,6 @@
 //! Tests of [`super`]: who gets what when the daemon starts and when specifications change.
 
-use steward_core::mechanism::Reservation;
+use steward_core::mechanism::{IrrevocableFor, Reservation};
 use steward_kernel::processes::Thread;
 
 use super::*;
@@ -14,6 +14,7 @@ fn grant(spec_id: u32, budget_ms: u64) -> Grant {
         reservation: Reservation { budget_ns: budget_ms * 1_000_000, period_ns: 30_000_000 },
         inherit: false,
         revocable: true,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id,
     }

@@ -11,7 +11,7 @@ use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Request as Wish, Resource, Target};
 use steward_core::explain::{explain_domain, explain_task};
-use steward_core::mechanism::{CpuRecord, Grant, Reservation, Standing, TaskRecord};
+use steward_core::mechanism::{CpuRecord, Grant, IrrevocableFor, Reservation, Standing, TaskRecord};
 use steward_kernel::KernelError;
 use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
@@ -453,6 +453,8 @@ fn check(
         reservation,
         inherit: inherit.unwrap_or(false),
         revocable: revocable.unwrap_or(true),
+        // Whoever may ask for it was looked at already.
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec,
         spec_id: 0,
     };

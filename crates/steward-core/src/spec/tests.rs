@@ -24,7 +24,7 @@ fn program(path: &str) -> SpecPath {
 fn a_full_row_is_read() {
     let parsed = parse(
         "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
-         revocable = false\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
+         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
     );
     assert_eq!(messages(&parsed), "");
     assert_eq!(
@@ -35,6 +35,7 @@ fn a_full_row_is_read() {
             reservation: Some(Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 }),
             inherit: true,
             revocable: false,
+            user: Some(User::Name("alice".into())),
             protect: Some(Duration::from_secs(1800)),
             memory_min: Some(64 << 20),
             memory_max: Some(1 << 30),
@@ -280,6 +281,7 @@ prop_compose! {
             reservation,
             inherit: interactive && inherit,
             revocable: interactive && revocable,
+            user: None,
             protect: protect_ns.filter(|_| !kernel_thread).map(Duration::from_nanos),
             memory_min: None,
             memory_max: None,

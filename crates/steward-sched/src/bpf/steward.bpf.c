@@ -43,6 +43,7 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 	if (t->mode == MODE_INTERACTIVE && slot) {
 		slot->reserved_time_ns += used_ns;
 		charge_reserved(run, t, used_ns);
+		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -60,6 +61,7 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 		if (!t->window_ns && t->loans_left)
 			ask_again(t->lender);
 		charge_reserved(run, t, used_ns);
+		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -82,6 +84,7 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	task_set_slice(p, left_ns);
 	run->deadline_ns = slot->edf.deadline_ns;
 	run->domain = 0;
+	run->gap = 0;
 	watch_budget(run, cpu, left_ns);
 }
 
@@ -92,6 +95,40 @@ static __always_inline void run_best_effort(struct task_state *t, struct cpu_run
 	run->budget_end_ns = 0;
 	run->domain = mode == MODE_BEST_EFFORT ? t->domain : 0;
 	run->alone = 0;
+}
+
+/*
+ * The interactive class has had more than it may (decide/class.h): serves best-effort work first, if any waits. What is
+ * chosen runs for a moment only. prev is not asked: it had its turn, or is what is held back.
+ */
+static __always_inline bool serve_gap(struct cpu_run *run, u32 cpu, u64 now_ns)
+{
+	bool bound_first = clock_before(run->bound_vtime, run->floating_vtime), bound_waits;
+
+	if (!class_held(&run->class_use, 0, now_ns))
+		return false;
+	run->gap = 1;
+	if (serve_overdue(run, now_ns))
+		return true;
+	bound_waits = run->bound_shares && scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
+	if (bound_waits && bound_first && queue_to_local(QUEUE_BOUND(cpu)))
+		return true;
+	if (serve_domains())
+		return true;
+	if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
+		return true;
+	run->gap = 0;
+	return false;
+}
+
+/* What runs as best-effort was chosen before the interactive class. */
+static __always_inline void begin_gap(struct task_struct *p, struct cpu_run *run, u32 cpu)
+{
+	if (!run->gap)
+		return;
+	run->gap = 0;
+	task_set_slice(p, CLASS_GAP_NS);
+	watch_budget(run, cpu, CLASS_GAP_NS);
 }
 
 /* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
@@ -186,7 +223,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		if (slot->edf.start_ns > now_ns)
 			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
 	}
-	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu)) {
+	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu) && cpu_online(t->window_cpu)) {
 		enqueue_ahead(p, t, t->window_cpu, t->window_ns, START_DEADLINE_NS, enq_flags);
 		return;
 	}
@@ -270,12 +307,17 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	others = false;
 	if (*(volatile u32 *)&run->interactive) {
-		/* Whoever puts a task there says so afterwards: what this look misses, the next one finds. */
-		*(volatile u32 *)&run->interactive = 0;
+		/*
+		 * Whoever puts a task there says so afterwards: what this look misses, the next one finds. The exchange is a
+		 * full barrier: were the look to pass the store, it could miss a task whose announcement the store then wipes out.
+		 */
+		__sync_lock_test_and_set(&run->interactive, 0);
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
 		if (others)
 			*(volatile u32 *)&run->interactive = 1;
 	}
+	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
+		return;
 	if (t && keep_interactive(prev, t, run, cpu, now_ns, others, deadline_ns))
 		return;
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
@@ -365,7 +407,9 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	now_ns = clock_now();
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
-		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS)
+		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS ||
+		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
+		     (overdue || run->bound_shares || others_wait(table, 0))))
 			task_set_slice(p, 0);
 	} else if (held_by_quota(t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
@@ -443,10 +487,12 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		if (clock_before(run->task_clock, t->vtime))
 			run->task_clock = t->vtime;
 		run_best_effort(t, run, MODE_BOUND);
+		begin_gap(p, run, cpu);
 		begin_rescue(p, t, run, cpu);
 		return;
 	}
 	run_best_effort(t, run, MODE_BEST_EFFORT);
+	begin_gap(p, run, cpu);
 	if (begin_rescue(p, t, run, cpu))
 		return;
 	if (table) {
@@ -550,6 +596,7 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 	leave_queue(t);
 	domain_counts(t, 0);
 	bound_leaves(t);
+	t->ended = 1;
 	release(t);
 	__sync_fetch_and_sub(&domain_at(table, t->domain)->tasks, 1);
 }
@@ -592,6 +639,7 @@ void STRUCT_OPS(steward_cpu_offline, s32 cpu)
 	if (!state)
 		return;
 	state->online = 0;
+	drain_soon();
 	bpf_for(i, 0, high_water) {
 		u32 index = i;
 		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
@@ -640,6 +688,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 	error = prepare_periods();
 	if (error)
 		return error;
+	error = prepare_drain();
+	if (error)
+		return error;
 	attached = 1;
 	return start_sampler();
 }
@@ -685,6 +736,13 @@ struct sched_ext_ops steward_ops = {
 	.name = "steward",
 };
 
+/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with its tid. */
+static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
+{
+	slot->tid = p->pid;
+	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+}
+
 /* A program replaces itself: give it what its file's specification says (Yang 2009, section 7.2.2). */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
@@ -710,7 +768,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
 	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {
-		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+		keep_slot(p, slot);
 		goto out;
 	}
 	inode = bprm->file->f_inode;
@@ -725,7 +783,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	} else if (slot && !(slot->grant.flags & GRANT_INHERIT)) {
 		release(t);
 	} else if (slot) {
-		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+		keep_slot(p, slot);
 	}
 out:
 	end_change(t);
@@ -756,7 +814,7 @@ int steward_assign(struct assign_request *request)
 		grant = request->grant;
 		request->standing = adopt(p, t, &grant);
 		if (request->standing == STANDING_NONE)
-			result = -ENOSPC;
+			result = t->ended ? -ESRCH : -ENOSPC;
 		else if (request->standing == STANDING_ADMITTED)
 			watch_period(t->slot - 1, 0);
 	} else {

@@ -11,7 +11,8 @@ mod sampler;
 
 use steward_core::mechanism::BestEffortSettings;
 use steward_sched::decide::{
-    DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
+    CLASS_GAP_NS, ClassUse, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS,
+    WEIGHT_DEFAULT, Waiters,
 };
 
 use crate::kernel::{Kernel, Queue, TaskId};
@@ -80,6 +81,9 @@ struct CpuRun {
     domain: Option<u16>,
     /// Its slice is a long one, because nothing waited.
     alone: bool,
+    /// What is chosen now goes before the interactive class, for a moment.
+    gap: bool,
+    class: ClassUse,
 }
 
 impl CpuRun {
@@ -96,6 +100,8 @@ impl CpuRun {
             unpaid: None,
             domain: None,
             alone: false,
+            gap: false,
+            class: ClassUse::default(),
         }
     }
 }
@@ -113,6 +119,7 @@ pub(crate) struct Scheduler {
     /// The domain at which the next look for tasks that have waited too long begins.
     overdue_cursor: u16,
     room: u32,
+    waiters: Waiters,
     samples: u32,
     sampled_ns: u64,
     pub(crate) counts: Counts,
@@ -134,6 +141,7 @@ impl Scheduler {
             overdue: false,
             overdue_cursor: 0,
             room: 0,
+            waiters: Waiters::default(),
             samples: 0,
             sampled_ns: 0,
             counts: Counts::default(),
@@ -166,6 +174,7 @@ impl Scheduler {
             self.charge_reserved(p, cpu, used_ns, now_ns);
             let slot = &mut self.slots[index as usize];
             self.cpu_states[cpu as usize].reserved_time_ns += used_ns;
+            self.cpu_runs[cpu as usize].class.used(used_ns, now_ns);
             let spent = slot.edf.charge(used_ns);
             slot.edf.update(now_ns);
             if spent && slot.standing == Standing::Admitted && slot.edf.start_ns > now_ns {
@@ -188,6 +197,7 @@ impl Scheduler {
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = edf.deadline_ns;
         run.domain = None;
+        run.gap = false;
         k.task_mut(p).slice_ns = left_ns;
         self.watch_budget(k, cpu, left_ns);
     }
@@ -216,7 +226,7 @@ impl Scheduler {
         (self.slots[index as usize].standing == Standing::Admitted).then_some(index)
     }
 
-    fn is_bound(&self, k: &Kernel, p: TaskId) -> bool {
+    pub(super) fn is_bound(&self, k: &Kernel, p: TaskId) -> bool {
         k.task(p).pinned.is_some() && k.cpu_count() > 1
     }
 
@@ -316,6 +326,10 @@ impl Scheduler {
             self.charge(k, prev, cpu);
         }
         let first_deadline_ns = k.queue_first_key(Queue::Interactive(cpu));
+        let interactive = prev.is_some_and(|prev| self.tasks[prev as usize].mode == Mode::Interactive);
+        if (first_deadline_ns.is_some() || interactive) && self.serve_gap(k, cpu) {
+            return;
+        }
         if prev.is_some_and(|prev| self.keep_interactive(k, prev, cpu, first_deadline_ns)) {
             return;
         }
@@ -327,6 +341,32 @@ impl Scheduler {
         }
         let prev = prev.filter(|prev| !self.held_by_quota(*prev));
         self.dispatch_best_effort(k, cpu, prev);
+    }
+
+    /// The interactive class has had more than it may: serves best-effort work first, if any waits.
+    fn serve_gap(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        let run = &mut self.cpu_runs[cpu as usize];
+        if !run.class.held(0, k.now_ns) {
+            return false;
+        }
+        run.gap = true;
+        let bound = Queue::Bound(cpu);
+        let bound_first = run.bound_vtime < run.floating_vtime;
+        let bound_waits = run.bound_shares > 0 && k.queue_len(bound) > 0;
+        let served = self.serve_overdue(k, cpu)
+            || (bound_waits && bound_first && k.queue_to_local(bound, cpu))
+            || self.serve_domains(k, cpu)
+            || (bound_waits && k.queue_to_local(bound, cpu));
+        self.cpu_runs[cpu as usize].gap = served;
+        served
+    }
+
+    /// What runs as best-effort was chosen before the interactive class.
+    fn begin_gap(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        if std::mem::take(&mut self.cpu_runs[cpu as usize].gap) {
+            k.task_mut(p).slice_ns = CLASS_GAP_NS;
+            self.watch_budget(k, cpu, CLASS_GAP_NS);
+        }
     }
 
     /// Best-effort work: what is bound to this CPU, and what may run anywhere. prev belongs to one of the two.
@@ -377,7 +417,10 @@ impl Scheduler {
         self.charge(k, p, cpu);
         let t = &self.tasks[p as usize];
         let over = if t.mode == Mode::Interactive {
+            let run = &self.cpu_runs[cpu as usize];
+            let others = self.domains.waiting() > 0 || run.bound_shares > 0 || self.overdue;
             t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
+                || (others && run.class.held(0, k.now_ns))
         } else {
             self.held_by_quota(p) || self.overtaken(p, cpu, k.now_ns)
         };
@@ -428,10 +471,12 @@ impl Scheduler {
             let run = &mut self.cpu_runs[cpu as usize];
             run.task_clock = run.task_clock.max(vtime);
             self.run_best_effort(p, cpu, Mode::Bound);
+            self.begin_gap(k, p, cpu);
             self.begin_rescue(k, p, cpu);
             return;
         }
         self.run_best_effort(p, cpu, Mode::BestEffort);
+        self.begin_gap(k, p, cpu);
         if self.begin_rescue(k, p, cpu) {
             return;
         }
