@@ -235,6 +235,39 @@ pub enum EventKind {
     DomainVanished,
 }
 
+/// A rule of admission other than that there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The load is too high. Fractions of the CPU.
+    Load,
+    /// The tasks of that user declare too much. Fractions of the CPU.
+    User,
+    /// There is no room for another user. Numbers of users.
+    Users,
+    /// No CPU that is online is allowed.
+    NoCpu,
+    /// It would bring in more memory than is free. Bytes.
+    Memory,
+    /// Admitted, and may be revoked: what is never revoked declares too much. Fractions of the CPU.
+    Irrevocable,
+    /// Admitted, and may be revoked: it is neither root's nor the named user's.
+    NotNamed,
+}
+
+/// The rule by which a decision was made, with its amounts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The rule.
+    pub rule: Rule,
+    /// Whose task it is.
+    pub uid: u32,
+    /// What there was without the task, in the unit of the rule.
+    pub amount: f64,
+    /// The most that there may be, in the unit of the rule.
+    pub limit: f64,
+}
+
 /// One decision, with the figures that it was made with.
 ///
 /// One about a domain has its name in `name`, and in `tid` and `pid` the process that asked (0: nobody did).
@@ -260,6 +293,9 @@ pub struct Event {
     pub bandwidth: f64,
     /// The threshold that the load was held against.
     pub threshold: f64,
+    /// By which rule it was decided, if there is more to say than that there is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// The same in a sentence.
     pub text: String,
 }

@@ -9,6 +9,9 @@ use steward_sched::decide::{
 
 const ADMIT_BELOW: u32 = 800_000;
 
+/// Whether it may be revoked, whether it used up its budget, and what it used.
+type Task = (bool, bool, u32);
+
 fn ratio() -> impl Strategy<Value = u32> {
     prop_oneof![0..=LOAD_ONE, Just(0), Just(LOAD_ONE)]
 }
@@ -163,7 +166,7 @@ proptest! {
     ) {
         let used: u32 = tasks.iter().map(|task| task.2).sum::<u32>().min(LOAD_ONE);
         let mut load = Load { measured: used, ..Load::default() };
-        let rank = |(revocable, exhausted, used): (bool, bool, u32)| load_victim_rank(revocable, exhausted, used);
+        let rank = |(revocable, exhausted, used): Task| load_victim_rank(revocable, exhausted, used);
         let mut by_rank = [0; LOAD_VICTIM_RANKS];
         for task in &tasks {
             if rank(*task) != LOAD_NO_VICTIM {
@@ -171,7 +174,7 @@ proptest! {
             }
         }
         let mut cut = load.find_cut(&by_rank, ADMIT_BELOW);
-        let (out, stay): (Vec<(bool, bool, u32)>, Vec<(bool, bool, u32)>) =
+        let (out, stay): (Vec<Task>, Vec<Task>) =
             tasks.iter().copied().partition(|task| cut.cuts(rank(*task), task.2));
         out.iter().for_each(|task| load.relieve(task.2));
         let victims_left = stay.iter().any(|task| rank(*task) != LOAD_NO_VICTIM);

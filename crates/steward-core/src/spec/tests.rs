@@ -62,6 +62,24 @@ fn each_mistake_has_its_own_message_with_its_line_and_the_other_rows_stand() {
 }
 
 #[test]
+fn a_user_is_a_name_or_a_number_and_goes_with_what_is_never_revoked() {
+    let row = |rest: &str| parse(&format!("[[spec]]\npath = \"/bin/a\"\ncpu = \"1ms/10ms\"\n{rest}"));
+    let grant = |rest: &str| row(rest).specs[0].grant(1).expect("a grant").irrevocable_for;
+    assert_eq!(grant("revocable = false\n"), IrrevocableFor::Root);
+    assert_eq!(grant("revocable = false\nuser = \"1000\"\n"), IrrevocableFor::User(1000));
+    // A name that nobody has looked up leaves it to root.
+    assert_eq!(grant("revocable = false\nuser = \"alice\"\n"), IrrevocableFor::Root);
+    for wrong in
+        ["user = \"1000\"\n", "revocable = false\nuser = \"-1\"\n", "revocable = false\nuser = \"a b\"\n"]
+    {
+        assert_eq!(row(wrong).problems.len(), 1, "{wrong}");
+        assert!(messages(&row(wrong)).contains("user"), "{}", messages(&row(wrong)));
+    }
+    let written = to_toml(&row("revocable = false\nuser = \"alice\"\n").specs);
+    assert!(written.contains("user = \"alice\"\n"), "{written}");
+}
+
+#[test]
 fn a_syntax_error_is_one_problem_with_its_line() {
     let parsed = parse("[[spec]]\npath = \"/bin/a\"\n[[spec]]\npath = /bin/b\n");
     assert!(parsed.specs.is_empty());

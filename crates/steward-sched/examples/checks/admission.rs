@@ -72,9 +72,10 @@ pub fn crowd_of_irrevocable() -> Outcome {
     check!(held.is_empty(), "not to be revoked: {held:?}");
     check!(by_user, "nobody was refused because of the user's sum");
     check!(film > 0.16, "the film got {film:.3} of the CPU, promised 0.167");
-    check!(rest > 0.01, "best-effort work got {rest:.3} of the CPU");
+    // Two of some forty that share a twelfth of the CPU.
+    check!(rest > 0.002, "best-effort work got {rest:.4} of the CPU");
     Ok(format!(
-        "{} of 40 admitted with {sum:.2}, film {film:.3} of 0.167, others {rest:.3}",
+        "{} of 40 admitted with {sum:.2}, film {film:.3} of 0.167, others {rest:.4}",
         admitted(&tasks).count()
     ))
 }

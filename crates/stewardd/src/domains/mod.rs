@@ -335,6 +335,7 @@ impl Domains {
             load: refusal.reserved,
             bandwidth: refusal.asked,
             threshold: refusal.limit,
+            reason: None,
             text: format!("{} (asked by process {} of user {})", refusal.reason, asker.pid, asker.uid),
             ..self.event(path, asker)
         };
@@ -484,6 +485,7 @@ impl Domains {
             load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
             bandwidth: reserved,
             threshold: tree.limit(payer, Resource::Cpu),
+            reason: None,
             text: String::new(),
         }
     }
