@@ -373,6 +373,14 @@ static __always_inline void revoke(struct task_slot *slot, u32 kind, u32 load, u
 	report(kind, slot, load, threshold);
 }
 
+/* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
+static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
+{
+	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
+	admit(p, slot);
+	watch_period(t->slot - 1, 0);
+}
+
 /* Takes the task's specification away. Whoever takes the slot off the task gives it back. */
 static __noinline int release(struct task_state *t)
 {
@@ -448,6 +456,13 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 		return STANDING_NONE;
 	}
 	return standing;
+}
+
+/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with its tid. */
+static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
+{
+	slot->tid = p->pid;
+	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
 }
 
 #endif

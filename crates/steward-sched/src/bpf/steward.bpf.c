@@ -16,6 +16,7 @@
  * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
  */
 #include "domains.bpf.h"
+#include "gap.bpf.h"
 #include "sampler.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -95,40 +96,6 @@ static __always_inline void run_best_effort(struct task_state *t, struct cpu_run
 	run->budget_end_ns = 0;
 	run->domain = mode == MODE_BEST_EFFORT ? t->domain : 0;
 	run->alone = 0;
-}
-
-/*
- * The interactive class has had more than it may (decide/class.h): serves best-effort work first, if any waits. What is
- * chosen runs for a moment only. prev is not asked: it had its turn, or is what is held back.
- */
-static __always_inline bool serve_gap(struct cpu_run *run, u32 cpu, u64 now_ns)
-{
-	bool bound_first = clock_before(run->bound_vtime, run->floating_vtime), bound_waits;
-
-	if (!class_held(&run->class_use, 0, now_ns))
-		return false;
-	run->gap = 1;
-	if (serve_overdue(run, now_ns))
-		return true;
-	bound_waits = run->bound_shares && scx_bpf_dsq_nr_queued(QUEUE_BOUND(cpu)) > 0;
-	if (bound_waits && bound_first && queue_to_local(QUEUE_BOUND(cpu)))
-		return true;
-	if (serve_domains())
-		return true;
-	if (bound_waits && queue_to_local(QUEUE_BOUND(cpu)))
-		return true;
-	run->gap = 0;
-	return false;
-}
-
-/* What runs as best-effort was chosen before the interactive class. */
-static __always_inline void begin_gap(struct task_struct *p, struct cpu_run *run, u32 cpu)
-{
-	if (!run->gap)
-		return;
-	run->gap = 0;
-	task_set_slice(p, CLASS_GAP_NS);
-	watch_budget(run, cpu, CLASS_GAP_NS);
 }
 
 /* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
@@ -528,14 +495,6 @@ void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 		t->weight = weight;
 }
 
-/* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
-static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
-{
-	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
-	admit(p, slot);
-	watch_period(t->slot - 1, 0);
-}
-
 void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 {
 	struct task_state *t = task_state_of(p);
@@ -735,13 +694,6 @@ struct sched_ext_ops steward_ops = {
 	.timeout_ms = 30000,
 	.name = "steward",
 };
-
-/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with its tid. */
-static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
-{
-	slot->tid = p->pid;
-	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
-}
 
 /* A program replaces itself: give it what its file's specification says (Yang 2009, section 7.2.2). */
 SEC("tp_btf/sched_process_exec")
