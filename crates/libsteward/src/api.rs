@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use error::ApiError;
+pub use event::{Event, EventKind, Reason, Rule};
 pub use forecast::*;
 
 /// The interface's name.
@@ -32,6 +33,7 @@ macro_rules! method {
 }
 
 mod error;
+mod event;
 mod forecast;
 
 /// `budget_ns` of CPU time in every `period_ns`.
@@ -207,67 +209,6 @@ pub struct Spec {
     pub line: Option<u64>,
     /// Whether the executable exists, so that the specification is in force.
     pub resolved: bool,
-}
-
-/// What was decided about a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// Taken into the interactive class.
-    Admitted,
-    /// No room.
-    Refused,
-    /// The table of tasks is full.
-    TableFull,
-    /// Overload, and it had used up its budget.
-    RevokedExhausted,
-    /// Overload, and it was the hungriest.
-    RevokedHungriest,
-    /// Its CPU went offline or is no longer allowed.
-    RevokedDisplaced,
-    /// Taken back.
-    Reactivated,
-    /// Has no reservation any more.
-    Released,
-    /// A domain was made.
-    DomainCreated,
-    /// A domain has other settings now.
-    DomainChanged,
-    /// A reservation of a domain was refused: there is not that much left.
-    DomainRefused,
-    /// A domain was removed, by request or because its last process ended.
-    DomainRemoved,
-    /// A domain's cgroup was removed by somebody else.
-    DomainVanished,
-}
-
-/// One decision, with the figures that it was made with.
-///
-/// One about a domain has its name in `name`, and in `tid` and `pid` the process that asked (0: nobody did).
-/// `bandwidth` is then the fraction that the domain has reserved or asked for, `load` what its level had reserved
-/// beside it, and `threshold` the most that the level may reserve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// When, in nanoseconds.
-    pub at_ns: u64,
-    /// Thread id.
-    pub tid: i32,
-    /// Process id.
-    pub pid: i32,
-    /// The kernel's name of the task.
-    pub name: String,
-    /// The CPU concerned.
-    pub cpu: u32,
-    /// What was decided.
-    pub kind: EventKind,
-    /// The CPU's load at the time.
-    pub load: f64,
-    /// The task's bandwidth.
-    pub bandwidth: f64,
-    /// The threshold that the load was held against.
-    pub threshold: f64,
-    /// The same in a sentence.
-    pub text: String,
 }
 
 /// For the calling process, which is about to execute a program.

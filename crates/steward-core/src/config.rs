@@ -15,6 +15,8 @@
 //! reactivate_below = 0.65
 //! admit_below = 0.80
 //! revoke_above = 0.90
+//! irrevocable_max = 0.80       # declared by what is never revoked
+//! user_max = 0.75              # declared by one user
 //! ```
 
 use std::cmp::Ordering;
@@ -35,9 +37,15 @@ use crate::toml_reader::{Reader, lookup, suggest};
 /// The name of the configuration's file; it is never taken for a file of specifications.
 pub const CONFIG_FILE_NAME: &str = "steward.toml";
 
-/// The largest `revoke_above`: the kernel itself keeps 5 % of each CPU from deadline and sched_ext tasks, so that
-/// a higher threshold could never be passed.
-pub const REVOKE_ABOVE_MAX: f64 = 0.95;
+/// The largest `revoke_above`: beside best-effort work that waits reservations get 95 % of a CPU at most, so that a
+/// higher threshold would never be passed.
+pub const REVOKE_ABOVE_MAX: f64 = 0.94;
+
+/// The largest `irrevocable_max`: what is never revoked is to leave something to best-effort work.
+pub const IRREVOCABLE_MAX: f64 = 0.95;
+
+/// The largest `user_max`, in CPUs: more declared than that on one CPU is no limit any more.
+pub const USER_MAX: f64 = 100.0;
 
 /// The user who may reserve for anyone, as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -302,7 +310,8 @@ fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<T
         return None;
     };
     let before = reader.problems.len();
-    reader.reject_unknown_keys(section, &["reactivate_below", "admit_below", "revoke_above"], "[thresholds]");
+    let known = ["reactivate_below", "admit_below", "revoke_above", "irrevocable_max", "user_max"];
+    reader.reject_unknown_keys(section, &known, "[thresholds]");
     let default = Thresholds::default();
     let mut read = |key: &str, default: f64| {
         reader.number(section, key, &default.to_string()).map_or(default, |number| number.into_inner())
@@ -311,6 +320,8 @@ fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<T
         reactivate_below: read("reactivate_below", default.reactivate_below),
         admit_below: read("admit_below", default.admit_below),
         revoke_above: read("revoke_above", default.revoke_above),
+        irrevocable_max: read("irrevocable_max", default.irrevocable_max),
+        user_max: read("user_max", default.user_max),
     };
     if let Err(what) = check_thresholds(&thresholds) {
         let advice = format!(
@@ -320,10 +331,20 @@ fn read_thresholds<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<T
         );
         reader.error(value.span(), what, advice);
     }
+    for (key, most, given) in [
+        ("irrevocable_max", IRREVOCABLE_MAX, thresholds.irrevocable_max),
+        ("user_max", USER_MAX, thresholds.user_max),
+    ] {
+        if !(given > 0.0 && given <= most) {
+            let span = lookup(section, key).map_or(value.span(), toml::Spanned::span);
+            let advice = format!("give a number above 0 and at most {most}: C/T in CPUs, per CPU");
+            reader.error(span, format!("{key} = {given} is out of range"), advice);
+        }
+    }
     (reader.problems.len() == before).then_some(thresholds)
 }
 
-/// Holds thresholds against `0 < Rlo < Rhi < Rmax <= 0.95` (Yang 2009, section 8.1.2).
+/// Holds thresholds against `0 < Rlo < Rhi < Rmax <= 0.94` (Yang 2009, section 8.1.2).
 ///
 /// # Errors
 /// The first pair that is out of order, in words.
@@ -346,7 +367,7 @@ pub fn check_thresholds(thresholds: &Thresholds) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "revoke_above = {highest} is above {REVOKE_ABOVE_MAX}, which the kernel never lets tasks reach"
+            "revoke_above = {highest} is above {REVOKE_ABOVE_MAX}, which reservations never pass beside other work"
         ))
     }
 }
@@ -372,14 +393,20 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "owner = \"alice\"\nmechanism = \"deadline\"\n[thresholds]\nreactivate_below = 0.5\n\
-                    admit_below = 0.7\nrevoke_above = 0.95\n";
+                    admit_below = 0.7\nrevoke_above = 0.94\nirrevocable_max = 0.5\nuser_max = 2\n";
         let (config, problems) = parse(text);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(config.owner, Some(Owner::Name("alice".into())));
         assert_eq!(config.mechanism, MechanismChoice::Deadline);
         assert_eq!(
             config.thresholds,
-            Thresholds { reactivate_below: 0.5, admit_below: 0.7, revoke_above: 0.95 }
+            Thresholds {
+                reactivate_below: 0.5,
+                admit_below: 0.7,
+                revoke_above: 0.94,
+                irrevocable_max: 0.5,
+                user_max: 2.0
+            }
         );
         assert_eq!(parse("owner = 1000").0.owner, Some(Owner::Uid(1000)));
         assert_eq!(parse("owner = \"1000\"").0.owner, Some(Owner::Uid(1000)));
@@ -456,7 +483,9 @@ mod tests {
             ("reactivate_below = 0", "reactivate_below = 0 is not above 0"),
             ("reactivate_below = 0.85", "admit_below = 0.8 is not above reactivate_below = 0.85"),
             ("revoke_above = 0.7", "revoke_above = 0.7 is not above admit_below = 0.8"),
-            ("revoke_above = 0.97", "is above 0.95"),
+            ("revoke_above = 0.97", "is above 0.94"),
+            ("irrevocable_max = 1", "irrevocable_max = 1 is out of range"),
+            ("user_max = 0", "user_max = 0 is out of range"),
             ("admit_below = nan", "is not above"),
             ("revoke_above = \"90%\"", "revoke_above is a string"),
             ("revoke_over = 0.9", "did you mean \"revoke_above\"?"),

@@ -3,9 +3,11 @@
 //! `steward explain PID` prints [`explain_task`]; the journal gets [`explain_event`]. Every sentence gives the
 //! figures that it rests on.
 
-use crate::mechanism::{CpuRecord, Event, EventKind, Reservation, Standing, TaskRecord, Thresholds};
+use crate::mechanism::{
+    CpuRecord, Event, EventKind, Reason, Reservation, Rule, Standing, TaskRecord, Thresholds,
+};
 use crate::problem::Problem;
-use crate::quantity::approximate_duration;
+use crate::quantity::{approximate_duration, format_size};
 use crate::spec::Spec;
 
 /// From this share of periods on, a spent budget means that the reservation is too small rather than that one
@@ -74,8 +76,62 @@ fn promise(task: &TaskRecord) -> String {
         approximate_duration(grant.reservation.period_ns),
         percent(grant.reservation.bandwidth()),
         if grant.inherit { "Its children get the same." } else { "Its children do not get it." },
-        if grant.revocable { "It may be revoked under overload." } else { "It is never revoked." },
+        revocability(task),
     )
+}
+
+/// Whether it may be revoked, and why in spite of its specification.
+fn revocability(task: &TaskRecord) -> String {
+    match task.reason {
+        _ if task.grant.revocable => "It may be revoked under overload.".to_owned(),
+        Some(reason @ Reason { rule: Rule::Irrevocable | Rule::NotNamed, .. }) => {
+            format!("It may be revoked although it asks never to be: {}.", why_revocable(&reason))
+        }
+        _ => "It is never revoked.".to_owned(),
+    }
+}
+
+fn why_revocable(reason: &Reason) -> String {
+    match reason.rule {
+        Rule::NotNamed => format!(
+            "it is a task of user {}, who is neither root nor the user whom its specification names",
+            reason.uid
+        ),
+        _ => format!(
+            "what is never revoked has {} of that CPU already, and may have {}",
+            percent(reason.amount),
+            percent(reason.limit)
+        ),
+    }
+}
+
+/// What keeps a task out: the rule with its amounts.
+fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, threshold: f64) -> String {
+    let bandwidth = percent(bandwidth);
+    match reason {
+        Some(Reason { rule: Rule::User, uid, amount, limit }) => format!(
+            "the tasks of user {uid} have {} of CPU {cpu} reserved, which with its {bandwidth} passes the {} that one \
+             user may have there",
+            percent(*amount),
+            percent(*limit)
+        ),
+        Some(Reason { rule: Rule::Users, amount, .. }) => {
+            format!(
+                "tasks of {amount} users have reservations on CPU {cpu}, and there is no room for another user"
+            )
+        }
+        Some(Reason { rule: Rule::NoCpu, .. }) => "no CPU that is online is allowed to it".to_owned(),
+        Some(Reason { rule: Rule::Memory, amount, limit, .. }) => format!(
+            "it may still bring in {} of memory, and {} are free",
+            format_size(*amount as u64),
+            format_size(*limit as u64)
+        ),
+        _ => format!(
+            "the least loaded CPU it may use, CPU {cpu}, has load {}, which with its {bandwidth} passes {}",
+            percent(load),
+            percent(threshold)
+        ),
+    }
 }
 
 fn source(task: &TaskRecord, spec: Option<&Spec>) -> String {
@@ -101,6 +157,10 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             percent(load),
             percent(thresholds.admit_below)
         ),
+        Standing::Refused if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
+            "The promise is NOT in force: {}. It runs as best-effort until that changes.",
+            why_not(task.reason.as_ref(), task.grant.reservation.bandwidth(), task.cpu, load, 0.0)
+        ),
         Standing::Refused => format!(
             "The promise is NOT in force: it was refused, because it needs {} and every CPU it may use was too full. \
              CPU {} has an interactive load of {} now (admission stops at {}). It runs as best-effort until there is \
@@ -109,6 +169,11 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             cpu.cpu,
             percent(load),
             percent(thresholds.admit_below)
+        ),
+        Standing::Revoked if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
+            "The promise is NOT in force: it was revoked, and is not taken back, because {}. It runs as best-effort \
+             until that changes.",
+            why_not(task.reason.as_ref(), task.grant.reservation.bandwidth(), task.cpu, load, 0.0)
         ),
         Standing::Revoked => format!(
             "The promise is NOT in force: it was revoked, because CPU {} stayed above {} of interactive load{}. It \
@@ -154,16 +219,7 @@ fn record(task: &TaskRecord) -> String {
 /// What would help, if anything is amiss.
 fn advice(task: &TaskRecord, thresholds: &Thresholds, real_time: &[RealTimeTask]) -> Option<String> {
     match task.standing {
-        Standing::Refused => Some(
-            "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
-             share, or raise admit_below in /etc/steward/steward.toml."
-                .to_owned(),
-        ),
-        Standing::Revoked => Some(
-            "What helps: end or shrink other reservations (`steward status` shows them), raise this one if the \
-             program needs more than it said, or make it revocable = false if it is critical."
-                .to_owned(),
-        ),
+        Standing::Refused | Standing::Revoked => Some(advice_out_of_force(task)),
         Standing::Admitted => {
             let missed = share(task.deadlines_missed, task.periods) > 0.01;
             let taken = missed.then(|| who_takes(task.cpu, real_time)).flatten();
@@ -234,6 +290,29 @@ fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
     })
 }
 
+fn advice_out_of_force(task: &TaskRecord) -> String {
+    let rule = task.reason.map(|reason| reason.rule);
+    let text = match (rule, task.standing) {
+        (Some(Rule::User | Rule::Users), _) => {
+            "What helps: end or shrink other reservations of that user (`steward status` shows them), or raise \
+             user_max in /etc/steward/steward.toml; it does not hold for root and the owner."
+        }
+        (Some(Rule::NoCpu), _) => "What helps: allow it a CPU that is online (`taskset -p`, cpuset.cpus).",
+        (Some(Rule::Memory), _) => {
+            "What helps: end what holds the memory, or give the program less to work on."
+        }
+        (_, Standing::Refused) => {
+            "What helps: end or shrink other reservations (`steward status` shows them), give this one a smaller \
+             share, or raise admit_below in /etc/steward/steward.toml."
+        }
+        _ => {
+            "What helps: end or shrink other reservations (`steward status` shows them), raise this one if the \
+             program needs more than it said, or make it revocable = false if it is critical."
+        }
+    };
+    text.to_owned()
+}
+
 /// Says that a task has what its specification said before this mistake was written into its file. A line with its end.
 pub fn explain_earlier_version(mistake: &Problem) -> String {
     format!("Its specification is in force as it was before a mistake was made: {mistake}.\n")
@@ -262,11 +341,15 @@ pub fn explain_event(event: &Event) -> String {
         (percent(event.load), percent(event.bandwidth), percent(event.threshold));
     match event.kind {
         EventKind::Admitted => format!(
-            "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}."
+            "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}{}.",
+            event.reason.map_or_else(String::new, |reason| format!(
+                "; it may be revoked although it asks never to be: {}",
+                why_revocable(&reason)
+            ))
         ),
         EventKind::Refused => format!(
-            "{task} was refused: the least loaded CPU it may use, CPU {cpu}, has load {load}, which with its \
-             {bandwidth} passes {threshold}; it runs as best-effort until there is room."
+            "{task} was refused: {}; it runs as best-effort until there is room.",
+            why_not(event.reason.as_ref(), event.bandwidth, *cpu, event.load, event.threshold)
         ),
         EventKind::TableFull => format!(
             "{task} was refused: the table of tasks with a specification is full; it runs as best-effort."
@@ -280,8 +363,12 @@ pub fn explain_event(event: &Event) -> String {
              revoked it used the most ({bandwidth} promised)."
         ),
         EventKind::RevokedDisplaced => format!(
-            "{task} was revoked: CPU {cpu} went offline or is no longer allowed to it, and no other CPU has room \
-             for its {bandwidth} (load {load}, threshold {threshold})."
+            "{task} was revoked: CPU {cpu} {}; what follows says whether another one takes its {bandwidth}.",
+            match event.reason {
+                Some(reason) if reason.amount > 0.0 => "is no longer allowed to it",
+                Some(_) => "went offline",
+                None => "went offline or is no longer allowed to it",
+            }
         ),
         EventKind::Reactivated => format!(
             "{task} was taken back on CPU {cpu}: load {load} stayed below {threshold}, so there is room for its \

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::mechanism::Grant;
+use crate::mechanism::{Grant, IrrevocableFor, Reservation};
 use crate::spec::parse_toml;
 
 fn task() -> TaskRecord {
@@ -17,6 +17,7 @@ fn task() -> TaskRecord {
             reservation: Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 },
             inherit: true,
             revocable: true,
+            irrevocable_for: IrrevocableFor::Root,
             keep_over_exec: false,
             spec_id: 7,
         },
@@ -28,6 +29,7 @@ fn task() -> TaskRecord {
         reserved_time_ns: 4_321_000_000,
         best_effort_time_ns: 87_000_000,
         overrun_max_ns: 123_400,
+        reason: None,
     }
 }
 
@@ -142,22 +144,50 @@ fn every_decision_in_a_sentence() {
         EventKind::Reactivated,
         EventKind::Released,
     ];
-    let sentences: Vec<String> = kinds
-        .into_iter()
-        .map(|kind| {
-            explain_event(&Event {
-                at_ns: 1,
-                tid: 4243,
-                pid: 4242,
-                name: "mplayer".into(),
-                cpu: 1,
-                kind,
-                load: 0.7234,
-                bandwidth: 1.0 / 6.0,
-                threshold: 0.8,
-            })
-        })
-        .collect();
+    let sentences: Vec<String> = kinds.into_iter().map(|kind| explain_event(&event(kind, None))).collect();
+    insta::assert_snapshot!(sentences.join("\n"));
+}
+
+fn event(kind: EventKind, reason: Option<Reason>) -> Event {
+    Event {
+        at_ns: 1,
+        tid: 4243,
+        pid: 4242,
+        name: "mplayer".into(),
+        cpu: 1,
+        kind,
+        load: 0.7234,
+        bandwidth: 1.0 / 6.0,
+        threshold: 0.8,
+        reason,
+    }
+}
+
+#[test]
+fn every_rule_in_a_sentence_with_its_amounts() {
+    let reason = |rule, amount, limit| Some(Reason { rule, uid: 1000, amount, limit });
+    let events = [
+        (EventKind::Refused, reason(Rule::Load, 0.7234, 0.8)),
+        (EventKind::Refused, reason(Rule::User, 0.7, 0.75)),
+        (EventKind::Refused, reason(Rule::Users, 32.0, 32.0)),
+        (EventKind::Refused, reason(Rule::NoCpu, 0.0, 0.0)),
+        (EventKind::Admitted, reason(Rule::Irrevocable, 0.75, 0.8)),
+        (EventKind::Admitted, reason(Rule::NotNamed, 0.0, 0.8)),
+        (EventKind::RevokedDisplaced, reason(Rule::NoCpu, 1.0, 0.0)),
+        (EventKind::RevokedDisplaced, reason(Rule::NoCpu, 0.0, 0.0)),
+    ];
+    let mut sentences: Vec<String> =
+        events.into_iter().map(|(kind, reason)| explain_event(&event(kind, reason))).collect();
+    for (standing, reason) in [
+        (Standing::Refused, reason(Rule::User, 0.7, 0.75)),
+        (Standing::Revoked, reason(Rule::Memory, 1500.0 * 1048576.0, 300.0 * 1048576.0)),
+        (Standing::Admitted, reason(Rule::NotNamed, 0.0, 0.8)),
+    ] {
+        let mut task = task();
+        (task.standing, task.reason, task.grant.revocable) = (standing, reason, false);
+        (task.periods, task.budgets_exhausted) = (0, 0);
+        sentences.push(explain_task(&task, &cpu(), Some(&mplayer()), &Thresholds::default(), &[]));
+    }
     insta::assert_snapshot!(sentences.join("\n"));
 }
 

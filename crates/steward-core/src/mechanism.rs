@@ -32,6 +32,19 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
+/// Whose task a grant that is never revoked is for: anybody could start any number of programs that are never revoked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IrrevocableFor {
+    /// Anybody's: it was given by hand, by who may.
+    #[default]
+    Anybody,
+    /// Root's only.
+    Root,
+    /// Root's and this user's.
+    User(u32),
+}
+
 /// What a specification gives to a task that starts with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
@@ -41,6 +54,9 @@ pub struct Grant {
     pub inherit: bool,
     /// Flag `R`: may be revoked under overload.
     pub revocable: bool,
+    /// Whose task may be irrevocable, if it is not revocable; anybody else's may be revoked all the same.
+    #[serde(default)]
+    pub irrevocable_for: IrrevocableFor,
     /// Keep this grant when the task executes a program, whatever that program's specification
     /// says (`steward run --cpu`).
     pub keep_over_exec: bool,
@@ -101,6 +117,8 @@ pub struct TaskRecord {
     pub best_effort_time_ns: u64,
     /// The longest overrun of a budget so far, in nanoseconds.
     pub overrun_max_ns: u64,
+    /// By which rule it was decided about last, if by another one than that the load leaves room.
+    pub reason: Option<Reason>,
 }
 
 impl TaskRecord {
@@ -161,6 +179,42 @@ pub struct Event {
     pub bandwidth: f64,
     /// The threshold that the load was held against.
     pub threshold: f64,
+    /// By which rule it was decided, if there is more to say than that the load leaves room.
+    pub reason: Option<Reason>,
+}
+
+/// A rule of admission other than that there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// Refused or revoked: the load is too high. Fractions of the CPU.
+    Load,
+    /// Refused: the `C / T` of that user's tasks on the CPU would be too much. Fractions of the CPU.
+    User,
+    /// Refused: the CPU has no place for the sum of another user. Numbers of users.
+    Users,
+    /// Refused: no CPU that is online is allowed to the task. Displaced: `amount` is 1 if its CPU is online, so that its
+    /// affinity was the reason, otherwise 0.
+    NoCpu,
+    /// Not taken back: it would bring in more memory than is free. Bytes.
+    Memory,
+    /// Admitted, but may be revoked: the `C / T` of what is never revoked would be too much. Fractions of the CPU.
+    Irrevocable,
+    /// Admitted, but may be revoked: the task belongs neither to root nor to the user whom its specification names.
+    NotNamed,
+}
+
+/// The rule by which a decision was made, with its amounts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The rule.
+    pub rule: Rule,
+    /// Whose task it is.
+    pub uid: u32,
+    /// What there was without the task, in the unit of the rule.
+    pub amount: f64,
+    /// The most that there may be, in the unit of the rule.
+    pub limit: f64,
 }
 
 /// What a mechanism can decide about a task.
@@ -169,7 +223,7 @@ pub struct Event {
 pub enum EventKind {
     /// Taken into the interactive class.
     Admitted,
-    /// Refused at admission: load plus bandwidth would pass the threshold on every CPU allowed.
+    /// Refused at admission; [`Event::reason`] has the rule.
     Refused,
     /// Refused because the table of tasks with a specification is full.
     TableFull,
@@ -177,7 +231,7 @@ pub enum EventKind {
     RevokedExhausted,
     /// Revoked: overload, and it was the hungriest.
     RevokedHungriest,
-    /// Revoked: its CPU went offline, or its affinity excludes every CPU with room.
+    /// Revoked: its CPU went offline, or is no longer allowed to it. What follows says whether another one takes it.
     RevokedDisplaced,
     /// Taken back after revocation or refusal.
     Reactivated,
@@ -185,7 +239,8 @@ pub enum EventKind {
     Released,
 }
 
-/// The limits within which the mechanism admits and revokes (Yang 2009, section 8.1.2): fractions of a CPU.
+/// The limits within which the mechanism admits and revokes (Yang 2009, section 8.1.2), and what may be declared:
+/// fractions of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
     /// `Rlo`: with every sample of the window below it, one task is reactivated.
@@ -194,13 +249,24 @@ pub struct Thresholds {
     pub admit_below: f64,
     /// `Rmax`: with every sample of the window above it, tasks are revoked.
     pub revoke_above: f64,
+    /// The most `C / T` that tasks which are never revoked may have together; further ones may be revoked.
+    pub irrevocable_max: f64,
+    /// The most `C / T` that the tasks of one user, other than root and the owner, may have together.
+    pub user_max: f64,
 }
 
 impl Default for Thresholds {
     /// 0.65, 0.80, 0.90. The paper gives no figures; these leave a tenth of each CPU to best-effort work
-    /// even while overload is being noticed.
+    /// even while overload is being noticed. What is never revoked may declare as much as admission lets in (0.80), and one
+    /// user 0.75, so that a film of somebody else (5 ms in 30 ms) has its time whatever that user's tasks do.
     fn default() -> Self {
-        Thresholds { reactivate_below: 0.65, admit_below: 0.80, revoke_above: 0.90 }
+        Thresholds {
+            reactivate_below: 0.65,
+            admit_below: 0.80,
+            revoke_above: 0.90,
+            irrevocable_max: 0.80,
+            user_max: 0.75,
+        }
     }
 }
 
@@ -444,6 +510,15 @@ pub trait Mechanism: Send {
     /// # Errors
     /// [`MechanismError::Gone`].
     fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError>;
+
+    /// Says who is the owner, whose tasks no limit of an ordinary user holds for.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`].
+    fn set_owner(&mut self, uid: Option<u32>) -> Result<(), MechanismError> {
+        let _ = uid;
+        Ok(())
+    }
 
     /// Gives the domain of this cgroup a policy, or with `None` the default again. Takes effect at once.
     ///

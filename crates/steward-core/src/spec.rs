@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use crate::last_good::{About, Mistake};
-use crate::mechanism::{Grant, Reservation, Thresholds};
+use crate::mechanism::{Grant, IrrevocableFor, Reservation, Thresholds};
 pub use crate::problem::{Origin, Problem, Severity};
 pub use row_form::{format_row, parse_row, parse_tab};
 pub use set::{
@@ -139,6 +139,54 @@ impl fmt::Display for IoClass {
     }
 }
 
+/// A user, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum User {
+    /// A name, still to be looked up.
+    Name(String),
+    /// A number.
+    Uid(u32),
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            User::Name(name) => formatter.write_str(name),
+            User::Uid(uid) => write!(formatter, "{uid}"),
+        }
+    }
+}
+
+impl TryFrom<String> for User {
+    type Error = Fault;
+
+    fn try_from(text: String) -> Result<Self, Fault> {
+        read_user(&text)
+    }
+}
+
+impl From<User> for String {
+    fn from(user: User) -> String {
+        user.to_string()
+    }
+}
+
+/// Reads a user's name or number.
+fn read_user(text: &str) -> Result<User, Fault> {
+    let advice = "write a user's name, as in user = \"alice\", or a number from 0 to 4294967294";
+    if text.starts_with('-') || (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())) {
+        let uid = text.parse().ok().filter(|uid| *uid != u32::MAX);
+        return uid
+            .map(User::Uid)
+            .ok_or_else(|| Fault::new("user", format!("\"{text}\" is not a user's number"), advice));
+    }
+    if text.is_empty() || text.contains(|c: char| c == ':' || c.is_control() || c.is_whitespace()) {
+        return Err(Fault::new("user", format!("{text:?} is not a user's name"), advice));
+    }
+    Ok(User::Name(text.to_owned()))
+}
+
 /// What one program gets when it starts. Made by the parsers, which hold it to the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -152,6 +200,8 @@ pub struct Spec {
     pub inherit: bool,
     /// Flag `R`: may be revoked under overload. True unless said, for interactive programs.
     pub revocable: bool,
+    /// Whose task is never revoked beside root's, if it is not revocable; anybody else's may be revoked.
+    pub user: Option<User>,
     /// `π`: how long a page may go unused before it may be reclaimed; `None` lets Steward choose.
     pub protect: Option<Duration>,
     /// Memory promised, in bytes.
@@ -166,12 +216,16 @@ pub struct Spec {
 
 impl Spec {
     /// What the mechanism is to give to a task that starts with this; `None` when it is best-effort. `spec_id` is
-    /// the caller's own number for this specification.
+    /// the caller's own number for this specification. A user's name has to be looked up before: nobody but root has it.
     pub fn grant(&self, spec_id: u32) -> Option<Grant> {
         self.reservation.map(|reservation| Grant {
             reservation,
             inherit: self.inherit,
             revocable: self.revocable,
+            irrevocable_for: match self.user {
+                Some(User::Uid(uid)) if uid != 0 => IrrevocableFor::User(uid),
+                _ => IrrevocableFor::Root,
+            },
             keep_over_exec: false,
             spec_id,
         })
@@ -222,6 +276,7 @@ struct Draft {
     reservation: Option<Reservation>,
     inherit: Option<bool>,
     revocable: Option<bool>,
+    user: Option<User>,
     protect_ns: Option<u64>,
     memory_min: Option<u64>,
     memory_max: Option<u64>,
@@ -251,6 +306,7 @@ impl Draft {
                 reservation: self.reservation,
                 inherit: self.inherit.unwrap_or(false),
                 revocable: self.revocable.unwrap_or(self.reservation.is_some()),
+                user: self.user,
                 protect: self.protect_ns.map(Duration::from_nanos),
                 memory_min: self.memory_min,
                 memory_max: self.memory_max,
@@ -274,6 +330,13 @@ impl Draft {
                 "leave out cpu, or make the class \"interactive\"",
             )),
             _ => {}
+        }
+        if self.user.is_some() && self.revocable != Some(false) {
+            faults.push(Fault::new(
+                "user",
+                "user says whose task is never revoked, and this program may be revoked",
+                "leave out user, or add revocable = false",
+            ));
         }
         let best_effort =
             self.class == Some(Class::BestEffort) || (self.class.is_none() && self.reservation.is_none());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use steward_core::mechanism::IrrevocableFor;
 use steward_core::spec::{Class, ParsedFile, Spec, SpecPath, SpecSet, parse_toml};
 
 const MS: u64 = 1_000_000;
@@ -236,4 +237,25 @@ fn tools_have_a_small_share_of_a_hundred_milliseconds_or_more() {
 fn no_program_is_given_more_than_half_a_cpu_and_background_work_is_given_none() {
     every(&all(), "at most half a CPU", |spec| bandwidth(spec) <= 0.5);
     every(&of_file("90-"), "background work is best-effort", |spec| spec.class == Class::BestEffort);
+}
+
+/// What an ordinary user can start from an interactive shell: every program that has a row and that anybody may execute.
+#[test]
+fn nothing_that_an_ordinary_user_starts_is_kept_from_revocation() {
+    let programs: Vec<Spec> = all().into_iter().filter(|spec| spec.reservation.is_some()).collect();
+    every(&programs, "no row names a user: none is known on every machine", |spec| spec.user.is_none());
+    let never_revoked = |uid: u32| -> f64 {
+        let theirs = programs.iter().filter(|spec| {
+            let grant = spec.grant(1).expect("it has a reservation");
+            !grant.revocable
+                && match grant.irrevocable_for {
+                    IrrevocableFor::Anybody => true,
+                    IrrevocableFor::Root => uid == 0,
+                    IrrevocableFor::User(named) => [0, named].contains(&uid),
+                }
+        });
+        theirs.map(bandwidth).sum()
+    };
+    assert_eq!(never_revoked(1000), 0.0);
+    assert!(never_revoked(0) > 0.0, "and what root starts is");
 }

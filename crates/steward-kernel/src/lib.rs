@@ -34,8 +34,8 @@ mod rescheduling;
 pub mod roots;
 pub mod scheduling;
 pub mod sealed;
-pub mod user_namespaces;
 pub mod sessions;
+pub mod user_namespaces;
 
 pub use error::KernelError;
 pub use roots::Roots;

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use steward_core::config::order_by_name;
-use steward_core::mechanism::{DomainPolicy, Grant, Mechanism, Reservation};
+use steward_core::mechanism::{DomainPolicy, Grant, IrrevocableFor, Mechanism, Reservation};
 use steward_sched::{LoadOptions, SchedExt};
 
 fn main() {
@@ -67,7 +67,15 @@ fn main() {
         let ms = |text: &String| text.parse::<f64>().map_or(0, |ms| (ms * 1e6) as u64);
         let mut child = Command::new(program).args(rest).spawn().expect("the program starts");
         let reservation = Reservation { budget_ns: ms(budget_ms), period_ns: ms(period_ms) };
-        let grant = Grant { reservation, inherit: true, revocable: true, keep_over_exec: true, spec_id: 0 };
+        let irrevocable_for = IrrevocableFor::Anybody;
+        let grant = Grant {
+            reservation,
+            inherit: true,
+            revocable: true,
+            irrevocable_for,
+            keep_over_exec: true,
+            spec_id: 0,
+        };
         println!("{:?}", scheduler.assign(child.id() as i32, Some(grant)));
         // Taken off the list of processes when it ends.
         std::thread::spawn(move || child.wait());

@@ -6,13 +6,17 @@
 //!
 //! Times are nanoseconds on a clock of the caller's choice; the rules read no clock themselves.
 
+mod admission;
 mod best_effort;
+mod class;
 mod domain;
 mod edf;
 mod load;
 mod order;
 
+pub use admission::*;
 pub use best_effort::*;
+pub use class::*;
 pub use domain::*;
 pub use edf::*;
 pub use load::*;
@@ -52,12 +56,20 @@ mod tests {
     #[test]
     fn the_rust_structures_are_laid_out_as_the_c_structures() {
         let rust = layout! {
-                EdfTask {
-                    budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
-                    slept, blocked, late,
-                }
-                Load { measured, projected, window, samples, last_activation }
-                LoadThresholds { reactivate_below, admit_below, revoke_above }
+                    EdfTask {
+                        budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
+                        slept, blocked, late,
+                    }
+                    Load { measured, projected, window, samples, last_activation }
+                    LoadThresholds { reactivate_below, admit_below, revoke_above, irrevocable_max, user_max }
+                    LoadCut { rank, rest }
+                    UserSum { uid, reserved }
+                    Declared { irrevocable, users }
+                    Claim { bandwidth, uid, limited, irrevocable }
+                    Verdict { rule, uid, amount, limit }
+                    Waiter { since_ns, index, uid, failures }
+                    Waiters { first }
+                    ClassUse { level_ns, at_ns }
         Token { stamp, left_ns }
         Tokens { ring, held_ns, last_stamp, cycle, cycle_left_ns, first, count }
         Node { left, right, up, rank, heap }
@@ -85,6 +97,25 @@ mod tests {
             LOAD_SAMPLE_NS,
             LOAD_DECAY_MIN.into(),
             LOAD_DECAY_MAX.into(),
+            LOAD_VICTIM_STEPS.into(),
+            LOAD_VICTIM_RANKS as u64,
+            LOAD_NO_VICTIM.into(),
+            Rule::Fits as u64,
+            Rule::Irrevocable as u64,
+            Rule::NotNamed as u64,
+            Rule::Use as u64,
+            Rule::User as u64,
+            Rule::Users as u64,
+            Rule::NoCpu as u64,
+            Rule::Memory as u64,
+            ADMISSION_USERS_MAX as u64,
+            ADMISSION_ANYBODY.into(),
+            WAITERS_MAX as u64,
+            WAITER_RETRY_MAX.into(),
+            CLASS_PARTS,
+            CLASS_RATE_PARTS,
+            CLASS_BURST_NS,
+            CLASS_GAP_NS,
             DOMAINS_MAX as u64,
             DEPTH_MAX as u64,
             DEPTH_MOST.into(),

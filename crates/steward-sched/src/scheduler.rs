@@ -9,10 +9,13 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 use steward_core::mechanism::{
     BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
-    Mechanism, MechanismError, MechanismKind, Reservation, Snapshot, Standing, TaskRecord, Thresholds,
+    IrrevocableFor, Mechanism, MechanismError, MechanismKind, Reason, Reservation, Rule, Snapshot, Standing,
+    TaskRecord, Thresholds,
 };
 
-use crate::decide::{Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE};
+use crate::decide::{
+    self, ADMISSION_ANYBODY, Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE,
+};
 use crate::error::{LoadError, to_io};
 use crate::load::{self, Loaded, as_bytes, map_array, text_of};
 use crate::skeleton::types;
@@ -95,6 +98,8 @@ impl SchedExt {
                 reactivate_below: to_parts(thresholds.reactivate_below),
                 admit_below: to_parts(thresholds.admit_below),
                 revoke_above: to_parts(thresholds.revoke_above),
+                irrevocable_max: to_parts(thresholds.irrevocable_max),
+                user_max: to_parts(thresholds.user_max),
             };
         }
     }
@@ -250,6 +255,14 @@ impl Mechanism for SchedExt {
     fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), MechanismError> {
         self.still_loaded()?;
         self.write_thresholds(thresholds);
+        Ok(())
+    }
+
+    fn set_owner(&mut self, uid: Option<u32>) -> Result<(), MechanismError> {
+        self.still_loaded()?;
+        if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
+            data.settings.owner = uid.unwrap_or(ADMISSION_ANYBODY);
+        }
         Ok(())
     }
 
@@ -455,6 +468,12 @@ fn encode_grant(grant: &Grant) -> types::grant {
             | flag(grant.revocable, REVOCABLE)
             | flag(grant.keep_over_exec, KEEP_OVER_EXEC),
         spec_id: grant.spec_id,
+        user: match grant.irrevocable_for {
+            IrrevocableFor::Anybody => ADMISSION_ANYBODY,
+            IrrevocableFor::Root => 0,
+            IrrevocableFor::User(uid) => uid,
+        },
+        ..Default::default()
     }
 }
 
@@ -465,6 +484,11 @@ fn decode_grant(grant: &types::grant) -> Grant {
         revocable: grant.flags & REVOCABLE != 0,
         keep_over_exec: grant.flags & KEEP_OVER_EXEC != 0,
         spec_id: grant.spec_id,
+        irrevocable_for: match grant.user {
+            ADMISSION_ANYBODY => IrrevocableFor::Anybody,
+            0 => IrrevocableFor::Root,
+            uid => IrrevocableFor::User(uid),
+        },
     }
 }
 
@@ -493,7 +517,23 @@ fn task_record(slot: &types::task_slot) -> Option<TaskRecord> {
         reserved_time_ns: slot.reserved_time_ns,
         best_effort_time_ns: slot.best_effort_time_ns,
         overrun_max_ns: slot.edf.overrun_max_ns,
+        reason: decode_reason(&slot.reason),
     })
+}
+
+fn decode_reason(raw: &types::admission_reason) -> Option<Reason> {
+    let parts = from_parts as fn(u32) -> f64;
+    let (rule, unit): (Rule, fn(u32) -> f64) = match raw.rule {
+        rule if rule == decide::Rule::Irrevocable as u32 => (Rule::Irrevocable, parts),
+        rule if rule == decide::Rule::NotNamed as u32 => (Rule::NotNamed, parts),
+        rule if rule == decide::Rule::Use as u32 => (Rule::Load, parts),
+        rule if rule == decide::Rule::User as u32 => (Rule::User, parts),
+        rule if rule == decide::Rule::Users as u32 => (Rule::Users, f64::from),
+        rule if rule == decide::Rule::NoCpu as u32 => (Rule::NoCpu, f64::from),
+        rule if rule == decide::Rule::Memory as u32 => (Rule::Memory, |mib| f64::from(mib) * 1_048_576.0),
+        _ => return None,
+    };
+    Some(Reason { rule, uid: raw.uid, amount: unit(raw.amount), limit: unit(raw.limit) })
 }
 
 fn decode_event(bytes: &[u8]) -> Option<Event> {
@@ -523,5 +563,6 @@ fn decode_event(bytes: &[u8]) -> Option<Event> {
         load: from_parts(raw.load),
         bandwidth: from_parts(raw.bandwidth),
         threshold: from_parts(raw.threshold),
+        reason: decode_reason(&raw.reason),
     })
 }

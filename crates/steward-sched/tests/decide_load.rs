@@ -3,10 +3,14 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steward_sched::decide::{
-    LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, Load, load_decay, load_scaled_weight, load_victim_rank,
+    LOAD_NO_VICTIM, LOAD_ONE, LOAD_SAMPLE_NS, LOAD_VICTIM_RANKS, LOAD_WINDOW, Load, load_decay,
+    load_scaled_weight, load_victim_rank,
 };
 
 const ADMIT_BELOW: u32 = 800_000;
+
+/// Whether it may be revoked, whether it used up its budget, and what it used.
+type Task = (bool, bool, u32);
 
 fn ratio() -> impl Strategy<Value = u32> {
     prop_oneof![0..=LOAD_ONE, Just(0), Just(LOAD_ONE)]
@@ -143,16 +147,61 @@ proptest! {
 
     #[test]
     fn victims_are_first_those_who_used_up_their_budget_and_then_the_hungriest(
-        a in (any::<bool>(), any::<bool>(), any::<u32>()),
-        b in (any::<bool>(), any::<bool>(), any::<u32>()),
+        a in (any::<bool>(), ratio()),
+        b in (any::<bool>(), ratio()),
     ) {
-        // (may be revoked, used up its budget, what it used): tuples compare in the order that the rule states.
-        let key = |(revocable, exhausted, used): (bool, bool, u32)| {
-            if revocable { (true, exhausted, used.min(LOAD_ONE)) } else { (false, false, 0) }
-        };
-        let rank = |(revocable, exhausted, used)| load_victim_rank(revocable, exhausted, used);
-        prop_assert_eq!(rank(a).cmp(&rank(b)), key(a).cmp(&key(b)));
-        prop_assert_eq!(rank(a) == 0, !a.0, "the irrevocable, and only they, are never victims");
+        // (used up its budget, what it used, to a sixteenth): tuples compare in the order that the rule states.
+        let key = |(exhausted, used): (bool, u32)| (exhausted, used as u64 * 16 / (LOAD_ONE as u64 + 1));
+        let rank = |(exhausted, used)| load_victim_rank(true, exhausted, used);
+        if a.1 > 0 && b.1 > 0 {
+            prop_assert_eq!(rank(a).cmp(&rank(b)), key(a).cmp(&key(b)));
+        }
+        prop_assert_eq!(load_victim_rank(false, a.0, a.1), LOAD_NO_VICTIM, "the irrevocable are never victims");
+        prop_assert_eq!(load_victim_rank(true, a.0, 0), LOAD_NO_VICTIM, "nothing is won by those who used nothing");
+    }
+
+    #[test]
+    fn an_overloaded_cpu_is_relieved_in_one_turn_and_by_no_more_than_it_takes(
+        tasks in vec((any::<bool>(), any::<bool>(), 0..LOAD_ONE / 4), 0..40),
+    ) {
+        let used: u32 = tasks.iter().map(|task| task.2).sum::<u32>().min(LOAD_ONE);
+        let mut load = Load { measured: used, ..Load::default() };
+        let rank = |(revocable, exhausted, used): Task| load_victim_rank(revocable, exhausted, used);
+        let mut by_rank = [0; LOAD_VICTIM_RANKS];
+        for task in &tasks {
+            if rank(*task) != LOAD_NO_VICTIM {
+                by_rank[rank(*task) as usize] += task.2;
+            }
+        }
+        let mut cut = load.find_cut(&by_rank, ADMIT_BELOW);
+        let (out, stay): (Vec<Task>, Vec<Task>) =
+            tasks.iter().copied().partition(|task| cut.cuts(rank(*task), task.2));
+        out.iter().for_each(|task| load.relieve(task.2));
+        let victims_left = stay.iter().any(|task| rank(*task) != LOAD_NO_VICTIM);
+        prop_assert!(load.measured < ADMIT_BELOW || !victims_left, "{} left", load.measured);
+        prop_assert!(out.iter().all(|task| task.0), "an irrevocable one was put out");
+        let lowest = out.iter().map(|task| rank(*task)).min();
+        prop_assert!(stay.iter().all(|task| rank(*task) == LOAD_NO_VICTIM || lowest.is_none_or(|lowest| rank(*task) <= lowest)));
+        // Without the last of the lowest rank it would not have done.
+        if let Some(last) = out.iter().rev().find(|task| Some(rank(**task)) == lowest) {
+            let sum: u32 = out.iter().map(|task| task.2).sum();
+            prop_assert!(used - (sum - last.2).min(used) >= ADMIT_BELOW, "{out:?} of {tasks:?}");
+        }
+    }
+
+    #[test]
+    fn what_moves_away_takes_its_use_and_its_announcement_along(
+        measured in ratio(),
+        projected in ratio(),
+        bandwidth in ratio(),
+        ago in 0u32..8,
+        used in ratio(),
+    ) {
+        let mut load = Load { measured, projected, ..Load::default() };
+        load.without(bandwidth, ago, used);
+        prop_assert!(load.measured == measured.saturating_sub(used));
+        prop_assert!(load.projected <= projected.saturating_sub(used));
+        prop_assert!(load.projected >= projected.saturating_sub(used.max(bandwidth)));
     }
 
     #[test]

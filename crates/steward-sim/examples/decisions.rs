@@ -31,6 +31,7 @@ fn scenario(domains: usize, tasks: u32, order: BestEffortOrder) -> Scenario {
             starts: vec![Amount::Fixed(0)],
             pinned: None,
             reservation: None,
+            user: 0,
             programs: vec![Program { phases: Arc::from([Phase::Run(Amount::Forever)]), repeat: None }],
         }],
         ..Scenario::default()

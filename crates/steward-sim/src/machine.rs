@@ -201,8 +201,9 @@ impl Machine {
         let task = &mut self.tasks[p as usize];
         if task.started_ns.is_none() {
             task.started_ns = Some(self.kernel.now_ns);
-            if let Some((reservation, revocable)) = self.scenario.tasks[task.entry as usize].reservation {
-                self.scheduler.adopt(&mut self.kernel, p, reservation, revocable);
+            let entry = &self.scenario.tasks[task.entry as usize];
+            if let Some((reservation, revocable)) = entry.reservation {
+                self.scheduler.adopt(&mut self.kernel, p, reservation, revocable, entry.user);
             }
         }
         let wants_ns = match task.progress.is_to_run().then(|| task.progress.step()) {

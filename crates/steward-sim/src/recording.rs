@@ -228,6 +228,7 @@ impl Recording {
                     starts: Vec::new(),
                     pinned: pinned.and_then(|cpu| CpuSet::of([cpu])),
                     reservation: None,
+                    user: 0,
                     programs: Vec::new(),
                 });
             entry.count += 1;

@@ -99,6 +99,8 @@ pub struct TaskSpec {
     pub pinned: Option<CpuSet>,
     /// CPU time reserved for each, and whether it may be revoked.
     pub reservation: Option<(Reservation, bool)>,
+    /// Whose it is; 0: root, for whom what may be reserved has no limit.
+    pub user: u32,
     /// What they do, in turn. Never empty.
     pub programs: Vec<Program>,
 }
@@ -208,6 +210,8 @@ pub(crate) fn to_parts(thresholds: Thresholds) -> LoadThresholds {
         reactivate_below: parts(thresholds.reactivate_below),
         admit_below: parts(thresholds.admit_below),
         revoke_above: parts(thresholds.revoke_above),
+        irrevocable_max: parts(thresholds.irrevocable_max),
+        user_max: parts(thresholds.user_max),
     }
 }
 

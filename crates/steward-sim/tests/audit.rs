@@ -20,6 +20,7 @@ fn tasks(domain: usize, count: u32, phases: &[Phase]) -> TaskSpec {
         starts: vec![Amount::Uniform(0, 10 * MS)],
         pinned: None,
         reservation: None,
+        user: 0,
         programs: vec![Program { phases: phases.into(), repeat: None }],
     }
 }

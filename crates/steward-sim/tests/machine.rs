@@ -203,3 +203,50 @@ fn a_buffer_holds_a_producer_back_to_its_consumers_pace() {
     assert!((rate("producer") - rate("consumer")).abs() < 1.0, "{outcome}");
     assert!((rate("consumer") - 97.0).abs() < 10.0, "{outcome}");
 }
+
+/// Sixty tasks of one user sleep while they are admitted and then compute, beside a film of somebody else and a loop.
+#[test]
+fn a_crowd_that_sleeps_until_it_is_admitted_takes_nothing_from_a_film_nor_all_of_the_cpu() {
+    for irrevocable in [true, false] {
+        let outcome = run(&format!(
+            "duration = \"20s\"\n\
+             [[task]]\nname = \"film\"\ncpu = \"5ms/30ms\"\nprogram = [{{ run = \"5ms\" }}, {{ until = \"30ms\" }}]\n\
+             [[task]]\nname = \"crowd\"\ncount = 60\nuser = 1000\ncpu = \"2ms/50ms\"\nirrevocable = {irrevocable}\n\
+             start = \"uniform 0s 8s\"\nrepeat = 1\nprogram = [{{ sleep = \"10s\" }}, {{ run = \"forever\" }}]\n\
+             [[task]]\nname = \"loop\"\nprogram = [{{ run = \"forever\" }}]\n"
+        ));
+        let film = outcome.tasks.iter().find(|task| task.name == "film").unwrap();
+        assert_eq!(film.frames.as_ref().unwrap().frames_late, 0, "{outcome}");
+        assert_eq!(film.reservation.as_ref().unwrap().deadlines_missed, 0, "{outcome}");
+        // 0.75 of the CPU in parts of 0.04.
+        assert!(outcome.decisions.admitted <= 1 + 18, "{outcome}");
+        assert!(outcome.decisions.refused >= 60 - 18, "{outcome}");
+    }
+}
+
+/// Root's tasks, which no limit of a user holds for, declare six times the CPU, and nothing can be revoked of what there
+/// was when they were admitted: best-effort work goes on all the same.
+#[test]
+fn best_effort_work_has_its_twentieth_before_the_first_revocation() {
+    let outcome = run("duration = \"13s\"\nwarmup = \"10s\"\n\
+         [thresholds]\nreactivate_below = 0.5\nadmit_below = 0.92\nrevoke_above = 0.94\n\
+         [[domain]]\nname = \"crowd\"\n[[domain]]\nname = \"rest\"\n\
+         [[task]]\nname = \"crowd\"\ndomain = \"crowd\"\ncount = 20\ncpu = \"10ms/100ms\"\n\
+         start = \"uniform 0s 8s\"\nrepeat = 1\nprogram = [{ sleep = \"9s\" }, { run = \"forever\" }]\n\
+         [[task]]\nname = \"loop\"\ndomain = \"rest\"\nprogram = [{ run = \"forever\" }]\n");
+    let rest = outcome.tasks.iter().find(|task| task.name == "loop").unwrap();
+    assert!(rest.share >= 0.045, "{outcome}");
+}
+
+#[test]
+fn a_task_that_may_use_any_cpu_makes_room_for_one_that_may_not() {
+    let outcome = run("duration = \"10s\"\n[machine]\ncpus = 2\n\
+         [[task]]\nname = \"free\"\ncount = 2\ncpu = \"9ms/30ms\"\nprogram = [{ run = \"9ms\" }, { until = \"30ms\" }]\n\
+         [[task]]\nname = \"bound\"\npin = 0\nstart = \"3s\"\ncpu = \"18ms/30ms\"\n\
+         program = [{ run = \"18ms\" }, { until = \"30ms\" }]\n\
+         [[task]]\nname = \"loop\"\ncount = 6\nprogram = [{ run = \"forever\" }]\n");
+    assert_eq!((outcome.decisions.admitted, outcome.decisions.refused), (3, 0), "{outcome}");
+    for task in outcome.tasks.iter().filter(|task| task.name != "loop") {
+        assert_eq!(task.frames.as_ref().unwrap().frames_late, 0, "{outcome}");
+    }
+}

@@ -118,9 +118,7 @@ fn read(file: &Path) -> ParsedFile {
             spec::parse_toml(file, &text)
         }
         Ok(text) => spec::parse_tab(file, &text),
-        Err((what, advice)) => {
-            ParsedFile::unreadable(Problem::error(Origin::at(file, 0), what, advice))
-        }
+        Err((what, advice)) => ParsedFile::unreadable(Problem::error(Origin::at(file, 0), what, advice)),
     }
 }
 

@@ -539,6 +539,7 @@ fn specification(path: &Path, cpu: Reservation, inherit: bool) -> String {
         reservation: Some(cpu),
         inherit,
         revocable: true,
+        user: None,
         protect: None,
         memory_min: None,
         memory_max: None,

@@ -10,8 +10,8 @@ use steward_core::config::MechanismChoice;
 use steward_core::domain::Names;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation,
-    Snapshot, Standing,
+    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, IrrevocableFor, MechanismError,
+    MechanismKind, Reservation, Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
@@ -276,7 +276,8 @@ impl Daemon {
             return prefer_this_thread().map_err(|error| error.to_string());
         }
         let (inherit, revocable, keep_over_exec) = (false, false, false);
-        let grant = Grant { reservation, inherit, revocable, keep_over_exec, spec_id: 0 };
+        let irrevocable_for = IrrevocableFor::Root;
+        let grant = Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id: 0 };
         let own = rustix::process::getpid().as_raw_nonzero().get();
         mechanism.assign(own, Some(grant)).map(drop).map_err(|error| error.to_string())
     }
@@ -286,6 +287,7 @@ impl Daemon {
         let Some(mechanism) = self.mechanism.as_mut() else { return };
         let outcomes = [
             mechanism.set_thresholds(self.settings.config.thresholds),
+            mechanism.set_owner(self.settings.policy.owner_uid),
             mechanism.set_exec_table(&self.loaded.table.executables()),
         ];
         let failures = outcomes.into_iter().filter_map(Result::err);
@@ -330,6 +332,7 @@ impl Daemon {
     pub(crate) fn reload(&mut self) -> Applied {
         self.texts.forget();
         let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
+        let owner = self.settings.policy.owner_uid;
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
         let (config, rules) = (&self.options.config, &self.options.rule_directories);
@@ -367,7 +370,10 @@ impl Daemon {
             self.configure_best_effort();
         }
         self.declare_domains();
-        if old.table == self.loaded.table && thresholds == self.settings.config.thresholds {
+        if old.table == self.loaded.table
+            && thresholds == self.settings.config.thresholds
+            && owner == self.settings.policy.owner_uid
+        {
             return Applied::default();
         }
         self.configure();

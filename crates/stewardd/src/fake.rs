@@ -171,6 +171,7 @@ impl Mechanism for FakeMechanism {
                     load,
                     bandwidth,
                     threshold,
+                    reason: None,
                 });
             }
             return Ok(None);
@@ -191,6 +192,7 @@ impl Mechanism for FakeMechanism {
             load,
             bandwidth,
             threshold,
+            reason: None,
         });
         Ok(Some(standing))
     }
@@ -309,5 +311,6 @@ fn record(tid: i32, grant: Grant, standing: Standing) -> TaskRecord {
         reserved_time_ns: 1_000_000,
         best_effort_time_ns: 0,
         overrun_max_ns: 0,
+        reason: None,
     }
 }

@@ -78,7 +78,19 @@ mod tests {
         let (name, text) = ("a \"b\"\n".to_owned(), "Sentence.".to_owned());
         let (load, bandwidth, threshold) = (0.5, 0.25, 0.0);
         let kind = api::EventKind::Admitted;
-        api::Event { at_ns: 7, tid: pid, pid, name, cpu: 1, kind, load, bandwidth, threshold, text }
+        api::Event {
+            at_ns: 7,
+            tid: pid,
+            pid,
+            name,
+            cpu: 1,
+            kind,
+            load,
+            bandwidth,
+            threshold,
+            reason: None,
+            text,
+        }
     }
 
     #[test]

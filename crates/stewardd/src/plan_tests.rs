@@ -1,6 +1,6 @@
 //! Tests of [`super`]: who gets what when the daemon starts and when specifications change.
 
-use steward_core::mechanism::Reservation;
+use steward_core::mechanism::{IrrevocableFor, Reservation};
 use steward_kernel::processes::Thread;
 
 use super::*;
@@ -14,6 +14,7 @@ fn grant(spec_id: u32, budget_ms: u64) -> Grant {
         reservation: Reservation { budget_ns: budget_ms * 1_000_000, period_ns: 30_000_000 },
         inherit: false,
         revocable: true,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id,
     }
@@ -132,10 +133,10 @@ fn what_a_thread_was_given_by_hand_is_its_own_and_goes_before_what_its_process_h
     let table = table(&[entry("/player", PLAYER, inherited(1, 5))]);
     let running = [process(10, 1, PLAYER, 2), process(20, 1, OTHER, 1)];
     let by_hand = [
-        ByHand { process: id(11), grant: Some(grant(0, 7)) },
-        ByHand { process: id(12), grant: None },
-        ByHand { process: id(21), grant: Some(grant(0, 8)) },
-        ByHand { process: TaskId { tid: 20, started_ticks: 99 }, grant: Some(grant(0, 9)) },
+        ByHand { process: id(11), grant: Some(grant(0, 7)), user: 0 },
+        ByHand { process: id(12), grant: None, user: 0 },
+        ByHand { process: id(21), grant: Some(grant(0, 8)), user: 0 },
+        ByHand { process: TaskId { tid: 20, started_ticks: 99 }, grant: Some(grant(0, 9)), user: 0 },
     ];
     let steps = at_start(&table, &running, &by_hand);
     assert_eq!(summary(&steps), [(11, Some(0)), (21, Some(0)), (10, Some(1))]);

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use steward_core::domain::tree::percent;
 use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    CpuRecord, Event, EventKind, Grant, MechanismError, MechanismKind, Reservation, Standing, TaskRecord,
-    Thresholds,
+    CpuRecord, Event, EventKind, Grant, MechanismError, MechanismKind, Reason, Reservation, Rule, Standing,
+    TaskRecord, Thresholds,
 };
 use steward_core::problem::{Problem, Severity};
 
@@ -140,8 +140,23 @@ pub fn event(event: &Event) -> api::Event {
         load: event.load,
         bandwidth: event.bandwidth,
         threshold: event.threshold,
+        reason: event.reason.map(reason),
         text: explain_event(event),
     }
+}
+
+fn reason(reason: Reason) -> api::Reason {
+    let rule = match reason.rule {
+        Rule::Load => api::Rule::Load,
+        Rule::User => api::Rule::User,
+        Rule::Users => api::Rule::Users,
+        Rule::NoCpu => api::Rule::NoCpu,
+        Rule::Memory => api::Rule::Memory,
+        Rule::Irrevocable => api::Rule::Irrevocable,
+        Rule::NotNamed => api::Rule::NotNamed,
+    };
+    let Reason { uid, amount, limit, .. } = reason;
+    api::Reason { rule, uid, amount, limit }
 }
 
 fn event_kind(kind: EventKind) -> api::EventKind {

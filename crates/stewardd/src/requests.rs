@@ -11,7 +11,9 @@ use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 use steward_core::authority::{Action, Amount, Request as Wish, Resource, Target};
 use steward_core::explain::{RealTimeTask, explain_domain, explain_earlier_version, explain_task};
-use steward_core::mechanism::{CpuRecord, Grant, MechanismKind, Reservation, Standing, TaskRecord};
+use steward_core::mechanism::{
+    CpuRecord, Grant, IrrevocableFor, MechanismKind, Reservation, Standing, TaskRecord,
+};
 use steward_core::spec::{About, Mistake, SpecPath, TargetFacts};
 use steward_kernel::KernelError;
 use steward_kernel::executable;
@@ -583,6 +585,8 @@ fn check(
         reservation,
         inherit: inherit.unwrap_or(false),
         revocable: revocable.unwrap_or(true),
+        // Whoever may ask for it was looked at already.
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec,
         spec_id: 0,
     };

@@ -8,9 +8,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use steward_core::authority::Accounts;
 use steward_core::problem::{Origin, Problem, Severity};
 use steward_core::spec::{
-    self, DirectoryRank, EffectiveFile, Mistake, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts,
+    self, DirectoryRank, EffectiveFile, Mistake, ParsedFile, Spec, SpecPath, SpecSet, TargetFacts, User,
 };
 use steward_kernel::Roots;
 use steward_kernel::executable;
@@ -18,6 +19,7 @@ use steward_kernel::files::{self, Unreadable};
 use steward_kernel::mounts::MountTable;
 
 use crate::plan::{Entry, Subject, Table};
+use crate::rules::{AccountFiles, PASSWD};
 
 /// Where specifications are, lowest precedence first.
 pub const DIRECTORIES: [&str; 3] = ["/usr/lib/steward/specs", "/run/steward/specs", "/etc/steward/specs"];
@@ -108,8 +110,10 @@ pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots, before: &[Las
         parsed
     });
     let set = SpecSet::merge(parsed.collect());
+    let mut specs = set.specs().to_vec();
+    look_up_users(&mut specs, &AccountFiles::read(), &mut unreadable);
     let mut loaded = Loaded {
-        specs: set.specs().to_vec(),
+        specs,
         table: Table::default(),
         problems: unreadable.into_iter().chain(set.problems).collect(),
         mistakes: set.mistakes,
@@ -117,6 +121,21 @@ pub fn load(directories: &[PathBuf], ids: &mut Ids, roots: &Roots, before: &[Las
     };
     fill_table(&mut loaded, &files, ids, roots);
     loaded
+}
+
+/// Replaces users' names by numbers. A name that nobody has is a problem, and leaves the row to root.
+fn look_up_users(specs: &mut [Spec], accounts: &dyn Accounts, problems: &mut Vec<Problem>) {
+    for spec in specs {
+        let Some(User::Name(name)) = &spec.user else { continue };
+        match accounts.uid_of(name) {
+            Some(uid) => spec.user = Some(User::Uid(uid)),
+            None => problems.push(Problem::error(
+                spec.origin.clone(),
+                format!("{}: user = \"{name}\": {PASSWD} has no such user", spec.path),
+                "correct the name, or write the user's number; until then only root's is never revoked",
+            )),
+        }
+    }
 }
 
 /// The files that count in these directories, in the order in which to read them: a later one has precedence. A

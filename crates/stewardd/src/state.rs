@@ -190,7 +190,7 @@ fn strange(schema: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use steward_core::mechanism::{Grant, Reservation};
+    use steward_core::mechanism::{Grant, IrrevocableFor, Reservation};
     use steward_kernel::processes::TaskId;
 
     use super::*;
@@ -200,7 +200,14 @@ mod tests {
 
     fn by_hand() -> Vec<ByHand> {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
-        let grant = Grant { reservation, inherit: true, revocable: false, keep_over_exec: true, spec_id: 0 };
+        let grant = Grant {
+            reservation,
+            inherit: true,
+            revocable: false,
+            irrevocable_for: IrrevocableFor::Anybody,
+            keep_over_exec: true,
+            spec_id: 0,
+        };
         let process = TaskId { tid: 42, started_ticks: 1234 };
         vec![ByHand { process, grant: Some(grant), user: 0 }, ByHand { process, grant: None, user: 0 }]
     }

@@ -455,7 +455,8 @@ mod tests {
         outcome.contenders.remove(&Contender::Stock);
         let overview = overview(&[outcome]);
         assert!(
-            overview.contains("| `t` | t | 1 | 1 | steward frames_per_second_min at least 24: met (median 25"),
+            overview
+                .contains("| `t` | t | 1 | 1 | steward frames_per_second_min at least 24: met (median 25"),
             "{overview}"
         );
     }

@@ -24,7 +24,7 @@ fn program(path: &str) -> SpecPath {
 fn a_full_row_is_read() {
     let parsed = parse(
         "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
-         revocable = false\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
+         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
     );
     assert_eq!(messages(&parsed), "");
     assert_eq!(
@@ -35,6 +35,7 @@ fn a_full_row_is_read() {
             reservation: Some(Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 }),
             inherit: true,
             revocable: false,
+            user: Some(User::Name("alice".into())),
             protect: Some(Duration::from_secs(1800)),
             memory_min: Some(64 << 20),
             memory_max: Some(1 << 30),
@@ -58,6 +59,24 @@ fn each_mistake_has_its_own_message_with_its_line_and_the_other_rows_stand() {
     let stand: Vec<String> = parsed.specs.iter().map(|spec| spec.path.to_string()).collect();
     assert_eq!(stand, ["/usr/bin/first", "/usr/bin/twice", "/usr/bin/last"]);
     insta::assert_snapshot!(messages(&parsed));
+}
+
+#[test]
+fn a_user_is_a_name_or_a_number_and_goes_with_what_is_never_revoked() {
+    let row = |rest: &str| parse(&format!("[[spec]]\npath = \"/bin/a\"\ncpu = \"1ms/10ms\"\n{rest}"));
+    let grant = |rest: &str| row(rest).specs[0].grant(1).expect("a grant").irrevocable_for;
+    assert_eq!(grant("revocable = false\n"), IrrevocableFor::Root);
+    assert_eq!(grant("revocable = false\nuser = \"1000\"\n"), IrrevocableFor::User(1000));
+    // A name that nobody has looked up leaves it to root.
+    assert_eq!(grant("revocable = false\nuser = \"alice\"\n"), IrrevocableFor::Root);
+    for wrong in
+        ["user = \"1000\"\n", "revocable = false\nuser = \"-1\"\n", "revocable = false\nuser = \"a b\"\n"]
+    {
+        assert_eq!(row(wrong).problems.len(), 1, "{wrong}");
+        assert!(messages(&row(wrong)).contains("user"), "{}", messages(&row(wrong)));
+    }
+    let written = to_toml(&row("revocable = false\nuser = \"alice\"\n").specs);
+    assert!(written.contains("user = \"alice\"\n"), "{written}");
 }
 
 #[test]
@@ -280,6 +299,7 @@ prop_compose! {
             reservation,
             inherit: interactive && inherit,
             revocable: interactive && revocable,
+            user: None,
             protect: protect_ns.filter(|_| !kernel_thread).map(Duration::from_nanos),
             memory_min: None,
             memory_max: None,

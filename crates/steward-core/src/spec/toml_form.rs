@@ -14,14 +14,16 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Class, Draft, Fault, IoClass, ParsedFile, Spec, SpecPath, read_path, reject_duplicates};
+use super::{
+    Class, Draft, Fault, IoClass, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates,
+};
 use crate::last_good::{About, Mistake};
 use crate::quantity::{QuantityError, format_duration, format_size, parse_duration, parse_size};
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
-const KEYS: [&str; 9] =
-    ["path", "class", "cpu", "inherit", "revocable", "protect", "memory_min", "memory_max", "io"];
+const KEYS: [&str; 10] =
+    ["path", "class", "cpu", "inherit", "revocable", "user", "protect", "memory_min", "memory_max", "io"];
 
 /// Reads a file of `[[spec]]` rows. A row with a fault is left out and every fault of it is among the problems;
 /// the other rows stand. A syntax error costs the whole file.
@@ -95,6 +97,7 @@ fn read_row<'a>(reader: &mut Reader<'a>, row: &Value<'a>) -> Option<Spec> {
         reservation: cells.text("cpu", "5ms/30ms", |text| text.parse().map_err(of_key("cpu"))),
         inherit: cells.reader.boolean(table, "inherit"),
         revocable: cells.reader.boolean(table, "revocable"),
+        user: cells.text("user", "alice", read_user),
         protect_ns: cells.text("protect", "30min", |text| parse_duration(text).map_err(of_key("protect"))),
         memory_min: cells.text("memory_min", "64M", |text| parse_size(text).map_err(of_key("memory_min"))),
         memory_max: cells.text("memory_max", "1G", |text| parse_size(text).map_err(of_key("memory_max"))),
@@ -166,6 +169,9 @@ fn row_to_toml(spec: &Spec) -> String {
             line("cpu", quoted(reservation.to_string()));
             line("inherit", spec.inherit.to_string());
             line("revocable", spec.revocable.to_string());
+            if let Some(user) = &spec.user {
+                line("user", quoted(user.to_string()));
+            }
         }
         None => line("class", quoted(spec.class.to_string())),
     }

@@ -224,7 +224,8 @@ mod tests {
 
     fn grant(spec_id: u32, inherit: bool) -> Grant {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
-        Grant { reservation, inherit, revocable: true, keep_over_exec: false, spec_id }
+        let irrevocable_for = steward_core::mechanism::IrrevocableFor::Root;
+        Grant { reservation, inherit, revocable: true, irrevocable_for, keep_over_exec: false, spec_id }
     }
 
     fn table() -> HashMap<FileIdentity, Option<Grant>> {

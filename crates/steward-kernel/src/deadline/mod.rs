@@ -419,6 +419,7 @@ impl DeadlineMechanism {
             load: self.reserved_per_cpu().max(self.load.window[0]),
             bandwidth: task.grant.reservation.bandwidth(),
             threshold: self.thresholds.admit_below,
+            reason: None,
         });
     }
 }

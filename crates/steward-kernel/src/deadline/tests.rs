@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
-use steward_core::mechanism::Reservation;
+use steward_core::mechanism::{IrrevocableFor, Reservation};
 use steward_core::spec::TargetFacts;
 
 use super::*;
@@ -123,7 +123,8 @@ impl Drop for Waiting {
 
 fn grant(budget_ms: u64, period_ms: u64) -> Grant {
     let reservation = Reservation { budget_ns: budget_ms * 1_000_000, period_ns: period_ms * 1_000_000 };
-    Grant { reservation, inherit: false, revocable: true, keep_over_exec: false, spec_id: 7 }
+    let irrevocable_for = IrrevocableFor::Root;
+    Grant { reservation, inherit: false, revocable: true, irrevocable_for, keep_over_exec: false, spec_id: 7 }
 }
 
 #[test]

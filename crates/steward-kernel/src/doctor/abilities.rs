@@ -63,6 +63,11 @@ fn reservations(_: &Facts, choice: &Choice) -> Verdict {
             "through SCHED_DEADLINE; the promises below say what that does not keep".into(),
             NEWER_KERNEL,
         ),
+        Some(MechanismKind::Nice) => (
+            Holds::No,
+            "who would have a reservation has a better nice value, which promises nothing".into(),
+            "find why the kernel took the scheduler out (`steward status`), then `systemctl restart stewardd`",
+        ),
         None => (
             Holds::No,
             "every reservation is refused, since nothing enforces one here".into(),

@@ -5,7 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, DomainPolicy, DomainRecord, Grant, Mechanism, Reservation,
+    BestEffortOrder, BestEffortSettings, DomainPolicy, DomainRecord, Grant, IrrevocableFor, Mechanism,
+    Reservation,
 };
 use steward_sched::SchedExt;
 
@@ -162,6 +163,7 @@ pub fn reservations_are_paid() -> Outcome {
         reservation: Reservation { budget_ns: 6_000_000, period_ns: 20_000_000 },
         inherit: false,
         revocable: false,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id: 0,
     };
@@ -234,6 +236,7 @@ pub fn beside_a_ring() -> Outcome {
         reservation: Reservation { budget_ns: 5_000_000, period_ns: 20_000_000 },
         inherit: false,
         revocable: true,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id: 0,
     };

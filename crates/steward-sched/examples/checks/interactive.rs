@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use steward_core::mechanism::{EventKind, FileIdentity, Grant, Mechanism, Reservation, Standing, Thresholds};
+use steward_core::mechanism::{
+    EventKind, FileIdentity, Grant, IrrevocableFor, Mechanism, Reservation, Standing, Thresholds,
+};
 use steward_sched::SchedExt;
 
 use crate::programs::{
@@ -14,17 +16,18 @@ use crate::programs::{
 };
 use crate::{Outcome, check};
 
-fn grant(budget_us: u64, period_us: u64) -> Grant {
+pub fn grant(budget_us: u64, period_us: u64) -> Grant {
     Grant {
         reservation: Reservation { budget_ns: budget_us * 1000, period_ns: period_us * 1000 },
         inherit: false,
         revocable: true,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id: 7,
     }
 }
 
-fn assign(scheduler: &mut SchedExt, pid: i32, grant: Grant) -> Result<Standing, String> {
+pub fn assign(scheduler: &mut SchedExt, pid: i32, grant: Grant) -> Result<Standing, String> {
     scheduler
         .assign(pid, Some(grant))
         .map_err(|error| error.to_string())?
@@ -32,7 +35,7 @@ fn assign(scheduler: &mut SchedExt, pid: i32, grant: Grant) -> Result<Standing, 
 }
 
 /// A copy of this program under another name, so that it is an executable of its own.
-fn copy_of_self(name: &str) -> Result<(PathBuf, FileIdentity), String> {
+pub fn copy_of_self(name: &str) -> Result<(PathBuf, FileIdentity), String> {
     use std::os::unix::fs::MetadataExt;
     let path = PathBuf::from("/tmp").join(name);
     std::fs::copy(own_path(), &path).map_err(|error| format!("copying to {}: {error}", path.display()))?;
@@ -184,7 +187,8 @@ pub fn inheritance() -> Outcome {
 /// Tasks that sleep while they are admitted and then all work: overload is seen, the greedy are put out, and come back.
 pub fn overload() -> Outcome {
     let mut scheduler = load()?;
-    let thresholds = Thresholds { reactivate_below: 0.3, admit_below: 0.5, revoke_above: 0.6 };
+    let thresholds =
+        Thresholds { reactivate_below: 0.3, admit_below: 0.5, revoke_above: 0.6, ..Thresholds::default() };
     scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;
     let mut sleepers = Vec::new();
     // Each announces 0.3 of CPU 0. An announcement nobody lives up to fades, and then the next one fits.

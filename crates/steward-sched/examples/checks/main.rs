@@ -3,8 +3,9 @@
 //! `checks` runs all that this machine has CPUs for, `checks --part 1/2` every second of them beginning with the first, `checks NAME...`
 //! some. Each prints `ok NAME: figures` or `failed NAME: what was seen`.
 //! Figures are shares of CPU time by the kernel's own accounting, so they do not depend on how busy the host is.
-//! The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold`.
+//! The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold` and others (programs.rs).
 
+mod admission;
 mod domains;
 mod interactive;
 mod programs;
@@ -52,6 +53,13 @@ const CHECKS: &[Check] = &[
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),
     ("overload-revokes-and-room-reactivates", 1, interactive::overload),
+    ("a-crowd-that-is-never-revoked-takes-nothing-away", 1, admission::crowd_of_irrevocable),
+    ("best-effort-work-gets-its-twentieth-under-overload", 1, admission::class_bound),
+    ("who-does-not-fit-keeps-nobody-waiting", 0, admission::waiters),
+    ("a-thread-that-executes-keeps-its-reservation", 1, admission::exec_by_a_thread),
+    ("a-process-that-has-ended-gets-nothing", 0, admission::ended_process),
+    ("a-free-task-makes-room-for-a-bound-one", 2, admission::make_room),
+    ("cpus-come-and-go-under-forks", 2, admission::hotplug_under_forks),
     ("a-cpu-that-goes-offline-gives-its-reservations-away", 2, system::hotplug),
     ("a-second-scheduler-is-refused", 0, system::second_load),
     ("killing-the-loader-gives-the-machine-back", 0, system::killed_loader),

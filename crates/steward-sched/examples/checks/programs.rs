@@ -56,6 +56,41 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             written.ok()?;
             Some(ExitCode::SUCCESS)
         }
+        // Sleeps until there is a file of that name, then spins: when FILE.
+        "when" => {
+            while !fs::exists(&arguments[1]).unwrap_or(false) {
+                sleep(Duration::from_millis(200));
+            }
+            spin()
+        }
+        // Sets a terabyte of address space aside that it may write, or that it may not touch, or nothing, and sleeps.
+        "aside" => {
+            let protection = if arguments[1] == "write" { libc::PROT_WRITE } else { libc::PROT_NONE };
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            if arguments[1] != "nothing" {
+                // SAFETY: a new mapping, which nothing else uses.
+                let at = unsafe { libc::mmap(std::ptr::null_mut(), 1 << 40, protection, flags, -1, 0) };
+                assert_ne!(at, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+            }
+            loop {
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        // A second thread waits for something to read in the named pipe GATE and makes a spinner of the process: exec-thread GATE.
+        "exec-thread" => {
+            let gate = arguments[1].clone();
+            std::thread::spawn(move || {
+                let _ = fs::read(gate);
+                Command::new(own_path()).arg("spin").exec()
+            });
+            loop {
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        // Starts one short program after the other, each of which works a moment before it executes.
+        "starter" => loop {
+            let _ = launch(Duration::from_millis(3)).wait();
+        },
         "nothing" => Some(ExitCode::SUCCESS),
         "hold" => {
             let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;

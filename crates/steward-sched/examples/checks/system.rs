@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use steward_core::mechanism::{Grant, Mechanism, Reservation, Standing};
+use steward_core::mechanism::{Grant, IrrevocableFor, Mechanism, Reservation, Standing};
 
 use crate::programs::{Program, bind, load, measure, record, wait_until};
 use crate::{Outcome, check};
@@ -20,6 +20,7 @@ fn grant() -> Grant {
         reservation: Reservation { budget_ns: 5_000_000, period_ns: 20_000_000 },
         inherit: false,
         revocable: true,
+        irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
         spec_id: 0,
     }

@@ -327,7 +327,7 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	if (is_bound(p))
 		return;
 	bpf_for(i, 0, cpus) {
-		if ((u32)i != cpu && may_run_on(p, i))
+		if ((u32)i != cpu && may_run_on(p, i) && cpu_online(i))
 			note_restricted(t->domain, i, false);
 	}
 }

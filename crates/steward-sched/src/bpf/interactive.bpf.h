@@ -1,245 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The interactive class: who is in it, and the clockwork of periods and budgets.
+ * The interactive class: the clockwork of periods and budgets.
  *
- * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes
- * it away. While its standing is STANDING_ADMITTED its reservation counts on one CPU and it is served there by
- * deadline. Two timers keep the promise finer than the tick: one per CPU ends the running task's budget, one per
- * slot begins the next period of a task that has used its budget up.
+ * A task whose slot (admission.bpf.h) has the standing STANDING_ADMITTED is served on its CPU by deadline. Two timers keep
+ * the promise finer than the tick: one per CPU ends the running task's budget, one per slot begins the next period of a
+ * task that has used its budget up.
  */
 #ifndef STEWARD_INTERACTIVE_BPF_H
 #define STEWARD_INTERACTIVE_BPF_H
 
-#include "state.bpf.h"
-
-static __always_inline struct event *new_event(u32 kind)
-{
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-
-	if (!event) {
-		__sync_fetch_and_add(&totals.events_lost, 1);
-		return NULL;
-	}
-	event->at_ns = bpf_ktime_get_ns();
-	event->kind = kind;
-	event->unused = 0;
-	return event;
-}
-
-static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 threshold)
-{
-	struct event *event;
-
-	if (!slot)
-		return 0;
-	event = new_event(kind);
-	if (!event)
-		return 0;
-	event->tid = slot->tid;
-	event->pid = slot->pid;
-	event->cpu = slot->cpu;
-	event->load = load;
-	event->bandwidth = slot->bandwidth;
-	event->threshold = threshold;
-	__builtin_memcpy(event->name, slot->name, sizeof(event->name));
-	bpf_ringbuf_submit(event, 0);
-	return 0;
-}
-
-static __noinline int report_table_full(struct task_struct *p, struct grant *grant)
-{
-	struct event *event;
-
-	if (!p || !grant)
-		return 0;
-	event = new_event(EVENT_TABLE_FULL);
-	if (!event)
-		return 0;
-	event->tid = p->pid;
-	event->pid = p->tgid;
-	event->cpu = 0;
-	event->load = 0;
-	event->threshold = 0;
-	event->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
-	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
-	bpf_ringbuf_submit(event, 0);
-	return 0;
-}
-
-/* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
-static __always_inline void watch_period(u32 index, u64 delay_ns)
-{
-	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
-
-	if (entry)
-		bpf_timer_start(&entry->timer, delay_ns, 0);
-}
+#include "admission.bpf.h"
 
 /* Whether the task's reservation can be served on its CPU at this moment. */
 static __always_inline bool served_by_deadline(struct task_slot *slot, u64 now_ns)
 {
 	return slot->standing == STANDING_ADMITTED && edf_eligible(&slot->edf, now_ns);
-}
-
-/* The CPU with the lowest expected load among those that the task may use; -1 when there is none. */
-static __always_inline s32 least_loaded_cpu(struct task_struct *p)
-{
-	u32 best_load = ~0U, cpus = settings.cpus;
-	s32 best = -1;
-	int cpu;
-
-	bpf_for(cpu, 0, cpus) {
-		struct cpu_state *state = cpu_state_of(cpu);
-		u32 load;
-
-		if (!state)
-			break;
-		if (!state->online || !affinity_allows(p, cpu))
-			continue;
-		load = load_expected(&state->load);
-		if (load < best_load) {
-			best_load = load;
-			best = cpu;
-		}
-	}
-	return best;
-}
-
-/* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against. */
-static __always_inline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
-{
-	struct cpu_state *state = cpu_state_of(cpu);
-	u32 bandwidth = slot->bandwidth, threshold = settings.thresholds.admit_below, sample;
-	bool admitted;
-
-	if (!state)
-		return false;
-	bpf_spin_lock(&state->lock);
-	*load_seen = load_expected(&state->load);
-	admitted = load_admits(&state->load, bandwidth, threshold);
-	if (admitted) {
-		load_announce(&state->load, bandwidth);
-		state->reserved += bandwidth;
-		state->admitted++;
-	}
-	sample = state->load.samples;
-	bpf_spin_unlock(&state->lock);
-	if (!admitted)
-		return false;
-	slot->cpu = cpu;
-	slot->admitted_sample = sample;
-	return true;
-}
-
-static __always_inline void unreserve(struct task_slot *slot)
-{
-	struct cpu_state *state = cpu_state_of(slot->cpu);
-	u32 bandwidth = slot->bandwidth, admitted_sample = slot->admitted_sample;
-
-	if (!state)
-		return;
-	bpf_spin_lock(&state->lock);
-	load_withdraw(&state->load, bandwidth, state->load.samples - admitted_sample);
-	state->reserved = state->reserved > bandwidth ? state->reserved - bandwidth : 0;
-	if (state->admitted)
-		state->admitted--;
-	bpf_spin_unlock(&state->lock);
-}
-
-/* Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). */
-static __noinline int admit(struct task_struct *p, struct task_slot *slot)
-{
-	u32 load = 0;
-	s32 cpu;
-
-	if (!p || !slot)
-		return 0;
-	cpu = least_loaded_cpu(p);
-	if (cpu >= 0 && reserve_on(slot, cpu, &load)) {
-		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
-		slot->standing = STANDING_ADMITTED;
-		report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
-		return 1;
-	}
-	if (cpu >= 0)
-		slot->cpu = cpu;
-	slot->standing = STANDING_REFUSED;
-	slot->waiting_since_ns = clock_now();
-	report(EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
-	return 0;
-}
-
-/* Puts an admitted task out of the class. */
-static __always_inline void revoke(struct task_slot *slot, u32 kind, u32 load, u32 threshold)
-{
-	if (slot->standing != STANDING_ADMITTED)
-		return;
-	slot->standing = STANDING_REVOKED;
-	slot->waiting_since_ns = clock_now();
-	unreserve(slot);
-	report(kind, slot, load, threshold);
-}
-
-/* Takes the task's specification away. The caller holds t->changing. */
-static __noinline int release(struct task_state *t)
-{
-	struct task_slot *slot;
-	u32 index;
-
-	if (!t)
-		return 0;
-	slot = slot_of(t);
-	if (!slot)
-		return 0;
-	index = t->slot - 1;
-	t->slot = 0;
-	if (slot->standing == STANDING_ADMITTED)
-		unreserve(slot);
-	report(EVENT_RELEASED, slot, 0, 0);
-	slot->standing = STANDING_NONE;
-	slot->tid = 0;
-	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
-	return 0;
-}
-
-/*
- * Gives the task a specification in place of whatever it has, and submits it to admission. Returns its standing.
- * The caller holds t->changing.
- */
-static __noinline int adopt(struct task_struct *p, struct task_state *t, struct grant *grant)
-{
-	struct task_slot *slot;
-	u32 index;
-
-	if (!p || !t || !grant)
-		return STANDING_NONE;
-	slot = slot_of(t);
-	if (slot) {
-		index = t->slot - 1;
-		t->slot = 0;
-		if (slot->standing == STANDING_ADMITTED)
-			unreserve(slot);
-	} else {
-		if (bpf_map_pop_elem(&free_slots, &index)) {
-			report_table_full(p, grant);
-			return STANDING_NONE;
-		}
-		slot = bpf_map_lookup_elem(&slots, &index);
-		if (!slot)
-			return STANDING_NONE;
-	}
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->grant = *grant;
-	slot->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
-	slot->tid = p->pid;
-	slot->pid = p->tgid;
-	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
-	if (index >= slots_high_water)
-		slots_high_water = index + 1;
-	admit(p, slot);
-	/* Published last: from here on the scheduler's callbacks see it whole. */
-	t->slot = index + 1;
-	return slot->standing;
 }
 
 static __always_inline bool begin_change(struct task_state *t)
@@ -511,6 +286,132 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 out:
 	bpf_task_release(p);
 	return 0;
+}
+
+/* How many tasks of one queue are moved at a time; the sampler comes again. */
+#define DRAIN_MAX 4096
+
+/*
+ * Gives what waits in a queue that its CPU serves no more to the kernel's own queue: every CPU looks there first, the one
+ * that goes offline too, as long as something can run nowhere else.
+ */
+static __noinline int drain(u64 queue)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	int i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, DRAIN_MAX) {
+			struct task_state *t;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (!iterated_move(&it, p, SCX_DSQ_GLOBAL))
+				continue;
+			t = task_state_of(p);
+			if (t)
+				leave_queue(t);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
+/* The same for restricted tasks of all domains that have some for a CPU. */
+static __noinline int drain_restricted(u32 cpu)
+{
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	u32 high_water;
+	int i;
+
+	if (!table || !order)
+		return 0;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water) {
+		if (!restricted_noted(order, i))
+			continue;
+		restricted_forget(order, i);
+		drain(QUEUE_RESTRICTED(i));
+	}
+	order->any_restricted = 0;
+	return 0;
+}
+
+/* A CPU comes online: what is restricted to some CPUs may wait for it. */
+static __noinline int note_waiting(u32 cpu)
+{
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	u32 high_water;
+	int i;
+
+	if (!table || !order)
+		return 0;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water) {
+		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0)
+			restricted_waits(order, i);
+	}
+	return 0;
+}
+
+/* Empties the queues of all CPUs that are offline. */
+static __noinline int drain_offline(void)
+{
+	u32 cpus = settings.cpus;
+	bool moved = false;
+	int cpu;
+
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_order *order = cpu_order_of(cpu);
+
+		if (!order || cpu_online(cpu) ||
+		    (!scx_bpf_dsq_nr_queued(QUEUE_INTERACTIVE(cpu)) && !order->any_restricted))
+			continue;
+		drain(QUEUE_INTERACTIVE(cpu));
+		drain_restricted(cpu);
+		/* It may be on its way out, with something that can run nowhere else. */
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		moved = true;
+	}
+	if (!moved)
+		return 0;
+	bpf_for(cpu, 0, cpus) {
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+	return 0;
+}
+
+static int drain_begins(void *map, u32 *index, struct timer_entry *entry)
+{
+	drain_offline();
+	return 0;
+}
+
+/* A CPU goes offline. Moving between queues is not allowed in that callback; a timer comes at once. */
+static __always_inline void drain_soon(void)
+{
+	u32 two = 2;
+	struct timer_entry *entry = bpf_map_lookup_elem(&system_timers, &two);
+
+	if (entry)
+		bpf_timer_start(&entry->timer, 0, 0);
+}
+
+static __always_inline int prepare_drain(void)
+{
+	u32 two = 2;
+	struct timer_entry *entry = bpf_map_lookup_elem(&system_timers, &two);
+	int error;
+
+	if (!entry)
+		return -ENOENT;
+	error = bpf_timer_init(&entry->timer, &system_timers, CLOCK_MONOTONIC);
+	return error ? error : bpf_timer_set_callback(&entry->timer, drain_begins);
 }
 
 /*

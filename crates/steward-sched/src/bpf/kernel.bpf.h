@@ -94,8 +94,38 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
+struct percpu_counter {
+	s64 count; /* near the sum: what the CPUs have not added yet is missing */
+};
+
+/* Places in rss_stat. */
+enum {
+	MM_FILEPAGES = 0,
+	MM_ANONPAGES = 1,
+	MM_SHMEMPAGES = 3,
+	NR_MM_COUNTERS = 4,
+};
+
 struct mm_struct {
-	unsigned long total_vm;
+	unsigned long data_vm;
+	unsigned long exec_vm;
+	unsigned long stack_vm;
+	struct percpu_counter rss_stat[NR_MM_COUNTERS]; /* since 6.2 */
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+
+struct user_namespace {
+	struct user_namespace *parent;
+	int level;
+	kuid_t owner;
+};
+
+struct cred {
+	kuid_t uid;
+	struct user_namespace *user_ns;
 };
 
 struct signal_struct {
@@ -111,6 +141,7 @@ struct task_struct {
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
 	struct mm_struct *mm;
+	const struct cred *real_cred;
 	s32 pid;
 	s32 tgid;
 	struct task_struct *real_parent;
@@ -226,6 +257,7 @@ struct sched_ext_ops {
 
 /* Constants of sched_ext. All have had these values since 6.12. */
 enum scx_constants {
+	SCX_DSQ_GLOBAL = 0x8000000000000001ULL,
 	SCX_DSQ_LOCAL = 0x8000000000000002ULL,
 	SCX_ENQ_WAKEUP = 1ULL,
 	SCX_ENQ_PREEMPT = 1ULL << 32,

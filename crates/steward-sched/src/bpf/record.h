@@ -7,6 +7,7 @@
 #ifndef STEWARD_RECORD_H
 #define STEWARD_RECORD_H
 
+#include "decide/admission.h"
 #include "decide/domain.h"
 #include "decide/edf.h"
 #include "decide/load.h"
@@ -47,6 +48,8 @@ struct grant {
 	u64 period_ns;
 	u32 flags;
 	u32 spec_id;
+	u32 user; /* whose tasks may be irrevocable beside root's; ADMISSION_ANYBODY: everybody's */
+	u32 unused;
 };
 
 /* An executable: the superblock's device (major << 20 | minor) and the inode. */
@@ -68,7 +71,8 @@ struct task_slot {
 	s32 pid;
 	u32 standing;
 	u32 cpu; /* where its reservation is */
-	u32 bandwidth; /* C/T, parts per million */
+	struct admission_claim claim; /* what it asks for, and while it is admitted, what it counts as */
+	struct admission_reason reason; /* of the last decision about it */
 	u32 used; /* share of the CPU taken out of the reservation during the last sample */
 	u32 admitted_sample; /* the CPU's sample count at admission */
 	u32 exhausted_sample; /* the sampler's count when it last exhausted its budget */
@@ -76,6 +80,8 @@ struct task_slot {
 	s32 borrowers[BORROWERS]; /* the last children that started on time lent by it */
 	u32 next_borrower; /* the place of the next one */
 	u32 lends; /* one of them waits for another loan */
+	u32 failures; /* how often it was tried in vain to take it back */
+	u32 retry_sample; /* the sampler's count from which on it is tried again */
 };
 
 struct event {
@@ -88,6 +94,7 @@ struct event {
 	u32 bandwidth;
 	u32 threshold;
 	u32 unused;
+	struct admission_reason reason;
 	char name[NAME_LENGTH];
 };
 
@@ -123,6 +130,8 @@ struct settings {
 	u32 cpus; /* number of possible CPUs */
 	u64 preemption_interval_ns; /* what runs as best-effort runs at least this long before another domain preempts it */
 	u64 memory_free_bytes; /* for reactivation; ~0 when not known */
+	u32 owner; /* the user who may reserve for anyone; ADMISSION_ANYBODY: nobody but root */
+	u32 unused;
 };
 
 /* Counters that only grow. */

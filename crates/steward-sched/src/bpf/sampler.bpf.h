@@ -1,54 +1,66 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Once a second: the load of every CPU, and what follows from it: revocation under overload, reactivation when
- * there is room (Yang 2009, section 8.1). It walks the slots once to measure and to find the candidates, so its
- * cost grows with the number of tasks that have a specification, not with the number of tasks.
+ * there is room (Yang 2009, section 8.1). It walks the slots once to measure and to find the candidates, and once more
+ * to revoke, so its cost grows with the number of tasks that have a specification, not with the number of tasks, nor
+ * with how many of them have to go.
  */
 #ifndef STEWARD_SAMPLER_BPF_H
 #define STEWARD_SAMPLER_BPF_H
 
 #include "best_effort.bpf.h"
 
-/* The most tasks that one CPU puts out in one second. */
-#define REVOCATIONS_MAX 8
 #define PAGE_SHIFT 12
+#define MIB_SHIFT 20
+
+/* What the task's program could still bring in, in bytes. Kernel threads bring nothing in. */
+static __always_inline u64 absent_bytes(struct task_struct *p)
+{
+	struct mm_struct *mm = p->mm;
+	s64 anonymous = 0, file = 0, shared = 0;
+
+	if (!mm)
+		return 0;
+	if (bpf_core_field_exists(mm->rss_stat)) {
+		file = BPF_CORE_READ(mm, rss_stat[MM_FILEPAGES].count);
+		anonymous = BPF_CORE_READ(mm, rss_stat[MM_ANONPAGES].count);
+		shared = BPF_CORE_READ(mm, rss_stat[MM_SHMEMPAGES].count);
+	}
+	return waiter_absent_pages(BPF_CORE_READ(mm, data_vm), BPF_CORE_READ(mm, stack_vm), BPF_CORE_READ(mm, exec_vm),
+				   anonymous, file, shared) << PAGE_SHIFT;
+}
 
 /* The memory that the task would still have to bring in fits what is free (Yang 2009, section 8.1.2.3 b). */
-static __always_inline bool fits_memory(struct task_slot *slot)
+static __always_inline bool fits_memory(struct task_struct *p, struct task_slot *slot)
 {
-	struct task_struct *p;
-	struct mm_struct *mm;
-	u64 virtual_bytes = 0;
+	u64 absent, free_bytes = settings.memory_free_bytes;
 
-	if (settings.memory_free_bytes == ~0ULL)
+	if (free_bytes == ~0ULL)
 		return true;
-	p = bpf_task_from_pid(slot->tid);
-	if (!p)
-		return false;
-	mm = p->mm;
-	if (mm)
-		virtual_bytes = (u64)BPF_CORE_READ(mm, total_vm) << PAGE_SHIFT;
-	bpf_task_release(p);
-	/* Kernel threads have none. The resident part is the daemon's to know: it publishes free plus cached. */
-	return virtual_bytes < settings.memory_free_bytes;
+	absent = absent_bytes(p);
+	if (absent < free_bytes)
+		return true;
+	slot->reason.rule = RULE_MEMORY;
+	slot->reason.amount = (u32)min_u64(absent >> MIB_SHIFT, ~0U);
+	slot->reason.limit = (u32)min_u64(free_bytes >> MIB_SHIFT, ~0U);
+	return false;
 }
 
 /* The widest reservation that some CPU could take at this sample. */
 static u32 room;
+/* Who is tried at this sample. */
+static struct waiters waiters;
+/* Whether a CPU is overloaded, and whether one has room. */
+static volatile u32 to_relieve, to_fill;
 
-/* Makes an admitted task its CPU's candidate for revocation if none so far suits better. */
-static __always_inline void consider_victim(struct cpu_state *state, u32 index, struct task_slot *slot, u32 sample)
+static __always_inline u32 victim_rank_of(struct task_slot *slot, u32 sample)
 {
 	bool exhausted = slot->exhausted_sample && sample - slot->exhausted_sample < LOAD_WINDOW;
-	u32 rank = load_victim_rank(slot->grant.flags & GRANT_REVOCABLE, exhausted, slot->used);
 
-	if (rank > state->victim_rank) {
-		state->victim_rank = rank;
-		state->victim = index;
-	}
+	return load_victim_rank(!slot->claim.irrevocable, exhausted, slot->used);
 }
 
-/* Measures one slot and makes it its CPU's candidate if it is the best so far. */
+/* Measures one slot: what it counts as a victim, or whether it is to be tried again. */
 static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 interval_ns, u32 sample)
 {
 	u64 used_ns = slot->reserved_time_ns - slot->sampled_reserved_ns;
@@ -63,19 +75,26 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 	if (!state)
 		return;
 	if (slot->standing == STANDING_ADMITTED) {
-		consider_victim(state, index, slot, sample);
+		u32 rank = victim_rank_of(slot, sample);
+
+		if (rank != LOAD_NO_VICTIM)
+			state->used_by_rank[masked(rank, LOAD_VICTIM_RANKS - 1)] += slot->used;
 	} else {
+		struct waiter waiter = {
+			.since_ns = slot->waiting_since_ns,
+			.index = index + 1,
+			.uid = slot->claim.uid,
+			.failures = slot->failures,
+		};
+
 		__sync_fetch_and_add(&totals.waiting, 1);
-		/* One that fits nowhere must not keep those behind it waiting. */
-		if (slot->bandwidth < room && slot->waiting_since_ns < state->waiting_since_ns) {
-			state->waiting_since_ns = slot->waiting_since_ns;
-			state->waiting = index;
-		}
+		/* One that fits nowhere, or was tried lately, must not keep those behind it waiting. */
+		if (slot->claim.bandwidth < room && (s32)(sample - slot->retry_sample) >= 0)
+			waiters_offer(&waiters, &waiter);
 	}
 }
 
-/* Goes through all slots: measures them, or with only_cpu just looks for that CPU's next victim. */
-static __noinline int sample_slots(u64 interval_ns, u32 sample, u32 only_cpu)
+static __noinline int sample_slots(u64 interval_ns, u32 sample)
 {
 	u32 high_water = slots_high_water;
 	int i;
@@ -86,77 +105,127 @@ static __noinline int sample_slots(u64 interval_ns, u32 sample, u32 only_cpu)
 
 		if (!slot)
 			break;
-		if (slot->standing == STANDING_NONE)
-			continue;
-		if (only_cpu != ~0U) {
-			struct cpu_state *state = cpu_state_of(only_cpu);
-
-			if (state && slot->cpu == only_cpu && slot->standing == STANDING_ADMITTED)
-				consider_victim(state, index, slot, sample);
-			continue;
-		}
-		sample_slot(index, slot, interval_ns, sample);
+		if (slot->standing != STANDING_NONE)
+			sample_slot(index, slot, interval_ns, sample);
 	}
 	return 0;
 }
 
-/* Puts tasks out until what remains is expected below admit_below. */
-static __noinline int relieve(u32 cpu, u32 sample)
+/* Puts a task out whose CPU is overloaded, if it is one of those that have to go. */
+static __always_inline void relieve(struct task_slot *slot, u32 sample)
 {
-	struct cpu_state *state = cpu_state_of(cpu);
-	u32 expected, used;
+	struct cpu_state *state = cpu_state_of(slot->cpu);
+	u32 rank, used = slot->used, load;
+
+	if (!state || state->cut.rank >= LOAD_VICTIM_RANKS)
+		return;
+	rank = victim_rank_of(slot, sample);
+	load = state->load.measured;
+	if (!load_cuts(&state->cut, rank, used))
+		return;
+	revoke(slot, rank >= LOAD_VICTIM_STEPS ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST, load,
+	       settings.thresholds.revoke_above);
+	bpf_spin_lock(&state->lock);
+	load_relieve(&state->load, used);
+	bpf_spin_unlock(&state->lock);
+}
+
+/* Puts tasks out on all overloaded CPUs until what remains is expected below admit_below. */
+static __noinline int relieve_all(u32 sample)
+{
+	u32 high_water = slots_high_water;
 	int i;
 
-	if (!state)
-		return 0;
-	expected = state->load.measured;
-	bpf_for(i, 0, REVOCATIONS_MAX) {
-		u32 index = state->victim;
-		struct task_slot *slot;
+	bpf_for(i, 0, high_water) {
+		u32 index = i;
+		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 
-		if (!state->victim_rank || expected < settings.thresholds.admit_below)
+		if (!slot)
 			break;
-		slot = bpf_map_lookup_elem(&slots, &index);
-		if (!slot || slot->standing != STANDING_ADMITTED)
-			break;
-		used = slot->used;
-		revoke(slot, state->victim_rank > 2 * LOAD_ONE ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST,
-		       expected, settings.thresholds.revoke_above);
-		bpf_spin_lock(&state->lock);
-		load_relieve(&state->load, used);
-		bpf_spin_unlock(&state->lock);
-		expected = state->load.measured;
-		state->victim_rank = 0;
-		sample_slots(0, sample, cpu);
+		if (slot->standing == STANDING_ADMITTED)
+			relieve(slot, sample);
 	}
 	return 0;
 }
 
-/* Takes the task that has waited longest back, if it passes admission here. */
-static __noinline int reactivate(u32 cpu)
+/* The least loaded of the CPUs where one may be taken back now, and that would take this task; -1: none. */
+static __always_inline s32 choose_quiet_cpu(struct task_struct *p, struct task_slot *slot)
 {
-	struct cpu_state *state = cpu_state_of(cpu);
-	struct task_slot *slot;
-	struct task_struct *p;
-	u32 index, load = 0;
+	u32 best_load = ~0U, cpus = settings.cpus;
+	s32 best = -1;
+	int cpu;
 
-	if (!state || state->waiting_since_ns == NEVER)
-		return 0;
-	index = state->waiting;
-	slot = bpf_map_lookup_elem(&slots, &index);
-	if (!slot || slot->standing < STANDING_REFUSED || !fits_memory(slot))
-		return 0;
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_state *state = cpu_state_of(cpu);
+		u32 load = 0;
+
+		if (!state)
+			break;
+		if (!state->online || !affinity_allows(p, cpu) ||
+		    !load_underloaded(&state->load, settings.thresholds.reactivate_below))
+			continue;
+		if (would_take(slot, cpu, &load) && load < best_load) {
+			best_load = load;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* Takes a task back if a CPU and its memory allow it. */
+static __noinline bool reactivate(u32 index)
+{
+	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	struct task_struct *p;
+	u32 load = 0;
+	s32 cpu = -1;
+
+	if (!slot || slot->standing < STANDING_REFUSED)
+		return true;
 	p = bpf_task_from_pid(slot->tid);
 	if (!p)
-		return 0;
-	if (affinity_allows(p, cpu) && reserve_on(slot, cpu, &load)) {
-		state->load.last_activation = state->load.samples;
+		return true;
+	make_claim(slot);
+	if (fits_memory(p, slot))
+		cpu = choose_quiet_cpu(p, slot);
+	bpf_task_release(p);
+	if (cpu >= 0 && reserve_on(slot, cpu, &load)) {
+		struct cpu_state *state = cpu_state_of(cpu);
+
+		if (state)
+			state->load.last_activation = state->load.samples;
 		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
+		slot->failures = 0;
 		slot->standing = STANDING_ADMITTED;
 		report(EVENT_REACTIVATED, slot, load, settings.thresholds.admit_below);
 		watch_period(index, 0);
+		return true;
 	}
-	bpf_task_release(p);
+	return false;
+}
+
+/* Tries those that wait, one of each user, and remembers who was tried in vain (Yang 2009, section 8.1.2.3). */
+static __noinline int reactivate_some(u32 sample)
+{
+	struct waiter next;
+	int i;
+
+	bpf_for(i, 0, WAITERS_MAX) {
+		struct task_slot *slot;
+		u32 index;
+
+		waiters_next(&waiters, &next);
+		if (!next.index)
+			break;
+		index = next.index - 1;
+		if (reactivate(index))
+			continue;
+		slot = bpf_map_lookup_elem(&slots, &index);
+		if (!slot)
+			break;
+		slot->retry_sample = sample + waiter_retry_after(slot->failures);
+		slot->failures++;
+	}
 	return 0;
 }
 
@@ -190,10 +259,52 @@ static __always_inline void find_all_overdue(u64 now_ns)
 	}
 }
 
+/* Prepares the CPUs for the sample: who is online, and how wide a reservation they could take at most. */
+static __noinline u32 begin_sample(void)
+{
+	u32 cpus = settings.cpus, widest = 0, online = 0;
+	int cpu;
+
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_state *state = cpu_state_of(cpu);
+
+		if (!state)
+			break;
+		__builtin_memset(state->used_by_rank, 0, sizeof(state->used_by_rank));
+		state->cut.rank = LOAD_VICTIM_RANKS;
+		online += state->online;
+		if (state->online && load_expected(&state->load) + widest < settings.thresholds.admit_below)
+			widest = settings.thresholds.admit_below - load_expected(&state->load);
+	}
+	room = widest;
+	__builtin_memset(&waiters, 0, sizeof(waiters));
+	return online;
+}
+
+/* Takes the CPU's sample. What follows: to_relieve and to_fill say whether anything does on any CPU. */
+static __always_inline void sample_cpu(struct cpu_state *state, u64 interval_ns)
+{
+	u64 used_ns = state->reserved_time_ns - state->sampled_ns;
+	bool over, under;
+
+	state->sampled_ns = state->reserved_time_ns;
+	bpf_spin_lock(&state->lock);
+	load_sample(&state->load, used_ns, interval_ns);
+	over = load_overloaded(&state->load, settings.thresholds.revoke_above);
+	under = load_underloaded(&state->load, settings.thresholds.reactivate_below);
+	bpf_spin_unlock(&state->lock);
+	if (over) {
+		load_find_cut(&state->load, state->used_by_rank, settings.thresholds.admit_below, &state->cut);
+		to_relieve = 1;
+	}
+	if (under)
+		to_fill = 1;
+}
+
 static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 {
-	u64 now_ns = clock_now(), interval_ns = now_ns - totals.clock_ns, oldest_ns = NEVER;
-	u32 sample = totals.samples + 1, cpus = settings.cpus, oldest = 0, widest = 0, online = 0;
+	u64 now_ns = clock_now(), interval_ns = now_ns - totals.clock_ns;
+	u32 sample = totals.samples + 1, cpus = settings.cpus, online;
 	struct domain_table *table = domains();
 	int cpu;
 
@@ -202,58 +313,27 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	totals.ktime_ns = bpf_ktime_get_ns();
 	totals.samples = sample;
 	totals.waiting = 0;
-	bpf_for(cpu, 0, cpus) {
-		struct cpu_state *state = cpu_state_of(cpu);
-
-		if (!state)
-			break;
-		state->victim_rank = 0;
-		state->waiting_since_ns = NEVER;
-		online += state->online;
-		if (state->online && load_expected(&state->load) + widest < settings.thresholds.admit_below)
-			widest = settings.thresholds.admit_below - load_expected(&state->load);
-	}
-	room = widest;
+	online = begin_sample();
 	if (table && online)
 		table->cpus = online;
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
-	sample_slots(interval_ns, sample, ~0U);
+	drain_offline();
+	sample_slots(interval_ns, sample);
+	to_relieve = 0;
+	to_fill = 0;
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_state *state = cpu_state_of(cpu);
 
 		if (!state)
 			break;
-		if (state->waiting_since_ns < oldest_ns) {
-			oldest_ns = state->waiting_since_ns;
-			oldest = state->waiting;
-		}
+		if (state->online)
+			sample_cpu(state, interval_ns);
 	}
-	bpf_for(cpu, 0, cpus) {
-		struct cpu_state *state = cpu_state_of(cpu);
-		u64 used_ns;
-		bool over, under;
-
-		if (!state)
-			break;
-		if (!state->online)
-			continue;
-		used_ns = state->reserved_time_ns - state->sampled_ns;
-		state->sampled_ns = state->reserved_time_ns;
-		bpf_spin_lock(&state->lock);
-		load_sample(&state->load, used_ns, interval_ns);
-		over = load_overloaded(&state->load, settings.thresholds.revoke_above);
-		under = load_underloaded(&state->load, settings.thresholds.reactivate_below);
-		bpf_spin_unlock(&state->lock);
-		if (over)
-			relieve(cpu, sample);
-		else if (under && oldest_ns != NEVER) {
-			/* Whoever waits longest anywhere may move here (Yang 2009, section 8.3). */
-			state->waiting = oldest;
-			state->waiting_since_ns = oldest_ns;
-			reactivate(cpu);
-		}
-	}
+	if (to_relieve)
+		relieve_all(sample);
+	if (to_fill)
+		reactivate_some(sample);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "compat.bpf.h"
 #include "record.h"
 #include "decide/best_effort.h"
+#include "decide/class.h"
 
 /*
  * Queues: the interactive tasks of a CPU by deadline; a domain's tasks by virtual time, those that may run everywhere and those
@@ -55,7 +56,7 @@ struct task_state {
 	u8 restricted_waiting; /* waits among those that may not run everywhere */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
-	u8 unused[1];
+	u8 ended; /* ops.exit_task has been called: it gets nothing any more */
 };
 
 struct {
@@ -102,15 +103,15 @@ struct {
 	__type(value, struct timer_entry);
 } cpu_timers SEC(".maps");
 
-/* The sampler (0) and the refill of quotas (1). */
+/* The sampler (0), the refill of quotas (1) and the emptying of the queues of CPUs that are offline (2). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct timer_entry);
 } system_timers SEC(".maps");
 
-/* One CPU. The lock guards load, reserved and admitted; the last four members are the sampler's scratch. */
+/* One CPU. The lock guards load, declared, reserved and admitted; the last members are the sampler's scratch. */
 struct cpu_state {
 	struct bpf_spin_lock lock;
 	u32 online;
@@ -119,11 +120,9 @@ struct cpu_state {
 	u32 admitted;
 	u64 reserved_time_ns;
 	u64 sampled_ns;
-	u32 victim;
-	u32 victim_rank;
-	u32 waiting;
-	u32 unused;
-	u64 waiting_since_ns;
+	struct admission_declared declared;
+	u32 used_by_rank[LOAD_VICTIM_RANKS];
+	struct load_cut cut;
 };
 
 struct {
@@ -148,7 +147,9 @@ struct cpu_run {
 	u32 alone; /* its slice is a long one, because nothing waited */
 	u32 interactive; /* tasks may stand in this CPU's interactive queue */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
-	u64 padding[6];
+	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
+	struct class_use class_use; /* of reservations here */
+	u64 padding[4];
 };
 
 struct {
@@ -204,9 +205,11 @@ struct {
 } events SEC(".maps");
 
 volatile struct settings settings = {
-	.thresholds = { .reactivate_below = 650000, .admit_below = 800000, .revoke_above = 900000 },
+	.thresholds = { .reactivate_below = 650000, .admit_below = 800000, .revoke_above = 900000,
+			.irrevocable_max = 800000, .user_max = 750000 },
 	.cpus = 1,
 	.memory_free_bytes = ~0ULL,
+	.owner = ADMISSION_ANYBODY,
 };
 volatile struct totals totals;
 volatile struct exit_record exit_record;
@@ -245,6 +248,13 @@ static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
 static __always_inline struct cpu_order *cpu_order_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&cpu_orders, &cpu);
+}
+
+static __always_inline bool cpu_online(u32 cpu)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+
+	return state && state->online;
 }
 
 static __always_inline struct domain_table *domains(void)

@@ -16,6 +16,7 @@
  * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
  */
 #include "domains.bpf.h"
+#include "gap.bpf.h"
 #include "sampler.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -43,6 +44,7 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 	if (t->mode == MODE_INTERACTIVE && slot) {
 		slot->reserved_time_ns += used_ns;
 		charge_reserved(run, t, used_ns);
+		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -60,6 +62,7 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 		if (!t->window_ns && t->loans_left)
 			ask_again(t->lender);
 		charge_reserved(run, t, used_ns);
+		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
@@ -81,6 +84,7 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	task_set_slice(p, left_ns);
 	run->deadline_ns = slot->edf.deadline_ns;
 	run->domain = 0;
+	run->gap = 0;
 	watch_budget(run, cpu, left_ns);
 }
 
@@ -197,7 +201,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		if (slot->edf.start_ns > now_ns)
 			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
 	}
-	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu)) {
+	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu) && cpu_online(t->window_cpu)) {
 		enqueue_ahead(p, t, t->window_cpu, t->window_ns, START_DEADLINE_NS, enq_flags);
 		return;
 	}
@@ -280,12 +284,17 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	others = false;
 	if (*(volatile u32 *)&run->interactive) {
-		/* Whoever puts a task there says so afterwards: what this look misses, the next one finds. */
-		*(volatile u32 *)&run->interactive = 0;
+		/*
+		 * Whoever puts a task there says so afterwards: what this look misses, the next one finds. The exchange is a
+		 * full barrier: were the look to pass the store, it could miss a task whose announcement the store then wipes out.
+		 */
+		__sync_lock_test_and_set(&run->interactive, 0);
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
 		if (others)
 			*(volatile u32 *)&run->interactive = 1;
 	}
+	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
+		return;
 	if (t && keep_interactive(prev, t, run, cpu, now_ns, others, deadline_ns))
 		return;
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
@@ -339,7 +348,9 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	now_ns = clock_now();
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
-		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS)
+		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS ||
+		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
+		     (overdue || others_wait(table, 0, cpu))))
 			task_set_slice(p, 0);
 	} else if (held_by_quota(t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
@@ -413,6 +424,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		return;
 	}
 	run_best_effort(p, t, run, cpu);
+	begin_gap(p, run, cpu);
 	if (begin_rescue(p, t, run, cpu))
 		return;
 	if (table) {
@@ -446,14 +458,6 @@ void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 
 	if (t)
 		t->weight = weight;
-}
-
-/* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
-static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
-{
-	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
-	admit(p, slot);
-	watch_period(t->slot - 1, 0);
 }
 
 void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
@@ -514,6 +518,7 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 		return;
 	leave_queue(t);
 	domain_counts(t, 0);
+	t->ended = 1;
 	release(t);
 	task_leaves(table, t);
 }
@@ -548,6 +553,7 @@ void STRUCT_OPS(steward_cpu_online, s32 cpu)
 
 	if (state)
 		state->online = 1;
+	note_waiting(cpu);
 }
 
 /* Reservations of a CPU that goes away are admitted elsewhere, or wait. */
@@ -560,6 +566,7 @@ void STRUCT_OPS(steward_cpu_offline, s32 cpu)
 	if (!state)
 		return;
 	state->online = 0;
+	drain_soon();
 	bpf_for(i, 0, high_water) {
 		u32 index = i;
 		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
@@ -603,6 +610,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 	if (error)
 		return error;
 	error = prepare_periods();
+	if (error)
+		return error;
+	error = prepare_drain();
 	if (error)
 		return error;
 	attached = 1;
@@ -675,7 +685,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
 	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {
-		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+		keep_slot(p, slot);
 		goto out;
 	}
 	inode = bprm->file->f_inode;
@@ -690,7 +700,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	} else if (slot && !(slot->grant.flags & GRANT_INHERIT)) {
 		release(t);
 	} else if (slot) {
-		bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+		keep_slot(p, slot);
 	}
 out:
 	end_change(t);
@@ -721,7 +731,7 @@ int steward_assign(struct assign_request *request)
 		grant = request->grant;
 		request->standing = adopt(p, t, &grant);
 		if (request->standing == STANDING_NONE)
-			result = -ENOSPC;
+			result = t->ended ? -ESRCH : -ENOSPC;
 		else if (request->standing == STANDING_ADMITTED)
 			watch_period(t->slot - 1, 0);
 	} else {

@@ -37,6 +37,35 @@ pub struct LoadThresholds {
     pub admit_below: u32,
     /// R_max: above it in the whole window, tasks are revoked.
     pub revoke_above: u32,
+    /// The most C/T that what is never revoked may declare.
+    pub irrevocable_max: u32,
+    /// The most C/T that one user may declare.
+    pub user_max: u32,
+}
+
+/// How many steps of use tell victims apart: each is a sixteenth of a CPU.
+pub const LOAD_VICTIM_STEPS: u32 = 16;
+/// Ranks of victims; those from [`LOAD_VICTIM_STEPS`] on used up their budget.
+pub const LOAD_VICTIM_RANKS: usize = 32;
+/// The rank of what is not put out.
+pub const LOAD_NO_VICTIM: u32 = u32::MAX;
+
+/// Whom to put out on one CPU: everyone above `rank`, and those of that rank until `rest` is made up.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoadCut {
+    /// The lowest rank that is put out; [`LOAD_VICTIM_RANKS`]: nobody is.
+    pub rank: u32,
+    /// How much of the CPU, in parts per million, those of that rank have to make up.
+    pub rest: u32,
+}
+
+impl LoadCut {
+    /// Whether a task of that rank, which used so much in the last sample, is put out; counts it.
+    pub fn cuts(&mut self, rank: u32, used: u32) -> bool {
+        // SAFETY: a structure of the layout that the function expects, which a test checks.
+        unsafe { decide_load_cuts(self, rank, used) }
+    }
 }
 
 unsafe extern "C" {
@@ -47,6 +76,9 @@ unsafe extern "C" {
     fn decide_load_announce(load: *mut Load, bandwidth: u32);
     fn decide_load_withdraw(load: *mut Load, bandwidth: u32, samples_ago: u32);
     fn decide_load_relieve(load: *mut Load, used: u32);
+    fn decide_load_without(load: *mut Load, bandwidth: u32, samples_ago: u32, used: u32);
+    fn decide_load_find_cut(load: *const Load, used: *const u32, admit_below: u32, cut: *mut LoadCut);
+    fn decide_load_cuts(cut: *mut LoadCut, rank: u32, used: u32) -> bool;
     fn decide_load_overloaded(load: *const Load, revoke_above: u32) -> bool;
     fn decide_load_underloaded(load: *const Load, reactivate_below: u32) -> bool;
     fn decide_load_victim_rank(revocable: bool, exhausted_in_window: bool, used: u32) -> u32;
@@ -60,8 +92,8 @@ pub fn load_decay(load: u32, measured: u32) -> u32 {
     unsafe { decide_load_decay(load, measured) }
 }
 
-/// How well a task suits as the victim of a revocation: the highest is put out first, 0 never (Yang 2009, 8.1.2.2).
-/// `used` is the part of the CPU, per million, that it used in the last sample.
+/// How well a task suits as the victim of a revocation: the highest is put out first, [`LOAD_NO_VICTIM`] never (Yang
+/// 2009, 8.1.2.2). `used` is the part of the CPU, per million, that it used in the last sample.
 pub fn load_victim_rank(revocable: bool, exhausted_in_window: bool, used: u32) -> u32 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_load_victim_rank(revocable, exhausted_in_window, used) }
@@ -108,6 +140,20 @@ impl Load {
     pub fn relieve(&mut self, used: u32) {
         // SAFETY: as in sample().
         unsafe { decide_load_relieve(self, used) }
+    }
+
+    /// The load without an admitted task, announced `samples_ago` samples ago, that used `used` in the last one.
+    pub fn without(&mut self, bandwidth: u32, samples_ago: u32, used: u32) {
+        // SAFETY: as in sample().
+        unsafe { decide_load_without(self, bandwidth, samples_ago, used) }
+    }
+
+    /// Whom to put out so that the load falls below `admit_below`, given what the tasks of each rank used.
+    pub fn find_cut(&self, used: &[u32; LOAD_VICTIM_RANKS], admit_below: u32) -> LoadCut {
+        let mut cut = LoadCut::default();
+        // SAFETY: as in sample(); the array has as many elements as the function reads.
+        unsafe { decide_load_find_cut(self, used.as_ptr(), admit_below, &mut cut) }
+        cut
     }
 
     /// Whether tasks have to be revoked: the whole window lies above (Yang 2009, 8.1.2.2).

@@ -78,6 +78,8 @@ struct ThresholdsTable {
     reactivate_below: f64,
     admit_below: f64,
     revoke_above: f64,
+    irrevocable_max: Option<f64>,
+    user_max: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +117,7 @@ struct TaskTable {
     pin: Option<Spanned<PinValue>>,
     cpu: Option<Spanned<String>>,
     irrevocable: Option<bool>,
+    user: Option<u32>,
     repeat: Option<u64>,
     program: Spanned<Vec<Spanned<PhaseTable>>>,
 }
@@ -333,13 +336,17 @@ impl Reader<'_> {
         table: Option<&Spanned<ThresholdsTable>>,
     ) -> Result<steward_sched::decide::LoadThresholds, Problem> {
         let Some(table) = table else { return Ok(to_parts(Thresholds::default())) };
-        let ThresholdsTable { reactivate_below, admit_below, revoke_above } = *table.get_ref();
+        let ThresholdsTable { reactivate_below, admit_below, revoke_above, irrevocable_max, user_max } =
+            *table.get_ref();
+        let default = Thresholds::default();
+        let irrevocable_max = irrevocable_max.unwrap_or(default.irrevocable_max);
+        let user_max = user_max.unwrap_or(default.user_max);
         if !(0.0 < reactivate_below && reactivate_below <= admit_below && admit_below <= revoke_above) {
             let what = "the thresholds are out of order";
             let advice = "keep 0 < reactivate_below <= admit_below <= revoke_above";
             return Err(self.problem(table.span(), what, advice));
         }
-        Ok(to_parts(Thresholds { reactivate_below, admit_below, revoke_above }))
+        Ok(to_parts(Thresholds { reactivate_below, admit_below, revoke_above, irrevocable_max, user_max }))
     }
 
     fn buffer(&self, entry: &Spanned<BufferTable>) -> Result<BufferSpec, Problem> {
@@ -438,6 +445,7 @@ impl Reader<'_> {
                 .transpose()?
                 .flatten(),
             reservation: self.reservation(table)?,
+            user: table.user.unwrap_or(0),
             programs: vec![self.program(table, &scenario.buffers)?],
         })
     }

@@ -1,7 +1,10 @@
 //! The interactive class, as in `interactive.bpf.h`: slots, admission, and the timers of periods and budgets.
 
 use steward_core::mechanism::Reservation;
-use steward_sched::decide::{EdfTask, Load, SLICE_NS, edf_bandwidth, task_join};
+use steward_sched::decide::{
+    Claim, Declared, EdfTask, LOAD_VICTIM_RANKS, Load, LoadCut, Rule, SLICE_NS, Verdict, edf_bandwidth,
+    task_join,
+};
 
 use super::{Mode, Scheduler};
 use crate::event::Event;
@@ -9,6 +12,9 @@ use crate::kernel::{Kernel, Queue, TaskId};
 
 /// The end of a budget counts as reached when it is this near.
 const BUDGET_SLACK_NS: u64 = 20_000;
+
+/// How many admitted tasks are tried to make room (`MOVES_TRIED_MAX`).
+const MOVES_TRIED_MAX: usize = 32;
 
 /// Where a task that has a specification stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +35,17 @@ pub(crate) struct Slot {
     pub(crate) reserved_time_ns: u64,
     pub(crate) best_effort_time_ns: u64,
     pub(super) cpu: u32,
-    pub(super) bandwidth: u32,
-    pub(super) revocable: bool,
+    /// What it asks for, and while it is admitted, what it counts as.
+    pub(super) claim: Claim,
+    revocable: bool,
     pub(super) used: u32,
     pub(super) sampled_reserved_ns: u64,
     pub(super) sampled_exhausted: u64,
     pub(super) exhausted_sample: u32,
     pub(super) admitted_sample: u32,
     pub(super) waiting_since_ns: u64,
+    pub(super) failures: u32,
+    pub(super) retry_sample: u32,
     pub(crate) reservation: Reservation,
     timer: u32,
 }
@@ -52,12 +61,12 @@ impl Slot {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuState {
     pub(super) load: Load,
+    pub(super) declared: Declared,
     pub(super) reserved_time_ns: u64,
     pub(super) sampled_ns: u64,
-    /// The sampler's scratch: whom to put out, and who waits longest.
-    pub(super) victim: u32,
-    pub(super) victim_rank: u32,
-    pub(super) waiting: Option<(u64, u32)>,
+    /// The sampler's scratch: what those used who may be put out, and whom to put out.
+    pub(super) used_by_rank: [u32; LOAD_VICTIM_RANKS],
+    pub(super) cut: Option<LoadCut>,
 }
 
 /// How often each thing was decided.
@@ -100,29 +109,80 @@ impl Scheduler {
         k.events.push(slot.edf.start_ns.max(k.now_ns), event);
     }
 
-    /// The CPU with the lowest expected load among those that the task may use.
-    fn least_loaded_cpu(&self, k: &Kernel, p: TaskId) -> Option<u32> {
-        let allowed = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu));
-        allowed.min_by_key(|cpu| self.cpu_states[*cpu as usize].load.expected())
+    /// Holds a task against the rules of a CPU.
+    pub(super) fn judge(&self, index: u32, cpu: u32) -> Verdict {
+        let state = &self.cpu_states[cpu as usize];
+        state.declared.judge(&state.load, &self.thresholds, &self.slots[index as usize].claim)
+    }
+
+    /// The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded.
+    fn choose_cpu(&self, k: &Kernel, index: u32, except: Option<u32>) -> Option<u32> {
+        let p = self.slots[index as usize].task;
+        let allowed = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu) && Some(*cpu) != except);
+        allowed.min_by_key(|cpu| {
+            (!self.judge(index, *cpu).admits(), self.cpu_states[*cpu as usize].load.expected())
+        })
     }
 
     /// Adds the reservation to the CPU if admission allows it.
-    pub(super) fn reserve_on(&mut self, index: u32, cpu: u32) -> bool {
+    pub(super) fn reserve_on(&mut self, index: u32, cpu: u32) -> Verdict {
         let slot = &mut self.slots[index as usize];
-        let load = &mut self.cpu_states[cpu as usize].load;
-        if !load.admits(slot.bandwidth, self.thresholds.admit_below) {
-            return false;
+        slot.claim.irrevocable = u32::from(!slot.revocable);
+        let verdict = self.judge(index, cpu);
+        if verdict.admits() {
+            let slot = &mut self.slots[index as usize];
+            let state = &mut self.cpu_states[cpu as usize];
+            state.load.announce(slot.claim.bandwidth);
+            state.declared.declare(&mut slot.claim, &verdict);
+            slot.cpu = cpu;
+            slot.admitted_sample = state.load.samples;
         }
-        load.announce(slot.bandwidth);
-        slot.cpu = cpu;
-        slot.admitted_sample = load.samples;
-        true
+        verdict
     }
 
     fn unreserve(&mut self, index: u32) {
         let slot = &self.slots[index as usize];
-        let load = &mut self.cpu_states[slot.cpu as usize].load;
-        load.withdraw(slot.bandwidth, load.samples - slot.admitted_sample);
+        let state = &mut self.cpu_states[slot.cpu as usize];
+        state.load.withdraw(slot.claim.bandwidth, state.load.samples - slot.admitted_sample);
+        state.declared.undeclare(&slot.claim);
+    }
+
+    /// Moves an admitted task to another CPU that takes it.
+    fn move_away(&mut self, k: &mut Kernel, index: u32) -> bool {
+        let before = self.slots[index as usize].clone();
+        let Some(to) = self.choose_cpu(k, index, Some(before.cpu)) else { return false };
+        if !self.reserve_on(index, to).admits() {
+            self.slots[index as usize].claim = before.claim;
+            return false;
+        }
+        let state = &mut self.cpu_states[before.cpu as usize];
+        let ago = state.load.samples - before.admitted_sample;
+        if before.used > 0 {
+            state.load.without(before.claim.bandwidth, ago, before.used);
+        } else {
+            state.load.withdraw(before.claim.bandwidth, ago);
+        }
+        state.declared.undeclare(&before.claim);
+        self.watch_period(k, index);
+        true
+    }
+
+    /// Moves a task away from a CPU that a newcomer depends on, if that makes room for it.
+    fn make_room(&mut self, k: &mut Kernel, newcomer: u32, cpu: u32) -> bool {
+        let bandwidth = self.slots[newcomer as usize].claim.bandwidth;
+        let frees_enough = |scheduler: &Self, other: u32| {
+            let slot = &scheduler.slots[other as usize];
+            let mut after = scheduler.cpu_states[cpu as usize].load;
+            after.without(slot.claim.bandwidth, after.samples - slot.admitted_sample, slot.used);
+            slot.standing == Standing::Admitted
+                && slot.cpu == cpu
+                && after.admits(bandwidth, scheduler.thresholds.admit_below)
+        };
+        let others: Vec<u32> = (0..self.slots.len() as u32)
+            .filter(|other| frees_enough(self, *other))
+            .take(MOVES_TRIED_MAX)
+            .collect();
+        others.into_iter().any(|other| self.move_away(k, other))
     }
 
     /// Begins the first period of a task that was taken in.
@@ -136,10 +196,18 @@ impl Scheduler {
         slot.edf.exhausted = before.exhausted;
         slot.edf.overrun_max_ns = before.overrun_max_ns;
         slot.standing = Standing::Admitted;
+        slot.failures = 0;
     }
 
     /// Gives a task a specification and submits it to admission on the least loaded CPU (Yang 2009, 8.1.2.1, 8.3).
-    pub(crate) fn adopt(&mut self, k: &mut Kernel, p: TaskId, reservation: Reservation, revocable: bool) {
+    pub(crate) fn adopt(
+        &mut self,
+        k: &mut Kernel,
+        p: TaskId,
+        reservation: Reservation,
+        revocable: bool,
+        uid: u32,
+    ) {
         let index = self.slots.len() as u32;
         self.slots.push(Slot {
             task: p,
@@ -148,7 +216,12 @@ impl Scheduler {
             reserved_time_ns: 0,
             best_effort_time_ns: 0,
             cpu: 0,
-            bandwidth: edf_bandwidth(reservation.budget_ns, reservation.period_ns),
+            claim: Claim {
+                bandwidth: edf_bandwidth(reservation.budget_ns, reservation.period_ns),
+                uid,
+                limited: u32::from(uid != 0),
+                irrevocable: u32::from(!revocable),
+            },
             revocable,
             used: 0,
             sampled_reserved_ns: 0,
@@ -156,11 +229,13 @@ impl Scheduler {
             exhausted_sample: 0,
             admitted_sample: 0,
             waiting_since_ns: k.now_ns,
+            failures: 0,
+            retry_sample: 0,
             reservation,
             timer: 0,
         });
-        let cpu = self.least_loaded_cpu(k, p);
-        if cpu.is_some_and(|cpu| self.reserve_on(index, cpu)) {
+        let cpu = self.choose_cpu(k, index, None);
+        if cpu.is_some_and(|cpu| self.admit_on(k, index, cpu)) {
             self.begin(index, k.now_ns);
             self.report(Decision::Admitted);
         } else {
@@ -168,6 +243,17 @@ impl Scheduler {
             self.report(Decision::Refused);
         }
         self.tasks[p as usize].slot = Some(index);
+    }
+
+    /// Where a task depends on few CPUs, one that does not makes room for it.
+    fn admit_on(&mut self, k: &mut Kernel, index: u32, cpu: u32) -> bool {
+        let verdict = self.reserve_on(index, cpu);
+        let pinned = self.is_restricted(k, self.slots[index as usize].task);
+        verdict.admits()
+            || (verdict.rule == Rule::Use as u32
+                && pinned
+                && self.make_room(k, index, cpu)
+                && self.reserve_on(index, cpu).admits())
     }
 
     /// Puts an admitted task out of the class.

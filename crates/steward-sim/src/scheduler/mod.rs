@@ -11,7 +11,8 @@ mod sampler;
 
 use steward_core::mechanism::BestEffortSettings;
 use steward_sched::decide::{
-    CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT,
+    CLASS_GAP_NS, ClassUse, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS,
+    SLICE_NS, WEIGHT_DEFAULT, Waiters,
 };
 
 use crate::kernel::{Kernel, Queue, TaskId};
@@ -75,6 +76,9 @@ struct CpuRun {
     domain: Option<u16>,
     /// Its slice is a long one, because nothing waited.
     alone: bool,
+    /// What is chosen now goes before the interactive class, for a moment.
+    gap: bool,
+    class: ClassUse,
 }
 
 impl CpuRun {
@@ -90,6 +94,8 @@ impl CpuRun {
             unpaid: None,
             domain: None,
             alone: false,
+            gap: false,
+            class: ClassUse::default(),
         }
     }
 }
@@ -108,6 +114,7 @@ pub(crate) struct Scheduler {
     /// The domain at which the next look for tasks that have waited too long begins.
     overdue_cursor: u16,
     room: u32,
+    waiters: Waiters,
     samples: u32,
     sampled_ns: u64,
     pub(crate) counts: Counts,
@@ -130,6 +137,7 @@ impl Scheduler {
             overdue: false,
             overdue_cursor: 0,
             room: 0,
+            waiters: Waiters::default(),
             samples: 0,
             sampled_ns: 0,
             counts: Counts::default(),
@@ -162,6 +170,7 @@ impl Scheduler {
             self.charge_reserved(p, cpu, used_ns, now_ns);
             let slot = &mut self.slots[index as usize];
             self.cpu_states[cpu as usize].reserved_time_ns += used_ns;
+            self.cpu_runs[cpu as usize].class.used(used_ns, now_ns);
             let spent = slot.edf.charge(used_ns);
             slot.edf.update(now_ns);
             if spent && slot.standing == Standing::Admitted && slot.edf.start_ns > now_ns {
@@ -183,6 +192,7 @@ impl Scheduler {
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = edf.deadline_ns;
         run.domain = None;
+        run.gap = false;
         k.task_mut(p).slice_ns = left_ns;
         self.watch_budget(k, cpu, left_ns);
     }
@@ -218,7 +228,7 @@ impl Scheduler {
     }
 
     /// May run on some CPUs only.
-    fn is_restricted(&self, k: &Kernel, p: TaskId) -> bool {
+    pub(super) fn is_restricted(&self, k: &Kernel, p: TaskId) -> bool {
         k.task(p).pinned.is_some() && k.cpu_count() > 1
     }
 
@@ -315,6 +325,10 @@ impl Scheduler {
             self.charge(k, prev, cpu);
         }
         let first_deadline_ns = k.queue_first_key(Queue::Interactive(cpu));
+        let interactive = prev.is_some_and(|prev| self.tasks[prev as usize].mode == Mode::Interactive);
+        if (first_deadline_ns.is_some() || interactive) && self.serve_gap(k, cpu) {
+            return;
+        }
         if prev.is_some_and(|prev| self.keep_interactive(k, prev, cpu, first_deadline_ns)) {
             return;
         }
@@ -331,12 +345,36 @@ impl Scheduler {
         }
     }
 
+    /// The interactive class has had more than it may: serves best-effort work first, if any waits.
+    fn serve_gap(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        let run = &mut self.cpu_runs[cpu as usize];
+        if !run.class.held(0, k.now_ns) {
+            return false;
+        }
+        run.gap = true;
+        let served = self.serve_overdue(k, cpu) || self.serve_domains(k, cpu, None);
+        self.cpu_runs[cpu as usize].gap = served;
+        served
+    }
+
+    /// What runs as best-effort was chosen before the interactive class.
+    fn begin_gap(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        if std::mem::take(&mut self.cpu_runs[cpu as usize].gap) {
+            k.task_mut(p).slice_ns = CLASS_GAP_NS;
+            self.watch_budget(k, cpu, CLASS_GAP_NS);
+        }
+    }
+
     /// The timer interrupt of a CPU on which the task runs.
     pub(crate) fn tick(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         self.charge(k, p, cpu);
         let t = &self.tasks[p as usize];
         let over = if t.mode == Mode::Interactive {
+            let run = &self.cpu_runs[cpu as usize];
+            let restricted = self.orders[cpu as usize].any_restricted != 0;
+            let others = self.domains.waiting > 0 || restricted || self.overdue;
             t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
+                || (others && run.class.held(0, k.now_ns))
         } else {
             self.held_by_quota(p) || self.overtaken(k, p, cpu)
         };
@@ -383,6 +421,7 @@ impl Scheduler {
         }
         let TaskState { vtime, domain, .. } = self.tasks[p as usize];
         self.run_best_effort(k, p, cpu);
+        self.begin_gap(k, p, cpu);
         if self.begin_rescue(k, p, cpu) {
             return;
         }

@@ -1,14 +1,13 @@
 //! Once a second: the load of every CPU, and what follows from it, as in `sampler.bpf.h` (Yang 2009, 8.1).
 
-use steward_sched::decide::{LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, load_victim_rank};
+use steward_sched::decide::{
+    LOAD_NO_VICTIM, LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, Waiter, load_victim_rank, retry_after,
+};
 
 use super::Scheduler;
 use super::interactive::{Decision, Standing};
 use crate::event::Event;
 use crate::kernel::Kernel;
-
-/// The most tasks that one CPU puts out in one second (`REVOCATIONS_MAX`).
-const REVOCATIONS_MAX: u32 = 8;
 
 impl Scheduler {
     pub(crate) fn start_sampler(&mut self, k: &mut Kernel) {
@@ -16,20 +15,14 @@ impl Scheduler {
         k.events.push(k.now_ns + LOAD_SAMPLE_NS, Event::Sample);
     }
 
-    /// Makes an admitted task its CPU's candidate for revocation if none so far suits better.
-    fn consider_victim(&mut self, index: u32) {
+    fn victim_rank(&self, index: u32) -> u32 {
         let slot = &self.slots[index as usize];
         let exhausted = slot.exhausted_sample != 0
             && self.samples.wrapping_sub(slot.exhausted_sample) < LOAD_WINDOW as u32;
-        let rank = load_victim_rank(slot.revocable, exhausted, slot.used);
-        let state = &mut self.cpu_states[slot.cpu as usize];
-        if rank > state.victim_rank {
-            state.victim_rank = rank;
-            state.victim = index;
-        }
+        load_victim_rank(slot.claim.irrevocable == 0, exhausted, slot.used)
     }
 
-    /// Measures one slot and makes it its CPU's candidate if it is the best so far.
+    /// Measures one slot: what it counts as a victim, or whether it is to be tried again.
     fn sample_slot(&mut self, index: u32, span_ns: u64) {
         let (samples, room) = (self.samples, self.room);
         let slot = &mut self.slots[index as usize];
@@ -41,14 +34,16 @@ impl Scheduler {
             slot.sampled_exhausted = slot.edf.exhausted;
             slot.exhausted_sample = samples;
         }
-        if slot.standing == Standing::Admitted {
-            return self.consider_victim(index);
-        }
-        // One that fits nowhere must not keep those behind it waiting.
-        let state = &mut self.cpu_states[slot.cpu as usize];
-        let since_ns = slot.waiting_since_ns;
-        if slot.bandwidth < room && state.waiting.is_none_or(|(oldest_ns, _)| since_ns < oldest_ns) {
-            state.waiting = Some((since_ns, index));
+        let (standing, cpu, used) = (slot.standing, slot.cpu, slot.used);
+        if standing == Standing::Admitted {
+            let rank = self.victim_rank(index);
+            if rank != LOAD_NO_VICTIM {
+                self.cpu_states[cpu as usize].used_by_rank[rank as usize] += used;
+            }
+        } else if slot.claim.bandwidth < room && samples >= slot.retry_sample {
+            // One that fits nowhere, or was tried lately, must not keep those behind it waiting.
+            let waiter = Waiter::new(index + 1, slot.claim.uid, slot.waiting_since_ns, slot.failures);
+            self.waiters.offer(waiter);
         }
     }
 
@@ -59,45 +54,59 @@ impl Scheduler {
         present.into_iter()
     }
 
-    /// Puts tasks out until what remains is expected below the threshold of admission.
-    fn relieve(&mut self, k: &mut Kernel, cpu: u32) {
-        for _ in 0..REVOCATIONS_MAX {
-            let state = &self.cpu_states[cpu as usize];
-            let victim = state.victim;
-            if state.victim_rank == 0 || state.load.measured < self.thresholds.admit_below {
-                return;
+    /// Puts tasks out on all overloaded CPUs until what remains is expected below the threshold of admission.
+    fn relieve_all(&mut self, k: &Kernel) {
+        for index in self.present_slots() {
+            let slot = &self.slots[index as usize];
+            let (cpu, used) = (slot.cpu as usize, slot.used);
+            if slot.standing != Standing::Admitted {
+                continue;
             }
-            if self.slots[victim as usize].standing != Standing::Admitted {
-                return;
-            }
-            let used = self.slots[victim as usize].used;
-            self.revoke(victim, k.now_ns);
-            let state = &mut self.cpu_states[cpu as usize];
-            state.load.relieve(used);
-            state.victim_rank = 0;
-            for index in self.present_slots() {
-                let slot = &self.slots[index as usize];
-                if slot.cpu == cpu && slot.standing == Standing::Admitted {
-                    self.consider_victim(index);
-                }
+            let rank = self.victim_rank(index);
+            let cut = self.cpu_states[cpu].cut.as_mut();
+            if cut.is_some_and(|cut| cut.cuts(rank, used)) {
+                self.revoke(index, k.now_ns);
+                self.cpu_states[cpu].load.relieve(used);
             }
         }
     }
 
-    /// Takes the task that has waited longest back, if it passes admission here.
-    fn reactivate(&mut self, k: &mut Kernel, cpu: u32, index: u32) {
+    /// Takes a task back on the least loaded of the CPUs where that may be done now, if it passes admission there.
+    fn reactivate(&mut self, k: &mut Kernel, index: u32) -> bool {
         let slot = &self.slots[index as usize];
-        if !matches!(slot.standing, Standing::Refused | Standing::Revoked)
-            || !k.task(slot.task).may_run_on(cpu)
-            || !self.reserve_on(index, cpu)
-        {
-            return;
+        if !matches!(slot.standing, Standing::Refused | Standing::Revoked) {
+            return true;
+        }
+        let below = self.thresholds.reactivate_below;
+        let quiet = |cpu: &u32| {
+            k.task(slot.task).may_run_on(*cpu)
+                && self.cpu_states[*cpu as usize].load.underloaded(below)
+                && self.judge(index, *cpu).admits()
+        };
+        let cpu =
+            (0..k.cpu_count()).filter(quiet).min_by_key(|cpu| self.cpu_states[*cpu as usize].load.expected());
+        let Some(cpu) = cpu else { return false };
+        if !self.reserve_on(index, cpu).admits() {
+            return false;
         }
         let load = &mut self.cpu_states[cpu as usize].load;
         load.last_activation = load.samples;
         self.begin(index, k.now_ns);
         self.report(Decision::Reactivated);
         self.watch_period(k, index);
+        true
+    }
+
+    /// Tries those that wait, one of each user, and remembers who was tried in vain.
+    fn reactivate_some(&mut self, k: &mut Kernel) {
+        while let Some(waiter) = self.waiters.take_next() {
+            let index = waiter.index - 1;
+            if !self.reactivate(k, index) {
+                let slot = &mut self.slots[index as usize];
+                slot.retry_sample = self.samples + retry_after(slot.failures);
+                slot.failures += 1;
+            }
+        }
     }
 
     pub(crate) fn take_sample(&mut self, k: &mut Kernel) {
@@ -106,29 +115,29 @@ impl Scheduler {
         self.samples += 1;
         let admit_below = self.thresholds.admit_below;
         self.room = 0;
+        self.waiters = Default::default();
         for state in &mut self.cpu_states {
-            state.victim_rank = 0;
-            state.waiting = None;
+            state.used_by_rank = Default::default();
+            state.cut = None;
             self.room = self.room.max(admit_below.saturating_sub(state.load.expected()));
         }
         self.find_all_overdue(k);
         for index in self.present_slots() {
             self.sample_slot(index, span_ns);
         }
-        let oldest = self.cpu_states.iter().filter_map(|state| state.waiting).min();
-        for cpu in 0..k.cpu_count() {
-            let state = &mut self.cpu_states[cpu as usize];
+        let mut under = false;
+        for state in &mut self.cpu_states {
             let used_ns = state.reserved_time_ns - state.sampled_ns;
             state.sampled_ns = state.reserved_time_ns;
             state.load.sample(used_ns, span_ns);
             if state.load.overloaded(self.thresholds.revoke_above) {
-                self.relieve(k, cpu);
-            } else if state.load.underloaded(self.thresholds.reactivate_below)
-                && let Some((_, index)) = oldest
-            {
-                // Whoever waits longest anywhere may move here (Yang 2009, 8.3).
-                self.reactivate(k, cpu, index);
+                state.cut = Some(state.load.find_cut(&state.used_by_rank, admit_below));
             }
+            under |= state.load.underloaded(self.thresholds.reactivate_below);
+        }
+        self.relieve_all(k);
+        if under {
+            self.reactivate_some(k);
         }
     }
 }

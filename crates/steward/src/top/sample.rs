@@ -179,6 +179,7 @@ pub fn events() -> Vec<api::Event> {
         load: 0.95,
         bandwidth: 0.17,
         threshold: 0.9,
+        reason: None,
         text: "mplayer was revoked: CPU 0 had 95 % load, above 90 %, and it was the hungriest".into(),
     }]
 }

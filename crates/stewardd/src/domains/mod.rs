@@ -341,6 +341,7 @@ impl Domains {
             load: refusal.reserved,
             bandwidth: refusal.asked,
             threshold: refusal.limit,
+            reason: None,
             text: format!("{}{}", refusal.reason, report::asked_by(asker.pid, asker.uid)),
             ..self.event(path, asker)
         };
@@ -490,6 +491,7 @@ impl Domains {
             load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
             bandwidth: reserved,
             threshold: tree.limit(payer, Resource::Cpu),
+            reason: None,
             text: String::new(),
         }
     }

@@ -13,7 +13,8 @@
  *  - A task that wakes late in its period with most of its budget unused could take C just before the deadline
  *    and C just after it, and make others miss theirs. As in the constant bandwidth server (Abeni and Buttazzo
  *    1998), a wake-up keeps the current period only if the rest of the budget fits the rest of the period at the
- *    promised rate; else a new period starts at once.
+ *    promised rate; else a new period starts at once. That holds for every wake-up, whatever was waited for: the
+ *    others cannot tell a disk from a clock. The paper lets what waited for a disk go on with its old deadline.
  *
  * What holds, and is tested: over any interval that begins at a period's start, a task is served from its
  * reservation at most C for every T begun plus the overrun of one enforcement; and if the sum of C/T on a CPU is
@@ -148,8 +149,8 @@ DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 		t->blocked = 0;
 		return EDF_CONTINUES;
 	}
-	if (t->slept && edf_eligible(t, now_ns) && now_ns < t->deadline_ns) {
-		u64 rest_ns = t->deadline_ns - now_ns;
+	if (edf_eligible(t, now_ns)) {
+		u64 rest_ns = now_ns < t->deadline_ns ? t->deadline_ns - now_ns : 0;
 
 		/*
 		 * left / rest > C / T without division. In units of 32 ns both sides stay below 2^64 for T up to

@@ -8,6 +8,8 @@
 #include <stddef.h>
 
 #include "best_effort.h"
+#include "admission.h"
+#include "class.h"
 #include "edf.h"
 #include "load.h"
 
@@ -104,6 +106,72 @@ bool decide_load_overloaded(const struct load *l, u32 revoke_above)
 bool decide_load_underloaded(const struct load *l, u32 reactivate_below)
 {
 	return load_underloaded(l, reactivate_below);
+}
+
+void decide_load_without(struct load *l, u32 bandwidth, u32 samples_ago, u32 used)
+{
+	load_without(l, bandwidth, samples_ago, used);
+}
+
+void decide_load_find_cut(const struct load *l, const u32 *used, u32 admit_below, struct load_cut *cut)
+{
+	load_find_cut(l, used, admit_below, cut);
+}
+
+bool decide_load_cuts(struct load_cut *cut, u32 rank, u32 used)
+{
+	return load_cuts(cut, rank, used);
+}
+
+bool decide_admission_may_be_irrevocable(u32 uid, u32 named)
+{
+	return admission_may_be_irrevocable(uid, named);
+}
+
+void decide_admission_judge(const struct load *l, const struct admission_declared *d, const struct load_thresholds *limits,
+			    const struct admission_claim *claim, struct admission_reason *reason)
+{
+	admission_judge(l, d, limits, claim, reason);
+}
+
+void decide_admission_declare(struct admission_declared *d, struct admission_claim *claim, u32 rule)
+{
+	admission_declare(d, claim, rule);
+}
+
+void decide_admission_undeclare(struct admission_declared *d, const struct admission_claim *claim)
+{
+	admission_undeclare(d, claim);
+}
+
+void decide_waiters_offer(struct waiters *waiters, const struct waiter *waiter)
+{
+	waiters_offer(waiters, waiter);
+}
+
+void decide_waiters_next(struct waiters *waiters, struct waiter *next)
+{
+	waiters_next(waiters, next);
+}
+
+u32 decide_waiter_retry_after(u32 failures)
+{
+	return waiter_retry_after(failures);
+}
+
+u64 decide_waiter_absent_pages(u64 data, u64 stack, u64 code, s64 anonymous, s64 file, s64 shared)
+{
+	return waiter_absent_pages(data, stack, code, anonymous, file, shared);
+}
+
+void decide_class_used(struct class_use *c, u64 used_ns, u64 now_ns)
+{
+	class_used(c, used_ns, now_ns);
+}
+
+bool decide_class_held(const struct class_use *c, u64 running_ns, u64 now_ns)
+{
+	return class_held(c, running_ns, now_ns);
 }
 
 u32 decide_load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
@@ -311,6 +379,37 @@ const u64 decide_layout[] = {
 	offsetof(struct load_thresholds, reactivate_below),
 	offsetof(struct load_thresholds, admit_below),
 	offsetof(struct load_thresholds, revoke_above),
+	offsetof(struct load_thresholds, irrevocable_max),
+	offsetof(struct load_thresholds, user_max),
+	sizeof(struct load_cut),
+	offsetof(struct load_cut, rank),
+	offsetof(struct load_cut, rest),
+	sizeof(struct admission_user),
+	offsetof(struct admission_user, uid),
+	offsetof(struct admission_user, reserved),
+	sizeof(struct admission_declared),
+	offsetof(struct admission_declared, irrevocable),
+	offsetof(struct admission_declared, users),
+	sizeof(struct admission_claim),
+	offsetof(struct admission_claim, bandwidth),
+	offsetof(struct admission_claim, uid),
+	offsetof(struct admission_claim, limited),
+	offsetof(struct admission_claim, irrevocable),
+	sizeof(struct admission_reason),
+	offsetof(struct admission_reason, rule),
+	offsetof(struct admission_reason, uid),
+	offsetof(struct admission_reason, amount),
+	offsetof(struct admission_reason, limit),
+	sizeof(struct waiter),
+	offsetof(struct waiter, since_ns),
+	offsetof(struct waiter, index),
+	offsetof(struct waiter, uid),
+	offsetof(struct waiter, failures),
+	sizeof(struct waiters),
+	offsetof(struct waiters, first),
+	sizeof(struct class_use),
+	offsetof(struct class_use, level_ns),
+	offsetof(struct class_use, at_ns),
 	sizeof(struct token),
 	offsetof(struct token, stamp),
 	offsetof(struct token, left_ns),
@@ -410,6 +509,25 @@ const u64 decide_constants[] = {
 	LOAD_SAMPLE_NS,
 	LOAD_DECAY_MIN,
 	LOAD_DECAY_MAX,
+	LOAD_VICTIM_STEPS,
+	LOAD_VICTIM_RANKS,
+	LOAD_NO_VICTIM,
+	RULE_FITS,
+	RULE_IRREVOCABLE,
+	RULE_NOT_NAMED,
+	RULE_USE,
+	RULE_USER,
+	RULE_USERS,
+	RULE_NO_CPU,
+	RULE_MEMORY,
+	ADMISSION_USERS_MAX,
+	ADMISSION_ANYBODY,
+	WAITERS_MAX,
+	WAITER_RETRY_MAX,
+	CLASS_PARTS,
+	CLASS_RATE_PARTS,
+	CLASS_BURST_NS,
+	CLASS_GAP_NS,
 	MAX_DOMAINS,
 	MAX_DEPTH,
 	DEPTH_MOST,

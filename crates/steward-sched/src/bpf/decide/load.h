@@ -33,6 +33,8 @@ struct load_thresholds {
 	u32 reactivate_below; /* Rlo */
 	u32 admit_below; /* Rhi */
 	u32 revoke_above; /* Rmax */
+	u32 irrevocable_max; /* the most C/T that may be declared by what is never revoked */
+	u32 user_max; /* the most C/T that one user may declare */
 };
 
 /* The weight of a sample: d = (1 + diff) / 2 * (d_max - d_min) + d_min, with diff = load - measured. */
@@ -104,6 +106,15 @@ DECIDE void load_relieve(struct load *l, u32 used)
 	l->window[0] = l->measured;
 }
 
+/* The load without an admitted task that used so much of the CPU in the last sample: what there would be if it moved away. */
+DECIDE void load_without(struct load *l, u32 bandwidth, u32 samples_ago, u32 used)
+{
+	u32 announced = samples_ago < LOAD_WINDOW ? bandwidth >> samples_ago : 0, part = announced > used ? announced : used;
+
+	l->projected = l->projected > part ? l->projected - part : 0;
+	l->measured = l->measured > used ? l->measured - used : 0;
+}
+
 DECIDE bool load_window_full(const struct load *l)
 {
 	return l->samples >= LOAD_WINDOW;
@@ -134,17 +145,68 @@ DECIDE bool load_underloaded(const struct load *l, u32 reactivate_below)
 	return true;
 }
 
+/* How finely victims are told apart by what they used: each rank is a sixteenth of a CPU wide. */
+#define LOAD_VICTIM_STEPS 16
+/* Ranks of victims; those from LOAD_VICTIM_STEPS on exhausted their budget. */
+#define LOAD_VICTIM_RANKS 32
+#define LOAD_NO_VICTIM (~0U)
+
 /*
- * How well a task suits as the victim of a revocation; 0 means never. Those that exhausted their budget within
- * the window come first, then the hungriest (used: parts per million of the CPU during the last sample).
+ * How well a task suits as the victim of a revocation: those that exhausted their budget within the window come first,
+ * then the hungriest (used: parts per million of the CPU during the last sample). LOAD_NO_VICTIM: what is never revoked,
+ * and what used nothing, because nothing would be won.
  */
 DECIDE u32 load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
 {
-	if (!revocable)
-		return 0;
-	if (used > LOAD_ONE)
-		used = LOAD_ONE;
-	return 1 + used + (exhausted_in_window ? 2 * LOAD_ONE : 0);
+	u32 step;
+
+	if (!revocable || !used)
+		return LOAD_NO_VICTIM;
+	step = (u32)((u64)used * LOAD_VICTIM_STEPS / (LOAD_ONE + 1));
+	if (step >= LOAD_VICTIM_STEPS)
+		step = LOAD_VICTIM_STEPS - 1;
+	return step + (exhausted_in_window ? LOAD_VICTIM_STEPS : 0);
+}
+
+/* Whom to put out on one CPU: everyone above rank, and those of that rank until rest is made up. */
+struct load_cut {
+	u32 rank; /* LOAD_VICTIM_RANKS: nobody */
+	u32 rest;
+};
+
+/*
+ * Where the cut lies that brings an overloaded CPU below admit_below: used[] is what the tasks of each rank used. One
+ * look, so that revocation ends in the turn in which it begins, however many tasks it takes.
+ */
+DECIDE void load_find_cut(const struct load *l, const u32 *used, u32 admit_below, struct load_cut *cut)
+{
+	/* One more, because the load is to fall below and not to the threshold. */
+	u32 need = l->measured >= admit_below ? l->measured - admit_below + 1 : 0, i;
+
+	cut->rank = LOAD_VICTIM_RANKS;
+	cut->rest = 0;
+	for (i = loop_begin(); i < LOAD_VICTIM_RANKS && can_loop; i++) {
+		u32 rank = LOAD_VICTIM_RANKS - 1 - masked(i, LOAD_VICTIM_RANKS - 1);
+
+		if (!need)
+			break;
+		cut->rank = rank;
+		cut->rest = need;
+		need = need > used[rank] ? need - used[rank] : 0;
+	}
+}
+
+/* Whether a task of that rank is put out; counts what it used. */
+DECIDE bool load_cuts(struct load_cut *cut, u32 rank, u32 used)
+{
+	if (rank == LOAD_NO_VICTIM || rank < cut->rank)
+		return false;
+	if (rank > cut->rank)
+		return true;
+	if (!cut->rest)
+		return false;
+	cut->rest = cut->rest > used ? cut->rest - used : 0;
+	return true;
 }
 
 /*

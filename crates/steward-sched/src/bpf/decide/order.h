@@ -651,6 +651,11 @@ DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
 	__sync_fetch_and_and(&cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64], ~(1ULL << (index & 63)));
 }
 
+DECIDE bool restricted_noted(const struct cpu_order *cpu, u32 index)
+{
+	return cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64] >> (index & 63) & 1;
+}
+
 /* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches and tables. */
 DECIDE u32 lowest_bit(u64 bits)
 {

@@ -53,6 +53,18 @@ DECIDE bool clock_before(u64 a, u64 b)
 }
 
 /*
+ * value & mask, in that form: the compiler may otherwise see that the mask changes nothing, and leave out what tells the BPF
+ * verifier that an index lies within its array.
+ */
+DECIDE u32 masked(u32 value, u32 mask)
+{
+#ifdef __bpf__
+	asm volatile("" : "+r"(value));
+#endif
+	return value & mask;
+}
+
+/*
  * Loops with a constant bound: for (i = loop_begin(); i < BOUND && can_loop; i++). The BPF verifier walks through an ordinary
  * loop once for each time around and each path in it. One that the kernel counts too (may_goto, since 6.9) and that begins with
  * a number it does not know is walked through until nothing new turns up, which is the second time. The kernel's own

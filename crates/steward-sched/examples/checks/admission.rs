@@ -1,0 +1,270 @@
+//! Who is taken in, put out and taken back, and what holds when admission was wrong.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::interactive::{assign, copy_of_self, grant};
+use crate::programs::{
+    Program, children, events, load, measure, named_pipe, own_path, record, snapshot, wait_until,
+};
+use crate::{Outcome, check};
+use steward_core::mechanism::{
+    EventKind, Grant, IrrevocableFor, Mechanism, Rule, Standing, TaskRecord, Thresholds,
+};
+
+/// An ordinary user.
+const USER: u32 = 1000;
+
+fn irrevocable(budget_us: u64, period_us: u64) -> Grant {
+    Grant { revocable: false, irrevocable_for: IrrevocableFor::Root, ..grant(budget_us, period_us) }
+}
+
+fn admitted(tasks: &[TaskRecord]) -> impl Iterator<Item = &TaskRecord> {
+    tasks.iter().filter(|task| task.standing == Standing::Admitted)
+}
+
+/// Forty sleeping copies of an irrevocable program, started by an ordinary user from an interactive shell, that then
+/// compute: a film of somebody else and best-effort work go on.
+pub fn crowd_of_irrevocable() -> Outcome {
+    let mut scheduler = load()?;
+    let (path, file) = copy_of_self("guard")?;
+    let table = [(file, Some(irrevocable(2_000, 50_000)))];
+    scheduler.set_exec_table(&table).map_err(|error| error.to_string())?;
+    let player = Program::start(&["spin"]);
+    assign(&mut scheduler, player.pid(), grant(5_000, 30_000))?;
+    let loops: Vec<Program> = (0..2).map(|_| Program::start(&["spin"])).collect();
+    // This program is the interactive shell.
+    // SAFETY: plain system call.
+    let me = unsafe { libc::getpid() };
+    assign(&mut scheduler, me, grant(5_000, 100_000))?;
+    let mut crowd = Vec::new();
+    for _ in 0..40 {
+        let mut command = Command::new(&path);
+        command.args(["when", "/tmp/begin"]).uid(USER).gid(USER);
+        crowd.push(command.spawn().map_err(|error| error.to_string())?);
+        sleep(Duration::from_millis(100));
+    }
+    let _ = scheduler.assign(me, None);
+    let tasks: Vec<TaskRecord> =
+        snapshot(&mut scheduler)?.tasks.into_iter().filter(|task| task.name == "guard").collect();
+    let sum: f64 = admitted(&tasks).map(|task| task.grant.reservation.bandwidth()).sum();
+    let held: Vec<&TaskRecord> = admitted(&tasks)
+        .filter(|task| task.reason.is_none_or(|reason| reason.rule != Rule::NotNamed))
+        .collect();
+    fs::write("/tmp/begin", "").map_err(|error| error.to_string())?;
+    let programs: Vec<&Program> = std::iter::once(&player).chain(&loops).collect();
+    let times = measure(&programs, 6.0);
+    let reason = scheduler.exit_reason();
+    let by_user = tasks.iter().any(|task| task.reason.is_some_and(|reason| reason.rule == Rule::User));
+    let _ = fs::remove_file("/tmp/begin");
+    for child in &mut crowd {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    drop((player, loops));
+    drop(scheduler);
+    let (film, rest) = (times[0] / 6000.0, times[1..].iter().sum::<f64>() / 6000.0);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(sum > 0.5 && sum <= 0.75, "the user has {sum:.2} of the CPU reserved");
+    check!(held.is_empty(), "not to be revoked: {held:?}");
+    check!(by_user, "nobody was refused because of the user's sum");
+    check!(film > 0.16, "the film got {film:.3} of the CPU, promised 0.167");
+    // Two of some forty that share a twelfth of the CPU.
+    check!(rest > 0.002, "best-effort work got {rest:.4} of the CPU");
+    Ok(format!(
+        "{} of 40 admitted with {sum:.2}, film {film:.3} of 0.167, others {rest:.4}",
+        admitted(&tasks).count()
+    ))
+}
+
+/// Tasks that were admitted asleep ask for twice the CPU: best-effort work gets its twentieth until they are put out, all
+/// of them in one turn.
+pub fn class_bound() -> Outcome {
+    let mut scheduler = load()?;
+    let thresholds = Thresholds { user_max: 10.0, ..Thresholds::default() };
+    scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;
+    let rest = Program::start(&["spin"]);
+    let mut crowd = Vec::new();
+    for _ in 0..20 {
+        let program = Program::start(&["when", "/tmp/begin"]);
+        let taken = wait_until(10.0, || {
+            assign(&mut scheduler, program.pid(), grant(10_000, 100_000)) == Ok(Standing::Admitted)
+        });
+        check!(taken, "one of the sleepers was not admitted");
+        crowd.push(program);
+    }
+    events(&mut scheduler);
+    fs::write("/tmp/begin", "").map_err(|error| error.to_string())?;
+    sleep(Duration::from_millis(300));
+    let time = measure(&[&rest], 3.0)[0] / 3000.0;
+    let mut put_out = Vec::new();
+    wait_until(15.0, || {
+        put_out.extend(
+            events(&mut scheduler).into_iter().filter(|event| {
+                matches!(event.kind, EventKind::RevokedExhausted | EventKind::RevokedHungriest)
+            }),
+        );
+        !put_out.is_empty()
+    });
+    sleep(Duration::from_millis(1500));
+    put_out
+        .extend(events(&mut scheduler).into_iter().filter(|event| event.kind == EventKind::RevokedExhausted));
+    let left = admitted(&snapshot(&mut scheduler)?.tasks).count();
+    let _ = fs::remove_file("/tmp/begin");
+    drop((crowd, rest));
+    drop(scheduler);
+    check!(time > 0.04, "best-effort work got {time:.3} of the CPU, a twentieth is its due");
+    check!(time < 0.12, "best-effort work got {time:.3}: the others were held back for nothing");
+    let turn = put_out.iter().map(|event| event.at_ns).max().unwrap_or(0)
+        - put_out.iter().map(|event| event.at_ns).min().unwrap_or(0);
+    check!(put_out.len() >= 2 && turn < 500_000_000, "{} were put out within {turn} ns", put_out.len());
+    Ok(format!(
+        "best-effort {time:.3} of the CPU, {} of 20 put out within {} us, {left} left",
+        put_out.len(),
+        turn / 1000
+    ))
+}
+
+/// Those that wait are tried one after the other: one whose memory does not fit, or that set much address space
+/// aside without using it, keeps nobody out.
+pub fn waiters() -> Outcome {
+    let mut scheduler = load()?;
+    scheduler.set_memory_free(Some(256 << 20));
+    let thresholds = |admit_below| Thresholds {
+        reactivate_below: admit_below / 2.0,
+        admit_below,
+        ..Thresholds::default()
+    };
+    scheduler.set_thresholds(thresholds(0.02)).map_err(|error| error.to_string())?;
+    let programs = ["write", "none", "nothing"].map(|kind| Program::start(&["aside", kind]));
+    for program in &programs {
+        let standing = assign(&mut scheduler, program.pid(), grant(5_000, 100_000))?;
+        check!(standing == Standing::Refused, "it was {standing}");
+    }
+    scheduler.set_thresholds(thresholds(0.8)).map_err(|error| error.to_string())?;
+    let mut standing = |program: &Program| {
+        record(&mut scheduler, program.pid())
+            .map(|task| (task.standing, task.reason.map(|reason| reason.rule)))
+    };
+    let back = wait_until(20.0, || {
+        programs[1..]
+            .iter()
+            .all(|program| standing(program).is_some_and(|(standing, _)| standing == Standing::Admitted))
+    });
+    let seen: Vec<_> = programs.iter().map(standing).collect();
+    drop(programs);
+    drop(scheduler);
+    check!(back, "not taken back: {seen:?}");
+    check!(seen[0] == Some((Standing::Refused, Some(Rule::Memory))), "the first one: {seen:?}");
+    Ok("the two behind the one whose memory does not fit were taken back".to_owned())
+}
+
+/// A program executed by another thread than the first one keeps its reservation, under its process id.
+pub fn exec_by_a_thread() -> Outcome {
+    let mut scheduler = load()?;
+    let gate = "/tmp/gate-of-a-thread";
+    named_pipe(gate)?;
+    let program = Program::start(&["exec-thread", gate]);
+    let loops: Vec<Program> = (0..8).map(|_| Program::start(&["spin"])).collect();
+    let thread = || -> Option<i32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", program.pid())).ok()?;
+        tasks
+            .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+            .find(|tid| *tid != program.pid())
+    };
+    check!(wait_until(5.0, || thread().is_some()), "it has no second thread");
+    let keep = Grant { keep_over_exec: true, ..grant(5_000, 50_000) };
+    assign(&mut scheduler, thread().unwrap_or(0), keep)?;
+    fs::write(gate, "go").map_err(|error| error.to_string())?;
+    let executed = wait_until(5.0, || thread().is_none());
+    sleep(Duration::from_millis(500));
+    let before = record(&mut scheduler, program.pid());
+    let time = measure(&[&program], 3.0)[0];
+    let after = record(&mut scheduler, program.pid());
+    let tids: Vec<i32> = snapshot(&mut scheduler)?.tasks.iter().map(|task| task.tid).collect();
+    drop((program, loops));
+    drop(scheduler);
+    check!(executed, "it did not execute");
+    let (Some(before), Some(after)) = (before, after) else {
+        return Err(format!("no record under its process id; there are {tids:?}"));
+    };
+    let periods = after.periods - before.periods;
+    // A ninth of what is left beside its tenth comes to that.
+    check!(periods >= 55 && time > 390.0, "{periods} periods and {time:.0} ms in 3 s");
+    Ok(format!("{periods} periods in 3 s, {time:.0} ms"))
+}
+
+/// A process that has ended and was not waited for yet is given nothing that nobody would give back.
+pub fn ended_process() -> Outcome {
+    let mut scheduler = load()?;
+    let mut program = Command::new(own_path()).arg("nothing").spawn().map_err(|error| error.to_string())?;
+    let pid = program.id() as i32;
+    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    check!(wait_until(5.0, || state().contains(") Z ")), "it has not ended: {}", state());
+    let answer = scheduler.assign(pid, Some(grant(5_000, 50_000))).map_err(|error| error.to_string());
+    let _ = program.wait();
+    let empty = wait_until(3.0, || snapshot(&mut scheduler).is_ok_and(|snapshot| snapshot.tasks.is_empty()));
+    let tasks = snapshot(&mut scheduler)?.tasks;
+    drop(scheduler);
+    check!(empty, "it holds {tasks:?} after {answer:?}");
+    Ok(format!("{answer:?}"))
+}
+
+/// A task that may use one CPU only is admitted there, and one that may use all of them makes room for it.
+pub fn make_room() -> Outcome {
+    let mut scheduler = load()?;
+    // Both have executed before there is anything that could keep them from it.
+    let (free, bound) = (Program::start(&["spin"]), Program::start(&["spin"]));
+    let loops: Vec<Program> = (0..6).map(|_| Program::start(&["spin"])).collect();
+    assign(&mut scheduler, free.pid(), grant(10_000, 20_000))?;
+    sleep(Duration::from_secs(3));
+    let from = record(&mut scheduler, free.pid()).ok_or("no record")?.cpu;
+    let pinned = bound.bind(from as usize);
+    let standing = assign(&mut scheduler, pinned.pid(), grant(10_000, 20_000))?;
+    sleep(Duration::from_millis(200));
+    let times = measure(&[&free, &pinned], 3.0);
+    let records = [record(&mut scheduler, free.pid()), record(&mut scheduler, pinned.pid())];
+    drop((free, pinned, loops));
+    drop(scheduler);
+    check!(standing == Standing::Admitted, "the one that is bound was {standing}: {records:?}");
+    let cpus: Vec<u32> = records.iter().flatten().map(|task| task.cpu).collect();
+    check!(cpus == [1 - from, from], "reservations are on CPUs {cpus:?}");
+    check!(times.iter().all(|time| *time > 1450.0), "they got {times:.0?} ms of 1,500");
+    Ok(format!("both admitted, {times:.0?} ms of 1,500"))
+}
+
+/// CPU 1 goes and comes while an admitted program starts others: nobody is left in a queue that no CPU serves.
+pub fn hotplug_under_forks() -> Outcome {
+    let mut scheduler = load()?;
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let shells: Vec<Program> = (0..2).map(|_| Program::start(&["starter"])).collect();
+    let loops: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();
+    for shell in &shells {
+        assign(&mut scheduler, shell.pid(), grant(10_000, 50_000))?;
+    }
+    let mut oldest = Vec::new();
+    for _ in 0..6 {
+        for state in ["0", "1"] {
+            fs::write(online, state).map_err(|error| format!("{online}: {error}"))?;
+            sleep(Duration::from_millis(400));
+        }
+    }
+    fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+    // Whoever exists now and still does in five seconds was left behind: none of them has more to do than to execute.
+    let before: Vec<i32> = shells.iter().flat_map(|shell| children(shell.pid())).collect();
+    sleep(Duration::from_secs(5));
+    oldest
+        .extend(shells.iter().flat_map(|shell| children(shell.pid())).filter(|child| before.contains(child)));
+    let times = measure(&loops.iter().collect::<Vec<_>>(), 1.0);
+    fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+    let reason = scheduler.exit_reason();
+    drop((shells, loops));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(oldest.is_empty(), "children {oldest:?} have not run for five seconds");
+    check!(times.iter().sum::<f64>() > 300.0, "best-effort work got {times:.0?} ms");
+    Ok(format!("seven times, {} children at the end", before.len()))
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who is in the interactive class: slots, admission, revocation.
+ *
+ * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes
+ * it away. While its standing is STANDING_ADMITTED its reservation counts on one CPU. The rules are in decide/load.h and
+ * decide/admission.h.
+ */
+#ifndef STEWARD_ADMISSION_BPF_H
+#define STEWARD_ADMISSION_BPF_H
+
+#include "state.bpf.h"
+
+static __always_inline struct event *new_event(u32 kind)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		__sync_fetch_and_add(&totals.events_lost, 1);
+		return NULL;
+	}
+	event->at_ns = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->unused = 0;
+	return event;
+}
+
+static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 threshold)
+{
+	struct event *event;
+
+	if (!slot)
+		return 0;
+	event = new_event(kind);
+	if (!event)
+		return 0;
+	event->tid = slot->tid;
+	event->pid = slot->pid;
+	event->cpu = slot->cpu;
+	event->load = load;
+	event->bandwidth = slot->claim.bandwidth;
+	event->threshold = threshold;
+	event->reason = slot->reason;
+	__builtin_memcpy(event->name, slot->name, sizeof(event->name));
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static __noinline int report_table_full(struct task_struct *p, struct grant *grant)
+{
+	struct event *event;
+
+	if (!p || !grant)
+		return 0;
+	event = new_event(EVENT_TABLE_FULL);
+	if (!event)
+		return 0;
+	event->tid = p->pid;
+	event->pid = p->tgid;
+	event->cpu = 0;
+	event->load = 0;
+	event->threshold = 0;
+	event->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
+	__builtin_memset(&event->reason, 0, sizeof(event->reason));
+	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
+static __always_inline void watch_period(u32 index, u64 delay_ns)
+{
+	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
+
+	if (entry)
+		bpf_timer_start(&entry->timer, delay_ns, 0);
+}
+
+/* How deep user namespaces nest (include/linux/user_namespace.h: at most 32 levels below the first). */
+#define USER_NAMESPACES_MAX 33
+
+/*
+ * Whose task it is: the user who started it, whoever a set-user-ID program made of that. In a user namespace that an
+ * ordinary user has made every user is theirs, because they may be any of their subordinate ones there.
+ */
+static __noinline u32 user_of(struct task_struct *p)
+{
+	const struct cred *cred;
+	struct user_namespace *ns;
+	u32 uid;
+	int i;
+
+	if (!p)
+		return 0;
+	cred = BPF_CORE_READ(p, real_cred);
+	uid = BPF_CORE_READ(cred, uid.val);
+	ns = BPF_CORE_READ(cred, user_ns);
+	bpf_for(i, 0, USER_NAMESPACES_MAX) {
+		u32 owner;
+
+		if (!ns || BPF_CORE_READ(ns, level) <= 0)
+			break;
+		owner = BPF_CORE_READ(ns, owner.val);
+		if (owner)
+			uid = owner;
+		ns = BPF_CORE_READ(ns, parent);
+	}
+	return uid;
+}
+
+/* Writes down what the task asks for; done at each attempt, because settings change. */
+static __always_inline void make_claim(struct task_slot *slot)
+{
+	u32 uid = slot->claim.uid;
+
+	slot->claim.limited = uid && uid != settings.owner;
+	slot->claim.irrevocable = !(slot->grant.flags & GRANT_REVOCABLE) &&
+				  admission_may_be_irrevocable(uid, slot->grant.user);
+}
+
+static __always_inline void read_limits(struct load_thresholds *limits)
+{
+	limits->reactivate_below = settings.thresholds.reactivate_below;
+	limits->admit_below = settings.thresholds.admit_below;
+	limits->revoke_above = settings.thresholds.revoke_above;
+	limits->irrevocable_max = settings.thresholds.irrevocable_max;
+	limits->user_max = settings.thresholds.user_max;
+}
+
+/* Whether the CPU would take the task now, and how loaded it is. Without the lock: reserve_on() decides. */
+static __noinline bool would_take(struct task_slot *slot, u32 cpu, u32 *load)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	struct admission_reason reason = {};
+	struct load_thresholds limits;
+
+	if (!slot || !state || !load)
+		return false;
+	read_limits(&limits);
+	*load = load_expected(&state->load);
+	admission_judge(&state->load, &state->declared, &limits, &slot->claim, &reason);
+	return reason.rule < RULE_USE;
+}
+
+/*
+ * The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded one. Not
+ * on the CPU except. -1 when there is none.
+ */
+static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *slot, u32 except, bool *taken)
+{
+	u32 best_load = ~0U, cpus = settings.cpus;
+	bool best_takes = false;
+	s32 best = -1;
+	int cpu;
+
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_state *state = cpu_state_of(cpu);
+		u32 load = 0;
+		bool takes;
+
+		if (!state)
+			break;
+		if (!state->online || cpu == except || !affinity_allows(p, cpu))
+			continue;
+		takes = would_take(slot, cpu, &load);
+		if (takes < best_takes || (takes == best_takes && load >= best_load))
+			continue;
+		best_takes = takes;
+		best_load = load;
+		best = cpu;
+	}
+	*taken = best_takes;
+	return best;
+}
+
+/* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against, the slot the reason. */
+static __noinline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	struct admission_reason reason = {};
+	struct admission_claim claim;
+	struct load_thresholds limits;
+	u32 sample, load;
+	bool admitted;
+
+	if (!slot || !state || !load_seen)
+		return false;
+	read_limits(&limits);
+	make_claim(slot);
+	claim = slot->claim;
+	bpf_spin_lock(&state->lock);
+	load = load_expected(&state->load);
+	admission_judge(&state->load, &state->declared, &limits, &claim, &reason);
+	admitted = reason.rule < RULE_USE;
+	if (admitted) {
+		load_announce(&state->load, claim.bandwidth);
+		admission_declare(&state->declared, &claim, reason.rule);
+		state->reserved += claim.bandwidth;
+		state->admitted++;
+	}
+	sample = state->load.samples;
+	bpf_spin_unlock(&state->lock);
+	*load_seen = load;
+	if (reason.rule == RULE_FITS && !claim.irrevocable && !(slot->grant.flags & GRANT_REVOCABLE))
+		reason.rule = RULE_NOT_NAMED;
+	slot->reason = reason;
+	if (!admitted)
+		return false;
+	slot->claim = claim;
+	slot->cpu = cpu;
+	slot->admitted_sample = sample;
+	return true;
+}
+
+/* Takes what a task counts as off a CPU; with moved_used also what it used there, which goes on elsewhere. */
+static __noinline int unreserve_on(u32 cpu, struct admission_claim *counted, u32 admitted_sample, u32 moved_used)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	struct admission_claim claim;
+
+	if (!state || !counted)
+		return 0;
+	claim = *counted;
+	bpf_spin_lock(&state->lock);
+	if (moved_used)
+		load_without(&state->load, claim.bandwidth, state->load.samples - admitted_sample, moved_used);
+	else
+		load_withdraw(&state->load, claim.bandwidth, state->load.samples - admitted_sample);
+	admission_undeclare(&state->declared, &claim);
+	state->reserved = state->reserved > claim.bandwidth ? state->reserved - claim.bandwidth : 0;
+	if (state->admitted)
+		state->admitted--;
+	bpf_spin_unlock(&state->lock);
+	return 0;
+}
+
+static __always_inline void unreserve(struct task_slot *slot)
+{
+	struct admission_claim claim = slot->claim;
+
+	unreserve_on(slot->cpu, &claim, slot->admitted_sample, 0);
+}
+
+/* Whether the CPU's load leaves room for a newcomer once an admitted task is gone from there. */
+static __always_inline bool frees_enough(struct cpu_state *state, struct task_slot *other, u32 bandwidth)
+{
+	struct load after = state->load;
+
+	load_without(&after, other->claim.bandwidth, after.samples - other->admitted_sample, other->used);
+	return load_admits(&after, bandwidth, settings.thresholds.admit_below);
+}
+
+/* Moves an admitted task to another CPU that takes it. */
+static __noinline bool move_away(u32 index, struct task_slot *slot)
+{
+	struct admission_claim before;
+	struct task_struct *p;
+	struct task_state *t;
+	u32 from, admitted_sample, load = 0;
+	bool takes = false;
+	s32 to = -1;
+
+	if (!slot)
+		return false;
+	p = bpf_task_from_pid(slot->tid);
+	if (!p)
+		return false;
+	t = task_state_of(p);
+	if (t && t->slot == index + 1)
+		to = choose_cpu(p, slot, slot->cpu, &takes);
+	bpf_task_release(p);
+	if (to < 0 || !takes)
+		return false;
+	before = slot->claim;
+	from = slot->cpu;
+	admitted_sample = slot->admitted_sample;
+	if (!reserve_on(slot, to, &load)) {
+		slot->claim = before;
+		return false;
+	}
+	unreserve_on(from, &before, admitted_sample, slot->used);
+	report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
+	watch_period(index, 0);
+	return true;
+}
+
+/* How many admitted tasks are still tried before it is given up to make room. In memory, as rescue_left is. */
+static volatile u32 moves_left;
+#define MOVES_TRIED_MAX 32
+
+/* Moves a task away from a CPU that a newcomer depends on, if that makes room for it. */
+static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
+{
+	struct cpu_state *state = cpu_state_of(cpu);
+	u32 high_water = slots_high_water;
+	int i;
+
+	if (!newcomer || !state)
+		return false;
+	moves_left = MOVES_TRIED_MAX;
+	bpf_for(i, 0, high_water) {
+		u32 index = i;
+		struct task_slot *other = bpf_map_lookup_elem(&slots, &index);
+
+		if (!other || !moves_left)
+			break;
+		if (other->standing != STANDING_ADMITTED || other->cpu != cpu ||
+		    !frees_enough(state, other, newcomer->claim.bandwidth))
+			continue;
+		moves_left -= 1;
+		if (move_away(index, other))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). Where a task depends on few
+ * CPUs, one that does not makes room for it.
+ */
+static __noinline int admit(struct task_struct *p, struct task_slot *slot)
+{
+	bool takes = false, admitted = false;
+	u32 load = 0;
+	s32 cpu;
+
+	if (!p || !slot)
+		return 0;
+	make_claim(slot);
+	cpu = choose_cpu(p, slot, ~0U, &takes);
+	if (cpu >= 0) {
+		admitted = reserve_on(slot, cpu, &load);
+		if (!admitted && slot->reason.rule == RULE_USE && p->nr_cpus_allowed < settings.cpus &&
+		    make_room(slot, cpu))
+			admitted = reserve_on(slot, cpu, &load);
+		slot->cpu = cpu;
+	} else {
+		slot->reason.rule = RULE_NO_CPU;
+		slot->reason.uid = slot->claim.uid;
+		slot->reason.amount = 0;
+		slot->reason.limit = 0;
+	}
+	if (admitted) {
+		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
+		slot->failures = 0;
+		slot->standing = STANDING_ADMITTED;
+		report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
+		return 1;
+	}
+	slot->standing = STANDING_REFUSED;
+	slot->waiting_since_ns = clock_now();
+	report(EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
+	return 0;
+}
+
+/* Puts an admitted task out of the class. */
+static __always_inline void revoke(struct task_slot *slot, u32 kind, u32 load, u32 threshold)
+{
+	if (slot->standing != STANDING_ADMITTED)
+		return;
+	slot->standing = STANDING_REVOKED;
+	slot->waiting_since_ns = clock_now();
+	slot->reason.rule = RULE_USE;
+	slot->reason.amount = load;
+	slot->reason.limit = threshold;
+	if (kind == EVENT_REVOKED_DISPLACED) {
+		struct cpu_state *state = cpu_state_of(slot->cpu);
+
+		slot->reason.rule = RULE_NO_CPU;
+		slot->reason.amount = state && state->online;
+	}
+	unreserve(slot);
+	report(kind, slot, load, threshold);
+}
+
+/* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
+static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
+{
+	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
+	admit(p, slot);
+	watch_period(t->slot - 1, 0);
+}
+
+/* Takes the task's specification away. Whoever takes the slot off the task gives it back. */
+static __noinline int release(struct task_state *t)
+{
+	struct task_slot *slot;
+	u32 index;
+
+	if (!t)
+		return 0;
+	index = __sync_lock_test_and_set(&t->slot, 0);
+	if (!index)
+		return 0;
+	index--;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot)
+		return 0;
+	if (slot->standing == STANDING_ADMITTED)
+		unreserve(slot);
+	report(EVENT_RELEASED, slot, 0, 0);
+	slot->standing = STANDING_NONE;
+	slot->tid = 0;
+	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+	return 0;
+}
+
+/* A slot for the task, emptied: the one that it has, or a free one. MAX_SLOTS when there is none. */
+static __always_inline u32 take_slot(struct task_state *t)
+{
+	u32 index = __sync_lock_test_and_set(&t->slot, 0);
+	struct task_slot *slot;
+
+	if (!index)
+		return bpf_map_pop_elem(&free_slots, &index) ? MAX_SLOTS : index;
+	index--;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (slot && slot->standing == STANDING_ADMITTED)
+		unreserve(slot);
+	return index;
+}
+
+/*
+ * Gives the task a specification in place of whatever it has, and submits it to admission. Returns its standing;
+ * STANDING_NONE when there is no slot for it, or when it has ended. The caller holds t->changing.
+ */
+static __noinline int adopt(struct task_struct *p, struct task_state *t, struct grant *grant)
+{
+	struct task_slot *slot;
+	u32 index, standing;
+
+	if (!p || !t || !grant || *(volatile u8 *)&t->ended)
+		return STANDING_NONE;
+	index = take_slot(t);
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot) {
+		report_table_full(p, grant);
+		return STANDING_NONE;
+	}
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->grant = *grant;
+	slot->claim.bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
+	slot->claim.uid = user_of(p);
+	slot->tid = p->pid;
+	slot->pid = p->tgid;
+	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+	if (index >= slots_high_water)
+		slots_high_water = index + 1;
+	admit(p, slot);
+	standing = slot->standing;
+	/* Published last: from here on the scheduler's callbacks see it whole. */
+	__sync_lock_test_and_set(&t->slot, index + 1);
+	if (*(volatile u8 *)&t->ended) {
+		/* It ended meanwhile, and nobody else comes for the slot: ops.exit_task has been here. */
+		release(t);
+		return STANDING_NONE;
+	}
+	return standing;
+}
+
+/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with its tid. */
+static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
+{
+	slot->tid = p->pid;
+	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
+}
+
+#endif
