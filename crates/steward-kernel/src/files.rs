@@ -29,8 +29,8 @@ enum Reason {
     NotRegular(&'static str),
     /// Both in bytes.
     TooLarge {
-        size: u64,
-        max: u64,
+        size_bytes: u64,
+        most_bytes: u64,
     },
     NotText,
 }
@@ -41,7 +41,9 @@ impl Unreadable {
         match &self.reason {
             Reason::Failed(error) => format!("cannot be read: {error}"),
             Reason::NotRegular(kind) => format!("is {kind}, and only regular files are read"),
-            Reason::TooLarge { size, max } => format!("has {size} bytes, and at most {max} are read"),
+            Reason::TooLarge { size_bytes, most_bytes } => {
+                format!("has {size_bytes} bytes, and at most {most_bytes} are read")
+            }
             Reason::NotText => "is not text in UTF-8".to_owned(),
         }
     }
@@ -99,7 +101,7 @@ pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     (&file).take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     let read = bytes.len() as u64;
     if read > bytes_max {
-        return Err(because(Reason::TooLarge { size: found.len().max(read), max: bytes_max }));
+        return Err(because(Reason::TooLarge { size_bytes: found.len().max(read), most_bytes: bytes_max }));
     }
     Ok(bytes)
 }

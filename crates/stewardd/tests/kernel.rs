@@ -406,6 +406,9 @@ fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
         let left_booked = figure(&told.text("restarts"), left);
         assert!(NOTHING.contains(&left_booked), "{left}: {left_booked}");
     }
-    assert!(told.text("restarts").lines().any(|line| line == "20"), "{}", told.text("restarts"));
+    // Twenty programs, and workers with a better nice value.
+    let counts = told.text("restarts").lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
+    assert!(counts.len() == 1 && counts[0] >= 20, "{counts:?}");
+    told.says("full-disk", &["nothing was changed in the kernel", "No space left"]);
     told.says("flipped", &["undo.journal is damaged", "undo.journal.damaged", "exit code 0"]);
 }
