@@ -156,15 +156,17 @@ fn read_row<'a>(
     reader.reject_unknown_keys(table, &KEYS, "a domain");
     let name = read_name(reader, row, table, names);
     let user = read_user(reader, table, accounts);
-    let mut change = Change::default();
-    change.cpu = read_fraction(reader, table, "cpu");
-    change.cpu_limit = read_fraction(reader, table, "cpu_limit");
-    change.disk = read_fraction(reader, table, "disk");
-    change.weight = read_whole(reader, table, "weight");
-    change.priority = read_whole(reader, table, "priority");
-    change.own_weight = read_whole(reader, table, "own_weight");
-    change.own_priority = read_whole(reader, table, "own_priority");
-    change.memory_bytes = read_memory(reader, table);
+    let change = Change {
+        cpu: read_fraction(reader, table, "cpu"),
+        cpu_limit: read_fraction(reader, table, "cpu_limit"),
+        disk: read_fraction(reader, table, "disk"),
+        weight: read_whole(reader, table, "weight"),
+        priority: read_whole(reader, table, "priority"),
+        own_weight: read_whole(reader, table, "own_weight"),
+        own_priority: read_whole(reader, table, "own_priority"),
+        memory_bytes: read_memory(reader, table),
+        reset: Vec::new(),
+    };
     let settings = match change.apply(&Settings::default()) {
         Ok(settings) => settings,
         Err(fault) => {
