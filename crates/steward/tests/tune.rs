@@ -22,9 +22,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_process_that_wants_nothing_gets_the_least_and_its_specification_is_written() {
+fn a_process_that_complains_of_nothing_gets_the_least_and_its_specification_is_written() {
     let machine = Machine::new();
     let daemon = machine.start();
+    machine.fake.machine().periods_each_look = 1;
     let program = machine.program("idler");
     let sleeper = Sleeper::start(&program);
     let file = machine.path("found.toml");
@@ -38,6 +39,19 @@ fn a_process_that_wants_nothing_gets_the_least_and_its_specification_is_written(
     assert_eq!(parsed.specs[0].reservation, Some(grant.reservation));
     let again = tune(&daemon, &["--window", "40ms", "--pid", &pid, "--write", file.to_str().expect("text")]);
     assert!(!again.status.success() && text(&again.stderr).contains("remove it first"), "{:?}", again);
+}
+
+#[test]
+fn of_a_process_that_wants_nothing_nothing_is_found_and_nothing_written() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let program = machine.program("idler");
+    let sleeper = Sleeper::start(&program);
+    let file = machine.path("found.toml");
+    let (pid, path) = (sleeper.pid().to_string(), file.to_str().expect("text"));
+    let output = tune(&daemon, &["--window", "40ms", "--within", "1s", "--pid", &pid, "--write", path]);
+    assert!(!output.status.success() && text(&output.stderr).contains("nothing was written"), "{output:?}");
+    assert!(!file.exists());
 }
 
 #[test]

@@ -49,6 +49,10 @@ pub struct Machine {
     pub meanwhile: Option<(PathBuf, String)>,
     /// The order among domains as set last.
     pub best_effort: BestEffortSettings,
+    /// How many periods tasks with a specification have begun from one look to the next: they want something.
+    pub periods_each_look: u64,
+    /// How often somebody looked.
+    pub looks: u64,
 }
 
 /// A handle on a [`Machine`].
@@ -263,10 +267,15 @@ impl Mechanism for FakeMechanism {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
-        let machine = self.in_force()?;
+        let mut machine = self.in_force()?;
         let load = reserved(&machine);
-        let tasks: Vec<TaskRecord> =
-            machine.tasks.iter().map(|(tid, (grant, standing))| record(*tid, *grant, *standing)).collect();
+        machine.looks += 1;
+        let begun = machine.looks * machine.periods_each_look;
+        let record = |(tid, (grant, standing)): (&i32, &(Grant, Standing))| {
+            let record = record(*tid, *grant, *standing);
+            TaskRecord { periods: record.periods + begun, ..record }
+        };
+        let tasks: Vec<TaskRecord> = machine.tasks.iter().map(record).collect();
         let admitted = tasks.iter().filter(|task| task.standing == Standing::Admitted).count() as u32;
         let cpu = CpuRecord {
             cpu: 0,

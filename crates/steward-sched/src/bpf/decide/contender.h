@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Contenders: the children of a domain, and beside them its own tasks, with what each weighs, its priority and its reservation.
+ */
+#ifndef STEWARD_DECIDE_CONTENDER_H
+#define STEWARD_DECIDE_CONTENDER_H
+
+#include "heap.h"
+
+enum order {
+	ORDER_VIRTUAL_TIME = 0,
+	ORDER_MTR_LS = 1,
+	ORDER_WRR = 2,
+};
+
+#define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
+/* Virtual time that a nanosecond costs is VIRTUAL_TIME_UNIT / weight. */
+#define VIRTUAL_TIME_UNIT 16000ULL
+/* Nobody lies further behind its level's clock than this service of the level, for each CPU. */
+#define DOMAIN_LAG_MAX_NS (8 * NSEC_PER_SEC)
+
+/* The domain that a node is about: as a contender, or as the level beside whose children its own tasks contend. */
+DECIDE u32 node_domain(u32 node)
+{
+	return node & (MAX_DOMAINS - 1);
+}
+
+DECIDE bool node_is_own(u32 node)
+{
+	return node & NODE_OWN;
+}
+
+/* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
+DECIDE u32 domain_own_weight(const struct domain *d)
+{
+	if (d->own_weight)
+		return d->own_weight;
+	return d->runnable_weight ? d->runnable_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
+}
+
+DECIDE u32 node_weight(struct domain_table *t, u32 node)
+{
+	const struct domain *d = domain_at(t, node);
+	u32 weight = node_is_own(node) ? domain_own_weight(d) : d->weight;
+
+	return weight ? weight : 1;
+}
+
+DECIDE u32 node_priority(struct domain_table *t, u32 node)
+{
+	const struct domain *d = domain_at(t, node);
+
+	return (node_is_own(node) ? d->own_priority : d->priority) & (PRIORITIES - 1);
+}
+
+DECIDE u32 node_reserved(struct domain_table *t, u32 node)
+{
+	return node_is_own(node) ? 0 : domain_at(t, node)->reserved;
+}
+
+/* What all CPUs together serve in one cycle. */
+DECIDE u64 order_window(const struct domain_table *t)
+{
+	return t->service_cycle_ns * (t->cpus ? t->cpus : 1);
+}
+
+DECIDE u64 virtual_cost(u64 used_ns, u32 weight)
+{
+	return used_ns * VIRTUAL_TIME_UNIT / (weight ? weight : 1);
+}
+
+/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by one. */
+DECIDE u32 priority_highest(u32 set)
+{
+	set |= set >> 1;
+	set |= set >> 2;
+	set |= set >> 4;
+	/* As many ones as the highest priority and one: count them. */
+	set -= set >> 1 & 0x55;
+	set = (set & 0x33) + (set >> 2 & 0x33);
+	return ((set + (set >> 4)) & 0xf) - 1;
+}
+
+/* What contends at a level with this priority at the moment, weighed; at least `weight`, of the one who asks. */
+DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 weight)
+{
+	const struct domain *d = domain_at(t, level);
+	u32 sum = d->child_weight[priority & (PRIORITIES - 1)];
+
+	if (d->runnable && d->own_priority == priority)
+		sum += domain_own_weight(d);
+	return sum > weight ? sum : weight;
+}
+
+#endif
