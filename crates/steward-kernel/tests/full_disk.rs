@@ -10,7 +10,7 @@ use steward_kernel::journal::{self, Change, Journal};
 /// Runs `act` where no file may grow beyond so many bytes.
 fn with_room<T>(bytes: Option<u64>, act: impl FnOnce() -> T) -> T {
     let before = getrlimit(Resource::Fsize);
-    setrlimit(Resource::Fsize, Rlimit { current: bytes, ..before.clone() }).expect("a lower limit");
+    setrlimit(Resource::Fsize, Rlimit { current: bytes, ..before }).expect("a lower limit");
     let outcome = act();
     setrlimit(Resource::Fsize, before).expect("the limit of before");
     outcome

@@ -162,7 +162,7 @@ impl Machine {
             let of_restricted = match (free, restricted) {
                 (_, None) => false,
                 (None, Some(_)) => true,
-                (Some(a), Some(b)) => a != b && self.table.precedes(b, a) || a == b,
+                (Some(a), Some(b)) => a == b || self.table.precedes(b, a),
             };
             let index = if of_restricted { restricted? } else { free? };
             match self.waiting(index, cpu, of_restricted) {
