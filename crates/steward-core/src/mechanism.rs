@@ -570,6 +570,11 @@ pub trait Mechanism: Send {
         Ok(self.snapshot()?.tasks.iter().filter_map(TaskRecord::in_force).collect())
     }
 
+    /// How many cgroups have no domain of their own at the moment, because there are too many: each is part of the one above it.
+    fn cgroups_without_domain(&self) -> u64 {
+        0
+    }
+
     /// Hands over the decisions taken since the last call, oldest first, and how many were lost because nobody
     /// read them in time.
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64;

@@ -328,6 +328,13 @@ impl Mechanism for SchedExt {
         Ok(Snapshot { at_ns, tasks, cpus })
     }
 
+    fn cgroups_without_domain(&self) -> u64 {
+        self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, |bss| {
+            // SAFETY: the kernel writes this memory; any value that the number had is one.
+            unsafe { std::ptr::read_volatile(&raw const bss.totals.cgroups_without_domain) }
+        })
+    }
+
     fn reservations_in_force(&mut self) -> Result<Vec<(i32, f64)>, MechanismError> {
         self.still_loaded()?;
         Ok(self.read_tasks().iter().filter_map(TaskRecord::in_force).collect())

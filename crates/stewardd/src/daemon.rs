@@ -561,6 +561,16 @@ impl Daemon {
         self.troubles.set(Topic::Scan, failure.map(sentence).into_iter().collect());
     }
 
+    /// Cgroups for which there is no domain: their weights, limits and priorities are not kept.
+    pub(crate) fn note_cgroups(&mut self) {
+        let count = self.mechanism.as_ref().map_or(0, |mechanism| mechanism.cgroups_without_domain());
+        let sentence = format!(
+            "{count} cgroups have no domain of their own and belong to the one above them, so that their weights and limits do \
+             not hold: there are too many below one cgroup (docs/scheduler.md, Known limits)"
+        );
+        self.troubles.set(Topic::Cgroups, (count > 0).then_some(sentence).into_iter().collect());
+    }
+
     fn take_events(&mut self) -> Vec<Told> {
         let mut events: Vec<Event> = Vec::new();
         if let Some(mechanism) = self.mechanism.as_mut() {

@@ -404,6 +404,7 @@ impl Daemon {
     }
 
     fn status(&mut self) -> api::StatusReply {
+        self.note_cgroups();
         let snapshot = self.snapshot().unwrap_or_default();
         let real_time = self.real_time(&snapshot.tasks);
         let kind = self.mechanism.as_ref().map(|mechanism| report::mechanism_kind(mechanism.kind()));

@@ -28,6 +28,8 @@ pub enum Topic {
     Scan,
     /// The order among domains.
     BestEffort,
+    /// Cgroups that have no domain of their own.
+    Cgroups,
     /// Telling the mechanism what domains have.
     Domains,
     /// Keeping domains.
