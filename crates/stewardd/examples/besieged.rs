@@ -1,4 +1,4 @@
-//! What a user who means ill costs the others: `crowd SCENARIO...` beside a running stewardd, as root, in the lab's machine.
+//! What a user who means ill costs the others: `besieged SCENARIO...` beside a running stewardd, as root, in the lab's machine.
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those calls took and
 //! what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`, `subordinates`, `files`, `mounts`. With
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     match words[..] {
         ["probe", method] => probe(method),
         ["attack", scenario] => attack(scenario),
-        [] => bail!("crowd SCENARIO...: quiet forecasts events monitor subordinates files mounts"),
+        [] => bail!("besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts"),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
 }
