@@ -137,6 +137,7 @@ struct domain_table {
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 waiting; /* how many domains have their own tasks in the heaps */
+	u32 walk[6]; /* where a walk through heaps and levels is, under the lock: see heap.h */
 	u32 unused;
 	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
 	struct node nodes[NODES];

@@ -49,17 +49,33 @@ DECIDE bool node_restore(struct domain_table *t, u32 node)
 	return n->rank != before;
 }
 
+/*
+ * Places in walk[]. A walk keeps its position in the table instead of in a variable: the BPF verifier follows what a variable may
+ * hold along every path, and several paths a step through all steps are too many; what is read back from memory is one unknown
+ * number.
+ */
+enum walk {
+	WALK_FIRST = 0,
+	WALK_HERE = 1,
+	WALK_OTHER = 2,
+	WALK_UP = 3,
+	WALK_LEVEL = 4,
+	WALK_NODE = 5,
+};
+
 /* Merges two heaps by their first nodes, 0 for an empty one. Returns the first of both. */
 DECIDE_CALLED u32 heap_merge(struct domain_table *t, u32 a, u32 b)
 {
-	u32 first, here, other, step;
+	volatile u32 *walk = t->walk;
+	u32 step;
 
 	if (!a || !b)
 		return a | b;
-	first = node_before(t, b, a) ? b : a;
-	other = first == a ? b : a;
-	here = first;
+	walk[WALK_FIRST] = node_before(t, b, a) ? b : a;
+	walk[WALK_OTHER] = walk[WALK_FIRST] == a ? b : a;
+	walk[WALK_HERE] = walk[WALK_FIRST];
 	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
+		u32 here = walk[WALK_HERE], other = walk[WALK_OTHER];
 		struct node *n = node_at(t, here);
 		u32 next = n->right;
 
@@ -68,20 +84,22 @@ DECIDE_CALLED u32 heap_merge(struct domain_table *t, u32 a, u32 b)
 			node_at(t, other)->up = (u16)here;
 			if (!next)
 				break;
-			here = other;
-			other = next;
+			walk[WALK_HERE] = other;
+			walk[WALK_OTHER] = next;
 		} else {
-			here = next;
+			walk[WALK_HERE] = next;
 		}
 	}
 	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
+		u32 here = walk[WALK_HERE];
+
 		node_restore(t, here);
-		if (here == first)
+		if (here == walk[WALK_FIRST])
 			break;
-		here = node_at(t, here)->up;
+		walk[WALK_HERE] = node_at(t, here)->up;
 	}
-	node_at(t, first)->up = 0;
-	return first;
+	node_at(t, walk[WALK_FIRST])->up = 0;
+	return walk[WALK_FIRST];
 }
 
 /* Adds a node that stands in no heap to one of a level's heaps. */
@@ -105,13 +123,16 @@ DECIDE_CALLED void heap_add(struct domain_table *t, u32 level, u32 heap, u32 nod
 /* Takes a node out of the heap of the level in which it stands, if it stands in one. */
 DECIDE_CALLED void heap_remove(struct domain_table *t, u32 level, u32 node)
 {
+	volatile u32 *walk = t->walk;
 	struct domain *d = domain_at(t, level);
 	struct node *n = node_at(t, node);
-	u32 heap = n->heap - 1U, up = n->up, rest, step;
+	u32 heap = n->heap - 1U, up, rest, step;
 
 	if (heap >= HEAPS)
 		return;
 	rest = heap_merge(t, n->left, n->right);
+	walk[WALK_UP] = n->up;
+	up = walk[WALK_UP];
 	if (rest)
 		node_at(t, rest)->up = (u16)up;
 	if (!up) {
@@ -124,10 +145,12 @@ DECIDE_CALLED void heap_remove(struct domain_table *t, u32 level, u32 node)
 		node_at(t, up)->right = (u16)rest;
 	}
 	n->heap = 0;
-	for (step = loop_begin(); step < HEAP_STEPS_MAX && up && can_loop; step++) {
-		if (!node_restore(t, up))
+	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
+		u32 here = walk[WALK_UP];
+
+		if (!here || !node_restore(t, here))
 			break;
-		up = node_at(t, up)->up;
+		walk[WALK_UP] = node_at(t, here)->up;
 	}
 }
 

@@ -487,6 +487,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_table, high_water),
 	offsetof(struct domain_table, quotas),
 	offsetof(struct domain_table, waiting),
+	offsetof(struct domain_table, walk),
 	offsetof(struct domain_table, keys),
 	offsetof(struct domain_table, nodes),
 	offsetof(struct domain_table, tokens),

@@ -122,37 +122,45 @@ DECIDE void node_unwait(struct domain_table *t, u32 level, u32 node)
  */
 DECIDE_CALLED void order_enter(struct domain_table *t, u32 level, u32 node, u64 now_ns)
 {
+	volatile u32 *walk = t->walk;
 	u32 step;
 
+	walk[WALK_LEVEL] = level;
+	walk[WALK_NODE] = node;
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		struct domain *d = domain_at(t, level);
+		u32 here = walk[WALK_LEVEL], entering = walk[WALK_NODE];
+		struct domain *d = domain_at(t, here);
 
-		if (!level || node_at(t, node)->heap)
+		if (!here || node_at(t, entering)->heap)
 			return;
-		node_join(t, level, node, d->clocks[node_priority(t, node)], now_ns);
-		node_wait(t, level, node);
+		node_join(t, here, entering, d->clocks[node_priority(t, entering)], now_ns);
+		node_wait(t, here, entering);
 		if (d->parked)
 			return;
-		node = level;
-		level = d->parent;
+		walk[WALK_NODE] = here;
+		walk[WALK_LEVEL] = d->parent;
 	}
 }
 
 /* Takes a contender out of the order, and the domains above it in which nobody else waits. */
 DECIDE_CALLED void order_leave(struct domain_table *t, u32 level, u32 node)
 {
+	volatile u32 *walk = t->walk;
 	u32 step;
 
+	walk[WALK_LEVEL] = level;
+	walk[WALK_NODE] = node;
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		struct domain *d = domain_at(t, level);
+		u32 here = walk[WALK_LEVEL], leaving = walk[WALK_NODE];
+		struct domain *d = domain_at(t, here);
 
-		if (!level || !node_at(t, node)->heap)
+		if (!here || !node_at(t, leaving)->heap)
 			return;
-		node_unwait(t, level, node);
+		node_unwait(t, here, leaving);
 		if (d->waiting_priorities)
 			return;
-		node = level;
-		level = d->parent;
+		walk[WALK_NODE] = here;
+		walk[WALK_LEVEL] = d->parent;
 	}
 }
 
@@ -272,17 +280,21 @@ DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u3
 /* The domain's tasks were served used_ns of CPU time, with or without a reservation of theirs. O(depth log n). */
 DECIDE_CALLED void order_charge(struct domain_table *t, u32 index, u64 used_ns, u64 now_ns)
 {
-	u32 level = index, node = index | NODE_OWN, step;
+	volatile u32 *walk = t->walk;
+	u32 step;
 
+	walk[WALK_LEVEL] = index;
+	walk[WALK_NODE] = index | NODE_OWN;
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		u32 level = walk[WALK_LEVEL];
 		struct domain *d = domain_at(t, level);
 
 		if (!level)
 			return;
 		d->served_ns += used_ns;
-		node_charge(t, level, node, used_ns, now_ns);
-		node = level;
-		level = d->parent;
+		node_charge(t, level, walk[WALK_NODE], used_ns, now_ns);
+		walk[WALK_NODE] = level;
+		walk[WALK_LEVEL] = d->parent;
 	}
 }
 
@@ -346,11 +358,15 @@ DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
 DECIDE_CALLED void order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u32 index, u64 now_ns)
 {
 	bool first = !cpu->any_restricted && !cpu->runs_restricted;
-	u32 level = index, node = index | NODE_OWN, step;
+	volatile u32 *walk = t->walk;
+	u32 step;
 
 	if (t->order == ORDER_WRR)
 		return;
+	walk[WALK_LEVEL] = index;
+	walk[WALK_NODE] = index | NODE_OWN;
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		u32 level = walk[WALK_LEVEL], node = walk[WALK_NODE];
 		struct domain *d = domain_at(t, level);
 		u32 priority = node_priority(t, node);
 		u64 *clock = &cpu->clocks[level & (MAX_DOMAINS - 1)];
@@ -360,8 +376,8 @@ DECIDE_CALLED void order_join_restricted(struct domain_table *t, struct cpu_orde
 		if (first)
 			clock_follow(clock, d->clocks[PRIORITY_DEFAULT]);
 		node_join(t, level, node, priority == PRIORITY_DEFAULT ? *clock : d->clocks[priority], now_ns);
-		node = level;
-		level = d->parent;
+		walk[WALK_NODE] = level;
+		walk[WALK_LEVEL] = d->parent;
 	}
 }
 
