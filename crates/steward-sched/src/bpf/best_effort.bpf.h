@@ -406,7 +406,7 @@ struct choice {
 };
 
 /* Of two domains' tasks, those that may run everywhere and those that may not, the first. */
-static __noinline int choose_first(u32 cpu, struct choice *choice)
+__noinline int choose_first(u32 cpu, struct choice *choice)
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
@@ -463,7 +463,7 @@ enum served {
 };
 
 /* Serves what comes first, if it comes before prev (NULL: nothing could go on). */
-static __noinline enum served serve_first(struct task_state *t, u32 cpu)
+__noinline int serve_first(struct task_state *t, u32 cpu)
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);

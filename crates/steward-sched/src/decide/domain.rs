@@ -59,6 +59,8 @@ pub struct Tokens {
     pub cycle: u64,
     /// WRR: what is left of its part of the cycle.
     pub cycle_left_ns: i64,
+    /// MTR-LS: how much of a payment they covered so far.
+    pub covered_ns: u64,
     /// Place of the first token.
     pub first: u32,
     /// How many there are.

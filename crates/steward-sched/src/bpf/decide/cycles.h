@@ -98,28 +98,29 @@ DECIDE void tokens_scale(const struct domain_table *t, struct tokens *tokens, u6
 	tokens->held_ns = sum_ns;
 }
 
-/* Takes used_ns off the first tokens. Returns how much of it they covered. */
+/* Takes used_ns off the first tokens. Returns how much of it they covered. Counted in memory, as walks are (heap.h). */
 DECIDE u64 tokens_take(struct tokens *tokens, u64 used_ns)
 {
 	volatile u32 *first = &tokens->first, *count = &tokens->count;
-	u64 covered_ns = 0;
+	volatile u64 *covered_ns = &tokens->covered_ns;
 	u32 i;
 
-	for (i = 0; i < MAX_TOKENS; i++) {
+	*covered_ns = 0;
+	for (i = loop_begin(); i < MAX_TOKENS && can_loop; i++) {
 		struct token *token = token_at(tokens, *first);
-		u64 take_ns = min_u64(token->left_ns, used_ns - covered_ns);
+		u64 take_ns = min_u64(token->left_ns, used_ns - *covered_ns);
 
 		if (!*count)
 			break;
 		token->left_ns -= take_ns;
-		covered_ns += take_ns;
+		*covered_ns += take_ns;
 		if (token->left_ns)
 			break;
 		*first = (*first + 1) & (MAX_TOKENS - 1);
 		*count -= 1;
 	}
-	tokens->held_ns -= covered_ns;
-	return covered_ns;
+	tokens->held_ns -= *covered_ns;
+	return *covered_ns;
 }
 
 /*

@@ -51,6 +51,7 @@ struct tokens {
 	u64 last_stamp; /* MTR-LS: the stamp that it was given when it last paid */
 	u64 cycle; /* WRR: the cycle that cycle_left_ns belongs to */
 	s64 cycle_left_ns; /* WRR: what is left of its part of the cycle */
+	u64 covered_ns; /* MTR-LS: how much of a payment they covered so far */
 	u32 first;
 	u32 count;
 };

@@ -419,6 +419,7 @@ const u64 decide_layout[] = {
 	offsetof(struct tokens, last_stamp),
 	offsetof(struct tokens, cycle),
 	offsetof(struct tokens, cycle_left_ns),
+	offsetof(struct tokens, covered_ns),
 	offsetof(struct tokens, first),
 	offsetof(struct tokens, count),
 	sizeof(struct node),
