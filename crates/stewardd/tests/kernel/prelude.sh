@@ -12,12 +12,12 @@ section() { echo "== $1"; }
 # What a test shows that finds something else than it wants.
 trap 'section in-the-end; tail -n 40 /tmp/log; dmesg | grep -A 20 sched_ext | tail -n 40' EXIT
 
-# Waits until a command succeeds, half a minute of the guest's time at most.
+# Waits until a command succeeds, two minutes of the guest's time at most.
 wait_for() {
     tries=0
     until eval "$1" >/dev/null 2>&1; do
         tries=$((tries + 1))
-        [ $tries -lt 300 ] || { echo "never: $1"; tail -n 5 /tmp/log; return 1; }
+        [ $tries -lt 1200 ] || { echo "never: $1"; tail -n 5 /tmp/log; return 1; }
         sleep 0.1
     done
 }
