@@ -303,7 +303,7 @@ impl Mechanism for SchedExt {
         let (at_ns, offset_ns) = self.clocks();
         let now_ns = at_ns.wrapping_add_signed(offset_ns.wrapping_neg());
         Ok((1..table.high_water as u16)
-            .filter(|index| table.at(*index).in_use == 1)
+            .filter(|index| table.at(*index).in_use == 1 && table.at(*index).dying == 0)
             .map(|index| domain_record(table, index, now_ns))
             .collect())
     }

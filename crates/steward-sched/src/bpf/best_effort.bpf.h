@@ -34,62 +34,18 @@
  * The domain's queue was found empty: take it out of the order, unless a task came meanwhile. A task is in the queue before its
  * domain is put into the order.
  */
-__noinline int unqueue_domain(u32 index)
+static __always_inline void unqueue_domain(struct domain_table *table, u32 index)
 {
-	struct domain_table *table = domains();
-
-	if (!table)
-		return 0;
-	bpf_spin_lock(&domains_lock);
-	order_dequeue(table, index);
-	bpf_spin_unlock(&domains_lock);
+	change_order(CHANGE_UNQUEUE, index, 0, 0);
 	if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
 		domain_make_queued(table, index);
-	return 0;
-}
-
-/* A domain that is held leaves the order with all below it. */
-__noinline int park_domain(u32 index)
-{
-	struct domain_table *table = domains();
-
-	if (!table)
-		return 0;
-	bpf_spin_lock(&domains_lock);
-	if (domain_at(table, index)->held)
-		order_park(table, index);
-	bpf_spin_unlock(&domains_lock);
-	return 0;
-}
-
-/* It comes back when it is held no longer. */
-__noinline int unpark_domain(u32 index)
-{
-	struct domain_table *table = domains();
-	u64 now_ns = clock_now();
-
-	if (!table)
-		return 0;
-	bpf_spin_lock(&domains_lock);
-	if (!domain_at(table, index)->held)
-		order_unpark(table, index, now_ns);
-	bpf_spin_unlock(&domains_lock);
-	return 0;
 }
 
 /* A domain pays for CPU time that its tasks got. */
-__noinline int pay_domain(u32 index, u64 used_ns)
+static __always_inline void pay_domain(u32 index, u64 used_ns)
 {
-	struct domain_table *table = domains();
-	u64 now_ns = clock_now();
-
-	if (!table || !used_ns)
-		return 0;
-	bpf_spin_lock(&domains_lock);
-	domain_at(table, index)->used_ns += used_ns;
-	order_charge(table, index, used_ns, now_ns);
-	bpf_spin_unlock(&domains_lock);
-	return 0;
+	if (used_ns)
+		change_order(CHANGE_PAY, index, used_ns, 0);
 }
 
 /* The quotas of a domain and of those above it pay for best-effort time. */
@@ -139,10 +95,10 @@ __noinline bool domain_precedes(u32 a, u32 b)
 	return table && order_precedes(table, a, b);
 }
 
-/* Whether a task of a domain that waits is to preempt one of a domain that runs. */
+/* Whether a task of a domain that waits is to preempt one of a domain that runs: order_preempts(), verified once. */
 static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running)
 {
-	return waiting != running && table->order != ORDER_WRR && domain_precedes(waiting, running);
+	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running);
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */
@@ -289,21 +245,15 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 }
 
 /* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they wait. */
-__noinline int note_restricted(u32 index, u32 cpu, bool join)
+static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
 {
-	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
-	u64 now_ns = clock_now();
 
-	if (!table || !order)
-		return 0;
-	if (join) {
-		bpf_spin_lock(&domains_lock);
-		order_join_restricted(table, order, index, now_ns);
-		bpf_spin_unlock(&domains_lock);
-	}
+	if (!order)
+		return;
+	if (join)
+		change_order(CHANGE_JOIN, index, 0, cpu);
 	restricted_waits(order, index);
-	return 0;
 }
 
 /*
@@ -481,7 +431,7 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 		if (choice.restricted)
 			restricted_forget(order, index);
 		else
-			park_domain(held);
+			change_order(CHANGE_PARK, held, 0, 0);
 		return SERVE_NEXT;
 	}
 	if (choice.restricted) {
@@ -496,7 +446,7 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 		return SERVED_PREV;
 	if (!queue_to_local(QUEUE_DOMAIN(index))) {
 		/* Its last task is on its way in or out. */
-		unqueue_domain(index);
+		unqueue_domain(table, index);
 		return SERVE_NEXT;
 	}
 	order_serve(table, order, index);
@@ -664,6 +614,90 @@ static __noinline bool note_restricted_everywhere(u32 index)
 	return true;
 }
 
+/* The order that the daemon chose last. */
+static volatile struct order_request wanted_order;
+
+/* Brings the order among domains that the daemon chose into force; all of them begin anew. */
+static __noinline int change_of_order(void)
+{
+	struct domain_table *table = domains();
+	u32 high_water;
+	int i;
+
+	if (!table || (table->order == wanted_order.order && table->service_cycle_ns == wanted_order.service_cycle_ns))
+		return 0;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water)
+		change_order(CHANGE_RESET, i, 0, 0);
+	bpf_spin_lock(&domains_lock);
+	table->order = wanted_order.order;
+	table->service_cycle_ns = wanted_order.service_cycle_ns;
+	bpf_spin_unlock(&domains_lock);
+	bpf_for(i, 1, high_water) {
+		/* One that was put in meanwhile was under the order that it left, or the new one: either way it begins anew. */
+		change_order(CHANGE_RESET, i, 0, 0);
+		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(i)) > 0)
+			domain_make_queued(table, i);
+	}
+	return 0;
+}
+
+/* Whether a domain's cgroup is gone, and nothing is left of it. */
+static __always_inline bool domain_ended(struct domain *d)
+{
+	return d->in_use && d->dying && !d->tasks && !d->children && d->parent;
+}
+
+/* Gives an index out again, with those above it that were kept for it. */
+static __noinline int free_domain(u32 index)
+{
+	struct domain_table *table = domains();
+	int i;
+
+	if (!table)
+		return 0;
+	bpf_for(i, 0, MAX_DEPTH) {
+		struct domain *d = domain_at(table, index);
+		u32 parent = d->parent;
+		bool ended = false;
+
+		if (!domain_ended(d))
+			break;
+		change_order(CHANGE_UNQUEUE, index, 0, 0);
+		bpf_spin_lock(&domains_lock);
+		if (domain_ended(d) && !order_is_queued(table, index)) {
+			domain_end(table, index);
+			ended = true;
+		}
+		bpf_spin_unlock(&domains_lock);
+		if (!ended)
+			break;
+		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
+		index = parent;
+	}
+	return 0;
+}
+
+/*
+ * Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. Looked at with each
+ * sample, and not when the last of them goes: that is in the way of nobody, and keeps what every ending task does short.
+ */
+static __noinline int free_ended_domains(void)
+{
+	struct domain_table *table = domains();
+	u32 high_water;
+	int i;
+
+	if (!table)
+		return 0;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water) {
+		if (domain_ended(domain_at(table, i)))
+			free_domain(i);
+	}
+	return 0;
+}
+
 /* Refills quotas and lets parked domains go on. */
 static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 {
@@ -675,6 +709,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 
 	if (!table)
 		return 0;
+	change_of_order();
 	high_water = table->high_water;
 	if (table->quotas) {
 		bpf_for(i, 1, high_water) {
@@ -688,7 +723,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 		if (d->held || !d->in_use)
 			continue;
 		if (d->parked) {
-			unpark_domain(i);
+			change_order(CHANGE_UNPARK, i, 0, 0);
 			released = true;
 		}
 		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0 && !domain_held(table, i))
@@ -708,19 +743,31 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 	return 0;
 }
 
-static __always_inline void watch_quotas(void)
+/* The refill's timer, which steward_init() prepares. */
+static __always_inline struct timer_entry *refill_timer(void)
 {
 	u32 one = 1;
-	struct timer_entry *entry = bpf_map_lookup_elem(&system_timers, &one);
+
+	return bpf_map_lookup_elem(&system_timers, &one);
+}
+
+static __always_inline int prepare_refill(void)
+{
+	struct timer_entry *entry = refill_timer();
+	int error;
 
 	if (!entry)
-		return;
-	if (!entry->ready) {
-		bpf_timer_init(&entry->timer, &system_timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&entry->timer, refill_quotas);
-		entry->ready = 1;
-	}
-	bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
+		return -ENOENT;
+	error = bpf_timer_init(&entry->timer, &system_timers, CLOCK_MONOTONIC);
+	return error ? error : bpf_timer_set_callback(&entry->timer, refill_quotas);
+}
+
+static __always_inline void watch_quotas(void)
+{
+	struct timer_entry *entry = refill_timer();
+
+	if (entry)
+		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
 }
 
 /* The index of a cgroup's own domain, 0 when it has none. */

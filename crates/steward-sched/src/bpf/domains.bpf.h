@@ -7,34 +7,6 @@
 
 #include "best_effort.bpf.h"
 
-/* Gives an index out again, with those above it that were kept for it. */
-static __noinline int free_domain(u32 index)
-{
-	struct domain_table *table = domains();
-	int i;
-
-	if (!table)
-		return 0;
-	bpf_for(i, 0, MAX_DEPTH) {
-		struct domain *d = domain_at(table, index);
-		u32 parent = d->parent;
-		bool ended = false;
-
-		bpf_spin_lock(&domains_lock);
-		if (d->in_use && d->dying && !d->tasks && !d->children && parent) {
-			domain_end(table, index);
-			ended = true;
-		}
-		bpf_spin_unlock(&domains_lock);
-		if (!ended)
-			break;
-		bpf_map_push_elem(&free_domains, &index, BPF_ANY);
-		index = parent;
-	}
-	return 0;
-}
-
-/* A task comes into a domain, or leaves it: the last one of a cgroup that is gone takes the domain with it. */
 static __always_inline void task_joins(struct domain_table *table, struct task_state *t, u32 index)
 {
 	t->domain = index;
@@ -43,10 +15,7 @@ static __always_inline void task_joins(struct domain_table *table, struct task_s
 
 static __always_inline void task_leaves(struct domain_table *table, struct task_state *t)
 {
-	struct domain *d = domain_at(table, t->domain);
-
-	if (__sync_fetch_and_sub(&d->tasks, 1) == 1 && *(volatile u8 *)&d->dying)
-		free_domain(t->domain);
+	__sync_fetch_and_sub(&domain_at(table, t->domain)->tasks, 1);
 }
 
 /* Whether a cgroup below this domain is given a domain of its own, and its index if so. */
@@ -116,10 +85,8 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
 {
 	struct domain_table *table = domains();
-	u64 id = cgrp->kn->id, now_ns = clock_now();
-	struct domain_policy policy = {};
+	u64 id = cgrp->kn->id;
 	u32 index = own_domain_of(cgrp);
-	struct domain *d;
 
 	if (!table)
 		return;
@@ -129,18 +96,13 @@ void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
 		return;
 	}
 	bpf_map_delete_elem(&domain_of_cgroup, &id);
-	policy.priority = PRIORITY_DEFAULT;
-	policy.own_priority = PRIORITY_DEFAULT;
-	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	domain_set_quota(table, index, 0, QUOTA_NONE, 0, 0);
 	domain_suspend(table, index, false);
-	order_set_policy(table, index, &policy);
-	order_unpark(table, index, now_ns);
-	d->dying = 1;
+	domain_at(table, index)->dying = 1;
 	bpf_spin_unlock(&domains_lock);
-	/* Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. */
-	free_domain(index);
+	/* What is on its way out there is held back no longer. */
+	watch_quotas();
 }
 
 void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
@@ -242,35 +204,13 @@ int steward_suspend_domain(struct suspend_request *request)
 	return 0;
 }
 
-/* The daemon chooses the order among domains; all of them begin anew. */
+/* The daemon chooses the order among domains: it is in force a moment later, see change_of_order(). */
 SEC("syscall")
 int steward_set_order(struct order_request *request)
 {
-	struct domain_table *table = domains();
-	u32 high_water;
-	int i;
-
-	if (!table)
-		return -ENOENT;
-	high_water = table->high_water;
-	bpf_for(i, 1, high_water) {
-		bpf_spin_lock(&domains_lock);
-		order_dequeue(table, i);
-		bpf_spin_unlock(&domains_lock);
-	}
-	bpf_spin_lock(&domains_lock);
-	table->order = request->order;
-	table->service_cycle_ns = request->service_cycle_ns;
-	bpf_spin_unlock(&domains_lock);
-	bpf_for(i, 1, high_water) {
-		bpf_spin_lock(&domains_lock);
-		/* One that was put in meanwhile was under the order that it left, or the new one: either way it begins anew. */
-		order_dequeue(table, i);
-		order_reset(table, i);
-		bpf_spin_unlock(&domains_lock);
-		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(i)) > 0)
-			domain_make_queued(table, i);
-	}
+	wanted_order.order = request->order;
+	wanted_order.service_cycle_ns = request->service_cycle_ns;
+	watch_quotas();
 	return 0;
 }
 

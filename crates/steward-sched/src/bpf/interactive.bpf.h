@@ -114,16 +114,25 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
  * call: that keeps loading quick.
  */
 
-/* Puts a domain whose queue has a task into the order. */
-__noinline int queue_domain(u32 index)
+/*
+ * Something happens to a domain in the order (enum order_change); to be parked it must still be held, and the opposite. `cpu`
+ * counts for CHANGE_JOIN only.
+ */
+__noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 {
 	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
 	u64 now_ns = clock_now();
+	struct domain *d;
 
-	if (!table)
+	if (!table || !order)
 		return 0;
+	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
-	order_enqueue(table, index, now_ns);
+	if (change == CHANGE_PAY)
+		d->used_ns += used_ns;
+	if ((change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held))
+		order_change(table, order, change, index, used_ns, now_ns);
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -132,7 +141,7 @@ __noinline int queue_domain(u32 index)
 static __always_inline void domain_make_queued(struct domain_table *table, u16 index)
 {
 	if (!order_is_queued(table, index))
-		queue_domain(index);
+		change_order(CHANGE_QUEUE, index, 0, 0);
 }
 
 /* Brings a task that waits in an interactive queue back to its domain's. */

@@ -319,6 +319,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	drain_offline();
+	free_ended_domains();
 	sample_slots(interval_ns, sample);
 	to_relieve = 0;
 	to_fill = 0;

@@ -615,6 +615,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 	error = prepare_drain();
 	if (error)
 		return error;
+	error = prepare_refill();
+	if (error)
+		return error;
 	attached = 1;
 	return start_sampler();
 }

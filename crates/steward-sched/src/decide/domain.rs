@@ -229,8 +229,9 @@ pub struct DomainTable {
     pub quotas: u32,
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
-    pub(super) walk: [u32; 6],
     unused: u32,
+    /// Where a walk through heaps and levels is.
+    pub(super) walk: [u64; 11],
     /// Of each node: virtual time, a stamp, or a place in line.
     pub keys: [u64; NODES],
     /// The nodes.

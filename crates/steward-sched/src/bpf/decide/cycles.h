@@ -56,7 +56,7 @@ DECIDE struct tokens *tokens_of(struct domain_table *t, u32 node)
 
 DECIDE struct token *token_at(struct tokens *tokens, u32 place)
 {
-	return &tokens->ring[place & (MAX_TOKENS - 1)];
+	return &tokens->ring[masked(place, MAX_TOKENS - 1)];
 }
 
 /* Tokens of a contender that has none: spread over the last cycle, as if it had had its fraction all along. */
@@ -65,11 +65,11 @@ DECIDE void tokens_begin(const struct domain_table *t, struct tokens *tokens, u6
 	u64 window_ns = order_window(t), each_ns = due_ns / TOKENS_PER_CYCLE;
 	u32 i;
 
-	for (i = 0; i < MAX_TOKENS; i++)
-		tokens->ring[i].left_ns = 0;
-	for (i = 0; i < TOKENS_PER_CYCLE; i++) {
-		tokens->ring[i].stamp = served_ns - window_ns + window_ns / TOKENS_PER_CYCLE * i;
-		tokens->ring[i].left_ns = each_ns;
+	for (i = loop_begin(); i < MAX_TOKENS && can_loop; i++)
+		token_at(tokens, i)->left_ns = 0;
+	for (i = loop_begin(); i < TOKENS_PER_CYCLE && can_loop; i++) {
+		token_at(tokens, i)->stamp = served_ns - window_ns + window_ns / TOKENS_PER_CYCLE * i;
+		token_at(tokens, i)->left_ns = each_ns;
 	}
 	tokens->first = 0;
 	tokens->count = TOKENS_PER_CYCLE;
@@ -91,9 +91,9 @@ DECIDE void tokens_scale(const struct domain_table *t, struct tokens *tokens, u6
 		return;
 	ratio = (due_ns << SCALE_BITS) / held_ns;
 	/* All places: those outside of the ring hold nothing. */
-	for (i = 0; i < MAX_TOKENS; i++) {
-		tokens->ring[i].left_ns = tokens->ring[i].left_ns * ratio >> SCALE_BITS;
-		sum_ns += tokens->ring[i].left_ns;
+	for (i = loop_begin(); i < MAX_TOKENS && can_loop; i++) {
+		token_at(tokens, i)->left_ns = token_at(tokens, i)->left_ns * ratio >> SCALE_BITS;
+		sum_ns += token_at(tokens, i)->left_ns;
 	}
 	tokens->held_ns = sum_ns;
 }
@@ -155,29 +155,26 @@ DECIDE void tokens_append(const struct domain_table *t, struct tokens *tokens, u
 	tokens->count++;
 }
 
-/* MTR-LS: what a contender used moves to the rear. served_ns includes it already. Returns the new key. */
-DECIDE_CALLED u64 mtr_ls_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns)
+/*
+ * MTR-LS: a contender joins those who wait (used_ns is 0), or what it used moves to the rear; served_ns includes that already.
+ * Returns its key.
+ */
+DECIDE_CALLED u64 mtr_ls_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns)
 {
 	struct tokens *tokens = tokens_of(t, node);
 	u64 fraction = node_fraction(t, level, node), served_ns = domain_at(t, level)->served_ns;
 	u64 covered_ns, stamp = served_ns;
 
 	tokens_scale(t, tokens, served_ns, order_due(t, fraction));
-	covered_ns = tokens_take(tokens, used_ns);
-	if (used_ns > covered_ns)
-		stamp += min_u64((used_ns - covered_ns) * SHARE_ONE / fraction, DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
-	if (clock_before(stamp, tokens->last_stamp))
-		stamp = tokens->last_stamp;
-	tokens_append(t, tokens, stamp, covered_ns);
-	return token_at(tokens, tokens->first)->stamp;
-}
-
-/* MTR-LS: a contender joins those who wait. Returns its key. */
-DECIDE_CALLED u64 mtr_ls_join(struct domain_table *t, u32 level, u32 node)
-{
-	struct tokens *tokens = tokens_of(t, node);
-
-	tokens_scale(t, tokens, domain_at(t, level)->served_ns, order_due(t, node_fraction(t, level, node)));
+	if (used_ns) {
+		covered_ns = tokens_take(tokens, used_ns);
+		if (used_ns > covered_ns)
+			stamp += min_u64((used_ns - covered_ns) * SHARE_ONE / fraction,
+					 DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
+		if (clock_before(stamp, tokens->last_stamp))
+			stamp = tokens->last_stamp;
+		tokens_append(t, tokens, stamp, covered_ns);
+	}
 	return token_at(tokens, tokens->first)->stamp;
 }
 

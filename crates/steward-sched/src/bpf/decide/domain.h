@@ -131,6 +131,30 @@ struct domain {
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
 };
 
+/*
+ * Where a walk through heaps and levels is, under the lock. It is kept in the table instead of in variables: the BPF verifier
+ * follows what a variable may hold along every path, and several paths a step through all steps are too many; what is read back
+ * from memory is one unknown number.
+ */
+struct walk {
+	u32 first; /* of two heaps that are merged */
+	u32 here;
+	u32 other;
+	u32 up;
+	u32 level;
+	u32 node; /* the contender at that level */
+	u32 step; /* enum order_step */
+	u32 to; /* the contender's heap, and 1; 0: none */
+	u32 ends; /* this is the last level */
+	u32 placed; /* the node that is given its place */
+	u64 used_ns; /* what is paid on the way */
+	u64 now_ns;
+	u64 clock; /* what the level's virtual time is held to be */
+	u64 key; /* the contender's keys */
+	u64 reserved_key;
+	u64 placed_key;
+};
+
 struct domain_table {
 	u64 service_cycle_ns; /* T */
 	u32 order; /* enum order */
@@ -138,8 +162,8 @@ struct domain_table {
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 waiting; /* how many domains have their own tasks in the heaps */
-	u32 walk[6]; /* where a walk through heaps and levels is, under the lock: see heap.h */
 	u32 unused;
+	struct walk walk;
 	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
 	struct node nodes[NODES];
 	struct tokens tokens[2 * MAX_DOMAINS]; /* of each domain, and of its own tasks */

@@ -49,33 +49,19 @@ DECIDE bool node_restore(struct domain_table *t, u32 node)
 	return n->rank != before;
 }
 
-/*
- * Places in walk[]. A walk keeps its position in the table instead of in a variable: the BPF verifier follows what a variable may
- * hold along every path, and several paths a step through all steps are too many; what is read back from memory is one unknown
- * number.
- */
-enum walk {
-	WALK_FIRST = 0,
-	WALK_HERE = 1,
-	WALK_OTHER = 2,
-	WALK_UP = 3,
-	WALK_LEVEL = 4,
-	WALK_NODE = 5,
-};
-
 /* Merges two heaps by their first nodes, 0 for an empty one. Returns the first of both. */
 DECIDE_CALLED u32 heap_merge(struct domain_table *t, u32 a, u32 b)
 {
-	volatile u32 *walk = t->walk;
+	volatile struct walk *walk = &t->walk;
 	u32 step;
 
 	if (!a || !b)
 		return a | b;
-	walk[WALK_FIRST] = node_before(t, b, a) ? b : a;
-	walk[WALK_OTHER] = walk[WALK_FIRST] == a ? b : a;
-	walk[WALK_HERE] = walk[WALK_FIRST];
+	walk->first = node_before(t, b, a) ? b : a;
+	walk->other = walk->first == a ? b : a;
+	walk->here = walk->first;
 	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
-		u32 here = walk[WALK_HERE], other = walk[WALK_OTHER];
+		u32 here = walk->here, other = walk->other;
 		struct node *n = node_at(t, here);
 		u32 next = n->right;
 
@@ -84,22 +70,22 @@ DECIDE_CALLED u32 heap_merge(struct domain_table *t, u32 a, u32 b)
 			node_at(t, other)->up = (u16)here;
 			if (!next)
 				break;
-			walk[WALK_HERE] = other;
-			walk[WALK_OTHER] = next;
+			walk->here = other;
+			walk->other = next;
 		} else {
-			walk[WALK_HERE] = next;
+			walk->here = next;
 		}
 	}
 	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
-		u32 here = walk[WALK_HERE];
+		u32 here = walk->here;
 
 		node_restore(t, here);
-		if (here == walk[WALK_FIRST])
+		if (here == walk->first)
 			break;
-		walk[WALK_HERE] = node_at(t, here)->up;
+		walk->here = node_at(t, here)->up;
 	}
-	node_at(t, walk[WALK_FIRST])->up = 0;
-	return walk[WALK_FIRST];
+	node_at(t, walk->first)->up = 0;
+	return walk->first;
 }
 
 /* Adds a node that stands in no heap to one of a level's heaps. */
@@ -123,7 +109,7 @@ DECIDE_CALLED void heap_add(struct domain_table *t, u32 level, u32 heap, u32 nod
 /* Takes a node out of the heap of the level in which it stands, if it stands in one. */
 DECIDE_CALLED void heap_remove(struct domain_table *t, u32 level, u32 node)
 {
-	volatile u32 *walk = t->walk;
+	volatile struct walk *walk = &t->walk;
 	struct domain *d = domain_at(t, level);
 	struct node *n = node_at(t, node);
 	u32 heap = n->heap - 1U, up, rest, step;
@@ -131,8 +117,8 @@ DECIDE_CALLED void heap_remove(struct domain_table *t, u32 level, u32 node)
 	if (heap >= HEAPS)
 		return;
 	rest = heap_merge(t, n->left, n->right);
-	walk[WALK_UP] = n->up;
-	up = walk[WALK_UP];
+	walk->up = n->up;
+	up = walk->up;
 	if (rest)
 		node_at(t, rest)->up = (u16)up;
 	if (!up) {
@@ -146,11 +132,11 @@ DECIDE_CALLED void heap_remove(struct domain_table *t, u32 level, u32 node)
 	}
 	n->heap = 0;
 	for (step = loop_begin(); step < HEAP_STEPS_MAX && can_loop; step++) {
-		u32 here = walk[WALK_UP];
+		u32 here = walk->up;
 
 		if (!here || !node_restore(t, here))
 			break;
-		walk[WALK_UP] = node_at(t, here)->up;
+		walk->up = node_at(t, here)->up;
 	}
 }
 
@@ -162,19 +148,22 @@ DECIDE bool node_stays(struct domain_table *t, const struct node *n, u64 key)
 	       (!n->right || !clock_before(*key_at(t, n->right), key));
 }
 
-/* Gives a node a key, and the place in its heap that goes with it. */
-DECIDE_CALLED void heap_rekey(struct domain_table *t, u32 level, u32 node, u64 key)
+/*
+ * Gives the walk's node its key, and a place that goes with it: in the level's heap `to` - 1, or in none (0). What is asked is
+ * read from the walk each time, so that no answer restricts the next one for the verifier.
+ */
+DECIDE_CALLED void node_place(struct domain_table *t)
 {
-	struct node *n = node_at(t, node);
-	u32 heap = n->heap - 1U;
+	volatile struct walk *walk = &t->walk;
+	struct node *n = node_at(t, walk->placed);
 
-	if (heap >= HEAPS || node_stays(t, n, key)) {
-		*key_at(t, node) = key;
+	if (n->heap == walk->to && (!walk->to || node_stays(t, n, walk->placed_key))) {
+		*key_at(t, walk->placed) = walk->placed_key;
 		return;
 	}
-	heap_remove(t, level, node);
-	*key_at(t, node) = key;
-	heap_add(t, level, heap, node);
+	heap_remove(t, walk->level, walk->placed);
+	*key_at(t, walk->placed) = walk->placed_key;
+	heap_add(t, walk->level, walk->to - 1, walk->placed);
 }
 
 #endif

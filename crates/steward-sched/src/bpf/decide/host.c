@@ -189,8 +189,12 @@ void decide_domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	domain_begin(t, index, parent, weight);
 }
 
+/* For what is asked on behalf of no CPU in particular. */
+static struct cpu_order no_cpu;
+
 void decide_domain_end(struct domain_table *t, u16 index)
 {
+	order_change(t, &no_cpu, CHANGE_UNQUEUE, index, 0, 0);
 	domain_end(t, index);
 }
 
@@ -201,12 +205,12 @@ bool decide_domain_has_room(struct domain_table *t, u16 parent)
 
 void decide_order_enqueue(struct domain_table *t, u16 index, u64 now_ns)
 {
-	order_enqueue(t, index, now_ns);
+	order_change(t, &no_cpu, CHANGE_QUEUE, index, 0, now_ns);
 }
 
 void decide_order_dequeue(struct domain_table *t, u16 index)
 {
-	order_dequeue(t, index);
+	order_change(t, &no_cpu, CHANGE_UNQUEUE, index, 0, 0);
 }
 
 bool decide_order_is_queued(struct domain_table *t, u16 index)
@@ -216,12 +220,12 @@ bool decide_order_is_queued(struct domain_table *t, u16 index)
 
 void decide_order_park(struct domain_table *t, u16 index)
 {
-	order_park(t, index);
+	order_change(t, &no_cpu, CHANGE_PARK, index, 0, 0);
 }
 
 void decide_order_unpark(struct domain_table *t, u16 index, u64 now_ns)
 {
-	order_unpark(t, index, now_ns);
+	order_change(t, &no_cpu, CHANGE_UNPARK, index, 0, now_ns);
 }
 
 u16 decide_order_first(struct domain_table *t)
@@ -236,7 +240,7 @@ void decide_order_serve(struct domain_table *t, struct cpu_order *cpu, u16 index
 
 void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 now_ns)
 {
-	order_charge(t, index, used_ns, now_ns);
+	order_change(t, &no_cpu, CHANGE_PAY, index, used_ns, now_ns);
 }
 
 bool decide_order_precedes(struct domain_table *t, u16 a, u16 b)
@@ -251,7 +255,7 @@ bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
 
 void decide_order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 now_ns)
 {
-	order_join_restricted(t, cpu, index, now_ns);
+	order_change(t, cpu, CHANGE_JOIN, index, 0, now_ns);
 }
 
 void decide_restricted_waits(struct cpu_order *cpu, u16 index)

@@ -40,176 +40,210 @@
 /* How far a reservation may be overdrawn, for each CPU: two slices. */
 #define RESERVED_DEBT_NS (2 * SLICE_NS)
 
+/* What one step of a walk up the tree does to the contender there. */
+enum order_step {
+	STEP_ENTERS, /* it begins to wait, and its level may with it */
+	STEP_LEAVES, /* it waits no more, and its level may not either */
+	STEP_PAYS,
+	STEP_JOINS, /* it wants what only some CPUs have: credit that is too old is forgotten */
+	STEP_JOINS_FIRST, /* the same, and nobody else has wanted that for a while */
+};
+
+DECIDE u64 later(u64 a, u64 b)
+{
+	return clock_before(a, b) ? b : a;
+}
+
 /*
- * A contender joins those who wait: credit beyond a cycle is forgotten. `clock` is what its level's virtual time is held to be:
- * the level's own, or the one that its CPU saw.
+ * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it pays for what
+ * it was served, out of its reservation or by its weight. served_ns includes it already.
  */
-DECIDE void virtual_join(struct domain_table *t, u32 level, u32 node, u64 clock)
+DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns)
 {
 	u32 weight = node_weight(t, node), priority = node_priority(t, node), reserved = node_reserved(t, node);
-	u64 window_ns = order_window(t), earliest;
+	u32 beside = level_weight(t, level, priority, weight);
+	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
+	volatile struct walk *walk = &t->walk;
+	u64 reserved_key = walk->reserved_key, key, latest;
 
-	earliest = clock - virtual_cost(window_ns, level_weight(t, level, priority, weight));
-	if (clock_before(*key_at(t, node), earliest))
-		heap_rekey(t, level, node, earliest);
-	if (!reserved)
+	if (!used_ns) {
+		walk->key = later(walk->key, walk->clock - virtual_cost(window_ns, beside));
+		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
-	earliest = domain_at(t, level)->served_ns - window_ns;
-	if (clock_before(*key_at(t, node + NODE_RESERVED), earliest))
-		heap_rekey(t, level, node + NODE_RESERVED, earliest);
-}
-
-/* A contender pays for what it was served: out of its reservation, or by its weight. served_ns includes it already. */
-DECIDE void virtual_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns)
-{
-	struct domain *d = domain_at(t, level);
-	u32 reserved = node_reserved(t, node), priority = node_priority(t, node), weight = node_weight(t, node);
-	u64 cpus = t->cpus ? t->cpus : 1, key, latest;
-
-	if (reserved) {
-		key = *key_at(t, node + NODE_RESERVED);
-		if (!clock_before(d->served_ns + RESERVED_DEBT_NS * cpus * SHARE_ONE / reserved, key)) {
-			heap_rekey(t, level, node + NODE_RESERVED, key + used_ns * SHARE_ONE / reserved);
-			return;
-		}
 	}
-	key = *key_at(t, node) + virtual_cost(used_ns, weight);
-	latest = d->clocks[priority] +
-		 virtual_cost(DOMAIN_LAG_MAX_NS * cpus, level_weight(t, level, priority, weight));
-	heap_rekey(t, level, node, clock_before(latest, key) ? latest : key);
-}
-
-/* A contender joins those who wait at its level. `clock`: see virtual_join(). */
-DECIDE_CALLED void node_join(struct domain_table *t, u32 level, u32 node, u64 clock, u64 now_ns)
-{
-	if (t->order == ORDER_VIRTUAL_TIME)
-		virtual_join(t, level, node, clock);
-	else
-		heap_rekey(t, level, node,
-			   t->order == ORDER_WRR ? wrr_turn(t, level, node, 0, now_ns) : mtr_ls_join(t, level, node));
-}
-
-/* A contender pays for what it was served. */
-DECIDE_CALLED void node_charge(struct domain_table *t, u32 level, u32 node, u64 used_ns, u64 now_ns)
-{
-	if (t->order == ORDER_VIRTUAL_TIME)
-		virtual_charge(t, level, node, used_ns);
-	else
-		heap_rekey(t, level, node,
-			   t->order == ORDER_WRR ? wrr_turn(t, level, node, used_ns, now_ns) :
-						   mtr_ls_charge(t, level, node, used_ns));
-}
-
-/* Puts a contender into its level's heaps. */
-DECIDE void node_wait(struct domain_table *t, u32 level, u32 node)
-{
-	heap_add(t, level, node_priority(t, node), node);
-	if (node_reserved(t, node) && t->order == ORDER_VIRTUAL_TIME)
-		heap_add(t, level, HEAP_RESERVED, node + NODE_RESERVED);
-}
-
-/* Takes a contender out of its level's heaps. */
-DECIDE void node_unwait(struct domain_table *t, u32 level, u32 node)
-{
-	heap_remove(t, level, node);
-	if (!node_is_own(node))
-		heap_remove(t, level, node + NODE_RESERVED);
+	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * cpus * SHARE_ONE / reserved, reserved_key)) {
+		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
+		return;
+	}
+	latest = domain_at(t, level)->clocks[priority] + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
+	key = walk->key + virtual_cost(used_ns, weight);
+	walk->key = clock_before(latest, key) ? latest : key;
 }
 
 /*
- * Puts a contender into the order, and as far as it is the first there, the domains above it; up to one that is kept out of
- * its parent's heaps.
+ * A step of a walk has three parts. Each is a function that has everything from the walk, so that the BPF verifier goes on after
+ * it from one state, whichever way it went.
+ *
+ * First: whether the contender takes the step, and where it then stands.
  */
-DECIDE_CALLED void order_enter(struct domain_table *t, u32 level, u32 node, u64 now_ns)
+DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 {
-	volatile u32 *walk = t->walk;
+	volatile struct walk *walk = &t->walk;
+	u32 level = walk->level, node = walk->node, step = walk->step, to = node_at(t, node)->heap;
+	struct domain *d = domain_at(t, level);
+	u32 priority = node_priority(t, node);
+	u64 clock = d->clocks[priority], *seen = &cpu->clocks[level & (MAX_DOMAINS - 1)];
+
+	walk->ends = !level || (step == STEP_ENTERS && to) || (step == STEP_LEAVES && !to);
+	walk->key = *key_at(t, node);
+	walk->reserved_key = *key_at(t, node + NODE_RESERVED);
+	if (walk->ends)
+		return;
+	if (step == STEP_ENTERS)
+		to = priority + 1;
+	else if (step == STEP_LEAVES)
+		to = 0;
+	else if (step == STEP_PAYS)
+		d->served_ns += walk->used_ns;
+	walk->to = to;
+	/*
+	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as no such task
+	 * waits or runs there: only those who keep contending for too few CPUs fall behind together.
+	 */
+	if (priority == PRIORITY_DEFAULT && step == STEP_JOINS_FIRST)
+		*seen = later(*seen, clock);
+	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS)
+		clock = *seen;
+	walk->clock = clock;
+}
+
+/* Second: what its keys are then. */
+DECIDE_CALLED void step_counts(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 level = walk->level, node = walk->node;
+	u64 used_ns = walk->used_ns;
+
+	if (walk->step == STEP_LEAVES)
+		return;
+	if (t->order == ORDER_VIRTUAL_TIME)
+		virtual_turn(t, level, node, used_ns);
+	else if (t->order == ORDER_WRR)
+		walk->key = wrr_turn(t, level, node, used_ns, walk->now_ns);
+	else
+		walk->key = mtr_ls_turn(t, level, node, used_ns);
+}
+
+/* Third: it goes there. */
+DECIDE_CALLED void step_ends(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+	struct domain *d;
+
+	walk->placed = walk->node;
+	walk->placed_key = walk->key;
+	node_place(t);
+	walk->placed = walk->node + NODE_RESERVED;
+	walk->placed_key = walk->reserved_key;
+	if (!node_reserved(t, walk->node) || t->order != ORDER_VIRTUAL_TIME)
+		walk->to = 0;
+	if (walk->to)
+		walk->to = HEAP_RESERVED + 1;
+	node_place(t);
+	d = domain_at(t, walk->level);
+	walk->ends = (walk->step == STEP_ENTERS && d->parked) || (walk->step == STEP_LEAVES && d->waiting_priorities);
+}
+
+/*
+ * Goes up the tree from the walk's contender: puts it into the order, and as far as it is the first there, the domains above it, up
+ * to one that is kept out of its parent's heaps; or takes it out, and those above it in which nobody else waits; or lets it
+ * and all above it pay, or join. One function for all of this, because each is verified again in every program that
+ * calls it. O(depth log n).
+ */
+DECIDE_CALLED void order_walk(struct domain_table *t, struct cpu_order *cpu)
+{
+	volatile struct walk *walk = &t->walk;
 	u32 step;
 
-	walk[WALK_LEVEL] = level;
-	walk[WALK_NODE] = node;
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		u32 here = walk[WALK_LEVEL], entering = walk[WALK_NODE];
-		struct domain *d = domain_at(t, here);
-
-		if (!here || node_at(t, entering)->heap)
+		step_begins(t, cpu);
+		if (walk->ends)
 			return;
-		node_join(t, here, entering, d->clocks[node_priority(t, entering)], now_ns);
-		node_wait(t, here, entering);
-		if (d->parked)
+		step_counts(t);
+		step_ends(t);
+		if (walk->ends)
 			return;
-		walk[WALK_NODE] = here;
-		walk[WALK_LEVEL] = d->parent;
+		walk->node = walk->level;
+		walk->level = domain_at(t, walk->level)->parent;
 	}
 }
 
-/* Takes a contender out of the order, and the domains above it in which nobody else waits. */
-DECIDE_CALLED void order_leave(struct domain_table *t, u32 level, u32 node)
+/* Puts a contender into its level's heaps, or takes it out of them, as it is. */
+DECIDE_CALLED void node_waits(struct domain_table *t, u32 level, u32 node, bool waits)
 {
-	volatile u32 *walk = t->walk;
-	u32 step;
+	volatile struct walk *walk = &t->walk;
 
-	walk[WALK_LEVEL] = level;
-	walk[WALK_NODE] = node;
-	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		u32 here = walk[WALK_LEVEL], leaving = walk[WALK_NODE];
-		struct domain *d = domain_at(t, here);
+	walk->level = level;
+	walk->node = node;
+	walk->key = *key_at(t, node);
+	walk->reserved_key = *key_at(t, node + NODE_RESERVED);
+	walk->to = waits ? node_priority(t, node) + 1 : 0;
+	step_ends(t);
+}
 
-		if (!here || !node_at(t, leaving)->heap)
-			return;
-		node_unwait(t, here, leaving);
-		if (d->waiting_priorities)
-			return;
-		walk[WALK_NODE] = here;
-		walk[WALK_LEVEL] = d->parent;
+/* What happens to a domain in the order. */
+enum order_change {
+	CHANGE_QUEUE, /* tasks of it wait */
+	CHANGE_UNQUEUE, /* none do */
+	CHANGE_PARK, /* it is held back: all below it leaves the order as one, and keeps its own */
+	CHANGE_UNPARK, /* it is held back no longer */
+	CHANGE_PAY, /* its tasks were served used_ns of CPU time, with or without a reservation of theirs */
+	CHANGE_JOIN, /* tasks of it wait that may run on some CPUs only, among them the one with this cpu_order */
+	CHANGE_RESET, /* it leaves the order, and begins anew in the one that is in force */
+};
+
+DECIDE void order_reset(struct domain_table *t, u16 index);
+
+/* Under the lock. `cpu` counts for CHANGE_JOIN only; used_ns is 0 but for CHANGE_PAY. O(depth log n). */
+DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
+{
+	volatile struct walk *walk = &t->walk;
+	struct domain *d = domain_at(t, index);
+	bool waits = node_at(t, index | NODE_OWN)->heap, whole = change == CHANGE_PARK || change == CHANGE_UNPARK;
+
+	walk->level = whole ? d->parent : index;
+	walk->node = whole ? index : index | NODE_OWN;
+	walk->used_ns = used_ns;
+	walk->now_ns = now_ns;
+	walk->step = STEP_LEAVES;
+	if (change == CHANGE_QUEUE) {
+		walk->step = STEP_ENTERS;
+		t->waiting += !waits;
+	} else if (change == CHANGE_UNQUEUE || change == CHANGE_RESET) {
+		t->waiting -= waits;
+	} else if (change == CHANGE_PARK) {
+		d->parked = 1;
+	} else if (change == CHANGE_UNPARK) {
+		walk->step = STEP_ENTERS;
+		if (!d->parked || !d->waiting_priorities)
+			walk->level = 0;
+		d->parked = 0;
+	} else if (change == CHANGE_PAY) {
+		walk->step = STEP_PAYS;
+	} else {
+		walk->step = cpu->any_restricted || cpu->runs_restricted ? STEP_JOINS : STEP_JOINS_FIRST;
+		if (t->order == ORDER_WRR)
+			walk->level = 0;
 	}
-}
-
-/* Puts a domain, tasks of which wait, into the order. */
-DECIDE void order_enqueue(struct domain_table *t, u16 index, u64 now_ns)
-{
-	if (node_at(t, index | NODE_OWN)->heap)
-		return;
-	t->waiting++;
-	order_enter(t, index, index | NODE_OWN, now_ns);
-}
-
-/* Takes a domain, no tasks of which wait, out of the order. */
-DECIDE void order_dequeue(struct domain_table *t, u16 index)
-{
-	if (!node_at(t, index | NODE_OWN)->heap)
-		return;
-	t->waiting--;
-	order_leave(t, index, index | NODE_OWN);
+	order_walk(t, cpu);
+	if (change == CHANGE_RESET)
+		order_reset(t, index);
 }
 
 /* Whether tasks of the domain wait in the order, as far as it knows; read without the lock. */
 DECIDE bool order_is_queued(struct domain_table *t, u16 index)
 {
 	return *(volatile u8 *)&node_at(t, index | NODE_OWN)->heap;
-}
-
-/* A domain is held back: all below it leaves the order as one, and keeps its own. */
-DECIDE void order_park(struct domain_table *t, u16 index)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (d->parked)
-		return;
-	d->parked = 1;
-	if (d->parent)
-		order_leave(t, d->parent, index);
-}
-
-/* It is held back no longer. */
-DECIDE void order_unpark(struct domain_table *t, u16 index, u64 now_ns)
-{
-	struct domain *d = domain_at(t, index);
-
-	if (!d->parked)
-		return;
-	d->parked = 0;
-	if (d->waiting_priorities && d->parent)
-		order_enter(t, d->parent, index, now_ns);
 }
 
 /*
@@ -277,27 +311,6 @@ DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u3
 	}
 }
 
-/* The domain's tasks were served used_ns of CPU time, with or without a reservation of theirs. O(depth log n). */
-DECIDE_CALLED void order_charge(struct domain_table *t, u32 index, u64 used_ns, u64 now_ns)
-{
-	volatile u32 *walk = t->walk;
-	u32 step;
-
-	walk[WALK_LEVEL] = index;
-	walk[WALK_NODE] = index | NODE_OWN;
-	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		u32 level = walk[WALK_LEVEL];
-		struct domain *d = domain_at(t, level);
-
-		if (!level)
-			return;
-		d->served_ns += used_ns;
-		node_charge(t, level, walk[WALK_NODE], used_ns, now_ns);
-		walk[WALK_NODE] = level;
-		walk[WALK_LEVEL] = d->parent;
-	}
-}
-
 /* Whether contender a comes before contender b of the same level; a decides ties for b. */
 DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
 {
@@ -344,44 +357,19 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
 	return false;
 }
 
-/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. WRR takes turns only. */
+/* Whether tasks of domain a ever preempt those of domain b. WRR takes turns only. */
+DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
+{
+	return a != b && t->order != ORDER_WRR;
+}
+
+/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
 DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
 {
-	return a != b && t->order != ORDER_WRR && order_precedes(t, a, b);
+	return order_may_preempt(t, a, b) && order_precedes(t, a, b);
 }
 
-/*
- * Tasks of the domain wait that may run on some CPUs only, among them one with this cpu_order. Credit beyond a cycle is forgotten, by
- * the clocks that this CPU saw. These are the levels' own as long as no such task waits or runs there: only those who keep
- * contending for too few CPUs fall behind together. Under the lock. O(depth log n).
- */
-DECIDE_CALLED void order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u32 index, u64 now_ns)
-{
-	bool first = !cpu->any_restricted && !cpu->runs_restricted;
-	volatile u32 *walk = t->walk;
-	u32 step;
-
-	if (t->order == ORDER_WRR)
-		return;
-	walk[WALK_LEVEL] = index;
-	walk[WALK_NODE] = index | NODE_OWN;
-	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		u32 level = walk[WALK_LEVEL], node = walk[WALK_NODE];
-		struct domain *d = domain_at(t, level);
-		u32 priority = node_priority(t, node);
-		u64 *clock = &cpu->clocks[level & (MAX_DOMAINS - 1)];
-
-		if (!level)
-			return;
-		if (first)
-			clock_follow(clock, d->clocks[PRIORITY_DEFAULT]);
-		node_join(t, level, node, priority == PRIORITY_DEFAULT ? *clock : d->clocks[priority], now_ns);
-		walk[WALK_NODE] = level;
-		walk[WALK_LEVEL] = d->parent;
-	}
-}
-
-/* Notes that such tasks of the domain wait for this CPU. Without the lock, after they were put into their queue. */
+/* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were put into their queue. */
 DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
 {
 	u32 word = (index & (MAX_DOMAINS - 1)) / 64;
@@ -478,9 +466,9 @@ DECIDE void order_set_policy(struct domain_table *t, u16 index, const struct dom
 	u32 priority = d->priority, own_priority = d->own_priority;
 
 	if (waits)
-		node_unwait(t, d->parent, index);
+		node_waits(t, d->parent, index, false);
 	if (own_waits)
-		node_unwait(t, index, index | NODE_OWN);
+		node_waits(t, index, index | NODE_OWN, false);
 	/* Time of one priority means nothing to another; nor does what another reservation has used. */
 	if (!d->reserved)
 		*key_at(t, index | NODE_RESERVED) = domain_at(t, d->parent)->served_ns;
@@ -490,9 +478,9 @@ DECIDE void order_set_policy(struct domain_table *t, u16 index, const struct dom
 	if (d->own_priority != own_priority)
 		*key_at(t, index | NODE_OWN) = d->clocks[d->own_priority & (PRIORITIES - 1)];
 	if (own_waits)
-		node_wait(t, index, index | NODE_OWN);
+		node_waits(t, index, index | NODE_OWN, true);
 	if (waits)
-		node_wait(t, d->parent, index);
+		node_waits(t, d->parent, index, true);
 }
 
 /* A cgroup is made: its domain begins, below a parent that is no deeper than DEPTH_MOST - 1 (0: it is the root). */
@@ -537,12 +525,11 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 		t->high_water = index + 1;
 }
 
-/* A domain without tasks and children ends: its index may be given out again. */
+/* A domain without tasks and children, which has left the order, ends: its index may be given out again. */
 DECIDE void domain_end(struct domain_table *t, u16 index)
 {
 	struct domain *d = domain_at(t, index);
 
-	order_dequeue(t, index);
 	if (d->parent) {
 		domain_leaves_sums(t, d);
 		domain_at(t, d->parent)->children--;
