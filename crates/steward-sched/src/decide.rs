@@ -11,6 +11,7 @@ mod best_effort;
 mod class;
 mod domain;
 mod edf;
+mod holds;
 mod load;
 mod order;
 
@@ -19,6 +20,7 @@ pub use best_effort::*;
 pub use class::*;
 pub use domain::*;
 pub use edf::*;
+pub use holds::*;
 pub use load::*;
 pub use order::*;
 
@@ -75,7 +77,7 @@ mod tests {
         Node { left, right, up, rank, heap }
         Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, runnable, active_children, waiting, tasks, parent, depth, priority, own_priority, has_weight, in_use, active, parked, dying, throttled, suspended }
         Policy { weight, reserved, own_weight, priority, own_priority }
-        DomainTable { service_cycle_ns, order, cpus, high_water, quotas, waiting, walk, keys, nodes, tokens, domains }
+        DomainTable { service_cycle_ns, order, cpus, high_water, quotas, priorities, waiting, walk, keys, nodes, tokens, domains }
         CpuOrder { clocks, restricted, any_restricted, runs_restricted }
             };
         // SAFETY: constants of host.c.
@@ -146,6 +148,17 @@ mod tests {
             RESCUE_READER_AFTER_NS,
             RESCUE_READER_SLICE_NS,
             RESCUE_INTERVAL_NS,
+            Whereabouts::AtBoundary as u64,
+            Whereabouts::Asleep as u64,
+            Whereabouts::Blocked as u64,
+            Whereabouts::Preempted as u64,
+            Whereabouts::Unknown as u64,
+            Whereabouts::AtGate as u64,
+            LEAVING_FRACTION,
+            LEAVING_SLICE_NS,
+            LEAVING_CREDIT_NS,
+            UNKNOWN_AFTER_NS,
+            GATE_MAX_NS,
             QUOTA_NONE,
         ];
         // SAFETY: constants of host.c.

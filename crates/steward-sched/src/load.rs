@@ -36,6 +36,8 @@ pub(crate) struct Loaded {
     pub(crate) skeleton: StewardSkel<'static>,
     pub(crate) cpus: usize,
     _exec: Link,
+    /// `None` when the kernel does not say where a task was preempted.
+    _schedule: Option<Link>,
     _operations: Link,
 }
 
@@ -101,6 +103,8 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     if let Some(data) = open.maps.data_data.as_deref_mut() {
         data.settings.cpus = cpus as u32;
     }
+    let tells_where = kernel_has_tracepoint("sched_entry_tp");
+    open.progs.steward_schedule.set_autoload(tells_where);
     let sequence =
         fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     open.struct_ops.steward_ops_mut().hotplug_seq = sequence;
@@ -119,11 +123,24 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
 
     let exec =
         skeleton.progs.steward_exec.attach_trace().map_err(|error| classify(&error, "watching exec"))?;
+    // Before the scheduler: what is preempted first is known, too.
+    let schedule = tells_where
+        .then(|| skeleton.progs.steward_schedule.attach_trace())
+        .transpose()
+        .map_err(|error| classify(&error, "watching where tasks are preempted"))?;
     let operations = skeleton.maps.steward_ops.attach_struct_ops().map_err(|error| {
         let reason = exit_reason(&skeleton).map(|reason| format!(" ({reason})")).unwrap_or_default();
         LoadError::NotAttached { source: to_io(&error), reason }
     })?;
-    Ok(Loaded { skeleton, cpus, _exec: exec, _operations: operations })
+    Ok(Loaded { skeleton, cpus, _exec: exec, _schedule: schedule, _operations: operations })
+}
+
+/// Whether BPF programs can watch the tracepoint; one with a name in `_tp` is in no directory of tracefs.
+fn kernel_has_tracepoint(name: &str) -> bool {
+    let types = libbpf_rs::btf::Btf::from_vmlinux();
+    types.is_ok_and(|types| {
+        types.type_by_name::<libbpf_rs::btf::types::Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
+    })
 }
 
 fn classify(error: &libbpf_rs::Error, action: &str) -> LoadError {

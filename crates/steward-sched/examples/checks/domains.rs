@@ -19,7 +19,7 @@ fn cgroup_id(group: &Group) -> u64 {
     std::fs::metadata(&group.0).map_or(0, |metadata| metadata.ino())
 }
 
-fn give(scheduler: &mut SchedExt, group: &Group, policy: DomainPolicy) -> Result<(), String> {
+pub fn give(scheduler: &mut SchedExt, group: &Group, policy: DomainPolicy) -> Result<(), String> {
     scheduler.set_domain(cgroup_id(group), Some(policy)).map_err(|error| error.to_string())
 }
 
@@ -222,7 +222,7 @@ pub fn suspension() -> Outcome {
     Ok(format!("{held:.2?} ms while suspended, {free:.0?} ms after, killed within {killed_s:.2} s"))
 }
 
-fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Result<(), String> {
+pub fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Result<(), String> {
     scheduler.suspend_domain(cgroup_id(group), "", suspended).map_err(|error| error.to_string())
 }
 

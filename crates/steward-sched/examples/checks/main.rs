@@ -7,6 +7,7 @@
 
 mod admission;
 mod domains;
+mod holds;
 mod interactive;
 mod programs;
 mod shares;
@@ -46,6 +47,10 @@ const CHECKS: &[Check] = &[
     ("a-suspended-domain-waits-and-goes-on", 0, domains::suspension),
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
+    ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),
+    ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 1, holds::quota),
+    ("a-low-priority-keeps-nobody-waiting-inside-the-kernel", 1, holds::priority),
+    ("long-system-calls-gain-nothing-while-held", 1, holds::long_calls),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-best-effort-task-starts-nothing-interactive", 0, interactive::no_way_up),
@@ -109,7 +114,7 @@ impl Choice {
 
 /// The checks must see what they start, also when that takes all there is: they run ahead of every scheduler tried.
 /// Their children start as ordinary tasks.
-fn stay_ahead() {
+pub(crate) fn stay_ahead() {
     let parameters = libc::sched_param { sched_priority: 10 };
     // SAFETY: plain system call on ourselves.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) };

@@ -40,6 +40,12 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         }
         // Two processes that hand a byte to each other for ever.
         "ring" => ring(),
+        // Creates a file, renames and removes it, for ever: move FILE.
+        "move" => loop {
+            crate::holds::move_once(std::path::Path::new(&arguments[1]));
+        },
+        // Reads a gigabyte of zeros with each system call, for ever.
+        "zeros" => read_zeros(),
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
@@ -123,6 +129,19 @@ fn launch(work: Duration) -> Child {
     command.arg("nothing");
     // SAFETY: reading a clock is all that the child does.
     unsafe { command.pre_exec(before_exec) }.spawn().expect("it starts")
+}
+
+/// A thousand times the same megabyte, so that a call is long and needs no memory.
+fn read_zeros() -> ! {
+    use std::os::fd::AsRawFd;
+    let zeros = fs::File::open("/dev/zero").expect("/dev/zero is there");
+    let mut buffer = vec![0u8; 1 << 20];
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let parts = vec![part; 1000];
+    loop {
+        // SAFETY: the buffer is as long as each part says.
+        unsafe { libc::readv(zeros.as_raw_fd(), parts.as_ptr(), parts.len() as i32) };
+    }
 }
 
 fn ring() -> ! {

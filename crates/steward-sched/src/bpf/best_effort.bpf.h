@@ -17,7 +17,7 @@
 #ifndef STEWARD_BEST_EFFORT_BPF_H
 #define STEWARD_BEST_EFFORT_BPF_H
 
-#include "interactive.bpf.h"
+#include "holds.bpf.h"
 
 #define SERVE_ATTEMPTS 64
 /* How many restricted tasks of a domain are looked at for the first that may run on a CPU. */
@@ -27,7 +27,7 @@
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
 /* How many tasks of a queue are looked at for having waited too long. */
-#define OVERDUE_SCAN_MAX 4096
+#define OVERDUE_SCAN_MAX 32768
 #define REFILL_INTERVAL_NS (5 * NSEC_PER_MSEC)
 
 /*
@@ -201,7 +201,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 
 	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || restricted_wait(cpu))
 		return false;
-	if (held_by_quota(t) || table->order == ORDER_WRR || overdue || maybe_idle)
+	if (held_by_quota(t) || table->order == ORDER_WRR || overdue || leaving || maybe_idle)
 		return false;
 	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(t->domain))
 		return false;
@@ -478,7 +478,7 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 
 	if (!table || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
-	if (run->alone && (others_wait(table, t->domain, cpu) || run->direct))
+	if (run->alone && (others_wait(table, t->domain, cpu) || run->direct || leaving))
 		return true;
 	choose_first(cpu, &choice);
 	index = choice.index;
@@ -562,6 +562,9 @@ static __always_inline bool killed_while_held(struct task_struct *p, struct task
 	return held_by_quota(t) && p->signal->flags & SIGNAL_GROUP_EXIT;
 }
 
+/* Which end of the queues the next look begins at. */
+static volatile u64 overdue_flags;
+
 /* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
@@ -569,7 +572,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	struct task_struct *p;
 	int i;
 
-	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
 		bpf_for(i, 0, OVERDUE_SCAN_MAX) {
 			struct task_state *t;
 
@@ -698,12 +701,15 @@ static __noinline int free_ended_domains(void)
 	return 0;
 }
 
-/* Refills quotas and lets parked domains go on. */
+/* A domain was let go at the last refill. */
+static u32 released_before;
+
+/* Refills quotas, lets parked domains go on, and whoever is held inside the kernel leave it. */
 static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 {
 	struct domain_table *table = domains();
 	u64 now_ns = clock_now();
-	bool released = false;
+	bool released = false, waits;
 	u32 high_water;
 	int i;
 
@@ -713,8 +719,10 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 	high_water = table->high_water;
 	if (table->quotas) {
 		bpf_for(i, 1, high_water) {
-			if (quota_refill(domain_at(table, i), now_ns))
+			if (quota_refill(domain_at(table, i), now_ns)) {
+				forget_look(i);
 				released = true;
+			}
 		}
 	}
 	bpf_for(i, 1, high_water) {
@@ -729,8 +737,9 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0 && !domain_held(table, i))
 			released |= note_restricted_everywhere(i);
 	}
-	/* An idle CPU looks for work only when it is told to. */
-	if (released || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0) {
+	waits = look_after_holds(now_ns);
+	/* An idle CPU looks for work only when it is told to; twice, for it may have been about to become idle. */
+	if (released || released_before || waits || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0) {
 		u32 cpus = settings.cpus;
 
 		bpf_for(i, 0, cpus) {
@@ -738,8 +747,11 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 				scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 		}
 	}
-	if (table->quotas)
+	if (table->quotas || released || waits)
 		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
+	else if (table->priorities)
+		bpf_timer_start(&entry->timer, HOLD_LOOK_NS, 0);
+	released_before = released;
 	return 0;
 }
 

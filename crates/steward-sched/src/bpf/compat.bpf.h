@@ -35,6 +35,12 @@ extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __we
 /* 6.19 reads the first task of a queue without locks; from 7.1 on, which also has this move, what it returns is sound. */
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 extern bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
+/* Work for a task to do when it is about to enter user space: in 6.18, and from 7.0 on. */
+typedef int (*task_work_callback)(struct bpf_map *map, void *key, void *value);
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
+					      task_work_callback callback, void *aux__prog) __ksym __weak;
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work, void *map__const_map,
+					 task_work_callback callback) __ksym __weak;
 /* 6.14. */
 extern u64 scx_bpf_now(void) __ksym __weak;
 
@@ -102,6 +108,27 @@ static inline bool iterated_move(struct bpf_iter_scx_dsq *it, struct task_struct
 		return scx_bpf_dsq_move(it, p, to, 0);
 	return scx_bpf_dispatch_from_dsq(it, p, to, 0);
 }
+
+/* The same, to an ordered queue. */
+static inline bool iterated_move_ordered(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 to, u64 slice_ns, u64 key)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime)) {
+		scx_bpf_dsq_move_set_slice(it, slice_ns);
+		scx_bpf_dsq_move_set_vtime(it, key);
+		return scx_bpf_dsq_move_vtime(it, p, to, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_slice(it, slice_ns);
+	scx_bpf_dispatch_from_dsq_set_vtime(it, key);
+	return scx_bpf_dispatch_vtime_from_dsq(it, p, to, 0);
+}
+
+/* Has the task call back when it is about to enter user space; 0 when it will. A macro, for the kernel wants to see the map. */
+#define schedule_task_work(p, work, map, callback)                                          \
+	(bpf_ksym_exists(bpf_task_work_schedule_resume) ?                                   \
+		 bpf_task_work_schedule_resume(p, work, map, callback) :                    \
+	 bpf_ksym_exists(bpf_task_work_schedule_resume_impl) ?                              \
+		 bpf_task_work_schedule_resume_impl(p, work, map, callback, NULL) :         \
+		 -ENOSYS)
 
 /* The key of the first task in an ordered queue; false when it is empty. */
 static inline bool queue_first_key(u64 queue, u64 *key)

@@ -178,6 +178,8 @@ int steward_set_domain(struct domain_request *request)
 	bpf_spin_lock(&domains_lock);
 	order_set_policy(table, index, &policy);
 	bpf_spin_unlock(&domains_lock);
+	if (table->priorities)
+		watch_quotas();
 	return 0;
 }
 

@@ -328,8 +328,11 @@ static __noinline int drain(u64 queue)
 	return 0;
 }
 
-/* The same for restricted tasks of all domains that have some for a CPU. */
-static __noinline int drain_restricted(u32 cpu)
+/*
+ * A CPU goes offline, or comes online: restricted tasks of all domains that have some for it leave their queues, or are noted as
+ * waiting for it. What is noted meanwhile stays.
+ */
+static __noinline int visit_restricted(u32 cpu, bool online)
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
@@ -340,30 +343,17 @@ static __noinline int drain_restricted(u32 cpu)
 		return 0;
 	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
-		if (!restricted_noted(order, i))
+		if (!domain_at(table, i)->in_use || scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) <= 0)
 			continue;
-		restricted_forget(order, i);
-		drain(QUEUE_RESTRICTED(i));
-	}
-	order->any_restricted = 0;
-	return 0;
-}
-
-/* A CPU comes online: what is restricted to some CPUs may wait for it. */
-static __noinline int note_waiting(u32 cpu)
-{
-	struct domain_table *table = domains();
-	struct cpu_order *order = cpu_order_of(cpu);
-	u32 high_water;
-	int i;
-
-	if (!table || !order)
-		return 0;
-	high_water = table->high_water;
-	bpf_for(i, 1, high_water) {
-		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0)
+		if (online) {
 			restricted_waits(order, i);
+		} else if (restricted_noted(order, i)) {
+			restricted_forget(order, i);
+			drain(QUEUE_RESTRICTED(i));
+		}
 	}
+	bpf_for(i, 0, MAX_DOMAINS / 64)
+		restricted_word(order, i);
 	return 0;
 }
 
@@ -381,7 +371,7 @@ static __noinline int drain_offline(void)
 		    (!scx_bpf_dsq_nr_queued(QUEUE_INTERACTIVE(cpu)) && !order->any_restricted))
 			continue;
 		drain(QUEUE_INTERACTIVE(cpu));
-		drain_restricted(cpu);
+		visit_restricted(cpu, false);
 		/* It may be on its way out, with something that can run nowhere else. */
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		moved = true;

@@ -60,13 +60,21 @@ enum {
 #define ENOMEM 12
 #define EINVAL 22
 #define ENOSPC 28
+#define ENOSYS 38
 
 #define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define TASK_INTERRUPTIBLE 0x00000001
+#define NO_SYSCALL (-1)
 
 struct bpf_timer {
 	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_task_work {
+	__u64 __opaque;
 } __attribute__((aligned(8)));
 
 struct bpf_spin_lock {
@@ -132,6 +140,12 @@ struct signal_struct {
 	unsigned int flags;
 };
 
+/* With what a task came into the kernel: each architecture has one of these. */
+struct pt_regs {
+	unsigned long orig_ax; /* x86: the system call, or less than 0 */
+	s32 syscallno; /* arm64: the system call, or NO_SYSCALL */
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -148,6 +162,11 @@ struct task_struct {
 	struct signal_struct *signal;
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
 	char comm[16];
+};
+
+/* Whole, though nothing of it is used: libbpf takes a function for another one when it gets what is only declared. */
+struct bpf_map {
+	u32 id;
 };
 
 struct super_block {
@@ -266,6 +285,7 @@ enum scx_constants {
 	SCX_KICK_IDLE = 1,
 	SCX_KICK_PREEMPT = 2,
 	SCX_TASK_QUEUED = 1,
+	SCX_DSQ_ITER_REV = 1 << 16,
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1 << 0,
 	SCX_OPS_ENQ_LAST = 1 << 1,
 	SCX_OPS_ENQ_EXITING = 1 << 2,

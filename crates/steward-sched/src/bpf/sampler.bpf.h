@@ -243,6 +243,8 @@ static __always_inline void find_all_overdue(u64 now_ns)
 		return;
 	high_water = table->high_water;
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
+	/* From the one end and from the other, so that nobody is hidden behind however many that come and go. */
+	overdue_flags ^= SCX_DSQ_ITER_REV;
 	/* Goes on where the last look ran out of room. */
 	bpf_for(i, 0, high_water) {
 		u32 index = overdue_cursor;

@@ -41,6 +41,7 @@ struct task_state {
 	u64 vtime;
 	u64 waiting_since_ns; /* since when it has waited in a queue of best-effort work */
 	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
+	u64 leaving_place_ns; /* its place among those that are let run on to leave the kernel; 0: it is none of them */
 	u64 window_ns; /* what is left of the CPU time that it has to execute a program */
 	u32 window_cpu; /* the CPU that serves it meanwhile */
 	u32 slot; /* index + 1 of its slot; 0: no specification */
@@ -57,6 +58,12 @@ struct task_state {
 	u8 rescued; /* was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
 	u8 ended; /* ops.exit_task has been called: it gets nothing any more */
+	u8 whereabouts; /* enum whereabouts: where it was when it last ceased to run */
+	u8 leaving; /* queued, or running, as one that is let run on to leave the kernel */
+	u8 boundary_told; /* has task work to do when it is about to enter user space */
+	u8 boundary_missed; /* it was to be stopped in user space, and was in the kernel again */
+	u8 at_gate; /* it is to be stopped at this moment, on its way to user space */
+	u8 boundary_turn; /* which of its two entries of task work is the next one */
 };
 
 struct {

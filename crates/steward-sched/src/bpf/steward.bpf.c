@@ -109,7 +109,7 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
-	bool alone = table && !others_wait(table, t->domain, cpu);
+	bool alone = table && !others_wait(table, t->domain, cpu) && !leaving;
 
 	if (table && order) {
 		order_serve(table, order, t->domain);
@@ -147,6 +147,7 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle && !held_by_quota(t)) {
 		becomes_runnable(t, slot, true);
+		has_left(t);
 		t->queue = QUEUE_NONE;
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	}
@@ -171,6 +172,20 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
+/*
+ * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the next refill
+ * lets the domain go and tells the CPU, or it has been let go already.
+ */
+static __always_inline void wait_for_release(struct task_state *t, u32 cpu)
+{
+	u32 holder = held_domain(t->domain);
+
+	if (holder)
+		change_order(CHANGE_PARK, holder, 0, 0);
+	if (!holder || !held_by_quota(t))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_state *t = task_state_of(p);
@@ -178,6 +193,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_slot *slot;
 	u64 now_ns;
 	s32 idle_cpu;
+	bool held;
 
 	if (!t) {
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
@@ -185,6 +201,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	leave_queue(t);
 	t->rescued = 0;
+	t->leaving = 0;
 	slot = slot_of(t);
 	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP);
 	if (slot && slot->standing == STANDING_ADMITTED) {
@@ -209,14 +226,12 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
-	if (p->flags & PF_EXITING && held_by_quota(t)) {
-		/* A task that ends frees what it holds; its quota does not keep it from that. */
-		t->rescued = 1;
-		t->queue = QUEUE_RESCUE;
-		overdue = 1;
-		queue_insert(p, QUEUE_RESCUE, RESCUE_SLICE_NS, enq_flags);
-		return;
+	held = held_by_quota(t);
+	if (leaves(t, held)) {
+		enqueue_leaving(p, t, enq_flags);
+		goto find_cpu;
 	}
+	has_left(t);
 	if (is_restricted(p)) {
 		enqueue_restricted(p, t, cpu, enq_flags);
 	} else {
@@ -224,12 +239,15 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		enqueue_domain(p, t, enq_flags);
 	}
-	if (enq_flags & SCX_ENQ_LAST)
+	if (enq_flags & SCX_ENQ_LAST) {
+		wait_for_release(t, cpu);
 		return;
+	}
+find_cpu:
 	idle_cpu = find_idle_cpu(p);
 	if (idle_cpu >= 0)
 		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
-	else if (enq_flags & SCX_ENQ_WAKEUP)
+	else if (!t->leaving && (enq_flags & SCX_ENQ_WAKEUP))
 		preempt_later(p, t, cpu, clock_now());
 }
 
@@ -239,7 +257,7 @@ static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 	struct domain_table *table = domains();
 	u16 running = run->domain;
 
-	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !held_domain(running) &&
+	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !leaving && !held_domain(running) &&
 	       !others_wait(table, running, cpu);
 }
 
@@ -300,14 +318,18 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
 		return;
 
-	if (serve_overdue(run, now_ns))
+	if (serve_overdue(run, now_ns) || serve_leaving(cpu, now_ns, false))
 		return;
 
 	if (t && held_by_quota(t))
 		t = NULL;
 	served = serve_domains(t, cpu);
-	if (t && served != SERVED)
+	if (served == SERVED)
+		return;
+	if (t)
 		keep_best_effort(prev, t, run, cpu);
+	else
+		serve_leaving(cpu, now_ns, true);
 }
 
 /* sched_yield(2): the slice is over, unless there is nobody to go before the task. */
@@ -425,7 +447,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	}
 	run_best_effort(p, t, run, cpu);
 	begin_gap(p, run, cpu);
-	if (begin_rescue(p, t, run, cpu))
+	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
 	if (table) {
 		struct domain *d = domain_at(table, t->domain);
@@ -440,12 +462,16 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_state *t = task_state_of(p);
-	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_run *run = cpu_run_of(cpu);
+	u64 now_ns = clock_now();
 
 	if (!t || !run)
 		return;
 	run->alone = 0;
-	charge(t, clock_now());
+	charge(t, now_ns);
+	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
+	charge_leaving(t, run, cpu, now_ns);
 	t->mode = MODE_OFF;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
@@ -487,8 +513,11 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	task_joins(table, t, domain_index_of(args->cgroup));
 	t->vtime = domain_at(table, t->domain)->task_clock;
-	if (!args->fork)
+	if (!args->fork) {
+		/* It may have been anywhere when the scheduler was loaded. */
+		t->whereabouts = INSIDE_PREEMPTED;
 		return 0;
+	}
 	parent = bpf_get_current_task_btf();
 	parent_state = task_state_of(parent);
 	if (!parent_state)
@@ -553,7 +582,7 @@ void STRUCT_OPS(steward_cpu_online, s32 cpu)
 
 	if (state)
 		state->online = 1;
-	note_waiting(cpu);
+	visit_restricted(cpu, true);
 }
 
 /* Reservations of a CPU that goes away are admitted elsewhere, or wait. */
@@ -607,6 +636,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 			return error;
 	}
 	error = scx_bpf_create_dsq(QUEUE_RESCUE, -1);
+	if (error)
+		return error;
+	error = scx_bpf_create_dsq(QUEUE_LEAVING, -1);
 	if (error)
 		return error;
 	error = prepare_periods();

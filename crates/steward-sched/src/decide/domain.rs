@@ -227,9 +227,10 @@ pub struct DomainTable {
     pub high_water: u32,
     /// How many domains have a quota or are suspended.
     pub quotas: u32,
+    /// How many domains have a priority that is not the default.
+    pub priorities: u32,
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
-    unused: u32,
     /// Where a walk through heaps and levels is.
     pub(super) walk: [u64; 11],
     /// Of each node: virtual time, a stamp, or a place in line.
@@ -258,6 +259,7 @@ pub struct CpuOrder {
 unsafe extern "C" {
     fn decide_domain_weight(cgroup_weight: u32, idle: bool) -> u32;
     fn decide_domain_begin(table: *mut DomainTable, index: u16, parent: u16, weight: u32);
+    fn decide_domain_behind(table: *mut DomainTable, index: u16) -> bool;
     fn decide_domain_end(table: *mut DomainTable, index: u16);
     fn decide_domain_has_room(table: *const DomainTable, parent: u16) -> bool;
     fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
@@ -368,6 +370,12 @@ impl DomainTable {
     pub fn end(&mut self, index: u16) {
         // SAFETY: as in begin().
         unsafe { decide_domain_end(self, index) }
+    }
+
+    /// Whether the domain's own tasks have to stand behind something that can run: at its level, or at one above it. O(depth).
+    pub fn behind(&mut self, index: u16) -> bool {
+        // SAFETY: as in begin().
+        unsafe { decide_domain_behind(self, index) }
     }
 
     /// Whether a cgroup below this domain may have a domain of its own; else it is part of this one. O(depth).

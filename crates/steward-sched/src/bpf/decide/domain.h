@@ -161,8 +161,8 @@ struct domain_table {
 	u32 cpus; /* online */
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
+	u32 priorities; /* how many domains have a priority that is not the default; while none has, nobody has to stand behind */
 	u32 waiting; /* how many domains have their own tasks in the heaps */
-	u32 unused;
 	struct walk walk;
 	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
 	struct node nodes[NODES];
@@ -304,17 +304,25 @@ struct domain_policy {
 	u8 unused[2];
 };
 
+/* 1 if the domain, or what runs in it itself, has a priority that is not the default. */
+DECIDE u32 domain_prioritized(const struct domain *d)
+{
+	return d->priority != PRIORITY_DEFAULT || d->own_priority != PRIORITY_DEFAULT;
+}
+
 DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct domain_policy *policy)
 {
 	struct domain *d = domain_at(t, index);
 
 	domain_leaves_sums(t, d);
+	t->priorities -= domain_prioritized(d);
 	d->has_weight = policy->weight > 0;
 	d->weight = policy->weight ? policy->weight : d->cgroup_weight;
 	d->reserved = policy->reserved <= SHARE_ONE ? policy->reserved : SHARE_ONE;
 	d->own_weight = policy->own_weight;
 	d->priority = policy->priority & 7;
 	d->own_priority = policy->own_priority & 7;
+	t->priorities += domain_prioritized(d);
 	domain_joins_sums(t, d);
 }
 
@@ -395,6 +403,35 @@ DECIDE u32 domain_held_by(struct domain_table *t, u32 index)
 DECIDE bool domain_held(struct domain_table *t, u32 index)
 {
 	return domain_held_by(t, index);
+}
+
+/* Not 0 if something of a higher priority than this one can run at the level, whether it waits or runs. */
+DECIDE u32 level_above(const struct domain *level, u32 priority)
+{
+	u32 above = level->runnable * ((priority - level->own_priority) >> 31), i;
+
+	/* Without branches, which the verifier would follow one by one. */
+	for (i = 0; i < PRIORITIES; i++)
+		above |= level->child_weight[i] * ((priority - i) >> 31);
+	return above;
+}
+
+/* Whether the domain's own tasks have to stand behind something that can run: at its level, or at one above it. O(depth). */
+DECIDE_CALLED bool domain_behind(struct domain_table *t, u32 index)
+{
+	u32 priority = domain_at(t, index)->own_priority, level;
+
+	for (level = loop_begin(); level < MAX_DEPTH && can_loop; level++) {
+		const struct domain *d = domain_at(t, index);
+
+		if (level_above(d, priority))
+			return true;
+		if (!d->parent)
+			return false;
+		priority = d->priority;
+		index = d->parent;
+	}
+	return false;
 }
 
 /* Sets cpu.max and cpu.max.burst. quota_ns is QUOTA_NONE for "max". */

@@ -11,6 +11,7 @@
 #include "admission.h"
 #include "class.h"
 #include "edf.h"
+#include "holds.h"
 #include "load.h"
 
 u32 decide_edf_bandwidth(u64 budget_ns, u64 period_ns)
@@ -182,6 +183,46 @@ u32 decide_load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
 u64 decide_load_scaled_weight(u64 weight, u32 measured)
 {
 	return load_scaled_weight(weight, measured);
+}
+
+bool decide_hold_leaves(bool held, bool behind, u32 whereabouts)
+{
+	return hold_leaves(held, behind, whereabouts);
+}
+
+bool decide_hold_overstays(bool held, bool behind, u32 whereabouts, u64 waited_ns)
+{
+	return hold_overstays(held, behind, whereabouts, waited_ns);
+}
+
+u64 decide_leaving_place(u64 clock_ns)
+{
+	return leaving_place(clock_ns);
+}
+
+u64 decide_leaving_again(u64 clock_ns, u64 place_ns, u64 used_ns)
+{
+	return leaving_again(clock_ns, place_ns, used_ns);
+}
+
+u64 decide_leaving_clock(u64 clock_ns, u64 place_ns, u64 used_ns, u32 standing)
+{
+	return leaving_clock(clock_ns, place_ns, used_ns, standing);
+}
+
+bool decide_leaving_due(u64 due_ns, u64 now_ns)
+{
+	return leaving_due(due_ns, now_ns);
+}
+
+u64 decide_leaving_charge(u64 due_ns, u64 used_ns, u64 now_ns)
+{
+	return leaving_charge(due_ns, used_ns, now_ns);
+}
+
+bool decide_domain_behind(struct domain_table *t, u16 index)
+{
+	return domain_behind(t, index);
 }
 
 void decide_domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weight)
@@ -491,6 +532,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_table, cpus),
 	offsetof(struct domain_table, high_water),
 	offsetof(struct domain_table, quotas),
+	offsetof(struct domain_table, priorities),
 	offsetof(struct domain_table, waiting),
 	offsetof(struct domain_table, walk),
 	offsetof(struct domain_table, keys),
@@ -564,6 +606,17 @@ const u64 decide_constants[] = {
 	RESCUE_READER_AFTER_NS,
 	RESCUE_READER_SLICE_NS,
 	RESCUE_INTERVAL_NS,
+	AT_BOUNDARY,
+	INSIDE_ASLEEP,
+	INSIDE_BLOCKED,
+	INSIDE_PREEMPTED,
+	WHEREABOUTS_UNKNOWN,
+	AT_GATE,
+	LEAVING_FRACTION,
+	LEAVING_SLICE_NS,
+	LEAVING_CREDIT_NS,
+	UNKNOWN_AFTER_NS,
+	GATE_MAX_NS,
 	QUOTA_NONE,
 };
 const u64 decide_constants_count = sizeof(decide_constants) / sizeof(decide_constants[0]);

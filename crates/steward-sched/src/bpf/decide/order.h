@@ -380,7 +380,7 @@ DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
 
 /*
  * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The word's bit stays
- * until restricted_first() finds the word empty.
+ * until restricted_word() finds the word empty.
  */
 DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
 {
@@ -406,6 +406,21 @@ DECIDE u32 lowest_bit(u64 bits)
 	return below & 63;
 }
 
+/* Which domains of one word are noted; if none is, the word's bit is cleared. */
+DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
+{
+	volatile u64 *bits = &cpu->restricted[word & (MAX_DOMAINS / 64 - 1)];
+	u64 bit = 1ULL << (word & (MAX_DOMAINS / 64 - 1)), noted = *bits;
+
+	if (noted)
+		return noted;
+	/* Whoever notes something in this word does so before it notes the word. */
+	__sync_fetch_and_and(&cpu->any_restricted, ~bit);
+	if (*bits)
+		__sync_fetch_and_or(&cpu->any_restricted, bit);
+	return 0;
+}
+
 /*
  * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there is none. O(k
  * depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends on it.
@@ -417,16 +432,9 @@ DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu
 
 	for (step = loop_begin(); step < MAX_DOMAINS / 64 && words && can_loop; step++) {
 		u32 word = lowest_bit(words) & (MAX_DOMAINS / 64 - 1);
-		u64 bits = *(volatile u64 *)&cpu->restricted[word];
+		u64 bits = restricted_word(cpu, word);
 
 		words &= words - 1;
-		if (!bits) {
-			/* Whoever notes something in this word does so before it notes the word. */
-			__sync_fetch_and_and(&cpu->any_restricted, ~(1ULL << word));
-			if (*(volatile u64 *)&cpu->restricted[word])
-				__sync_fetch_and_or(&cpu->any_restricted, 1ULL << word);
-			continue;
-		}
 		for (bit = loop_begin(); bit < 64 && bits && can_loop; bit++) {
 			u32 index = word * 64 + lowest_bit(bits);
 
@@ -535,6 +543,7 @@ DECIDE void domain_end(struct domain_table *t, u16 index)
 		domain_at(t, d->parent)->children--;
 		domain_counts_below(t, d->parent, -1U);
 	}
+	t->priorities -= domain_prioritized(d);
 	d->in_use = 0;
 }
 

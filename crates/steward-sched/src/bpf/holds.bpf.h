@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Holding tasks back only where they have none of the kernel's locks; the rules are in decide/holds.h.
+ *
+ * How it is known where a task is. When it ceases to run, a tracepoint at the head of __schedule() has said whether it was
+ * preempted inside the kernel (from 6.16 on), or gave the CPU up by itself. If it could go on, that is on its way to user space;
+ * except that who waits for a lock and gets it before it sleeps gives the CPU up, too. So it counts as on its way only if it
+ * came into the kernel by an interrupt, and not by a system call. One that sleeps does so inside the kernel.
+ *
+ * How one that leaves is caught. It is given task work, which the kernel does when the task is about to enter user space
+ * (from 6.18 on). In the middle of that work it is a reader of RCU for tracing and bound to its CPU, so its CPU is rather told to choose
+ * again a moment later, when the task is in user space. If it is back in the kernel by then, it is stopped in the middle of the
+ * work the next time, for GATE_MAX_NS at most. Without task work it is caught by the first tick that finds it in user space.
+ */
+#ifndef STEWARD_HOLDS_BPF_H
+#define STEWARD_HOLDS_BPF_H
+
+#include "interactive.bpf.h"
+#include "decide/holds.h"
+
+/* Tasks that leave, by their places on leaving_clock_ns. */
+#define QUEUE_LEAVING (5ULL << 32)
+/* What never enters user space again. */
+#define PF_STAYS_INSIDE (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER | PF_EXITING)
+#define BOUNDARY_WORKS 4096 /* a power of two */
+/* How many tasks of a queue are looked at for those that were there before their domain was held. */
+#define HOLD_SCAN_MAX 4096
+
+/* One CPU. */
+struct hold_cpu {
+	u64 leaving_due_ns; /* see leaving_charge() */
+	u32 inside; /* what ceases to run here may have been inside the kernel */
+	u32 unused;
+	u64 padding[6];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct hold_cpu);
+} hold_cpus SEC(".maps");
+
+/* When a domain's queue was looked through last, while it has been held or behind; 0 otherwise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(key, u32);
+	__type(value, u64);
+} hold_looks SEC(".maps");
+
+/* Task work must lie in a map. Each task has two entries; of those that leave at once and share one, one has to wait. */
+struct boundary_work {
+	struct bpf_task_work work;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BOUNDARY_WORKS);
+	__type(key, u32);
+	__type(value, struct boundary_work);
+} boundary_works SEC(".maps");
+
+static volatile u64 leaving_clock_ns = NSEC_PER_SEC; /* see leaving_clock() */
+static volatile u32 leaving; /* tasks may stand in QUEUE_LEAVING */
+static volatile u32 boundary_known; /* the tracepoint is there */
+
+static __always_inline struct hold_cpu *hold_cpu_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&hold_cpus, &cpu);
+}
+
+/* Whether the task that runs came into the kernel because it was interrupted in user space. */
+static __always_inline bool interrupted_outside(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+
+	if (bpf_core_field_exists(regs->orig_ax))
+		return (s64)regs->orig_ax < 0;
+	return bpf_core_field_exists(regs->syscallno) && regs->syscallno == NO_SYSCALL;
+}
+
+/* __schedule() begins, with preemption disabled: what it does with the task that runs follows on this CPU. */
+SEC("tp_btf/sched_entry_tp")
+int BPF_PROG(steward_schedule, bool preempt)
+{
+	struct hold_cpu *hold = hold_cpu_of(bpf_get_smp_processor_id());
+
+	if (hold)
+		hold->inside = preempt || !interrupted_outside();
+	if (!boundary_known)
+		boundary_known = 1;
+	return 0;
+}
+
+/* The task ceases to run here: where is it? */
+static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_state *t, u32 cpu, bool runnable)
+{
+	struct hold_cpu *hold = hold_cpu_of(cpu);
+
+	if (!runnable)
+		return p->__state & TASK_INTERRUPTIBLE ? INSIDE_ASLEEP : INSIDE_BLOCKED;
+	if (p->flags & PF_STAYS_INSIDE)
+		return INSIDE_PREEMPTED;
+	if (!boundary_known || !hold)
+		return WHEREABOUTS_UNKNOWN;
+	if (!hold->inside)
+		return AT_BOUNDARY;
+	return t->at_gate ? AT_GATE : INSIDE_PREEMPTED;
+}
+
+/* Whether the domain's tasks have to stand behind something that can run; verified once. */
+__noinline bool domain_stands_behind(u32 index)
+{
+	struct domain_table *table = domains();
+
+	return table && domain_behind(table, index);
+}
+
+/* Whether the task is let run on until it has left the kernel; held: its domain is. */
+static __always_inline bool leaves(struct task_state *t, bool held)
+{
+	struct domain_table *table = domains();
+	bool behind;
+
+	if (!table)
+		return false;
+	behind = !held && table->priorities && t->whereabouts >= INSIDE_BLOCKED && domain_stands_behind(t->domain);
+	return hold_leaves(held, behind, t->whereabouts);
+}
+
+/* Makes the task one of those that leave; returns its place among them. */
+static __always_inline u64 begin_to_leave(struct task_state *t)
+{
+	if (!t->leaving_place_ns)
+		t->leaving_place_ns = leaving_place(leaving_clock_ns);
+	t->leaving = 1;
+	return t->leaving_place_ns;
+}
+
+/* The task is queued, and not as one of those that leave. */
+static __always_inline void has_left(struct task_state *t)
+{
+	t->leaving = 0;
+	t->leaving_place_ns = 0;
+	if (t->whereabouts == AT_BOUNDARY)
+		t->boundary_missed = 0;
+}
+
+static __always_inline void enqueue_leaving(struct task_struct *p, struct task_state *t, u64 enq_flags)
+{
+	u64 key = begin_to_leave(t);
+
+	t->waiting_since_ns = clock_now();
+	if (enq_flags & SCX_ENQ_LAST) {
+		/* It just goes on. */
+		queue_insert(p, SCX_DSQ_LOCAL, LEAVING_SLICE_NS, enq_flags);
+		return;
+	}
+	t->queue = QUEUE_LEAVING;
+	leaving = 1;
+	queue_insert_ordered(p, QUEUE_LEAVING, LEAVING_SLICE_NS, key, enq_flags);
+}
+
+/* Serves one of those that leave, if it is time to or nothing else waits. */
+static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else)
+{
+	struct hold_cpu *hold = hold_cpu_of(cpu);
+
+	if (!leaving || !hold || !(nothing_else || leaving_due(hold->leaving_due_ns, now_ns)))
+		return false;
+	if (queue_to_local(QUEUE_LEAVING))
+		return true;
+	/* One that is being inserted at this moment is seen by the next look after holds. */
+	if (!scx_bpf_dsq_nr_queued(QUEUE_LEAVING))
+		leaving = 0;
+	return false;
+}
+
+/* The task, which is current, is about to enter user space. */
+static int boundary_reached(struct bpf_map *map, void *key, void *value)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_state *t = task_state_of(p);
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_run *run = cpu_run_of(cpu);
+	struct cpu_state *state = cpu_state_of(cpu);
+
+	if (!t || !run || !state)
+		return 0;
+	t->boundary_told = 0;
+	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT)
+		return 0;
+	/* A CPU that goes offline waits for tasks that cannot leave it. */
+	if (!t->boundary_missed || !state->online) {
+		t->boundary_missed = 1;
+		watch_budget(run, cpu, BOUNDARY_DELAY_NS);
+		return 0;
+	}
+	t->at_gate = 1;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	/* It was stopped in between, and may go on. */
+	*(volatile u8 *)&t->at_gate = 0;
+	return 0;
+}
+
+/* Gives the task work to do when it is about to enter user space. */
+static __always_inline void tell_boundary(struct task_struct *p, struct task_state *t)
+{
+	u32 index = (p->pid * 2 + t->boundary_turn) & (BOUNDARY_WORKS - 1);
+	struct boundary_work *entry = bpf_map_lookup_elem(&boundary_works, &index);
+
+	if (!entry || t->boundary_told || p->flags & PF_STAYS_INSIDE)
+		return;
+	/* Not the same entry as the last time: who is stopped at a gate is still about that. */
+	t->boundary_turn ^= 1;
+	t->boundary_told = !schedule_task_work(p, &entry->work, &boundary_works, boundary_reached);
+}
+
+/* One that leaves begins to run. */
+static __always_inline bool begin_leaving(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
+{
+	if (!t->leaving)
+		return false;
+	/*
+	 * Before a task that cannot leave its CPU is switched out for the first time, the kernel takes it out and puts it in again as
+	 * if it began to run. Its slice is over all the same.
+	 */
+	if (t->at_gate && t->whereabouts != AT_GATE)
+		return true;
+	task_set_slice(p, LEAVING_SLICE_NS);
+	watch_budget(run, cpu, LEAVING_SLICE_NS);
+	tell_boundary(p, t);
+	return true;
+}
+
+/* One that leaves ceases to run. */
+static __always_inline void charge_leaving(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
+{
+	struct hold_cpu *hold = hold_cpu_of(cpu);
+	u64 used_ns = now_ns - run->began_ns;
+
+	if (!t->leaving || !hold || t->mode != MODE_BEST_EFFORT)
+		return;
+	leaving_clock_ns = leaving_clock(leaving_clock_ns, t->leaving_place_ns, used_ns,
+					 scx_bpf_dsq_nr_queued(QUEUE_LEAVING) + 1);
+	t->leaving_place_ns = leaving_again(leaving_clock_ns, t->leaving_place_ns, used_ns);
+	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
+}
+
+/* Lets those in one of a domain's queues leave that came there before it was held or had to stand behind. */
+static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	int i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, HOLD_SCAN_MAX) {
+			struct task_state *t;
+			u64 key;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_state_of(p);
+			if (!t || !hold_overstays(held, behind, t->whereabouts, now_ns - t->waiting_since_ns))
+				continue;
+			if (t->whereabouts == AT_GATE)
+				t->boundary_missed = 0;
+			key = begin_to_leave(t);
+			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key))
+				leave_queue(t);
+			else
+				has_left(t);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
+/* A domain was let go: when it is held again, its queue is looked through anew. */
+static __always_inline void forget_look(u32 index)
+{
+	u64 *looked_ns = bpf_map_lookup_elem(&hold_looks, &index);
+
+	if (looked_ns)
+		*looked_ns = 0;
+}
+
+/* Looks through the queues of domains that are held or stand behind. True when somebody waits to leave. */
+static __noinline bool look_after_holds(u64 now_ns)
+{
+	struct domain_table *table = domains();
+	u32 high_water;
+	int i;
+
+	if (!table)
+		return false;
+	high_water = table->high_water;
+	bpf_for(i, 1, high_water) {
+		u32 index = i;
+		u64 *looked_ns;
+		bool held, behind;
+
+		if (!domain_at(table, i)->in_use ||
+		    (!*(volatile u32 *)&domain_at(table, i)->waiting && scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) <= 0))
+			continue;
+		looked_ns = bpf_map_lookup_elem(&hold_looks, &index);
+		if (!looked_ns)
+			break;
+		if (*looked_ns && now_ns - *looked_ns < HOLD_LOOK_NS)
+			continue;
+		held = table->quotas && domain_held(table, i);
+		behind = !held && table->priorities && domain_stands_behind(i);
+		*looked_ns = held || behind ? now_ns : 0;
+		if (!held && !behind)
+			continue;
+		find_leaving(QUEUE_DOMAIN(i), held, behind, now_ns);
+		find_leaving(QUEUE_RESTRICTED(i), held, behind, now_ns);
+	}
+	if (scx_bpf_dsq_nr_queued(QUEUE_LEAVING) <= 0)
+		return false;
+	leaving = 1;
+	return true;
+}
+
+#endif
