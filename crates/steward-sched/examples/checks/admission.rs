@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::interactive::{assign, copy_of_self, grant};
 use crate::programs::{
@@ -101,11 +101,12 @@ pub fn class_bound() -> Outcome {
     fs::write("/tmp/begin", "").map_err(|error| error.to_string())?;
     sleep(Duration::from_millis(300));
     // Those of the crowd that have used up their budgets are best-effort work too, until their next period.
-    let (best_effort_before, reserved_before) = times(&mut scheduler)?;
+    let before = times(&mut scheduler)?;
     let rest_time = measure(&[&rest], 3.0)[0] / 3000.0;
-    let (best_effort_after, reserved_after) = times(&mut scheduler)?;
-    let time = (best_effort_after - best_effort_before).as_secs_f64() / 3.0;
-    let reserved = (reserved_after - reserved_before).as_secs_f64() / 3.0;
+    let after = times(&mut scheduler)?;
+    let seconds = (after.at - before.at).as_secs_f64();
+    let time = (after.best_effort - before.best_effort).as_secs_f64() / seconds;
+    let reserved = (after.reserved - before.reserved).as_secs_f64() / seconds;
     let mut put_out = Vec::new();
     wait_until(15.0, || {
         put_out.extend(
@@ -122,27 +123,35 @@ pub fn class_bound() -> Outcome {
     let _ = fs::remove_file("/tmp/begin");
     drop((crowd, rest));
     drop(scheduler);
-    check!(
-        time > 0.04,
-        "best-effort work got {time:.3} of the CPU, a twentieth is its due; reservations {reserved:.3}"
-    );
+    // And the burst that they may be ahead by.
+    check!(reserved < 0.957, "reservations got {reserved:.3} of the CPU, at most 0.95 is their due");
+    // What switching costs comes out of the twentieth, and each of the machine's instructions takes 8 ns.
+    check!(time > 0.025, "best-effort work got {time:.3} of the CPU; reservations {reserved:.3}");
     check!(time < 0.12, "best-effort work got {time:.3}: the others were held back for nothing");
-    check!(rest_time > 0.04 / 21.0, "the one without a reservation got {rest_time:.4} of the CPU");
+    check!(rest_time > 0.025 / 21.0, "the one without a reservation got {rest_time:.4} of the CPU");
     let turn = put_out.iter().map(|event| event.at_ns).max().unwrap_or(0)
         - put_out.iter().map(|event| event.at_ns).min().unwrap_or(0);
     check!(put_out.len() >= 2 && turn < 500_000_000, "{} were put out within {turn} ns", put_out.len());
     Ok(format!(
-        "best-effort {time:.3} of the CPU, {rest_time:.3} to the one without a reservation, {} of 20 put out within {} us, {left} left",
+        "reservations {reserved:.3} of the CPU, best-effort {time:.3}, {rest_time:.3} to the one without a reservation, {} of 20 put out within {} us, {left} left",
         put_out.len(),
         turn / 1000
     ))
 }
 
-/// CPU time that all domains got beside reservations, and out of them, for ever.
-fn times(scheduler: &mut SchedExt) -> Result<(Duration, Duration), String> {
+/// CPU time of all domains, for ever, at a moment.
+struct Times {
+    at: Instant,
+    best_effort: Duration,
+    reserved: Duration,
+}
+
+fn times(scheduler: &mut SchedExt) -> Result<Times, String> {
     let domains = scheduler.domains().map_err(|error| error.to_string())?;
     let sum = |of: fn(&DomainRecord) -> u64| Duration::from_nanos(domains.iter().map(of).sum());
-    Ok((sum(|domain| domain.best_effort_time_ns), sum(|domain| domain.reserved_time_ns)))
+    let (best_effort, reserved) =
+        (sum(|domain| domain.best_effort_time_ns), sum(|domain| domain.reserved_time_ns));
+    Ok(Times { at: Instant::now(), best_effort, reserved })
 }
 
 /// Those that wait are tried one after the other: one whose memory does not fit, or that set much address space

@@ -155,6 +155,15 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 }
 
 /*
+ * Whether the task is put back because it ceases to run here, on the CPU whose queue it goes to. The CPU has chosen what follows,
+ * knowing of the task, and is not to choose again.
+ */
+static __always_inline bool ceases_here(struct task_struct *p, u32 cpu)
+{
+	return p == bpf_get_current_task_btf() && cpu == bpf_get_smp_processor_id();
+}
+
+/*
  * Puts a task without a reservation before the CPU's best-effort work for one slice, in the order of deadlines behind the
  * admitted tasks that have less time.
  */
@@ -166,6 +175,8 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 	t->queue = QUEUE_INTERACTIVE(cpu);
 	queue_insert_ordered(p, QUEUE_INTERACTIVE(cpu), slice_ns, clock_now() + relative_deadline_ns, enq_flags);
 	expect_interactive(cpu);
+	if (ceases_here(p, cpu))
+		return;
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (run && run->deadline_ns == NEVER)
@@ -212,7 +223,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
 			expect_interactive(slot->cpu);
-			preempt_for(slot);
+			if (!ceases_here(p, slot->cpu))
+				preempt_for(slot);
 			return;
 		}
 		if (slot->edf.start_ns > now_ns)
