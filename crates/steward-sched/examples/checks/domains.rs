@@ -10,7 +10,7 @@ use steward_core::mechanism::{
 };
 use steward_sched::SchedExt;
 
-use crate::programs::{Group, Program, children, load, measure};
+use crate::programs::{Group, Program, children, measure, shared};
 use crate::{Outcome, check};
 
 const SECONDS: f64 = 5.0;
@@ -44,7 +44,7 @@ fn share_of_first(groups: &[Vec<Program>], seconds: f64) -> f64 {
 
 /// Half of the CPU for one domain beside eight others: it has that, and its part of the rest, under every order.
 pub fn reservations() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let groups: Vec<Group> = (0..9).map(|number| Group::new(&format!("d{number}"))).collect();
     give(&mut scheduler, &groups[0], reserved(0.5))?;
     let programs: Vec<Vec<Program>> =
@@ -71,7 +71,7 @@ pub fn reservations() -> Outcome {
 
 /// A domain of a higher priority gets all, one of a lower priority its reservation.
 pub fn priorities() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (high, low) = (Group::new("high"), Group::new("low"));
     give(&mut scheduler, &high, DomainPolicy { priority: 5, ..DomainPolicy::default() })?;
     let programs =
@@ -91,7 +91,7 @@ pub fn priorities() -> Outcome {
 
 /// Weights of 100 and 300 below a domain of a higher priority that uses the CPU 3 ms of every 13.
 pub fn below_a_priority() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (high, low) = (Group::new("high"), Group::new("low"));
     let heavy = Group::new("heavy").set("cpu.weight", "300");
     give(&mut scheduler, &high, DomainPolicy { priority: 6, ..DomainPolicy::default() })?;
@@ -112,7 +112,7 @@ pub fn below_a_priority() -> Outcome {
 
 /// A parent's children are paid out of the parent's own, however many they are.
 pub fn hierarchy() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let parent = Group::new("house");
     let children: Vec<Group> = (0..3).map(|number| Group::new(&format!("house/room{number}"))).collect();
     let other = Group::new("street");
@@ -135,7 +135,7 @@ pub fn hierarchy() -> Outcome {
 
 /// A changed reservation is in force within 10 ms.
 pub fn change_takes_effect() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let groups: Vec<Group> = (0..2).map(|number| Group::new(&format!("c{number}"))).collect();
     let programs: Vec<Vec<Program>> =
         groups.iter().map(|group| vec![Program::start(&["spin"]).within(group)]).collect();
@@ -156,7 +156,7 @@ pub fn change_takes_effect() -> Outcome {
 
 /// What a task takes out of its reservation is paid by its domain: the domain's other task gets the rest of its half.
 pub fn reservations_are_paid() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (mixed, other) = (Group::new("mixed"), Group::new("other"));
     let film = Program::start(&["spin"]).within(&mixed);
     let grant = Grant {
@@ -190,7 +190,7 @@ pub fn reservations_are_paid() -> Outcome {
 /// A suspended domain gets nothing, with all below it and a task that is bound to a CPU; it goes on when it may, and what was killed
 /// meanwhile ends soon.
 pub fn suspension() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (parent, other) = (Group::new("still"), Group::new("busy"));
     let below = Group::new("still/below");
     let quiet: Vec<Program> =
@@ -229,7 +229,7 @@ pub fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Resu
 /// Two tasks that wake each other are switched without asking the order of domains as long as nobody else waits; a
 /// reservation and another domain's share hold beside them all the same.
 pub fn beside_a_ring() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (ring, busy) = (Group::new("ring"), Group::new("busy"));
     let player = Program::start(&["spin"]);
     let grant = Grant {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steward_core::mechanism::{DomainPolicy, Mechanism};
 
-use crate::programs::{Group, Program, load, measure};
+use crate::programs::{Group, Program, measure, shared};
 use crate::{Outcome, check, domains, stay_ahead};
 
 /// How long anybody may wait for a lock of a directory in which the tasks of a held domain work.
@@ -79,7 +79,7 @@ pub fn move_once(file: &Path) {
 /// A domain whose tasks change a directory is suspended eight times: nobody else waits for the directory, and each time its tasks
 /// stand still soon and use nothing more.
 pub fn suspension() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (still, busy) = (Group::new("still"), Group::new("busy"));
     let mut neighbour = Neighbour::new();
     let movers = neighbour.movers(&still, 3);
@@ -110,7 +110,7 @@ pub fn suspension() -> Outcome {
 pub fn quota() -> Outcome {
     let mut seen = Vec::new();
     for (quota, share, seconds) in [("1000 1000000", 0.001, 4.0), ("20000 100000", 0.2, 3.0)] {
-        let scheduler = load()?;
+        let scheduler = shared()?;
         let (tight, busy) = (Group::new("tight").set("cpu.max", quota), Group::new("busy"));
         let mut neighbour = Neighbour::new();
         let movers = neighbour.movers(&tight, 3);
@@ -132,7 +132,7 @@ pub fn quota() -> Outcome {
 
 /// Priority 0 below a loop that rests now and then, so that it interrupts what works below at any moment.
 pub fn priority() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (low, high) = (Group::new("low"), Group::new("high"));
     let policy = DomainPolicy { priority: 0, ..DomainPolicy::default() };
     domains::give(&mut scheduler, &low, policy)?;
@@ -155,7 +155,7 @@ pub fn priority() -> Outcome {
 /// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that than the
 /// bounded share while anybody else waits, and what a quota lends them is paid back.
 pub fn long_calls() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (still, tight, busy) =
         (Group::new("still"), Group::new("tight").set("cpu.max", "20000 100000"), Group::new("busy"));
     let readers = |group: &Group| -> Vec<Program> {

@@ -39,6 +39,7 @@ const CHECKS: &[Check] = &[
     ("bound-tasks-share-their-cpu", 2, shares::bound_tasks),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),
+    ("thousands-of-cgroups-stop-nobody", 1, shares::thousands_of_cgroups),
     ("a-domain-gets-its-reservation-under-every-order", 1, domains::reservations),
     ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),
     ("below-a-priority-that-comes-and-goes-weights-hold", 1, domains::below_a_priority),

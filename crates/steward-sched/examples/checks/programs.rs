@@ -1,6 +1,8 @@
 //! The programs that the checks run, and what measures them.
 
+use std::cell::RefCell;
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
@@ -311,7 +313,52 @@ impl Drop for Group {
     }
 }
 
+thread_local! {
+    static SHARED: RefCell<Option<SchedExt>> = const { RefCell::new(None) };
+}
+
+/// A scheduler that checks use one after the other, because loading takes half a minute of the machine's clock: for those that
+/// leave it as it was.
+pub struct Shared(Option<SchedExt>);
+
+impl Deref for Shared {
+    type Target = SchedExt;
+
+    fn deref(&self) -> &SchedExt {
+        self.0.as_ref().expect("it is taken when it is dropped")
+    }
+}
+
+impl DerefMut for Shared {
+    fn deref_mut(&mut self) -> &mut SchedExt {
+        self.0.as_mut().expect("it is taken when it is dropped")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let settings = LoadOptions::default().best_effort;
+        let whole = self.set_best_effort(settings).is_ok();
+        SHARED.set(self.0.take().filter(|_| whole));
+    }
+}
+
+/// The scheduler that checks share, loaded if it is not.
+pub fn shared() -> Result<Shared, String> {
+    match SHARED.take() {
+        Some(scheduler) => Ok(Shared(Some(scheduler))),
+        None => Ok(Shared(Some(load()?))),
+    }
+}
+
+/// Takes the scheduler that checks share out of force.
+pub fn unload() {
+    drop(SHARED.take());
+}
+
+/// A scheduler of one's own.
 pub fn load() -> Result<SchedExt, String> {
+    unload();
     SchedExt::load(&LoadOptions::default()).map_err(|error| error.to_string())
 }
 

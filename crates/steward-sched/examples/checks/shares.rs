@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steward_core::mechanism::Mechanism;
 
-use crate::programs::{Group, Program, load, measure};
+use crate::programs::{Group, Program, measure, shared, wait_until};
 use crate::{Outcome, check};
 
 const SECONDS: f64 = 6.0;
@@ -21,7 +21,7 @@ fn rounded(values: &[f64]) -> Vec<i64> {
 
 /// Nice 0, 5 and 10 have the weights 1,024, 335 and 110 in the kernel's table.
 pub fn nice_values_set_shares() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let programs: Vec<Program> =
         [0, 5, 10, 0, 5, 10].iter().map(|&nice| Program::start(&["spin"]).nice(nice)).collect();
     sleep(Duration::from_secs(1));
@@ -45,7 +45,7 @@ pub fn nice_values_set_shares() -> Outcome {
 
 /// a (300) with children a1 (100) and a2 (200) beside b (100): 25 %, 50 %, 25 %, however many tasks each has.
 pub fn cgroup_weights() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let a = Group::new("a").set("cpu.weight", "300");
     let a1 = Group::new("a/a1").set("cpu.weight", "100");
     let a2 = Group::new("a/a2").set("cpu.weight", "200");
@@ -72,7 +72,7 @@ pub fn cgroup_weights() -> Outcome {
 
 /// A cgroup with cpu.idle = 1 gets about 3 of 1,027 beside a normal one.
 pub fn idle_cgroup() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let idle = Group::new("idle").set("cpu.idle", "1");
     let normal = Group::new("normal");
     let lazy: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&idle)).collect();
@@ -92,7 +92,7 @@ pub fn idle_cgroup() -> Outcome {
 
 /// Half of a CPU for the parent, a fifth for one child: both hold, and the rest of the parent goes to the other child.
 pub fn cpu_max() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let parent = Group::new("max").set("cpu.max", "50000 100000");
     let tight = Group::new("max/tight").set("cpu.max", "20000 100000");
     let loose = Group::new("max/loose");
@@ -113,7 +113,7 @@ pub fn cpu_max() -> Outcome {
 
 /// Tasks bound to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
 pub fn bound_tasks() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let bound: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).bind(0)).collect();
     let free: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();
     sleep(Duration::from_secs(1));
@@ -130,7 +130,7 @@ pub fn bound_tasks() -> Outcome {
 /// A nice 19 task against loops at nice -20, and many tasks in a cgroup with a thousandth of a CPU: the scheduler stays, and
 /// each of them gets a little in 25 s.
 pub fn rescue() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     // All start as equals, and become unequal then: starting beside forty loops at nice -20 takes minutes.
     let light = Program::start(&["spin"]);
     let tight = Group::new("tight").set("cpu.max", "1000 1000000");
@@ -155,7 +155,7 @@ pub fn rescue() -> Outcome {
 
 /// Many cgroups, made and removed while tasks run in them.
 pub fn cgroups_come_and_go() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     for round in 0..60 {
         let group = Group::new(&format!("brief-{round}"));
         let program = Program::start(&["spin"]).within(&group);
@@ -173,4 +173,48 @@ pub fn cgroups_come_and_go() -> Outcome {
         .unwrap_or(0);
     check!(left == 0, "{left} cgroups are left");
     Ok("60 cgroups".to_owned())
+}
+
+/// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh; those beyond the
+/// limit belong to their parent's domain, are counted, and leave nothing behind.
+pub fn thousands_of_cgroups() -> Outcome {
+    let mut scheduler = shared()?;
+    let user = Group::new("user");
+    let many: Vec<_> = (0..4093).map(|number| user.0.join(format!("many-{number}"))).collect();
+    for directory in &many {
+        fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    let without = scheduler.cgroups_without_domain();
+    let within = Program::start(&["spin"]);
+    let last = many.last().ok_or("there are some")?.join("cgroup.procs");
+    fs::write(last, within.pid().to_string()).map_err(|error| error.to_string())?;
+    let (light, heavy) = (Group::new("light"), Group::new("heavy").set("cpu.weight", "300"));
+    let services = [&light, &heavy].map(|group| Program::start(&["spin"]).within(group));
+    let times = measure(&[&within, &services[0], &services[1]], SECONDS);
+    drop((within, services));
+    drop((light, heavy));
+    let gone = many.iter().filter(|directory| remove(directory)).count();
+    drop(user);
+    let back = wait_until(10.0, || scheduler.cgroups_without_domain() == 0);
+    let reason = scheduler.exit_reason();
+    let freed = wait_until(10.0, || scheduler.domains().is_ok_and(|domains| domains.len() < 100));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(without > 0, "all 4,093 have domains of their own");
+    let total: f64 = times.iter().sum();
+    let shares = [times[0] / total, times[1] / total, times[2] / total];
+    check!(
+        near(shares[0], 0.2, 0.1) && near(shares[1], 0.2, 0.1) && near(shares[2], 0.6, 0.1),
+        "shares {shares:.3?}, wanted 0.2, 0.2, 0.6"
+    );
+    check!(
+        gone == many.len() && back && freed,
+        "{gone} are gone, counted to the end: {back}, freed: {freed}"
+    );
+    Ok(format!("{without} of 4,093 without a domain, shares {shares:.3?}"))
+}
+
+/// Removes a cgroup whose tasks may still be ending.
+fn remove(directory: &std::path::Path) -> bool {
+    wait_until(10.0, || fs::remove_dir(directory).is_ok())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steward_core::mechanism::{Grant, IrrevocableFor, Mechanism, Reservation, Standing};
 
-use crate::programs::{Program, bind, load, measure, record, wait_until};
+use crate::programs::{Program, bind, load, measure, record, unload, wait_until};
 use crate::{Outcome, check};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -78,6 +78,7 @@ pub fn second_load() -> Outcome {
 
 /// kill -9 of the process that holds the scheduler: back on the default scheduler, programs unharmed, and again.
 pub fn killed_loader() -> Outcome {
+    unload();
     for _ in 0..2 {
         let program = Program::start(&["spin"]);
         let mut holder = Program::start(&["hold"]);
