@@ -382,6 +382,11 @@ impl Controller<'_> {
     }
 
     fn decide(&mut self, forecasts: &Forecasts) -> Result<(), Error> {
+        let own = forecasts.domains.iter().find(|domain| domain.name == self.domain);
+        let Some(own) = own.filter(|own| own.tasks > 0) else {
+            // The program is not there yet: it is not to blame for what is slow, and would be stopped on its way.
+            return Ok(());
+        };
         match &mut self.policy {
             Policy::Empathy(empathy) => {
                 let look = Look::of(forecasts);
@@ -393,8 +398,6 @@ impl Controller<'_> {
                 self.suspend(action == Action::Suspend)
             }
             Policy::Pace(pace) => {
-                let own = forecasts.domains.iter().find(|domain| domain.name == self.domain);
-                let Some(own) = own else { return Ok(()) };
                 let before = pace.weight();
                 let changed = pace.observe(forecasts.at_ns, own, forecasts.cpus);
                 let Some(weight) = changed else { return Ok(()) };

@@ -179,11 +179,18 @@ fn answer(script: &mut Script, call: &Call) -> Reply {
     Reply { parameters: object(reply), ..Reply::default() }
 }
 
+/// The name of the domain that was made with this call.
+fn created((method, parameters): &(String, Map<String, Value>)) -> Option<String> {
+    let name = (method == api::CreateDomain::NAME).then(|| parameters["domain"].as_str());
+    name.flatten().map(str::to_owned)
+}
+
 fn forecasts(script: &mut Script) -> Forecasts {
     script.at_ns += TENTH_NS;
     let machine = Forecast { actual_ms_per_s: 1000.0, ..Forecast::default() };
     let domain = api::DomainForecast {
-        name: "x".into(),
+        name: script.calls.iter().find_map(created).unwrap_or_default(),
+        tasks: u32::from(script.calls.iter().any(|(method, _)| method == api::Run::NAME)),
         runnable: 1,
         forecast: script.own,
         ..api::DomainForecast::default()
@@ -287,6 +294,9 @@ fn a_signal_that_ends_it_lets_the_program_go_on_first() {
     assert_eq!(code, Some(128 + 15), "{errors}");
     let last = daemon.calls_of(api::SuspendDomain::NAME).pop().expect("some");
     assert_eq!(last["suspended"], json!(false));
+    let order: Vec<String> = daemon.script().calls.iter().map(|(method, _)| method.clone()).collect();
+    let place = |method: &str| order.iter().position(|called| called == method).expect("it was called");
+    assert!(place(api::Run::NAME) < place(api::SuspendDomain::NAME), "nothing to suspend before it is there");
 }
 
 /// The calls from the signal on that change something, by their last word and what they are about.

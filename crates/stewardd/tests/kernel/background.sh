@@ -53,23 +53,6 @@ place
 gets $quiet work
 end_work
 
-section daemon-killed
-control_with 1.001 "$spin"
-kill -9 $daemon
-wait_for 'grep -q uncontrolled /tmp/control'
-gets $quiet work
-start_daemon
-wait_for 'steward domain show quiet --json | grep -q "\"lowered\": true"'
-place
-gets $quiet controlled
-
-section both-killed
-kill -9 $daemon $control
-start_daemon
-place
-gets $quiet work
-end_work
-
 # Beside two loops: it gets the CPU that it needs in order to end.
 section asked-to-end
 first=$hog
@@ -82,20 +65,9 @@ echo "seconds $(($(cut -d. -f1 /proc/uptime) - begun))"
 kill -9 $hog $first
 
 # A disk that does one thing at a time, and takes 4 ms for it.
-modprobe configfs
-mount -t configfs none /sys/kernel/config
-modprobe null_blk nr_devices=0
-mkdir /sys/kernel/config/nullb/slow
-cd /sys/kernel/config/nullb/slow
-echo 64 >size
-echo 1 >submit_queues
-echo 1 >hw_queue_depth
-echo 2 >irqmode
-echo 4000000 >completion_nsec
-echo 1 >power
-cd /
-disk=/dev/$(ls /sys/block | grep nullb)
-reads() { awk '{ print $1 }' /sys/block/${disk#/dev/}/stat; }
+modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=2 completion_nsec=4000000 hw_queue_depth=1 submit_queues=1
+disk=/dev/nullb0
+reads() { awk '{ print $1 }' /sys/block/nullb0/stat; }
 floods_on() {
     before=$(reads)
     sleep 1
@@ -109,7 +81,7 @@ flood="for each in 1 2 3 4 5 6 7 8; do while :; do dd if=$disk of=/dev/null bs=4
 kill_flood() { echo 1 >/sys/fs/cgroup/steward.quiet/cgroup.kill; }
 
 section disk
-control_with 1.05 "$flood"
+control_with 1.1 "$flood"
 wait_for 'grep -q suspended /tmp/control'
 grep suspended /tmp/control | head -n 1
 wait_for 'tail -n 1 /tmp/control | grep -q suspended'
@@ -119,24 +91,35 @@ floods_on controller-killed
 kill_flood
 wait_for '! test -e /sys/fs/cgroup/steward.quiet'
 
-section disk-daemon-killed
-control_with 1.05 "$flood"
+section daemon-killed
+control_with 1.1 "$flood"
 wait_for 'grep -q suspended /tmp/control && tail -n 1 /tmp/control | grep -q suspended'
 kill -9 $daemon
-floods_on daemon-killed
+floods_on work
+wait_for 'grep -q uncontrolled /tmp/control'
 start_daemon
+wait_for 'steward domain show quiet --json | grep -q "\"lowered\": true"'
+place
+
+# The next daemon finds an ordinary domain, whatever its mechanism.
+section both-killed
+kill -9 $daemon $control
+wait_for 'grep -q disabled $state'
+cat $state
+start_daemon --mechanism deadline
+place
+floods_on work
 kill_flood
-wait $control
+wait_for '! test -e /sys/fs/cgroup/steward.quiet'
 kill -9 $victim
-stop_daemon
 
 section frozen
-start_daemon --mechanism deadline
 loop
 control_with 1.001 "$spin"
-wait_for 'grep -q suspended /tmp/control && tail -n 1 /tmp/control | grep -q suspended'
-place
+wait_for 'grep -q 1 /sys/fs/cgroup/steward.quiet/cgroup.freeze'
+frozen=$(cat /sys/fs/cgroup/steward.quiet/cgroup.freeze /sys/fs/cgroup/steward.quiet/cpu.weight)
 kill -9 $daemon
+echo "in force" $frozen
 wait_for 'grep -q 0 /sys/fs/cgroup/steward.quiet/cgroup.freeze && grep -q 100 /sys/fs/cgroup/steward.quiet/cpu.weight'
 gets $quiet work
 kill -9 $control
@@ -147,11 +130,11 @@ end_work
 # The guard that would put it back is killed too: the next daemon does it.
 section guard-killed
 control_with 1.001 "$spin"
-wait_for 'grep -q suspended /tmp/control && tail -n 1 /tmp/control | grep -q suspended'
 for process in /proc/[0-9]*; do
     grep -q -e --guard $process/cmdline 2>/dev/null && guard=${process#/proc/}
 done
-kill -9 $control $guard $daemon
+wait_for 'grep -q 1 /sys/fs/cgroup/steward.quiet/cgroup.freeze'
+kill -9 $guard $daemon $control
 gets $quiet left
 start_daemon --mechanism deadline
 place
