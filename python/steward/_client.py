@@ -337,6 +337,12 @@ class Client:
         """
         return bool(self.call("SuspendDomain", domain=domain, suspended=suspended)["suspended"])
 
+    def domain_lower(self, domain: str, lowered: bool = True) -> bool:
+        """Lowers a domain behind all its siblings, or no longer. It has its own place again when this client is closed,
+        too. Returns whether it is lowered now, by this client or another.
+        """
+        return bool(self.call("LowerDomain", domain=domain, lowered=lowered)["lowered"])
+
     def domain_audit(self, domain: Optional[str] = None) -> Json:
         """Whether a domain (unless named, that of this process) got what it was promised in the last minute, hour and
         day.
@@ -366,10 +372,13 @@ class Client:
         pid: Optional[int] = None,
         domains_only: Optional[bool] = None,
         every_ms: Optional[int] = None,
+        slowed: Optional[bool] = None,
     ) -> Events:
-        """The same again and again, every 100 ms unless every_ms (100 to 60,000) says otherwise."""
+        """The same again and again, every 100 ms unless every_ms (100 to 60,000) says otherwise; with slowed, also who
+        outside of the domain is slowed, and by what.
+        """
         return self.stream(
-            "WatchForecasts", domain=domain, pid=pid, domains_only=domains_only, every_ms=every_ms
+            "WatchForecasts", domain=domain, pid=pid, domains_only=domains_only, every_ms=every_ms, slowed=slowed
         )
 
     def monitor(self, *, history: Optional[bool] = None) -> Events:

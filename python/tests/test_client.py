@@ -219,6 +219,13 @@ class WithDaemon(unittest.TestCase):
         self.assertFalse(self.client.domain_suspend("held", False))
         self.client.domain_remove("held")
 
+    def test_a_domain_is_lowered_until_it_is_raised(self):
+        self.client.domain_create("low", keep=True)
+        self.assertTrue(self.client.domain_lower("low"))
+        self.assertTrue(self.client.domain_show("low")["domain"]["lowered"])
+        self.assertFalse(self.client.domain_lower("low", False))
+        self.client.domain_remove("low")
+
     def test_complaints_are_counted(self):
         before = self.client.complain(1)
         self.assertEqual(self.client.complain(2, of="frames"), before + 2)

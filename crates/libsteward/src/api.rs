@@ -452,6 +452,9 @@ pub struct Domain {
     pub user: u32,
     /// Order among siblings.
     pub priority: u8,
+    /// Whether it comes after all of them for now, whatever its priority ([`LowerDomain`]).
+    #[serde(default)]
+    pub lowered: bool,
     /// The weight in force.
     pub weight: u32,
     /// Priority of its own tasks.
@@ -711,6 +714,7 @@ mod tests {
             ListForecasts::NAME,
             WatchForecasts::NAME,
             SuspendDomain::NAME,
+            LowerDomain::NAME,
             AuditDomain::NAME,
         ] {
             let short = name.rsplit('.').next().unwrap();

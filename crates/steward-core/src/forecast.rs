@@ -8,12 +8,14 @@
 mod divide;
 mod herald;
 mod history;
+mod stall;
 mod tasks;
 pub mod timesharing;
 mod tree;
 
 pub use herald::{DomainFigures, Herald, Report};
 pub use history::GAP_MAX_NS;
+pub use stall::Stalls;
 
 use crate::mechanism::DomainPolicy;
 

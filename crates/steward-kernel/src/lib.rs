@@ -28,6 +28,7 @@ pub mod idle;
 pub mod journal;
 pub mod memory;
 pub mod mounts;
+pub mod pressure;
 pub mod process_events;
 pub mod processes;
 mod rescheduling;

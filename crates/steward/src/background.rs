@@ -1,10 +1,8 @@
 //! `steward background`: runs a program in a domain of its own and controls it with the daemon's forecasts.
 //!
 //! What is decided is decided in [`libsteward::control`]; here are the domain, the two connections (one brings forecasts, one
-//! carries out), the program and its signals. Without the daemon the program goes on, uncontrolled: a suspension belongs to
-//! the connection.
-
-mod ending;
+//! carries out), the program and its signals. Without the daemon the program goes on, uncontrolled: its place behind everybody
+//! and a suspension belong to the connection.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -18,20 +16,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use libsteward::api::{self, ApiError, DomainSettings, Forecasts};
-use libsteward::control::empathy::{self, Action, Empathy, Look};
+use libsteward::api::{self, ApiError, DomainSettings, Forecasts, Lack};
+use libsteward::control::empathy::{self, Action, Empathy, Look, Whom};
 use libsteward::control::pace::Pace;
 use libsteward::{Client, Error, Events};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::ending::LetOut;
 use crate::run::OWN_FAILURE;
 
-/// The domain that all work of the first policy is in, so that two such programs do not take each other for those to be
-/// spared.
-const SHARED: &str = "background";
-/// How often the domain that others share may go away between being seen and being used.
-const ATTEMPTS: usize = 10;
 /// Time between two forecasts, in milliseconds.
 const EVERY_MS: u64 = 100;
 /// Without a forecast for so long, the daemon is taken for gone.
@@ -44,11 +36,12 @@ const LEAVE_ALONE: Duration = Duration::from_secs(10);
 /// Run a program on what is idle, so that it disturbs nobody
 ///
 /// The program runs in a domain of its own, with all that it forks. Without --max-slowdown it comes after everything
-/// else and is suspended while others are slower because of it. With --max-slowdown it gets as little as
-/// keeps it at that slowdown or better.
+/// else, and is suspended while somebody is slower because of it for want of memory or the disk; where Steward's own
+/// scheduler is not in force, for want of a CPU, too. With --max-slowdown it gets as little as keeps it at that
+/// slowdown or better.
 ///
 /// It takes the daemon, and the right to make a domain (root, the owner; others in a domain of their own, with --in).
-/// When this command or the daemon is killed, the program goes on.
+/// When this command or the daemon is killed, the program goes on like any other.
 ///
 /// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
 /// is no such program.
@@ -61,14 +54,14 @@ pub struct BackgroundArguments {
     /// Keep the program at this slowdown or better: 5 is a CPU that seems five times slower than an idle one.
     #[arg(long, value_name = "X", value_parser = parse_factor)]
     pub max_slowdown: Option<f64>,
-    /// Suspend the program when others are slower than this by its doing: 1.05 is 5 % slower.
+    /// Suspend the program when somebody is slower than this by its doing: 1.05 is 5 % slower.
     #[arg(long, value_name = "Y", value_parser = parse_factor, default_value = "1.05",
           conflicts_with = "max_slowdown")]
     pub threshold: f64,
     /// Call its domain so; otherwise after the program and the number of this process.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Make its domain in this one [default: background, which is made if need be; with --max-slowdown at the top].
+    /// Make its domain in this one [default: beside all others].
     #[arg(long = "in", value_name = "DOMAIN")]
     pub within: Option<String>,
     /// Say on standard error what is decided, and why.
@@ -119,17 +112,14 @@ struct Controller<'arguments> {
     arguments: &'arguments BackgroundArguments,
     /// The program's domain.
     domain: String,
-    /// The domain outside of which everybody is another.
-    watched: String,
     policy: Policy,
     link: Option<Link>,
     retry_at: Instant,
     started: Instant,
     child: Child,
     signals: Signals,
+    /// While it is left alone, the program has an ordinary place.
     leave_alone_until: Option<Instant>,
-    /// Where the program is while it is left alone.
-    let_out: Option<LetOut>,
 }
 
 fn start<'arguments>(
@@ -137,35 +127,41 @@ fn start<'arguments>(
     arguments: &'arguments BackgroundArguments,
 ) -> anyhow::Result<Controller<'arguments>> {
     let mut client = Client::connect(socket)?;
-    let (domain, watched) = make_domain(&mut client, arguments)?;
-    let signals = Signals::take().context("cannot take signals")?;
-    let child = match launch(socket, &domain, &arguments.command) {
-        Ok(child) => child,
+    let domain = make_domain(&mut client, arguments)?;
+    let begun = begin(socket, arguments, &domain);
+    let (signals, link, child) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             let _ = client.call(&api::RemoveDomain { domain, kill: None });
             return Err(error);
         }
     };
-    let policy = policy(arguments);
     let now = Instant::now();
-    let mut controller = Controller {
+    Ok(Controller {
         socket,
         arguments,
         domain,
-        watched,
-        policy,
-        link: None,
+        policy: policy(arguments),
+        link: Some(link),
         retry_at: now,
         started: now,
         child,
         signals,
         leave_alone_until: None,
-        let_out: None,
-    };
-    if let Err(error) = controller.connect() {
-        controller.lose(&error);
-    }
-    Ok(controller)
+    })
+}
+
+/// Has the domain in its place before the program starts in it.
+fn begin(
+    socket: &Path,
+    arguments: &BackgroundArguments,
+    domain: &str,
+) -> anyhow::Result<(Signals, Link, Child)> {
+    let signals = Signals::take().context("cannot take signals")?;
+    let is_last = arguments.max_slowdown.is_none();
+    let link = Link::open(socket, domain, is_last, is_last)?;
+    let child = launch(socket, domain, &arguments.command)?;
+    Ok((signals, link, child))
 }
 
 fn policy(arguments: &BackgroundArguments) -> Policy {
@@ -177,25 +173,15 @@ fn policy(arguments: &BackgroundArguments) -> Policy {
     }
 }
 
-/// Makes the program's domain, and says which one is to be watched.
-fn make_domain(client: &mut Client, arguments: &BackgroundArguments) -> anyhow::Result<(String, String)> {
+/// Makes the program's domain.
+fn make_domain(client: &mut Client, arguments: &BackgroundArguments) -> anyhow::Result<String> {
     let name = arguments.name.clone().unwrap_or_else(|| default_name(&arguments.command[0]));
-    if arguments.max_slowdown.is_some() {
-        let name = match &arguments.within {
-            Some(within) => format!("{within}/{name}"),
-            None => name,
-        };
-        create(client, &name, DomainSettings::default())?;
-        return Ok((name.clone(), name));
-    }
-    let Some(within) = &arguments.within else {
-        let name = format!("{SHARED}/{name}");
-        make_in_shared(client, &name)?;
-        return Ok((name, SHARED.to_owned()));
+    let name = match &arguments.within {
+        Some(within) => format!("{within}/{name}"),
+        None => name,
     };
-    let name = format!("{within}/{name}");
-    create_lowest(client, &name)?;
-    Ok((name.clone(), name))
+    create(client, &name)?;
+    Ok(name)
 }
 
 /// After the program, in characters that a domain's name can have.
@@ -210,8 +196,8 @@ fn default_name(program: &std::ffi::OsStr) -> String {
     format!("{plain}-{}", std::process::id())
 }
 
-fn create(client: &mut Client, domain: &str, settings: DomainSettings) -> anyhow::Result<()> {
-    let request = api::CreateDomain { domain: domain.to_owned(), settings, ..api::CreateDomain::default() };
+fn create(client: &mut Client, domain: &str) -> anyhow::Result<()> {
+    let request = api::CreateDomain { domain: domain.to_owned(), ..api::CreateDomain::default() };
     match client.call(&request) {
         Ok(_) => Ok(()),
         Err(Error::Api(ApiError::PermissionDenied { reason })) => anyhow::bail!(
@@ -222,74 +208,37 @@ fn create(client: &mut Client, domain: &str, settings: DomainSettings) -> anyhow
     }
 }
 
-/// A domain that comes after all its siblings: by priority, and where nobody knows priorities by weight.
-fn create_lowest(client: &mut Client, domain: &str) -> anyhow::Result<()> {
-    let by_priority = DomainSettings { priority: Some(0), ..DomainSettings::default() };
-    let outcome = create(client, domain, by_priority);
-    let is_unsupported = outcome.as_ref().is_err_and(|error| {
-        matches!(error.downcast_ref(), Some(Error::Api(ApiError::MechanismFailed { .. })))
-    });
-    if !is_unsupported {
-        return outcome;
-    }
-    let by_weight = DomainSettings { weight: Some(1), ..DomainSettings::default() };
-    create(client, domain, by_weight)
-}
-
-/// The shared domain may end with somebody else's last process before ours is in it.
-fn make_in_shared(client: &mut Client, domain: &str) -> anyhow::Result<()> {
-    let is = |outcome: &anyhow::Result<()>, wanted: fn(&ApiError) -> bool| {
-        let error = outcome.as_ref().err().and_then(|error| error.downcast_ref());
-        matches!(error, Some(Error::Api(error)) if wanted(error))
-    };
-    for _ in 0..ATTEMPTS {
-        let made = create_lowest(client, SHARED);
-        if is(&made, |error| matches!(error, ApiError::DomainExists { .. })) {
-            check_shared(client)?;
-        } else {
-            made?;
-        }
-        let made = create(client, domain, DomainSettings::default());
-        if !is(&made, |error| matches!(error, ApiError::NoSuchDomain { .. })) {
-            return made;
-        }
-    }
-    anyhow::bail!("the domain {SHARED} goes away as fast as it is made; try again")
-}
-
-/// The program's domain in the shared one went with its last process, unless it did not yet.
-fn make_again(client: &mut Client, domain: &str) -> anyhow::Result<()> {
-    match make_in_shared(client, domain) {
-        Err(error) => match error.downcast_ref() {
-            Some(Error::Api(ApiError::DomainExists { .. })) => Ok(()),
-            _ => Err(error),
-        },
-        made => made,
-    }
-}
-
-/// Somebody may have made a domain of that name for something else.
-fn check_shared(client: &mut Client) -> anyhow::Result<()> {
-    let request = api::ShowDomain { domain: Some(SHARED.to_owned()), pid: None };
-    match client.call(&request) {
-        Ok(shown) if shown.domain.priority == 0 || shown.domain.weight == 1 => Ok(()),
-        Ok(shown) => anyhow::bail!(
-            "there is a domain {SHARED} with priority {}, which does not come last; give it priority 0 (steward domain set \
-             {SHARED} --priority 0) or say --in another one",
-            shown.domain.priority
-        ),
-        // Gone again: the caller makes a new one.
-        Err(Error::Api(ApiError::NoSuchDomain { .. })) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Starts the program through `steward run`, which becomes it, so that its first instruction is in the domain already.
 fn launch(socket: &Path, domain: &str, command: &[std::ffi::OsString]) -> anyhow::Result<Child> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let mut launcher = Command::new(own);
     launcher.arg("--socket").arg(socket).args(["run", "--domain", domain, "--"]).args(command);
     launcher.spawn().context("cannot start the program through `steward run`")
+}
+
+impl Link {
+    /// Connects twice: a connection that streams takes no more calls. The other one holds the domain behind all others, if it
+    /// `is_last`. With `slowed` it is told who is slowed.
+    fn open(socket: &Path, domain: &str, is_last: bool, slowed: bool) -> Result<Link, Error> {
+        let mut client = Client::connect(socket)?;
+        if is_last {
+            match client.call(&api::LowerDomain { domain: domain.to_owned(), lowered: true }) {
+                Err(Error::Api(ApiError::MechanismFailed { reason })) => {
+                    eprintln!("steward: {domain} keeps an ordinary place, and is only suspended: {reason}");
+                }
+                outcome => _ = outcome?,
+            }
+        }
+        let request = api::WatchForecasts {
+            domain: Some(domain.to_owned()),
+            domains_only: Some(true),
+            every_ms: Some(EVERY_MS),
+            slowed: slowed.then_some(true),
+            ..api::WatchForecasts::default()
+        };
+        let forecasts = Client::connect(socket)?.stream(&request)?;
+        Ok(Link { forecasts, client, heard: Instant::now() })
+    }
 }
 
 impl Controller<'_> {
@@ -324,18 +273,12 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Connects twice: a connection that streams takes no more calls.
     fn connect(&mut self) -> Result<(), Error> {
-        let request = api::WatchForecasts {
-            domain: Some(self.watched.clone()),
-            domains_only: Some(true),
-            every_ms: Some(EVERY_MS),
-            ..api::WatchForecasts::default()
-        };
-        let client = Client::connect(self.socket)?;
-        let forecasts = Client::connect(self.socket)?.stream(&request)?;
+        let slowed = matches!(self.policy, Policy::Empathy(_));
+        let is_last = slowed && self.leave_alone_until.is_none();
+        let link = Link::open(self.socket, &self.domain, is_last, slowed)?;
         self.forget();
-        self.link = Some(Link { forecasts, client, heard: Instant::now() });
+        self.link = Some(link);
         Ok(())
     }
 
@@ -355,13 +298,18 @@ impl Controller<'_> {
         let Some(signal) = self.signals.take_ending() else {
             if self.leave_alone_until.is_some_and(|until| Instant::now() >= until) {
                 self.leave_alone_until = None;
-                self.put_back();
+                // It did not end.
+                if let Err(error) = self.set_place(false) {
+                    self.lose(&error);
+                }
             }
             return;
         };
         self.leave_alone_until = Some(Instant::now() + LEAVE_ALONE);
         self.let_go();
-        self.let_out();
+        if let Err(error) = self.set_place(true) {
+            self.lose(&error);
+        }
         // Ctrl-C reaches the program by itself.
         if signal != signal_hook::consts::SIGINT {
             let pid = rustix::process::Pid::from_child(&self.child);
@@ -381,30 +329,32 @@ impl Controller<'_> {
         }
     }
 
-    /// Gives the program an ordinary place, so that it gets the CPU that it needs in order to end. Without the daemon, and
-    /// where it refuses, it ends where it is.
-    fn let_out(&mut self) {
-        let shared = (self.watched != self.domain).then_some(self.watched.as_str());
-        let settings = match &self.policy {
-            Policy::Empathy(_) => DomainSettings { priority: Some(0), ..DomainSettings::default() },
-            Policy::Pace(pace) => DomainSettings { weight: Some(pace.weight()), ..DomainSettings::default() },
+    /// Gives the program an ordinary place, so that it gets the CPU that it needs in order to end, or its own place again.
+    /// Without the daemon, and where it refuses, it stays where it is.
+    fn set_place(&mut self, ordinary: bool) -> Result<(), Error> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let domain = self.domain.clone();
+        let outcome = match &self.policy {
+            Policy::Empathy(_) => {
+                link.client.call(&api::LowerDomain { domain, lowered: !ordinary }).map(drop)
+            }
+            Policy::Pace(pace) => {
+                let settings = match ordinary {
+                    true => DomainSettings { reset: vec!["weight".to_owned()], ..DomainSettings::default() },
+                    false => DomainSettings { weight: Some(pace.weight()), ..DomainSettings::default() },
+                };
+                let request = api::SetDomain { domain, settings, ..api::SetDomain::default() };
+                link.client.call(&request).map(drop)
+            }
         };
-        let (Some(link), None) = (&mut self.link, &self.let_out) else { return };
-        match ending::let_out(&mut link.client, &self.domain, shared, settings) {
-            Ok(let_out) => self.let_out = Some(let_out),
-            Err(error) => self.say(&format!("it has to end where it is: {error}")),
+        match outcome {
+            Err(Error::Api(error)) if ordinary => self.say(&format!("it has to end where it is: {error}")),
+            Err(Error::Api(error)) => {
+                eprintln!("steward: the program did not end, and is not put back to where it was: {error}");
+            }
+            outcome => return outcome,
         }
-    }
-
-    /// It did not end.
-    fn put_back(&mut self) {
-        let (Some(link), Some(let_out)) = (&mut self.link, self.let_out.take()) else { return };
-        let is_moved = matches!(let_out, LetOut::Moved(_));
-        let made = if is_moved { make_again(&mut link.client, &self.domain) } else { Ok(()) };
-        let outcome = made.and_then(|()| Ok(ending::put_back(&mut link.client, &self.domain, let_out)?));
-        if let Err(error) = outcome {
-            eprintln!("steward: the program did not end, and is not put back to where it was: {error:#}");
-        }
+        Ok(())
     }
 
     /// What was seen before counts no more. A weight stays as it is in force.
@@ -432,25 +382,22 @@ impl Controller<'_> {
     }
 
     fn decide(&mut self, forecasts: &Forecasts) -> Result<(), Error> {
+        let own = forecasts.domains.iter().find(|domain| domain.name == self.domain);
+        let Some(own) = own.filter(|own| own.tasks > 0) else {
+            // The program is not there yet: it is not to blame for what is slow, and would be stopped on its way.
+            return Ok(());
+        };
         match &mut self.policy {
             Policy::Empathy(empathy) => {
                 let look = Look::of(forecasts);
-                match empathy.observe(forecasts.at_ns, look) {
-                    None => Ok(()),
-                    Some(action) => {
-                        let others = look.others_slowdown.unwrap_or(1.0);
-                        let done = if action == Action::Suspend { "suspended" } else { "goes on" };
-                        self.say(&format!(
-                            "{done}: others are {others:.2} times slower, and use {:.0} %",
-                            look.others_used * 100.0
-                        ));
-                        self.suspend(action == Action::Suspend)
-                    }
-                }
+                let Some(action) = empathy.observe(forecasts.at_ns, &look) else { return Ok(()) };
+                let done = if action == Action::Suspend { "suspended" } else { "goes on" };
+                let whom = whom(empathy.hurt_most(&look), forecasts);
+                let used = look.others_used * 100.0;
+                self.say(&format!("{done}: {whom}; others use {used:.0} % of the CPU"));
+                self.suspend(action == Action::Suspend)
             }
             Policy::Pace(pace) => {
-                let own = forecasts.domains.iter().find(|domain| domain.name == self.domain);
-                let Some(own) = own else { return Ok(()) };
                 let before = pace.weight();
                 let changed = pace.observe(forecasts.at_ns, own, forecasts.cpus);
                 let Some(weight) = changed else { return Ok(()) };
@@ -506,18 +453,33 @@ impl Controller<'_> {
     /// The domain goes with its last process; where that was the program, at once, so that its name is free.
     fn finish(&mut self) {
         let Some(link) = &mut self.link else { return };
-        let mut domains = vec![self.domain.clone()];
-        if let Some(LetOut::Moved(domain)) = self.let_out.take() {
-            domains.push(domain);
-        }
-        for domain in domains {
-            let request = api::ShowDomain { domain: Some(domain.clone()), pid: None };
-            if link.client.call(&request).is_ok_and(|shown| shown.processes.is_empty()) {
-                // It may have gone by itself.
-                let _ = link.client.call(&api::RemoveDomain { domain, kill: None });
-            }
+        let request = api::ShowDomain { domain: Some(self.domain.clone()), pid: None };
+        if link.client.call(&request).is_ok_and(|shown| shown.processes.is_empty()) {
+            // It may have gone by itself.
+            let _ = link.client.call(&api::RemoveDomain { domain: self.domain.clone(), kill: None });
         }
     }
+}
+
+/// Who is slower because of the program, in words.
+fn whom(hurt: Option<(Whom, f64)>, forecasts: &Forecasts) -> String {
+    let Some((whom, factor)) = hurt else { return "nobody is slower because of it".to_owned() };
+    let lack = match whom.by {
+        Lack::Cpu => "a CPU",
+        Lack::Memory => "memory",
+        Lack::Disk => "the disk",
+    };
+    let named = forecasts.slowed.iter().find(|slowed| (slowed.by, slowed.id) == (whom.by, whom.id));
+    let who = match named.and_then(|slowed| slowed.name.as_deref()) {
+        Some(name) if whom.by == Lack::Cpu => format!("{name} (thread {})", whom.id),
+        Some(name) => format!("the domain {name}"),
+        None if whom == Whom::ALL => "others together".to_owned(),
+        None => "somebody".to_owned(),
+    };
+    format!(
+        "{who} {} {factor:.2} times slower for want of {lack}",
+        if whom == Whom::ALL { "are" } else { "is" }
+    )
 }
 
 /// Signals as things to wait for: the end of the program, and what asks this process to end.

@@ -265,7 +265,7 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
             "reserved by children",
             format!("{} of at most {}", percent(domain.cpu_sum), percent(domain.cpu_limit)),
         ),
-        ("weight, priority", format!("{}, {}", domain.weight, domain.priority)),
+        ("weight, priority", standing_text(domain)),
         ("for its own tasks", own_text(domain)),
     ];
     if let Some(memory) = domain.memory {
@@ -288,6 +288,12 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
         rows.into_iter().map(|(key, value)| vec![format!("  {key}:"), value]).collect();
     let text = format!("{}\n{}", domain.name, table(&rows, &[]));
     print(&(text + &troubles(std::slice::from_ref(domain))))
+}
+
+/// A domain that is lowered keeps what it was given.
+fn standing_text(domain: &api::Domain) -> String {
+    let lowered = if domain.lowered { "; behind all beside it for now" } else { "" };
+    format!("{}, {}{lowered}", domain.weight, domain.priority)
 }
 
 fn own_text(domain: &api::Domain) -> String {

@@ -72,7 +72,7 @@ pub fn forecast(socket: &Path, arguments: &ForecastArguments) -> anyhow::Result<
         return if arguments.json { print_json(&forecasts) } else { print(&page(&forecasts, arguments.all)) };
     }
     let every_ms = Some(arguments.every.unwrap_or(1000));
-    let watch = api::WatchForecasts { domain, pid, domains_only, every_ms };
+    let watch = api::WatchForecasts { domain, pid, domains_only, every_ms, slowed: None };
     for forecasts in client.watch_forecasts(&watch)? {
         let forecasts = forecasts?;
         if arguments.json {

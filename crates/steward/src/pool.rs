@@ -202,6 +202,7 @@ fn watch(socket: &Path, arguments: &PoolArguments) -> anyhow::Result<Receiver<Wa
         bail!("{error}");
     }
     let request = api::WatchForecasts {
+        slowed: None,
         domain: arguments.domain.clone(),
         pid: arguments.pid,
         // Of a process there are only its tasks.

@@ -24,9 +24,10 @@ struct Script {
     /// Answers to methods, by name, taken one by one; then the usual ones.
     refusals: Vec<(String, ApiError)>,
     others: Forecast,
+    slowed: Vec<api::Slowed>,
+    /// The scheduler's model; not Steward's own unless said.
+    model: String,
     own: Forecast,
-    /// Which processes are in which domain.
-    processes: Vec<(String, i32)>,
     at_ns: u64,
     /// Increased to end every connection.
     generation: u64,
@@ -169,18 +170,8 @@ fn answer(script: &mut Script, call: &Call) -> Reply {
     let domain = api::Domain::default();
     let reply = match method {
         api::SuspendDomain::NAME => json!({"suspended": true}),
-        api::ShowDomain::NAME => {
-            let is_in = |(domain, _): &&(String, i32)| call.parameters.get("domain") == Some(&json!(domain));
-            let processes = script.processes.iter().filter(is_in).map(|(_, pid)| *pid).collect();
-            serde_json::to_value(api::DomainShown { processes, ..Default::default() }).expect("JSON")
-        }
-        api::MoveProcess::NAME => {
-            let domain = call.parameters["domain"].as_str().expect("a name").to_owned();
-            let pid = call.parameters["pid"].as_i64().expect("a number") as i32;
-            script.processes.retain(|(_, known)| *known != pid);
-            script.processes.push((domain, pid));
-            json!({"domain": "", "from": ""})
-        }
+        api::LowerDomain::NAME => json!({"lowered": call.parameters["lowered"]}),
+        api::ShowDomain::NAME => serde_json::to_value(api::DomainShown::default()).expect("JSON"),
         api::RemoveDomain::NAME => json!({"removed": 1, "moved": 0}),
         api::Run::NAME => json!({}),
         _ => json!({ "domain": domain }),
@@ -188,11 +179,18 @@ fn answer(script: &mut Script, call: &Call) -> Reply {
     Reply { parameters: object(reply), ..Reply::default() }
 }
 
+/// The name of the domain that was made with this call.
+fn created((method, parameters): &(String, Map<String, Value>)) -> Option<String> {
+    let name = (method == api::CreateDomain::NAME).then(|| parameters["domain"].as_str());
+    name.flatten().map(str::to_owned)
+}
+
 fn forecasts(script: &mut Script) -> Forecasts {
     script.at_ns += TENTH_NS;
     let machine = Forecast { actual_ms_per_s: 1000.0, ..Forecast::default() };
     let domain = api::DomainForecast {
-        name: "x".into(),
+        name: script.calls.iter().find_map(created).unwrap_or_default(),
+        tasks: u32::from(script.calls.iter().any(|(method, _)| method == api::Run::NAME)),
         runnable: 1,
         forecast: script.own,
         ..api::DomainForecast::default()
@@ -202,6 +200,8 @@ fn forecasts(script: &mut Script) -> Forecasts {
         cpus: 1,
         machine,
         others: script.others,
+        slowed: script.slowed.clone(),
+        model: script.model.clone(),
         domains: vec![domain],
         ..Forecasts::default()
     }
@@ -221,11 +221,14 @@ fn the_program_runs_in_a_domain_below_all_others_and_its_exit_code_is_the_comman
     let daemon = Daemon::start();
     let (code, errors) = ended(&daemon, &["--name", "x", "--", "sh", "-c", "exit 7"]);
     assert_eq!((code, errors.as_str()), (Some(7), ""));
-    let made = daemon.calls_of(api::CreateDomain::NAME);
-    assert_eq!((&made[0]["domain"], &made[0]["settings"]["priority"]), (&json!("background"), &json!(0)));
-    assert_eq!(made[1]["domain"], json!("background/x"));
-    assert_eq!(daemon.calls_of(api::Run::NAME)[0]["domain"], json!("background/x"));
-    assert_eq!(daemon.calls_of(api::RemoveDomain::NAME)[0]["domain"], json!("background/x"));
+    assert_eq!(daemon.calls_of(api::CreateDomain::NAME)[0]["domain"], json!("x"));
+    let lowered = daemon.calls_of(api::LowerDomain::NAME);
+    assert_eq!((&lowered[0]["domain"], &lowered[0]["lowered"]), (&json!("x"), &json!(true)));
+    assert_eq!(daemon.calls_of(api::Run::NAME)[0]["domain"], json!("x"));
+    let order: Vec<String> = daemon.script().calls.iter().map(|(method, _)| method.clone()).collect();
+    let place = |method: &str| order.iter().position(|called| called == method).expect("it was called");
+    assert!(place(api::LowerDomain::NAME) < place(api::Run::NAME), "its first instruction is in its place");
+    assert_eq!(daemon.calls_of(api::RemoveDomain::NAME)[0]["domain"], json!("x"));
     assert_eq!(ended(&daemon, &["--", "sh", "-c", "kill -9 $$"]).0, Some(137));
     let (code, errors) = ended(&daemon, &["--", "/nonexistent/program"]);
     assert!(code == Some(127) && errors.contains("/nonexistent/program"), "{code:?} {errors}");
@@ -237,18 +240,44 @@ fn it_is_suspended_while_others_are_slower_because_of_it() {
     daemon.others_are_slower(1.0);
     let mut child = daemon.command(&["--name", "x", "--verbose", "--", "cat"]).spawn().expect("it runs");
     daemon.until_called(api::WatchForecasts::NAME, 1);
-    assert_eq!(daemon.calls_of(api::WatchForecasts::NAME)[0]["domain"], json!("background"));
+    let watch = &daemon.calls_of(api::WatchForecasts::NAME)[0];
+    assert_eq!((&watch["domain"], &watch["slowed"]), (&json!("x"), &json!(true)));
     daemon.others_are_slower(2.0);
     daemon.until_called(api::SuspendDomain::NAME, 1);
     daemon.others_are_slower(1.0);
     daemon.until_called(api::SuspendDomain::NAME, 2);
     let calls = daemon.calls_of(api::SuspendDomain::NAME);
     assert_eq!((&calls[0]["suspended"], &calls[1]["suspended"]), (&json!(true), &json!(false)));
-    assert_eq!(calls[0]["domain"], json!("background/x"));
+    assert_eq!(calls[0]["domain"], json!("x"));
     drop(child.stdin.take());
     let (code, errors) = errors_of(child);
     assert_eq!(code, Some(0));
-    assert!(errors.contains("suspended: others are 2.00 times slower, and use 50 %"), "{errors}");
+    let said =
+        "suspended: others together are 2.00 times slower for want of a CPU; others use 50 % of the CPU";
+    assert!(errors.contains(said), "{errors}");
+}
+
+#[test]
+fn under_stewards_own_scheduler_it_is_suspended_only_for_who_wants_for_something_else_than_the_cpu() {
+    let daemon = Daemon::start();
+    daemon.others_are_slower(9.0);
+    daemon.script().model = "steward".into();
+    let mut child = daemon.command(&["--name", "x", "--verbose", "--", "cat"]).spawn().expect("it runs");
+    daemon.until_called(api::WatchForecasts::NAME, 1);
+    let begun_ns = daemon.script().at_ns;
+    while daemon.script().at_ns < begun_ns + 50 * TENTH_NS {
+        std::thread::yield_now();
+    }
+    assert!(daemon.calls_of(api::SuspendDomain::NAME).is_empty(), "they wait for each other");
+    let name = Some("database.service".to_owned());
+    daemon.script().slowed = vec![api::Slowed { by: api::Lack::Disk, id: 77, name, slowdown: 3.0 }];
+    daemon.until_called(api::SuspendDomain::NAME, 1);
+    drop(child.stdin.take());
+    // What is suspended in earnest would not read the end of its input.
+    let (code, errors) = errors_of(child);
+    assert_eq!(code, Some(0));
+    let said = "suspended: the domain database.service is 3.00 times slower for want of the disk";
+    assert!(errors.contains(said), "{errors}");
 }
 
 #[test]
@@ -265,6 +294,9 @@ fn a_signal_that_ends_it_lets_the_program_go_on_first() {
     assert_eq!(code, Some(128 + 15), "{errors}");
     let last = daemon.calls_of(api::SuspendDomain::NAME).pop().expect("some");
     assert_eq!(last["suspended"], json!(false));
+    let order: Vec<String> = daemon.script().calls.iter().map(|(method, _)| method.clone()).collect();
+    let place = |method: &str| order.iter().position(|called| called == method).expect("it was called");
+    assert!(place(api::Run::NAME) < place(api::SuspendDomain::NAME), "nothing to suspend before it is there");
 }
 
 /// The calls from the signal on that change something, by their last word and what they are about.
@@ -290,27 +322,20 @@ fn a_program_that_is_to_end_is_let_out_of_the_place_behind_everybody_first() {
     let _input = child.stdin.take();
     daemon.until_called(api::WatchForecasts::NAME, 1);
     daemon.until_called(api::Run::NAME, 1);
-    daemon.script().processes = vec![("background/x".into(), 71), ("background/x".into(), 72)];
     let calls = after_the_signal(&daemon, &mut child);
-    let (first, rest) = calls.split_first().expect("some");
-    assert_eq!((first.0.as_str(), &first.1["domain"]), ("CreateDomain", &json!("x")));
-    assert_eq!(
-        first.1.get("settings").and_then(|settings| settings.get("priority")),
-        None,
-        "an ordinary place"
-    );
-    let moved: Vec<&Value> =
-        rest.iter().filter(|(method, _)| method == "MoveProcess").map(|(_, of)| of).collect();
-    assert_eq!(moved, [&json!({"pid": 71, "domain": "x"}), &json!({"pid": 72, "domain": "x"})]);
+    assert_eq!(calls[0], ("LowerDomain".to_owned(), json!({"domain": "x", "lowered": false})));
 
     let daemon = Daemon::start();
-    let mut child = daemon.command(&["--name", "x", "--in", "mine", "--", "cat"]).spawn().expect("it runs");
+    let arguments = ["--max-slowdown", "5", "--name", "x", "--in", "mine", "--", "cat"];
+    let mut child = daemon.command(&arguments).spawn().expect("it runs");
     let _input = child.stdin.take();
     daemon.until_called(api::WatchForecasts::NAME, 1);
     daemon.until_called(api::Run::NAME, 1);
     let calls = after_the_signal(&daemon, &mut child);
-    assert_eq!((calls[0].0.as_str(), &calls[0].1["domain"]), ("SetDomain", &json!("mine/x")));
-    assert_eq!(calls[0].1["settings"], json!({"reset": ["priority", "weight"]}));
+    let set = calls
+        .iter()
+        .find(|(method, of)| method == "SetDomain" && of["settings"]["reset"] == json!(["weight"]));
+    assert_eq!(set.expect("an ordinary weight").1["domain"], json!("mine/x"));
 }
 
 #[test]
@@ -323,6 +348,7 @@ fn a_daemon_that_goes_away_is_waited_for_and_the_program_goes_on() {
     daemon.script().generation += 1;
     daemon.shared.changed.notify_all();
     daemon.until_called(api::WatchForecasts::NAME, 2);
+    assert_eq!(daemon.calls_of(api::LowerDomain::NAME).len(), 2, "it is put in its place again");
     child.stdin.take().expect("a pipe").write_all(b"still here\n").expect("read");
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
@@ -350,18 +376,18 @@ fn without_a_daemon_a_right_or_a_name_nothing_is_started() {
 }
 
 #[test]
-fn where_nobody_knows_priorities_it_has_the_least_weight_and_a_domain_for_something_else_is_left_alone() {
+fn where_it_cannot_be_put_last_it_is_told_and_where_nothing_decides_it_is_not_started() {
     let daemon = Daemon::start();
-    daemon.refuse(api::CreateDomain::NAME, ApiError::MechanismFailed { reason: "no priorities".into() });
-    assert_eq!(ended(&daemon, &["--", "true"]).0, Some(0));
-    assert_eq!(daemon.calls_of(api::CreateDomain::NAME)[1]["settings"]["weight"], json!(1));
-    let exists = || ApiError::DomainExists { domain: "background".into() };
-    daemon.refuse(api::CreateDomain::NAME, exists());
-    assert_eq!(ended(&daemon, &["--", "true"]).0, Some(0), "that one has priority 0, and is shared");
-    // Gone again in between: made once more.
-    daemon.refuse(api::CreateDomain::NAME, exists());
-    daemon.refuse(api::CreateDomain::NAME, ApiError::NoSuchDomain { domain: "background".into() });
-    assert_eq!(ended(&daemon, &["--", "true"]).0, Some(0));
+    daemon.refuse(api::LowerDomain::NAME, ApiError::MechanismFailed { reason: "no weights".into() });
+    let (code, errors) = ended(&daemon, &["--name", "x", "--", "true"]);
+    assert_eq!(code, Some(0));
+    assert!(errors.contains("x keeps an ordinary place, and is only suspended: no weights"), "{errors}");
+    let runs = daemon.calls_of(api::Run::NAME).len();
+    daemon.refuse(api::LowerDomain::NAME, ApiError::MechanismGone { reason: "nothing is loaded".into() });
+    let (code, errors) = ended(&daemon, &["--name", "x", "--", "true"]);
+    assert!(code == Some(125) && errors.contains("nothing is loaded"), "{code:?} {errors}");
+    assert_eq!(daemon.calls_of(api::Run::NAME).len(), runs);
+    assert_eq!(daemon.calls_of(api::RemoveDomain::NAME).len(), 2, "its domain is not left behind");
 }
 
 #[test]

@@ -148,6 +148,11 @@ impl Loop {
         if !daemon.suspensions.is_empty() {
             daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
         }
+        if !daemon.domains.none_lowered()
+            && daemon.domains.keep_lowered(|id| self.server.is_connected(id), &mut daemon.mechanism)
+        {
+            daemon.sampler.invalidate();
+        }
         self.metrics.take_turn(&mut || daemon.figures());
         if !daemon.polkit.has_questions() {
             return;

@@ -51,6 +51,11 @@ impl Group {
         self.users.contains(&uid)
     }
 
+    /// The cgroup's id.
+    pub(crate) fn cgroup_id(&self) -> u64 {
+        self.sample.cgroup_id
+    }
+
     /// The user that it belongs to itself.
     pub(crate) fn user(&self) -> Option<u32> {
         self.users.first().copied()

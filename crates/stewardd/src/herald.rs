@@ -11,11 +11,12 @@
 use std::sync::Arc;
 
 use libsteward::api::WatchForecasts;
-use steward_core::forecast::{DomainCounters, DomainSample, GAP_MAX_NS, Herald, Model, Report};
+use steward_core::forecast::{DomainCounters, DomainSample, GAP_MAX_NS, Herald, Model, Report, Stalls};
 use steward_core::mechanism::{DomainRecord, MechanismKind};
 use steward_kernel::Roots;
 use steward_kernel::cgroup_changes::CgroupChanges;
 use steward_kernel::idle::IdleClock;
+use steward_kernel::pressure::Want;
 use steward_tasks::Source;
 
 use crate::daemon::Daemon;
@@ -96,6 +97,8 @@ pub(crate) struct Sampler {
     pub(crate) groups: Groups,
     pace: Pace,
     pub(crate) real_time: RealTimeUse,
+    /// For how long cgroups have stood still, by their id; read only while somebody asks who is slowed.
+    pub(crate) stalls: Stalls<(u64, Want)>,
     /// How many CPUs are online, and the generation of groups with which they were counted.
     cpus: u32,
     cpus_of: Option<u64>,

@@ -22,6 +22,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 mod audit;
 mod domains;
 mod forecasts;
+mod slowed;
 mod suspension;
 
 use crate::daemon::Daemon;
@@ -101,6 +102,9 @@ impl Daemon {
             }
             api::SuspendDomain::NAME => self
                 .method::<api::SuspendDomain>(parameters, |it, request| it.suspend_domain(caller, &request)),
+            api::LowerDomain::NAME => {
+                self.method::<api::LowerDomain>(parameters, |it, request| it.lower_domain(caller, &request))
+            }
             api::Complain::NAME => {
                 self.method::<api::Complain>(parameters, |it, request| it.complain(caller, &request))
             }
@@ -622,7 +626,7 @@ const READING: [&str; 8] = [
 ];
 
 /// Calls after which forecasts are others than before.
-const CHANGING: [&str; 8] = [
+const CHANGING: [&str; 9] = [
     api::Run::NAME,
     api::Set::NAME,
     api::Release::NAME,
@@ -631,6 +635,7 @@ const CHANGING: [&str; 8] = [
     api::RemoveDomain::NAME,
     api::MoveProcess::NAME,
     api::SuspendDomain::NAME,
+    api::LowerDomain::NAME,
 ];
 
 fn invalid(parameter: &str, reason: impl Into<String>) -> ApiError {

@@ -188,3 +188,128 @@ fn a_new_domain_and_a_new_promise_are_in_the_next_answer() {
     let batch = all.domains.iter().find(|domain| domain.name == "batch").expect("it is there");
     assert!(batch.guaranteed >= 0.3 && !batch.suspended && batch.tasks == 0, "{batch:?}");
 }
+
+/// What a watcher of a domain is told of those outside that are slowed, once there is a window.
+fn slowed(daemon: &Running, domain: &str) -> api::Forecasts {
+    let watch = api::WatchForecasts {
+        domain: Some(domain.into()),
+        domains_only: Some(true),
+        slowed: Some(true),
+        ..Default::default()
+    };
+    let replies = daemon.client().watch_forecasts(&watch).expect("sent");
+    let mut replies = replies.map(|reply| reply.expect("it may be asked"));
+    // Two looks at pressure.
+    replies.find(|reply| reply.window_ns > 150_000_000).expect("they go on")
+}
+
+fn told(forecasts: &api::Forecasts) -> Vec<(api::Lack, u64, Option<&str>)> {
+    let slowed = forecasts.slowed.iter();
+    slowed.map(|slowed| (slowed.by, slowed.id, slowed.name.as_deref())).collect()
+}
+
+#[test]
+fn who_is_slowed_is_told_one_by_one_and_not_what_is_lowered_itself() {
+    let machine = machine();
+    machine.cgroups.tree().add("batch.slice", 0);
+    machine.cgroups.tree().add("other.slice", 0);
+    let id = |path: &str| machine.cgroups.tree().id(path);
+    let (batch, other) = (id("batch.slice"), id("other.slice"));
+    machine.tasks.tasks().extend([
+        FakeTask::new(20, 0, batch, 0.1, 0.8),
+        FakeTask::new(21, 0, other, 0.1, 0.7),
+        // A small one: it wants 20 ms of a second, and gets 2.
+        FakeTask::new(22, 0, 1, 0.002, 0.9),
+        // It wants next to nothing.
+        FakeTask::new(23, 0, 1, 0.0001, 0.9),
+    ]);
+    let daemon = machine.start();
+    let seen = slowed(&daemon, "batch.slice");
+    let cpu = |tid, name| (api::Lack::Cpu, tid, Some(name));
+    assert_eq!(told(&seen), [cpu(22, "task-22"), cpu(21, "task-21"), cpu(10, "task-10")]);
+    assert!((seen.slowed[0].slowdown - 10.0).abs() < 0.2, "{seen:?}");
+    let before = seen.others.actual_ms_per_s;
+    let mut client = daemon.client();
+    client.call(&api::LowerDomain { domain: "other.slice".into(), lowered: true }).expect("root may");
+    let seen = slowed(&daemon, "batch.slice");
+    assert_eq!(told(&seen), [cpu(22, "task-22"), cpu(10, "task-10")], "that one is background work, too");
+    assert!((before - seen.others.actual_ms_per_s - 100.0).abs() < 1.0, "{before} {seen:?}");
+    drop(client);
+    let watch = api::WatchForecasts { slowed: Some(true), ..Default::default() };
+    let first = daemon.client().watch_forecasts(&watch).expect("sent").next().expect("an answer");
+    assert!(
+        matches!(&first, Err(Error::Api(ApiError::InvalidParameter { parameter, .. })) if parameter == "slowed"),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn who_waits_for_the_disk_or_memory_is_told_by_cgroup_and_never_the_work_itself() {
+    let mut machine = machine();
+    machine.cgroups.tree().add("user.slice/work", 0);
+    let root = machine.path("cgroup");
+    machine.roots.cgroup = root.clone();
+    let pressure = |path: &str, file: &str, total_us: u64| {
+        std::fs::create_dir_all(root.join(path)).expect("a directory");
+        let text = format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total_us}\nfull total=0\n");
+        let beside = root.join(path).join("beside");
+        std::fs::write(&beside, text).expect("written");
+        std::fs::rename(beside, root.join(path).join(file)).expect("renamed");
+    };
+    let count = |total_us: u64| {
+        pressure("system.slice", "io.pressure", total_us);
+        pressure("user.slice/user-1000.slice", "memory.pressure", total_us * 2);
+        // The work's own, and with it that of what it is in.
+        pressure("user.slice/work", "io.pressure", total_us * 3);
+        pressure("user.slice", "io.pressure", total_us * 3);
+    };
+    count(0);
+    let daemon = machine.start();
+    let watch = api::WatchForecasts {
+        domain: Some("user.slice/work".into()),
+        domains_only: Some(true),
+        slowed: Some(true),
+        ..Default::default()
+    };
+    let mut replies = daemon.client().watch_forecasts(&watch).expect("sent");
+    let mut total_us = 0;
+    let seen = loop {
+        let seen = replies.next().expect("it goes on").expect("it may be asked");
+        let slowed: Vec<_> =
+            seen.slowed.iter().filter(|slowed| slowed.by != api::Lack::Cpu).cloned().collect();
+        if slowed.len() >= 2 {
+            break slowed;
+        }
+        total_us += 10_000;
+        count(total_us);
+    };
+    let mut seen: Vec<(api::Lack, Option<String>)> =
+        seen.into_iter().map(|slowed| (slowed.by, slowed.name)).collect();
+    seen.sort();
+    let named = |name: &str| Some(name.to_owned());
+    let expected =
+        [(api::Lack::Memory, named("user.slice/user-1000.slice")), (api::Lack::Disk, named("system.slice"))];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn of_those_whom_the_caller_may_not_see_only_how_slow_the_slowest_is_is_told() {
+    let machine = machine();
+    std::fs::create_dir(machine.path("rules")).expect("created");
+    std::fs::write(machine.path("rules/default.toml"), PRIVATE).expect("written");
+    std::fs::write(machine.path("steward.toml"), "").expect("written");
+    machine.cgroups.tree().add("theirs", 1001);
+    machine
+        .tasks
+        .tasks()
+        .extend([FakeTask::new(20, 1002, 1, 0.1, 0.8), FakeTask::new(21, 1001, 1, 0.1, 0.3)]);
+    let daemon = machine.start();
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let seen = slowed(&daemon, "theirs");
+    assert_eq!(told(&seen), [(api::Lack::Cpu, 0, None), (api::Lack::Cpu, 21, Some("task-21"))]);
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    let names: Vec<Option<&str>> = [Some("task-20"), Some("task-21"), Some("task-10")].into();
+    let seen = slowed(&daemon, "theirs");
+    let all: Vec<Option<&str>> = told(&seen).into_iter().map(|(_, _, name)| name).collect();
+    assert_eq!(all, names, "what root is told is nobody else's text");
+}

@@ -368,21 +368,37 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
     assert!(!told.text("stopped").contains("self"), "{}", told.text("stopped"));
 }
 
+/// Nothing stays suspended or at a lower place than it had, whoever is killed.
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
-fn suspended_work_goes_on_when_its_controller_or_the_daemon_is_killed() {
+fn background_work_stands_behind_all_and_has_an_ordinary_place_when_its_controller_or_the_daemon_is_killed() {
+    const ORDINARY: &str = "\"priority\":4\"lowered\":false frozen 0 weight 100";
     let told = Transcript::on(1, include_str!("kernel/background.sh"));
-    for section in ["controller-killed", "daemon-killed", "frozen"] {
-        told.says(section, &["stands still"]);
-        let text = told.text(section);
-        assert_eq!(text.matches("goes on").count(), 1, "{section}: {text}");
-    }
-    told.says("controller-killed", &["background/quiet"]);
-    told.says("daemon-killed", &["exit code 137", "exit code 0", "disabled"]);
-    told.says("frozen", &["exit code 137", "exit code 0"]);
-    assert!(told.text("frozen").lines().any(|line| line == "1"), "{}", told.text("frozen"));
-    let lines: Vec<String> = told.text("guard-killed").lines().map(str::to_owned).collect();
-    assert_eq!(lines[..4], ["stands still", "stands still", "0", "goes on"], "{lines:?}");
+    let work = |section: &str, name: &str| figure(&told.text(section), name);
+    // Of two seconds beside a loop, in hundredths.
+    assert!(work("behind-a-loop", "work") <= 10, "{}", told.text("behind-a-loop"));
+    told.says("behind-a-loop", &["\"lowered\":true frozen 0 weight 100"]);
+    assert!(told.text("behind-a-loop").ends_with("\n0"), "suspended for nobody's harm");
+    told.says("controller-killed", &[ORDINARY]);
+    assert!(work("controller-killed", "work") >= 60, "{}", told.text("controller-killed"));
+
+    told.says("asked-to-end", &["exit code 143"]);
+    assert!(work("asked-to-end", "seconds") <= 2, "{}", told.text("asked-to-end"));
+
+    told.says("disk", &["suspended: the domain victim is", "times slower for want of the disk"]);
+    assert!(work("disk", "controller-killed reads") > 100, "{}", told.text("disk"));
+    assert!(work("daemon-killed", "work reads") > 100, "{}", told.text("daemon-killed"));
+    told.says("daemon-killed", &["\"lowered\":true frozen 0"]);
+    told.says("both-killed", &["disabled", ORDINARY]);
+    assert!(work("both-killed", "work reads") > 100, "{}", told.text("both-killed"));
+
+    told.says("frozen", &["in force 1 1", ORDINARY]);
+    assert!(work("frozen", "work") >= 60, "{}", told.text("frozen"));
+    assert_eq!(work("guard-killed", "left"), 0, "nobody was left to let it go on");
+    told.says("guard-killed", &[ORDINARY, "exit code 0"]);
+    assert!(work("guard-killed", "work") >= 60, "{}", told.text("guard-killed"));
+    let is_left = told.0.values().flatten().any(|line| line == "/sys/fs/cgroup/steward.quiet");
+    assert!(!is_left, "its domain goes with it");
 }
 
 /// What a line `NAME NUMBER` says.

@@ -106,12 +106,46 @@ pub struct Forecasts {
     /// All tasks of the machine together, seen or not.
     pub machine: Forecast,
     /// All tasks outside of what was asked for (`domain` or `pid`), seen or not, together; the same as `machine` when
-    /// neither was given.
+    /// neither was given. With `slowed`, without those of domains that are lowered ([`LowerDomain`]).
     pub others: Forecast,
     /// The domains, parents before children.
     pub domains: Vec<DomainForecast>,
     /// The tasks, by thread id.
     pub tasks: Vec<TaskForecast>,
+    /// Who of the others is slowed, by what, slowest first; empty unless it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowed: Vec<Slowed>,
+}
+
+/// How many of those who lack the same are told at most, the slowest.
+pub const SLOWED_MAX: usize = 32;
+
+/// What somebody can lack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lack {
+    /// CPU time: it waits while it could run.
+    #[default]
+    Cpu,
+    /// Memory: it waits for pages that were taken from it, or for others' to be taken.
+    Memory,
+    /// The disk: it waits for a read or a write.
+    Disk,
+}
+
+/// Somebody outside of what was asked for who is slowed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slowed {
+    /// By the lack of what.
+    pub by: Lack,
+    /// Tells it from the others that lack the same: of the CPU, a thread id; of memory and disk, a cgroup's id. 0: the slowest of
+    /// those that the caller may not see.
+    pub id: u64,
+    /// The name of the task, or of the domain; left out for those that the caller may not see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many times slower it was than without that lack, over the last second; above 1.
+    pub slowdown: f64,
 }
 
 /// How often [`WatchForecasts`] can tell, in milliseconds.
@@ -133,6 +167,10 @@ pub struct WatchForecasts {
     /// Time between two replies, in milliseconds, 100 to 60,000; 100 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
+    /// Say which of the others are slowed, and by what; needs `domain`. Domains that are lowered ([`LowerDomain`]) and what is
+    /// below them are none of the others then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowed: Option<bool>,
 }
 method!(WatchForecasts, "io.steward.WatchForecasts", Forecasts);
 
@@ -153,6 +191,26 @@ method!(SuspendDomain, "io.steward.SuspendDomain", DomainSuspended);
 pub struct DomainSuspended {
     /// Whether the domain is suspended now, by this connection or another.
     pub suspended: bool,
+}
+
+/// Lowers a domain behind all its siblings, or no longer, whatever priority it was given: by priority under Steward's own
+/// scheduler, elsewhere by the least weight. It belongs to the connection that asked for it: when that one is closed, for
+/// whatever reason, the domain has its own place again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LowerDomain {
+    /// Its name.
+    pub domain: String,
+    /// Whether it is to be lowered.
+    pub lowered: bool,
+}
+method!(LowerDomain, "io.steward.LowerDomain", DomainLowered);
+
+/// What [`LowerDomain`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DomainLowered {
+    /// Whether the domain is lowered now, by this connection or another.
+    pub lowered: bool,
 }
 
 /// Whether a domain got what it was promised (CPU Futures, section 3.3).

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use super::name::OWN_LEAF;
 use super::tree::Tree;
-use crate::mechanism::DomainPolicy;
+use crate::mechanism::{DomainPolicy, MechanismKind};
+
+/// Behind all others.
+const PRIORITY_LEAST: u8 = 0;
+const WEIGHT_LEAST: u32 = 1;
 
 /// The policy of every cgroup that needs one, by path. `has_leaf` says which domains keep their own processes in
 /// a leaf ([`OWN_LEAF`]): what such a domain has for its own tasks is told of the leaf, which stands beside its children.
@@ -24,6 +28,22 @@ pub fn policies(tree: &Tree, has_leaf: &dyn Fn(&str) -> bool) -> BTreeMap<String
     }
     policies.retain(|_, policy| *policy != DomainPolicy::default());
     policies
+}
+
+/// Changes what is told so that the cgroups at these paths come after all their siblings: by priority where the mechanism knows
+/// priorities, otherwise by weight.
+pub fn lower<'path>(
+    policies: &mut BTreeMap<String, DomainPolicy>,
+    lowered: impl Iterator<Item = &'path String>,
+    mechanism: MechanismKind,
+) {
+    for path in lowered {
+        let policy = policies.entry(path.clone()).or_default();
+        match mechanism {
+            MechanismKind::SchedExt => policy.priority = PRIORITY_LEAST,
+            MechanismKind::Deadline | MechanismKind::Nice => policy.weight = Some(WEIGHT_LEAST),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +68,26 @@ mod tests {
         let told = policies(&tree, &|_| false);
         assert_eq!(told.len(), 1);
         assert_eq!(told["steward.a"].reserved, 0.2);
+    }
+
+    #[test]
+    fn what_is_lowered_comes_last_and_keeps_what_else_it_was_given() {
+        let given = Settings { cpu: Some(0.2), weight: Some(300), priority: 6, ..Settings::default() };
+        let tree = tree(&[("steward.a", given)]);
+        let lowered = ["steward.a".to_owned(), "system.slice".to_owned()];
+        let told = |mechanism| {
+            let mut told = policies(&tree, &|_| false);
+            lower(&mut told, lowered.iter(), mechanism);
+            told
+        };
+        let by_priority = told(MechanismKind::SchedExt);
+        let a = by_priority["steward.a"];
+        assert_eq!((a.priority, a.weight, a.reserved), (0, Some(300), 0.2));
+        assert_eq!(by_priority["system.slice"], DomainPolicy { priority: 0, ..DomainPolicy::default() });
+        for mechanism in [MechanismKind::Deadline, MechanismKind::Nice] {
+            let least = DomainPolicy { weight: Some(1), ..DomainPolicy::default() };
+            assert_eq!(told(mechanism)["system.slice"], least);
+        }
     }
 
     #[test]

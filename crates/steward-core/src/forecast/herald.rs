@@ -13,6 +13,10 @@ use super::{
 const UNCHARGED_NS: f64 = 20e6;
 /// Of less than this, in CPUs, the slowdown says little.
 const LITTLE: f64 = 0.01;
+/// Who wants less than this, in milliseconds of CPU time per second, is not looked at alone.
+const WANTED_MIN_MS_PER_S: f64 = 5.0;
+/// Who is slower by less than this is not slowed.
+const SLOWED_MIN: f64 = 1.01;
 
 /// What the kernel counted lately, for all tasks.
 ///
@@ -403,6 +407,22 @@ impl Report {
             sum.predicted_ms_per_s + (capacity - self.machine.predicted_ms_per_s).max(0.0);
         bound(&mut sum, capacity);
         sum
+    }
+
+    /// Those of the tasks whose places `chosen` takes that had less of the CPU than they wanted, slowest first, by their places, and
+    /// how many times slower they were. Only those that have been there for the whole window and want 5 ms of a second or more.
+    pub fn slowed(&self, chosen: impl Fn(usize) -> bool) -> Vec<(usize, f64)> {
+        let was_there = |place: usize| self.samples[place].started_ns + self.window_ns <= self.at_ns;
+        let mut slowed: Vec<(usize, f64)> = self
+            .active
+            .iter()
+            .map(|(place, forecast)| (*place as usize, forecast))
+            .filter(|(_, forecast)| forecast.desired_ms_per_s >= WANTED_MIN_MS_PER_S)
+            .filter_map(|(place, forecast)| Some((place, forecast.slowdown()?)))
+            .filter(|(place, slowdown)| *slowdown >= SLOWED_MIN && was_there(*place) && chosen(*place))
+            .collect();
+        slowed.sort_by(|one, other| other.1.total_cmp(&one.1));
+        slowed
     }
 
     /// All tasks outside of the domain with this index, together.

@@ -15,15 +15,15 @@ use crate::cgroups;
 use crate::cgroups_tree::CgroupTree;
 use crate::journal;
 
-/// Writes 0 into `cgroup.freeze` files once this process has ended.
+/// Writes into files what was in them before, once this process has ended.
 pub trait Outliver: Send + Debug {
-    /// To be called before the file is written: from now on it is thawed when this process ends.
+    /// To be called before the file is written: from now on `back` is written into it when this process ends.
     ///
     /// # Errors
-    /// When nobody could be told; then the cgroup must not be frozen.
-    fn freezing(&mut self, file: &Path) -> io::Result<()>;
+    /// When nobody could be told; then a cgroup must not be frozen.
+    fn changing(&mut self, file: &Path, back: &str) -> io::Result<()>;
     /// The file is of no more concern.
-    fn thawed(&mut self, file: &Path);
+    fn changed_back(&mut self, file: &Path);
 }
 
 /// What is frozen.
@@ -62,15 +62,13 @@ impl DeadlineMechanism {
 
     /// Freezes the cgroup of this file, after everybody who is to undo that has been told.
     pub(super) fn freeze(&mut self, cgroup_id: u64, file: PathBuf) -> Result<(), MechanismError> {
-        let told = match &mut self.frozen.outliver {
-            Some(outliver) => outliver.freezing(&file),
-            None => Err(io::Error::other("there is nobody to thaw it when this process ends")),
-        };
-        told.map_err(|source| MechanismError::Kernel {
-            action: format!("making sure that {} is written again when stewardd is killed", file.display()),
-            source,
-            advice: "nothing was frozen; see the log of stewardd".to_owned(),
-        })?;
+        if self.frozen.outliver.is_none() {
+            return Err(not_told(
+                &file,
+                io::Error::other("there is nobody to thaw it when this process ends"),
+            ));
+        }
+        self.remember_file(&file, "0")?;
         match self.journal.write_file(&file, "1").map_err(journal_failed) {
             Ok(Some(change)) => _ = self.frozen.changes.insert(cgroup_id, (change, file)),
             outcome => {
@@ -93,10 +91,16 @@ impl DeadlineMechanism {
         Ok(())
     }
 
-    fn forget_file(&mut self, file: &Path) {
+    pub(super) fn forget_file(&mut self, file: &Path) {
         if let Some(outliver) = &mut self.frozen.outliver {
-            outliver.thawed(file);
+            outliver.changed_back(file);
         }
+    }
+
+    /// Has a file put back when this process is killed, if there is somebody to do it.
+    pub(super) fn remember_file(&mut self, file: &Path, back: &str) -> Result<(), MechanismError> {
+        let told = self.frozen.outliver.as_mut().map_or(Ok(()), |outliver| outliver.changing(file, back));
+        told.map_err(|source| not_told(file, source))
     }
 
     /// Lets everything go on.
@@ -106,5 +110,13 @@ impl DeadlineMechanism {
             // What can not be put back stays in the journal.
             let _ = self.thaw(id);
         }
+    }
+}
+
+fn not_told(file: &Path, source: io::Error) -> MechanismError {
+    MechanismError::Kernel {
+        action: format!("making sure that {} is written again when stewardd is killed", file.display()),
+        source,
+        advice: "nothing was changed; see the log of stewardd".to_owned(),
     }
 }

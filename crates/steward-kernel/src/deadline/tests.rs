@@ -394,13 +394,14 @@ fn a_task_that_has_ended_is_told_apart() {
 struct Told(std::sync::Arc<std::sync::Mutex<Vec<(char, String)>>>);
 
 impl Outliver for Told {
-    fn freezing(&mut self, file: &std::path::Path) -> std::io::Result<()> {
+    fn changing(&mut self, file: &std::path::Path, back: &str) -> std::io::Result<()> {
+        assert_eq!(back, "0");
         let says = std::fs::read_to_string(file)?;
         self.0.lock().expect("no panic").push(('+', says));
         Ok(())
     }
 
-    fn thawed(&mut self, file: &std::path::Path) {
+    fn changed_back(&mut self, file: &std::path::Path) {
         let says = std::fs::read_to_string(file).unwrap_or_default();
         self.0.lock().expect("no panic").push(('-', says));
     }

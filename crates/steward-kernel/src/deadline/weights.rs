@@ -1,9 +1,11 @@
 //! Weights of domains through `cpu.weight`, as far as the kernel's default scheduler goes.
 //!
 //! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that Steward
-//! made, with its old value in the journal first: those of others have a manager.
+//! made, with its old value in the journal first: those of others have a manager. When the daemon is killed, the
+//! [outliver](super::Outliver) puts them back.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use steward_core::domain::name::Names;
 use steward_core::mechanism::{DomainPolicy, Mechanism, MechanismError};
@@ -11,14 +13,14 @@ use steward_core::mechanism::{DomainPolicy, Mechanism, MechanismError};
 use super::{DeadlineMechanism, journal_failed};
 use crate::cgroups;
 use crate::cgroups_tree::CgroupTree;
-use crate::journal;
+use crate::{journal, roots};
 
 /// The weights that are in force.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     names: Names,
-    /// The change of each cgroup, by its number in the journal.
-    changes: BTreeMap<u64, u64>,
+    /// The change of each cgroup, by its number in the journal, and the file.
+    changes: BTreeMap<u64, (u64, PathBuf)>,
 }
 
 impl DeadlineMechanism {
@@ -47,9 +49,14 @@ impl DeadlineMechanism {
         self.undo_weight(cgroup_id)?;
         let Some(weight) = policy.weight else { return Ok(()) };
         let file = cgroups::directory(path, &self.roots).join("cpu.weight");
-        let change = self.journal.write_file(&file, &weight.to_string()).map_err(journal_failed)?;
-        if let Some(change) = change {
-            self.weights.changes.insert(cgroup_id, change);
+        let before = roots::read(&file).map_err(gone)?;
+        self.remember_file(&file, before.trim())?;
+        match self.journal.write_file(&file, &weight.to_string()).map_err(journal_failed) {
+            Ok(Some(change)) => _ = self.weights.changes.insert(cgroup_id, (change, file)),
+            outcome => {
+                self.forget_file(&file);
+                outcome?;
+            }
         }
         Ok(())
     }
@@ -59,11 +66,12 @@ impl DeadlineMechanism {
     }
 
     fn undo_weight(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
-        let Some(number) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
+        let Some((number, file)) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
         if let Some(change) = self.journal.outstanding().get(&number) {
             // Of a cgroup that is gone there is nothing to undo.
             let _ = journal::undo(change, &self.roots);
         }
+        self.forget_file(&file);
         self.close(Some(number));
         Ok(())
     }

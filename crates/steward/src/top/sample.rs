@@ -85,6 +85,7 @@ pub fn forecasts(second: u64) -> api::Forecasts {
             task(4500, "ev\u{1b}[31mil", user, None, forecast(50.0, 60.0, 50.0, 500.0)),
             task(5000, "nginx", "web", None, forecast(200.0, 600.0, 200.0, 600.0)),
         ],
+        slowed: Vec::new(),
     }
 }
 

@@ -64,8 +64,9 @@ impl Domains {
             }
             ended |= self.end_if_empty(&path);
         }
-        if self.check_at_ns <= now_ns && !self.held.is_empty() {
+        if self.check_at_ns <= now_ns && !(self.held.is_empty() && self.none_lowered()) {
             self.check_at_ns = now_ns + CHECK_EVERY_NS;
+            self.forget_vanished_lowered();
             self.check(now_ns);
             // What could not be told the mechanism before may be possible now.
             ended |= self.changed || !self.troubles.is_empty();
@@ -102,6 +103,7 @@ impl Domains {
         self.tell(api::EventKind::DomainVanished, path, Asker::default(), None);
         self.held.remove(path);
         self.complaints.remove(path);
+        self.forget_lowered(path);
         self.changed = true;
     }
 

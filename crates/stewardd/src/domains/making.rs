@@ -252,6 +252,7 @@ impl Domains {
         }
         self.held.remove(path);
         self.complaints.remove(path);
+        self.forget_lowered(path);
         self.changed = true;
         Ok(())
     }

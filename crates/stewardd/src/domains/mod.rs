@@ -3,10 +3,12 @@
 //! Everything that is decided about them (admission, guarantees, what the mechanism is told) is decided in
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes)
 //! is never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends
-//! domains whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups, [`view`] shows them.
+//! domains whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
+//! [`lowered`] has those that come last for now, [`view`] shows them.
 
 pub mod declared;
 pub mod lifetime;
+pub mod lowered;
 pub mod making;
 pub mod view;
 
@@ -100,6 +102,8 @@ pub struct Domains {
     /// Why settings are not in force, by path.
     troubles: BTreeMap<String, String>,
     told: VecDeque<Told>,
+    /// What comes last for now.
+    lowered: lowered::AllLowered,
     /// Complaints by path.
     complaints: BTreeMap<String, u64>,
     /// Whether what is held has changed since it was saved.
@@ -123,6 +127,7 @@ impl Domains {
             applied: BTreeMap::new(),
             troubles: BTreeMap::new(),
             told: VecDeque::new(),
+            lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
             changed: false,
             root_hands_out: false,
@@ -401,7 +406,8 @@ impl Domains {
             return;
         };
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
-        let wanted = plan::policies(&self.tree_of(self.held.keys().map(String::as_str)), &has_leaf);
+        let mut wanted = plan::policies(&self.tree_of(self.held.keys().map(String::as_str)), &has_leaf);
+        plan::lower(&mut wanted, self.lowered.keys(), mechanism.kind());
         let given_up: Vec<String> =
             self.applied.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
         for path in given_up {
@@ -433,9 +439,10 @@ impl Domains {
     }
 
     fn id_of(&self, path: &str) -> Option<u64> {
-        match self.held.get(path) {
-            Some(held) => Some(held.cgroup_id),
-            None => Some(self.cgroups().ok()?.find(path).ok()?.id),
+        match (self.held.get(path), self.lowered.get(path)) {
+            (Some(held), _) => Some(held.cgroup_id),
+            (None, Some(lowered)) => Some(lowered.cgroup_id),
+            (None, None) => Some(self.cgroups().ok()?.find(path).ok()?.id),
         }
     }
 

@@ -94,6 +94,7 @@ impl Domains {
             keep: held.is_some_and(|held| held.keep),
             user: self.user_of(cgroup),
             priority,
+            lowered: self.is_lowered(cgroup.id),
             weight: tree.get(path).map_or(100, steward_core::domain::Node::weight),
             own_priority,
             own_weight,

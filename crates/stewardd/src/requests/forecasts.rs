@@ -44,10 +44,10 @@ enum Subject {
 }
 
 /// What a caller may see.
-struct Sight {
-    uid: u32,
+pub(super) struct Sight {
+    pub(super) uid: u32,
     /// Everything that was asked for.
-    all: bool,
+    pub(super) all: bool,
 }
 
 impl Daemon {
@@ -57,7 +57,7 @@ impl Daemon {
         request: api::ListForecasts,
     ) -> Result<Answer, ApiError> {
         let api::ListForecasts { domain, pid, domains_only } = request;
-        let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None };
+        let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None, slowed: None };
         let granted = self.permit_forecasts(caller, &request)?;
         Ok(Answer::Text(self.forecasts(caller, &request, granted)?.1))
     }
@@ -73,6 +73,9 @@ impl Daemon {
             let reason = format!("{every_ms} ms is not possible; give {least} to {most}");
             return Err(invalid("every_ms", reason));
         }
+        if request.slowed == Some(true) && request.domain.is_none() {
+            return Err(invalid("slowed", "it is about those outside of a domain; give a domain"));
+        }
         let granted = self.permit_forecasts(caller, &request)?;
         Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
     }
@@ -81,8 +84,7 @@ impl Daemon {
     /// reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out. Tasks are
     /// read unless that was done a moment ago.
     fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
-        let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
-        let sees_all = self.settings.policy.permit(&caller.identity(), &machine).is_ok();
+        let sees_all = self.sees_all(caller);
         let now_ns = now_ns();
         self.refresh(now_ns);
         let sought = self.look_for(request, now_ns)?;
@@ -111,6 +113,11 @@ impl Daemon {
         let about = owner.map_or(about.clone(), |owner| format!("{about} of user {owner}"));
         self.permit(caller, &Wish::of_all(Action::Read, Target::Others, about))?;
         Ok(true)
+    }
+
+    fn sees_all(&self, caller: &Caller) -> bool {
+        let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
+        self.settings.policy.permit(&caller.identity(), &machine).is_ok()
     }
 
     /// What is asked for. Reads again what it would be missing from: it may have come after the last look.
@@ -178,15 +185,24 @@ impl Daemon {
             request: api::WatchForecasts { every_ms: None, ..request.clone() },
             only_of: (!granted).then_some(caller.uid),
         };
-        if let Some(text) = self.sampler.text(&asked) {
+        let sees_all = request.slowed == Some(true) && self.sees_all(caller);
+        // Who may see what is asked for, but not all that is outside of it, is given a text of one's own.
+        let is_shared = request.slowed != Some(true) || granted == sees_all;
+        if let Some(text) = self.sampler.text(&asked).filter(|_| is_shared) {
             return Ok((outlook.report.at_ns, text));
         }
         // Only now: places among groups and tasks are those of the outlook.
         let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
-        let forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        let mut forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        if let (Subject::Domain(domain), Some(true)) = (&subject, request.slowed) {
+            let sight = Sight { uid: caller.uid, all: sees_all };
+            self.add_slowed(&mut forecasts, &outlook, *domain, &sight);
+        }
         let text = report::json(&forecasts);
-        self.sampler.keep_text(asked, &text);
+        if is_shared {
+            self.sampler.keep_text(asked, &text);
+        }
         Ok((outlook.report.at_ns, text))
     }
 
@@ -239,6 +255,7 @@ impl Daemon {
             others: forecast(&others),
             domains: self.domain_forecasts(outlook, subject, sight),
             tasks,
+            slowed: Vec::new(),
         }
     }
 
@@ -279,11 +296,11 @@ impl Daemon {
 }
 
 impl Sight {
-    fn has_task(&self, task: &TaskSample, group: &Group) -> bool {
+    pub(super) fn has_task(&self, task: &TaskSample, group: &Group) -> bool {
         self.all || task.uid == self.uid || self.has_domain(group)
     }
 
-    fn has_domain(&self, group: &Group) -> bool {
+    pub(super) fn has_domain(&self, group: &Group) -> bool {
         self.all || group.belongs_to(self.uid)
     }
 }
@@ -302,7 +319,7 @@ fn task_forecast(sample: &TaskSample, group: &Group, figures: &Forecast) -> api:
     }
 }
 
-fn forecast(figures: &Forecast) -> api::Forecast {
+pub(super) fn forecast(figures: &Forecast) -> api::Forecast {
     api::Forecast {
         actual_ms_per_s: rounded(figures.actual_ms_per_s),
         desired_ms_per_s: rounded(figures.desired_ms_per_s),
@@ -315,6 +332,6 @@ fn forecast(figures: &Forecast) -> api::Forecast {
 }
 
 /// To a thousandth, so that thousands of figures make a short text.
-fn rounded(figure: f64) -> f64 {
+pub(super) fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }

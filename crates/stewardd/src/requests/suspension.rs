@@ -1,4 +1,4 @@
-//! `SuspendDomain`: who may suspend what, and what must never be.
+//! `SuspendDomain` and `LowerDomain`: who may suspend or lower what, and what must never be.
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request as Wish, Resource};
@@ -41,6 +41,39 @@ impl Daemon {
             caller.pid
         );
         Ok(api::DomainSuspended { suspended })
+    }
+
+    pub(super) fn lower_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::LowerDomain,
+    ) -> Result<api::DomainLowered, ApiError> {
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let lowered = if request.lowered {
+            let (target, about) = self.target(caller, &cgroup);
+            self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+            if cgroup.path.is_empty() {
+                let reason = "there is nothing beside it to come first; lower a domain below it".to_owned();
+                return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
+            }
+            if self.mechanism.is_none() {
+                return Err(ApiError::MechanismGone { reason: self.gone_reason() });
+            }
+            self.domains.lower(&cgroup, caller.id, &mut self.mechanism)?;
+            true
+        } else {
+            // Nobody is asked: it ends only what this caller's own connection began.
+            self.domains.raise(&cgroup.path, caller.id, &mut self.mechanism)
+        };
+        tracing::debug!(
+            decision = if request.lowered { "lowered" } else { "raised" },
+            domain = request.domain,
+            lowered,
+            uid = caller.uid,
+            "asked for by process {}",
+            caller.pid
+        );
+        Ok(api::DomainLowered { lowered })
     }
 
     /// What must go on, and what is not ours to stop.
