@@ -324,7 +324,8 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Connects twice: a connection that streams takes no more calls.
+    /// Connects twice: a connection that streams takes no more calls. A daemon that is starting is not waited for, because signals
+    /// are: it is tried again.
     fn connect(&mut self) -> Result<(), Error> {
         let request = api::WatchForecasts {
             domain: Some(self.watched.clone()),
@@ -332,8 +333,9 @@ impl Controller<'_> {
             every_ms: Some(EVERY_MS),
             ..api::WatchForecasts::default()
         };
-        let client = Client::connect(self.socket)?;
-        let forecasts = Client::connect(self.socket)?.stream(&request)?;
+        let connect = || Client::connect_within(self.socket, Duration::ZERO);
+        let client = connect()?;
+        let forecasts = connect()?.stream(&request)?;
         self.forget();
         self.link = Some(Link { forecasts, client, heard: Instant::now() });
         Ok(())

@@ -623,6 +623,8 @@ mod tests {
         let server = bind().expect("it is free");
         let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
         assert_eq!(refused, ErrorKind::ConnectionRefused);
+        let starting = libsteward::Client::connect_within(&path, std::time::Duration::ZERO);
+        assert!(matches!(starting, Err(libsteward::Error::Starting { .. })), "{starting:?}");
         let error = bind().err().expect("it is taken").to_string();
         assert!(error.contains("another stewardd"), "{error}");
         server.listen().expect("it listens");
