@@ -21,6 +21,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
 mod domains;
+mod forecast_text;
 mod forecasts;
 mod suspension;
 
