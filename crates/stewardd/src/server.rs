@@ -21,11 +21,11 @@ use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, socket_with};
 use serde_json::{Map, Value};
 
 use crate::event_loop::now_ns;
-use crate::peer::{Caller, Identify};
+use crate::peer::{self, Caller, Identify, UserOf};
 
 mod output;
 pub mod room;
@@ -44,6 +44,10 @@ const MONITOR_BYTES_MAX: usize = 256 * 1024;
 const BACKLOG: i32 = 128;
 /// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for longer.
 const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
+
+/// How many connections of one user, who has all that one may have, are closed for newer ones of that user in one turn. Others that wait
+/// in that turn are turned away.
+const REPLACED_PER_TURN: usize = 8;
 
 /// What a client that called with "more" hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ pub struct Server {
     path: PathBuf,
     lock: Lock,
     identify: Identify,
+    user_of: UserOf,
     clients: Vec<Client>,
     turn: u64,
     owner_uid: Option<u32>,
@@ -149,6 +154,7 @@ impl Server {
             path: path.to_owned(),
             lock,
             identify,
+            user_of: Box::new(peer::user_of),
             clients: Vec::new(),
             turn: 0,
             owner_uid: None,
@@ -291,10 +297,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
+        let mut replaced: HashMap<u32, usize> = HashMap::new();
         for _ in 0..ACCEPTS_PER_TURN {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            let stream = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(stream) => UnixStream::from(stream),
+                Err(Errno::WOULDBLOCK) => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client");
                     // Most likely out of descriptors: make room, or the listener stays ready and the loop spins.
@@ -302,12 +309,27 @@ impl Server {
                     return;
                 }
             };
-            let admitted = stream.set_nonblocking(true).and_then(|()| (self.identify)(&stream));
-            match admitted {
+            if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut replaced)) {
+                continue;
+            }
+            match (self.identify)(&stream) {
                 Ok(caller) => self.let_in(stream, caller),
                 Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
             }
         }
+    }
+
+    /// Whether a newcomer of this user is turned away before more is asked about it, which costs far more than connecting
+    /// costs whoever does nothing else: the user has all the connections that one may have, and enough of them were given to
+    /// newcomers in this turn.
+    fn is_crowding(&self, uid: u32, replaced: &mut HashMap<u32, usize>) -> bool {
+        let own = self.clients.iter().filter(|client| client.caller.uid == uid).count();
+        if own < room::CLIENTS_PER_USER_MAX || is_kept_for(uid, self.owner_uid) {
+            return false;
+        }
+        let replaced = replaced.entry(uid).or_default();
+        *replaced += 1;
+        *replaced > REPLACED_PER_TURN
     }
 
     fn let_in(&mut self, stream: UnixStream, caller: Caller) {
@@ -589,6 +611,7 @@ fn is_passing(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -667,6 +690,7 @@ mod tests {
 
     /// A client that has asked, as this user.
     fn asking(server: &mut Server, uid: u32) -> UnixStream {
+        server.user_of = Box::new(move |_| Ok(uid));
         server.identify = Box::new(move |stream| {
             let caller = crate::peer::from_kernel(stream)?;
             Ok(Caller { uid, payer: uid, ..caller })
@@ -729,6 +753,36 @@ mod tests {
         let _other = asking(&mut server, 1001);
         turn(&mut server, costly);
         assert_eq!((answered(&server, 1000), answered(&server, 1001)), (1, 1), "first, however many wait");
+    }
+
+    #[test]
+    fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_and_again() {
+        let (_keep, mut server) = server();
+        let _crowd: Vec<UnixStream> =
+            (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
+        let newcomers = |server: &Server| -> Vec<UnixStream> {
+            (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
+        };
+        let identified = Arc::new(AtomicUsize::new(0));
+        let mut accept_as = |uid: u32| {
+            let count = Arc::clone(&identified);
+            server.user_of = Box::new(move |_| Ok(uid));
+            server.identify = Box::new(move |stream| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
+            });
+            let _newcomers = newcomers(&server);
+            server.accept();
+            identified.swap(0, Ordering::Relaxed)
+        };
+        // In each turn again: a newer connection does go before an older one.
+        assert_eq!((accept_as(1000), accept_as(1000)), (REPLACED_PER_TURN, REPLACED_PER_TURN));
+        assert_eq!(accept_as(0), 100, "never root");
+        assert_eq!(
+            accept_as(1001),
+            room::CLIENTS_PER_USER_MAX + REPLACED_PER_TURN,
+            "who has none yet gets theirs"
+        );
     }
 
     #[test]
