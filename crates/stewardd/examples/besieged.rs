@@ -49,6 +49,7 @@ fn own(uid: u32, words: &[&str]) -> anyhow::Result<Child> {
 fn wait_for(child: &mut Child) -> anyhow::Result<String> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().context("a pipe")?).read_line(&mut line)?;
+    anyhow::ensure!(!line.is_empty(), "it ended before it was ready, so that nothing was measured");
     Ok(line)
 }
 
@@ -235,8 +236,7 @@ fn read_files() {
 
 fn mounts() -> anyhow::Result<()> {
     enter_namespace(rustix::thread::UnshareFlags::NEWNS)?;
-    let place = "/tmp/crowd";
-    std::fs::create_dir_all(place)?;
+    let place = "/tmp";
     rustix::mount::mount(
         "none",
         place,
