@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -377,8 +377,33 @@ impl Server {
 fn bind_only(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    refuse_descriptors(&socket);
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())
+}
+
+/// `SO_PASSRIGHTS` (include/uapi/asm-generic/socket.h), since Linux 6.16.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Has the kernel refuse descriptors that clients want to pass, on every connection made here. Nobody takes them, so that the last
+/// one who lets go of such a file would be the daemon, and there are files for which that waits as long as the client likes: a TCP
+/// socket with SO_LINGER and bytes that nobody reads. Older kernels cannot refuse.
+fn refuse_descriptors(socket: &impl AsFd) {
+    let none: libc::c_int = 0;
+    let length = size_of_val(&none) as libc::socklen_t;
+    // SAFETY: the kernel reads one number, which is there.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const none).cast(),
+            length,
+        )
+    };
+    if result != 0 {
+        tracing::debug!(error = %io::Error::last_os_error(), "this kernel lets clients pass descriptors");
+    }
 }
 
 fn another(path: &Path) -> anyhow::Error {
@@ -657,6 +682,28 @@ mod tests {
         // One that was killed leaves both files behind, and is in nobody's way.
         drop(bind().expect("it is free"));
         bind().expect("it is free").close();
+    }
+
+    #[test]
+    fn no_client_can_leave_a_file_with_the_daemon_for_it_to_close() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (_keep, mut server) = server();
+        let client = UnixStream::connect(&server.path).expect("it listens");
+        let file = [client.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut files = SendAncillaryBuffer::new(&mut space);
+        assert!(files.push(SendAncillaryMessage::ScmRights(&file)));
+        let sent = sendmsg(&client, &[io::IoSlice::new(b"x")], &mut files, SendFlags::empty());
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says its version");
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        if (numbers.next(), numbers.next()) >= (Some(6), Some(16)) {
+            assert_eq!(sent, Err(Errno::PERM), "on Linux {release}");
+        }
+        (&client).write_all(b"{\"method\":\"a.B\"}\0").expect("all else goes on");
+        server.accept();
+        turn(&mut server, &mut |_, _| Answer::Reply(Map::new()));
+        let mut bytes = [0; 200];
+        assert_ne!((&client).read(&mut bytes).expect("an answer"), 0);
     }
 
     #[test]
