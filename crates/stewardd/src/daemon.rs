@@ -43,6 +43,12 @@ use crate::waiting::{Memory, Waiting};
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
 
+/// With how many, and twice as many as ran last, they are cleared sooner.
+const PRUNE_ABOVE_MIN: usize = 64;
+/// Of how many processes it is remembered that one user, other than root, has taken from them what they had. Whoever needs one more
+/// has the first forgotten: after a restart or a change of its specification that process may have something again.
+const RELEASED_PER_USER_MAX: usize = 512;
+
 /// What the daemon reserves for itself with Steward's scheduler, so that it answers while everything else is starved. Past
 /// its budget it shares what is left; SCHED_DEADLINE would stop it there, so that whoever makes it work makes all others
 /// wait, and there it has a nice value instead ([`OWN_NICE`]).
@@ -129,6 +135,8 @@ pub struct Daemon {
     pub(crate) decisions: BTreeMap<&'static str, u64>,
     waiting: Waiting,
     prune_at_ns: u64,
+    /// With how many that were given something by hand those are sought that have ended.
+    prune_above: usize,
     scan_at_ns: u64,
 }
 
@@ -187,6 +195,7 @@ impl Daemon {
             decisions: BTreeMap::new(),
             waiting: Waiting::default(),
             prune_at_ns: 0,
+            prune_above: PRUNE_ABOVE_MIN,
             scan_at_ns: 0,
         };
         let messages = [message, domain_message, audit_message, spec_message];
@@ -469,7 +478,13 @@ impl Daemon {
     pub(crate) fn remember(&mut self, hand: ByHand) {
         self.by_hand.retain(|known| known.process != hand.process);
         self.by_hand.push(hand);
-        self.forget_ended();
+        if hand.grant.is_none() && hand.user != 0 {
+            plan::bound_released(&mut self.by_hand, hand.user, RELEASED_PER_USER_MAX);
+        }
+        // Looking whether each still runs takes long when there are many.
+        if self.by_hand.len() >= self.prune_above {
+            self.forget_ended();
+        }
         self.save();
     }
 
@@ -514,6 +529,7 @@ impl Daemon {
     fn forget_ended(&mut self) {
         let roots = &self.options.roots;
         self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
+        self.prune_above = 2 * self.by_hand.len() + PRUNE_ABOVE_MIN;
         self.complaints.keep(|process| processes::is_alive(process, roots));
     }
 

@@ -372,14 +372,17 @@ impl Daemon {
             }
             return Err(error);
         }
-        tracing::info!(
-            decision = "released-by-hand",
-            pid = number,
-            uid = caller.uid,
-            released,
-            "by process {}",
-            caller.pid
-        );
+        // Whoever may say this of their own processes can say it without end.
+        if released > 0 {
+            tracing::info!(
+                decision = "released-by-hand",
+                pid = number,
+                uid = caller.uid,
+                released,
+                "by process {}",
+                caller.pid
+            );
+        }
         if is_process {
             self.forget_threads(held.id());
         }
