@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use steward_core::config::MechanismChoice;
 use steward_core::domain::Names;
-use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, IrrevocableFor, MechanismError,
-    MechanismKind, Reservation, Snapshot, Standing,
+    BestEffortOrder, BestEffortSettings, Event, Grant, IrrevocableFor, MechanismError, MechanismKind,
+    Reservation, Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
@@ -39,6 +38,10 @@ use crate::suspension::Suspensions;
 use crate::texts::Texts;
 use crate::troubles::{Topic, Troubles};
 use crate::waiting::{Memory, Waiting};
+
+mod lines;
+
+use lines::{log_event, log_step};
 
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
@@ -753,45 +756,6 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings) ->
     // The configuration has been held against the same rule.
     let names = Names::new(&config.prefix).unwrap_or_default();
     Domains::new(cgroups, names, config.cpu_limit)
-}
-
-fn log_step(step: &Step, standing: Option<Standing>) {
-    let (tid, pid, why) = (step.tid, step.pid, &step.why);
-    match step.grant {
-        Some(grant) => tracing::info!(
-            decision = "assigned",
-            tid,
-            pid,
-            cpu = %grant.reservation,
-            standing = standing.map(|standing| standing.to_string()),
-            "{why}"
-        ),
-        None => tracing::info!(decision = "released", tid, pid, "{why}"),
-    }
-}
-
-/// One line per decision. What every start and end of a program brings is at level debug: a shell script makes
-/// hundreds a second.
-fn log_event(event: &Event) {
-    macro_rules! line {
-        ($level:ident) => {
-            tracing::$level!(
-                decision = crate::report::event_kind_name(event.kind),
-                tid = event.tid,
-                pid = event.pid,
-                cpu = event.cpu,
-                load = event.load,
-                bandwidth = event.bandwidth,
-                threshold = event.threshold,
-                "{}",
-                explain_event(event)
-            )
-        };
-    }
-    match event.kind {
-        EventKind::Admitted | EventKind::Released => line!(debug),
-        _ => line!(info),
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 //! a user can only crowd out himself.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +18,20 @@ use libsteward::ApiError;
 use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, socket_with};
+use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value};
 
 use crate::event_loop::now_ns;
 use crate::peer::{self, Caller, Identify, UserOf};
 
 mod output;
+mod place;
 pub mod room;
 pub mod turns;
 
 use output::Output;
+use place::{Lock, another, bind_only};
 use room::Entry;
 use turns::{Payer, Turns};
 
@@ -369,74 +369,6 @@ impl Server {
                 "too many clients: dropped one"
             );
             self.clients.swap_remove(index);
-        }
-    }
-}
-
-/// A socket at `path` to which nobody can connect yet.
-fn bind_only(path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    refuse_descriptors(&socket);
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
-}
-
-/// `SO_PASSRIGHTS` (include/uapi/asm-generic/socket.h), since Linux 6.16.
-const SO_PASSRIGHTS: libc::c_int = 83;
-
-/// Has the kernel refuse descriptors that clients want to pass, on every connection made here. Nobody takes them, so that the last
-/// one who lets go of such a file would be the daemon, and there are files for which that waits as long as the client likes: a TCP
-/// socket with SO_LINGER and bytes that nobody reads. Older kernels cannot refuse.
-fn refuse_descriptors(socket: &impl AsFd) {
-    let none: libc::c_int = 0;
-    let length = size_of_val(&none) as libc::socklen_t;
-    // SAFETY: the kernel reads one number, which is there.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const none).cast(),
-            length,
-        )
-    };
-    if result != 0 {
-        tracing::debug!(error = %io::Error::last_os_error(), "this kernel lets clients pass descriptors");
-    }
-}
-
-fn another(path: &Path) -> anyhow::Error {
-    anyhow::anyhow!("another stewardd listens at {}: stop it first (systemctl stop stewardd)", path.display())
-}
-
-/// Held for as long as the daemon lives, because nobody answers at a socket while its daemon starts.
-struct Lock {
-    path: PathBuf,
-    _file: File,
-}
-
-impl Lock {
-    /// Beside the socket at this path.
-    fn take(socket: &Path) -> anyhow::Result<Self> {
-        let path = socket.with_extension("lock");
-        let failed = || format!("cannot lock {}", path.display());
-        loop {
-            // Nobody else may open it: whoever can could keep the daemon from starting.
-            let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
-            let file = file.with_context(failed)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(another(socket)),
-                Err(errno) => return Err(errno).with_context(failed),
-            }
-            // Unless one that has just ended has removed it meanwhile.
-            let is_there = std::fs::metadata(&path).is_ok_and(|there| {
-                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-            });
-            if is_there {
-                return Ok(Lock { path, _file: file });
-            }
         }
     }
 }
