@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import threading
+import time
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
@@ -16,6 +18,9 @@ from ._reservation import AnyReservation, Reservation
 SOCKET_PATH = "/run/steward/io.steward"
 
 _ANSWER_TIMEOUT_S = 150.0
+#: How long connecting waits for a daemon that has its socket and does not listen yet, or takes nobody in.
+_START_TIMEOUT_S = 30.0
+_LOOK_EVERY_S = 0.02
 _REPLY_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 
@@ -25,9 +30,35 @@ Json = Dict[str, Any]
 def connect(path: Union[str, "os.PathLike[str]", None] = None) -> Client:
     """Connects to the daemon at path; unless given, at $STEWARD_SOCKET or the usual place.
 
-    Raises CannotConnect when nobody listens there.
+    Waits for a daemon that is starting, 30 s at most. Raises CannotConnect when there is none, or that is over.
     """
     return Client(os.fspath(path) if path is not None else os.environ.get("STEWARD_SOCKET") or SOCKET_PATH)
+
+
+def _connected(path: str) -> socket.socket:
+    patience_ends = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(_START_TIMEOUT_S)
+            connection.connect(path)
+            connection.settimeout(None)
+            return connection
+        except OSError as error:
+            connection.close()
+            advice = "is it running? (systemctl start stewardd)"
+            if isinstance(error, ConnectionRefusedError) and _is_had_by_a_process(path):
+                if time.monotonic() < patience_ends:
+                    time.sleep(_LOOK_EVERY_S)
+                    continue
+                advice = f"it is starting, and does not listen after {_START_TIMEOUT_S:.0f} s (journalctl -u stewardd)"
+            raise _errors.CannotConnect(f"cannot reach stewardd at {path}: {error.strerror or error}; {advice}") from error
+
+
+def _is_had_by_a_process(path: str) -> bool:
+    """Whether a process has the socket that streams at path, listening or not: the kernel refuses another type of connection to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        return probe.connect_ex(path) == errno.EPROTOTYPE
 
 
 class _Connection:
@@ -36,14 +67,7 @@ class _Connection:
     def __init__(self, path: str) -> None:
         self._buffer = bytearray()
         self._scanned = 0
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self.socket.connect(path)
-        except OSError as error:
-            self.socket.close()
-            raise _errors.CannotConnect(
-                f"cannot reach stewardd at {path}: {error.strerror or error}; is it running? (systemctl start stewardd)"
-            ) from error
+        self.socket = _connected(path)
 
     def send(self, method: str, parameters: Json, more: bool = False) -> None:
         call: Json = {"method": method, "parameters": parameters}

@@ -10,7 +10,7 @@ class Error(Exception):
 
 
 class CannotConnect(Error):
-    """Nobody listens at the socket."""
+    """Nobody listens at the socket, or the daemon takes nobody in for 30 s."""
 
 
 class Broken(Error):

@@ -93,6 +93,23 @@ class Calls(unittest.TestCase):
                 client.status()
         self.assertEqual((caught.exception.name, str(caught.exception)), ("a.B", "B: x 1"))
 
+    def test_a_daemon_that_is_starting_is_waited_for_and_one_that_has_ended_is_not(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "socket")
+            daemon = socket.socket(socket.AF_UNIX)
+            daemon.bind(path)
+            connected = []
+            waits = threading.Thread(target=lambda: connected.append(steward.connect(path)))
+            waits.start()
+            # Whether it has asked by now or asks later, it gets in.
+            daemon.listen()
+            waits.join()
+            self.assertEqual(len(connected), 1)
+            connected[0].close()
+            daemon.close()
+            with self.assertRaisesRegex(steward.CannotConnect, "is it running"):
+                steward.connect(path)
+
     def test_a_daemon_that_is_not_there_or_talks_nonsense_is_an_error_of_ours(self):
         with self.assertRaisesRegex(steward.CannotConnect, "/no/such/socket"):
             steward.connect("/no/such/socket")

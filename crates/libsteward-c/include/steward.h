@@ -108,7 +108,7 @@
 #define STEWARD_ERROR_ARGUMENT (-1)
 
 /*
- Nobody listens at the socket.
+ Nobody listens at the socket, or the daemon takes nobody in for 30 seconds.
  */
 #define STEWARD_ERROR_CONNECT (-2)
 
@@ -261,8 +261,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Connects to the daemon at socket_path, or with null at the usual socket, and stores a handle in client. Free it
- with steward_close().
+ Connects to the daemon at socket_path, or with null at the usual socket, and stores a handle in client. Waits for
+ a daemon that is starting, 30 seconds at most. Free it with steward_close().
 
  Pointers:
  socket_path is null or a text, client can be written.

@@ -81,8 +81,8 @@ pub(crate) unsafe fn connected(socket_path: *const c_char) -> Result<Client, Fai
     Ok(Client::connect(path)?)
 }
 
-/// Connects to the daemon at `socket_path`, or with null at the usual socket, and stores a handle in `client`. Free it
-/// with steward_close().
+/// Connects to the daemon at `socket_path`, or with null at the usual socket, and stores a handle in `client`. Waits for
+/// a daemon that is starting, 30 seconds at most. Free it with steward_close().
 ///
 /// # Safety
 /// `socket_path` is null or a text, `client` can be written.

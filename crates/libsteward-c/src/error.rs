@@ -10,7 +10,7 @@ use libsteward::{ApiError, Error};
 pub const STEWARD_OK: i32 = 0;
 /// An argument is null, no UTF-8, no JSON, or out of its range.
 pub const STEWARD_ERROR_ARGUMENT: i32 = -1;
-/// Nobody listens at the socket.
+/// Nobody listens at the socket, or the daemon takes nobody in for 30 seconds.
 pub const STEWARD_ERROR_CONNECT: i32 = -2;
 /// The connection broke or was closed, or no answer came within 150 seconds. Close the handle and connect again.
 pub const STEWARD_ERROR_BROKEN: i32 = -3;
@@ -61,7 +61,9 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Connect { .. } => STEWARD_ERROR_CONNECT,
+            Error::Connect { .. } | Error::Ended { .. } | Error::Starting { .. } | Error::Busy { .. } => {
+                STEWARD_ERROR_CONNECT
+            }
             Error::Broken(_) | Error::Closed | Error::Late => STEWARD_ERROR_BROKEN,
             Error::Malformed(_) => STEWARD_ERROR_MALFORMED,
             Error::Api(error) => code_of(error),

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::api::{
     ApiError, Complain, DomainWatched, Forecasts, Method, Monitor, Monitored, WatchDomains, WatchForecasts,
 };
+use crate::connect;
 use crate::wire::{self, Call, Framer};
 
 /// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb, and longer
@@ -32,6 +33,35 @@ pub enum Error {
         path: PathBuf,
         /// What the kernel said.
         source: std::io::Error,
+    },
+    /// Nobody has the socket that is there.
+    #[error(
+        "cannot reach stewardd at {}: the one that made this socket has ended; start it again (systemctl start stewardd)",
+        path.display()
+    )]
+    Ended {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The daemon has its socket and does not listen yet.
+    #[error(
+        "stewardd is starting, and after {} s nobody can connect to {} yet; try again, or see what it does: journalctl -u stewardd",
+        waited.as_secs(), path.display()
+    )]
+    Starting {
+        /// The socket.
+        path: PathBuf,
+        /// For how long it was waited for.
+        waited: Duration,
+    },
+    /// The daemon listens and takes nobody in.
+    #[error(
+        "stewardd at {} has taken nobody in for 30 s; its log says what it does (journalctl -u stewardd)",
+        path.display()
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
     },
     /// The connection broke.
     #[error("the connection to stewardd broke: {0}")]
@@ -65,15 +95,22 @@ struct Received<R> {
 }
 
 impl Client {
-    /// Connects to the daemon's socket, [`crate::SOCKET_PATH`] unless it was told otherwise.
+    /// Connects to the daemon's socket, [`crate::SOCKET_PATH`] unless it was told otherwise. Waits for a daemon that is starting,
+    /// [`crate::START_TIMEOUT`] at most; where there is none, not at all.
     ///
     /// # Errors
-    /// [`Error::Connect`] when nobody listens there.
+    /// [`Error::Connect`] or [`Error::Ended`] when nobody has the socket, [`Error::Starting`] when it takes longer, [`Error::Busy`] when
+    /// the daemon takes nobody in for 30 s.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let stream =
-            UnixStream::connect(path).map_err(|source| Error::Connect { path: path.to_owned(), source })?;
-        Ok(Self::from_stream(stream))
+        Self::connect_within(path, connect::START_TIMEOUT)
+    }
+
+    /// As [`Client::connect`], and waits `patience` at most for a daemon that is starting: none for who tries again anyway.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_within(path: impl AsRef<Path>, patience: Duration) -> Result<Self, Error> {
+        Ok(Self::from_stream(connect::to(path.as_ref(), patience)?))
     }
 
     /// Uses a socket that is already connected.

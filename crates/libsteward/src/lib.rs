@@ -15,11 +15,13 @@
 
 pub mod api;
 mod client;
+mod connect;
 pub mod control;
 pub mod wire;
 
 pub use api::ApiError;
 pub use client::{Client, Error, Events};
+pub use connect::START_TIMEOUT;
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/steward/io.steward";

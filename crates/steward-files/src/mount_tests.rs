@@ -9,6 +9,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount as mount_raw, mount
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::mount::{Mounted, mount};
+use crate::service::READERS;
 use crate::stand_in::StandIn;
 
 /// A shell's working directory is the parent of the mount, as `/run/steward` is.
@@ -127,6 +128,30 @@ fn the_kernel_copies_what_a_file_says_now() {
         let pieces = "import os; file = os.open('domains/batch/cpu.weight', 0); begun = os.read(file, 2); \
                       os.system('echo 9999 >domains/batch/cpu.weight'); print(begun + os.read(file, 9))";
         assert_eq!(place.says(&format!("python3 -c \"{pieces}\"")), "b'100\\n'\n");
+    });
+}
+
+#[test]
+fn what_needs_nobody_waits_for_nobody() {
+    in_own_namespace(|place| {
+        let daemon = place.daemon.clone();
+        // The daemon answers nothing, and more wait for it than there are threads that wait.
+        let held = daemon.state();
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let mut cat = Command::new("cat");
+                cat.arg("domains/cpu").current_dir(&place.directory).stdout(Stdio::null());
+                cat.spawn().expect("every machine has cat")
+            })
+            .collect();
+        while place.daemon.calls() < READERS {
+            std::thread::yield_now();
+        }
+        assert_eq!(place.says("timeout 60 stat -c %s domains/cpu fs/domains/cpu.weight"), "4096\n4096\n");
+        drop(held);
+        for mut reader in readers {
+            assert!(reader.wait().expect("it ends").success());
+        }
     });
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so that
 //! everybody sees what holds now. Who reads on after that gets the rest of the same text.
-//! The thread that takes requests from the kernel answers none that the daemon is asked about: it would hold up everybody. Reading is
+//! The thread that takes requests from the kernel answers itself what needs nobody: names that are always there, sizes of values, the
+//! end of a file. It answers nothing that the daemon is asked about: it would hold up everybody. Reading is
 //! answered by some [threads](crate::turns) that take one request of each user in turn. A change may have
 //! to wait for a person's permission, so each has a thread of its own. When there are too many of those, the next change
 //! is answered as reading is, and nobody is asked about it.
@@ -41,7 +42,7 @@ const UNFINISHED_MAX: usize = 64;
 /// How long they may be together before no other is added, in bytes.
 const UNFINISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many threads answer those who read.
-const READERS: usize = 2;
+pub(crate) const READERS: usize = 2;
 /// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
 /// How many changes of one user can.
@@ -95,11 +96,11 @@ impl<B: Backend> Service<B> {
     }
 
     fn tell_attributes(&self, request: &Request, ino: INodeNo, reply: ReplyAttr) {
-        // Of what is no file nobody has to be asked, so that the daemon itself may look whether the tree is there.
+        // So that the daemon itself may look whether the tree is there, too.
         if let Ok(node) = self.shared.node(ino)
-            && kind(&node) != FileType::RegularFile
+            && let Some(size_bytes) = size_at_once(&node)
         {
-            return reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node, 0));
+            return reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node, size_bytes));
         }
         self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
             Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
@@ -182,17 +183,16 @@ impl<B: Backend> Shared<B> {
     }
 
     fn attributes(&self, asker: Asker, number: u64, node: &Node) -> FileAttr {
-        let size_bytes = match node {
-            // These can be longer.
-            Node::LastError
-            | Node::Forecasts
-            | Node::File(_, ControlFile::Members | ControlFile::Forecast | ControlFile::LastError) => {
-                self.tree.read(asker, node).unwrap_or_default().len() as u64
-            }
-            Node::File(..) => VALUE_SIZE_BYTES,
-            _ => 0,
-        };
-        attributes(number, node, size_bytes)
+        let size_of_text = || self.tree.read(asker, node).unwrap_or_default().len() as u64;
+        attributes(number, node, size_at_once(node).unwrap_or_else(size_of_text))
+    }
+
+    /// What is there under that name, where it is told without asking the daemon.
+    fn lookup_at_once(&self, parent: INodeNo, name: &OsStr) -> Option<FileAttr> {
+        let node = Tree::<B>::fixed(&self.node(parent).ok()?, name.to_str()?)?;
+        let size_bytes = size_at_once(&node)?;
+        let number = lock(&self.numbers).remember(&node);
+        Some(attributes(number, &node, size_bytes))
     }
 
     fn get(&self, asker: Asker, number: INodeNo) -> Result<FileAttr, Failure> {
@@ -207,6 +207,16 @@ impl<B: Backend> Shared<B> {
     fn make(&self, asker: Asker, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Failure> {
         let node = self.tree.make(asker, &self.node(parent)?, text(name)?)?;
         Ok(self.enter(asker, &node))
+    }
+
+    /// What there is to read for who has read all: nothing. `None` where the daemon has to be asked, or there is more.
+    fn read_end(&self, reading: Reading, offset: u64) -> Option<Vec<u8>> {
+        let mut unfinished = lock(&self.unfinished);
+        let length = unfinished.get(&reading)?.len() as u64;
+        (offset > 0 && offset >= length).then(|| {
+            unfinished.remove(&reading);
+            Vec::new()
+        })
     }
 
     fn read(
@@ -284,6 +294,18 @@ fn kind(node: &Node) -> FileType {
 }
 
 /// The permissions shown are those of the attempt: who may change what is decided by the daemon, for each change.
+/// The size of what is no file, or one with a value, in bytes; `None` where only the daemon can say.
+fn size_at_once(node: &Node) -> Option<u64> {
+    match node {
+        // These can be longer.
+        Node::LastError
+        | Node::Forecasts
+        | Node::File(_, ControlFile::Members | ControlFile::Forecast | ControlFile::LastError) => None,
+        Node::File(..) => Some(VALUE_SIZE_BYTES),
+        _ => Some(0),
+    }
+}
+
 fn attributes(number: u64, node: &Node, size_bytes: u64) -> FileAttr {
     let perm = match node {
         Node::Root => 0o555,
@@ -319,6 +341,9 @@ impl<B: Backend> Filesystem for Service<B> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if let Some(attributes) = self.shared.lookup_at_once(parent, name) {
+            return reply.entry(&NOT_AT_ALL, &attributes, Generation(0));
+        }
         let name = name.to_owned();
         self.ask(request, move |shared, asker| {
             match asker.and_then(|asker| shared.lookup(asker, parent, &name)) {
@@ -448,6 +473,10 @@ impl<B: Backend> Filesystem for Service<B> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let reading = (ino.0, request.pid() as i32, request.uid());
+        if let Some(bytes) = self.shared.read_end(reading, offset) {
+            return reply.data(&bytes);
+        }
         self.ask(request, move |shared, asker| {
             match asker.and_then(|asker| shared.read(asker, ino, offset, size_bytes)) {
                 Ok(bytes) => reply.data(&bytes),

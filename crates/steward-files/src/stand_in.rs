@@ -1,6 +1,7 @@
 //! A daemon in memory for tests: it keeps domains, and refuses as the real one does, only simpler.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use libsteward::ApiError;
@@ -24,9 +25,9 @@ pub(crate) struct State {
     pub(crate) own: String,
 }
 
-/// A handle on it.
+/// A handle on it, and how many calls have come, answered or not.
 #[derive(Clone, Default)]
-pub(crate) struct StandIn(Arc<Mutex<State>>);
+pub(crate) struct StandIn(Arc<Mutex<State>>, Arc<AtomicUsize>);
 
 impl StandIn {
     /// The root and a domain of somebody else, `system.slice`.
@@ -41,6 +42,11 @@ impl StandIn {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panicked with it")
+    }
+
+    /// How many calls have come.
+    pub(crate) fn calls(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
     }
 }
 
@@ -174,6 +180,7 @@ impl State {
 
 impl Backend for StandIn {
     fn call(&self, caller: Credentials, call: Call) -> Result<Map<String, Json>, ApiError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         self.state().answer(&caller, call)
     }
 }

@@ -35,20 +35,29 @@ impl<B: Backend> Tree<B> {
     /// # Errors
     /// `ENOENT` when nothing has, `ENOTDIR` when `parent` is no directory.
     pub fn lookup(&self, asker: Asker, parent: &Node, name: &str) -> Result<Node, Failure> {
+        match (parent, Self::fixed(parent, name)) {
+            (_, Some(node)) => Ok(node),
+            (Node::Root, None) => Err(absent(name)),
+            // By the name that the daemon has for it: a path may lead to it too.
+            (Node::Domain(domain), None) => {
+                Ok(Node::Domain(self.requests(asker).name_of(&child(domain, name))?))
+            }
+            _ => Err(Failure::new(Errno::NOTDIR, "this is no directory")),
+        }
+    }
+
+    /// What is there under that name, where nobody has to be asked.
+    pub fn fixed(parent: &Node, name: &str) -> Option<Node> {
         match parent {
             Node::Root => match name {
-                OWN => Ok(Node::Own),
-                DOMAINS => Ok(Node::Domain(String::new())),
-                "last_error" => Ok(Node::LastError),
-                FORECASTS => Ok(Node::Forecasts),
-                _ => Err(absent(name)),
+                OWN => Some(Node::Own),
+                DOMAINS => Some(Node::Domain(String::new())),
+                "last_error" => Some(Node::LastError),
+                FORECASTS => Some(Node::Forecasts),
+                _ => None,
             },
-            Node::Domain(domain) => match ControlFile::find(name) {
-                Some(file) => Ok(Node::File(domain.clone(), file)),
-                // By the name that the daemon has for it: a path may lead to it too.
-                None => Ok(Node::Domain(self.requests(asker).name_of(&child(domain, name))?)),
-            },
-            _ => Err(Failure::new(Errno::NOTDIR, "this is no directory")),
+            Node::Domain(domain) => ControlFile::find(name).map(|file| Node::File(domain.clone(), file)),
+            _ => None,
         }
     }
 

@@ -24,6 +24,10 @@ const MOVE_ROUNDS_MAX: usize = 100;
 /// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
 const DEPTH_MAX: usize = 40;
 
+/// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as many as can
+/// have a domain of their own there (docs/scheduler.md, the tree of domains).
+pub const BELOW_MAX: [usize; 3] = [3072, 2048, 1024];
+
 /// One cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
@@ -102,14 +106,15 @@ impl CgroupTree {
         Ok(Cgroup { path: path.to_owned(), id: stat.st_ino, uid: stat.st_uid })
     }
 
-    /// All cgroups, parents before children. What vanishes meanwhile is left out.
+    /// All cgroups, parents before children. What vanishes meanwhile is left out, and so is what is more than [`BELOW_MAX`]:
+    /// whoever is given a part of the tree may make cgroups in it without number, and everybody waits while they are read.
     ///
     /// # Errors
     /// [`KernelError::Cgroup`] when the root cannot be read.
     pub fn list(&self) -> Result<Vec<Cgroup>, KernelError> {
         let root = self.open_below("", OFlags::DIRECTORY).map_err(|errno| self.failed("", "list", errno))?;
         let mut found = vec![self.find("")?];
-        self.list_below(&root, "", 0, &mut found);
+        self.list_below(&root, "", 0, usize::MAX, &mut found);
         Ok(found)
     }
 
@@ -122,13 +127,24 @@ impl CgroupTree {
             self.open_below(path, OFlags::DIRECTORY).map_err(|errno| self.failed(path, "list", errno))?;
         let mut found = Vec::new();
         // Seen from one level above the deepest, so that nothing below the children is looked at.
-        self.list_below(&directory, path, DEPTH_MAX - 1, &mut found);
+        self.list_below(&directory, path, DEPTH_MAX - 1, usize::MAX, &mut found);
         Ok(found)
     }
 
-    fn list_below(&self, directory: &OwnedFd, path: &str, depth: usize, found: &mut Vec<Cgroup>) {
+    /// Finds at most `room` more.
+    fn list_below(
+        &self,
+        directory: &OwnedFd,
+        path: &str,
+        depth: usize,
+        room: usize,
+        found: &mut Vec<Cgroup>,
+    ) {
         let Ok(mut entries) = Dir::read_from(directory) else { return };
-        while let Some(Ok(entry)) = entries.read() {
+        let full = found.len().saturating_add(room);
+        while found.len() < full
+            && let Some(Ok(entry)) = entries.read()
+        {
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name == "." || name == ".." || entry.file_type() != FileType::Directory || depth >= DEPTH_MAX {
                 continue;
@@ -138,7 +154,8 @@ impl CgroupTree {
             let Ok(stat) = fs::fstat(&child) else { continue };
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
             found.push(Cgroup { path: path.clone(), id: stat.st_ino, uid: stat.st_uid });
-            self.list_below(&child, &path, depth + 1, found);
+            let room = (full - found.len()).min(BELOW_MAX[depth.min(BELOW_MAX.len() - 1)]);
+            self.list_below(&child, &path, depth + 1, room, found);
         }
     }
 
@@ -385,6 +402,21 @@ mod tests {
         assert!(tree.find("c").expect_err("it is not").is_absent());
         assert_eq!(tree.children("").expect("readable"), listed[1..2]);
         assert_eq!(tree.children("a").expect("readable"), listed[2..]);
+    }
+
+    #[test]
+    fn cgroups_without_number_below_one_are_not_all_listed_and_leave_others_their_place() {
+        let (_keep, tree) = tree();
+        for path in ["a/b/c", "a/d", "e"] {
+            tree.create(path).expect("there is room");
+        }
+        (0..BELOW_MAX[2] + 20).for_each(|number| {
+            tree.create(&format!("a/b/c/{number}")).expect("there is room");
+        });
+        let listed = tree.list().expect("readable");
+        let below = listed.iter().filter(|cgroup| cgroup.path.starts_with("a/b/c/")).count();
+        assert_eq!((below, listed.len()), (BELOW_MAX[2], BELOW_MAX[2] + 6));
+        assert_eq!(tree.children("a/b/c").expect("readable").len(), BELOW_MAX[2] + 20);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::error::KernelError;
 use crate::roots::Roots;
@@ -26,7 +27,7 @@ const DEPTH_MAX: usize = 33;
 pub fn made_by(pid: i32, roots: &Roots) -> Result<Option<u32>, KernelError> {
     let path = roots.proc.join(format!("{pid}/ns/user"));
     let failed = |source| KernelError::Read { path: path.clone(), source };
-    let own = identity(&roots.proc.join("self/ns/user")).map_err(failed)?;
+    let own = own_identity(roots).map_err(failed)?;
     if identity(&path).map_err(failed)? == own {
         return Ok(None);
     }
@@ -52,6 +53,16 @@ pub fn payer(uid: u32, pid: i32, roots: &Roots) -> u32 {
         // In a container that root has made, those in it are its users. Where it is not known, they count as themselves.
         _ => uid,
     }
+}
+
+/// The caller's own. It is looked up once: no thread of ours goes into another one, and this is asked for each client.
+fn own_identity(roots: &Roots) -> io::Result<(u64, u64)> {
+    static OWN: OnceLock<(u64, u64)> = OnceLock::new();
+    if let Some(own) = OWN.get().filter(|_| roots.proc == Roots::default().proc) {
+        return Ok(*own);
+    }
+    let own = identity(&roots.proc.join("self/ns/user"))?;
+    Ok(if roots.proc == Roots::default().proc { *OWN.get_or_init(|| own) } else { own })
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {

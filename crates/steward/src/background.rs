@@ -218,9 +218,11 @@ fn launch(socket: &Path, domain: &str, command: &[std::ffi::OsString]) -> anyhow
 
 impl Link {
     /// Connects twice: a connection that streams takes no more calls. The other one holds the domain behind all others, if it
-    /// `is_last`. With `slowed` it is told who is slowed.
+    /// `is_last`. With `slowed` it is told who is slowed. A daemon that is starting is not waited for, because signals are: it is
+    /// tried again.
     fn open(socket: &Path, domain: &str, is_last: bool, slowed: bool) -> Result<Link, Error> {
-        let mut client = Client::connect(socket)?;
+        let connect = || Client::connect_within(socket, Duration::ZERO);
+        let mut client = connect()?;
         if is_last {
             match client.call(&api::LowerDomain { domain: domain.to_owned(), lowered: true }) {
                 Err(Error::Api(ApiError::MechanismFailed { reason })) => {
@@ -236,7 +238,7 @@ impl Link {
             slowed: slowed.then_some(true),
             ..api::WatchForecasts::default()
         };
-        let forecasts = Client::connect(socket)?.stream(&request)?;
+        let forecasts = connect()?.stream(&request)?;
         Ok(Link { forecasts, client, heard: Instant::now() })
     }
 }

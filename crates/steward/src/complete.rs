@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
@@ -111,9 +112,10 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed)
 }
 
-/// None where the daemon does not answer.
+/// None where the daemon does not answer, or is starting: who types waits for nothing.
 fn domains(socket: &Path) -> Vec<String> {
-    let list = Client::connect(socket).and_then(|mut client| client.call(&api::ListDomains {}));
+    let list = Client::connect_within(socket, Duration::ZERO)
+        .and_then(|mut client| client.call(&api::ListDomains {}));
     list.map(|list| list.domains.into_iter().map(|domain| domain.name).collect()).unwrap_or_default()
 }
 

@@ -127,7 +127,7 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
 /// One look: two readings, because the first cannot tell whether deadlines were missed lately, and knows nothing of tasks
 /// that have just started. Some more where the daemon has no figures yet.
 fn look(question: &Question, interval: Duration) -> anyhow::Result<Model> {
-    let mut source = Source::connect(question)?;
+    let mut source = Source::connect(question, libsteward::START_TIMEOUT)?;
     let mut model = Model::default();
     model.take(source.read()?);
     for _ in 1..LOOKS_MAX {
@@ -149,7 +149,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let (send, receive) = channel();
     // Connected here, so that a daemon that is not there is an error and not an empty recording.
-    drop(Source::connect(question)?);
+    drop(Source::connect(question, libsteward::START_TIMEOUT)?);
     let (signals, news, question) = (send.clone(), send, question.clone());
     let mut wanted = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
     std::thread::spawn(move || {

@@ -1,8 +1,8 @@
 //! What a user who means ill costs the others: `besieged SCENARIO...` beside a running stewardd, as root, in the lab's machine.
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those calls took and
-//! what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`, `subordinates`, `files`, `mounts`. With
-//! `--probe METHOD` the caller asks for something else than `ListSpecs`.
+//! what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`, `subordinates`, `files`, `mounts`,
+//! `releases`, `cgroups`, `descriptors`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,9 @@ fn main() -> anyhow::Result<()> {
     match words[..] {
         ["probe", method] => probe(method),
         ["attack", scenario] => attack(scenario),
-        [] => bail!("besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts"),
+        [] => bail!(
+            "besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts releases cgroups descriptors"
+        ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
 }
@@ -49,6 +51,7 @@ fn own(uid: u32, words: &[&str]) -> anyhow::Result<Child> {
 fn wait_for(child: &mut Child) -> anyhow::Result<String> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().context("a pipe")?).read_line(&mut line)?;
+    anyhow::ensure!(!line.is_empty(), "it ended before it was ready, so that nothing was measured");
     Ok(line)
 }
 
@@ -56,12 +59,16 @@ fn measure(scenario: &str) -> anyhow::Result<()> {
     if scenario == "events" || scenario == "monitor" {
         fill_history()?;
     }
+    if scenario == "cgroups" {
+        std::fs::create_dir(OWN_CGROUP)?;
+        std::os::unix::fs::chown(OWN_CGROUP, Some(ATTACKER), Some(ATTACKER))?;
+    }
     let monitor = Client::connect(SOCKET_PATH)?.monitor(false)?;
     let mut attacker = own(ATTACKER, &["attack", scenario])?;
     if scenario == "subordinates" || scenario == "mounts" {
         map_users(&mut attacker)?;
     }
-    wait_for(&mut attacker)?;
+    print!("{}", wait_for(&mut attacker)?.replace("ready\n", ""));
     let method = if scenario == "files" { "file" } else { "io.steward.ListSpecs" };
     let mut bystander = own(BYSTANDER, &["probe", method])?;
     let line = wait_for(&mut bystander)?;
@@ -148,10 +155,7 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
             Ok(())
         }
         "forecasts" => {
-            for _ in 0..THREADS {
-                let asleep = || std::thread::sleep(Duration::from_secs(3600));
-                std::thread::Builder::new().stack_size(16 * 1024).spawn(asleep)?;
-            }
+            start_threads()?;
             flood(r#"{"method":"io.steward.ListForecasts"}"#)
         }
         "events" => flood(r#"{"method":"io.steward.ListEvents"}"#),
@@ -166,8 +170,95 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
             Ok(())
         }
         "mounts" => mounts(),
+        "releases" => releases(),
+        "cgroups" => cgroups(),
+        "descriptors" => descriptors(),
         other => bail!("there is no scenario {other}"),
     }
+}
+
+fn start_threads() -> std::io::Result<()> {
+    let asleep = || std::thread::sleep(Duration::from_secs(3600));
+    for _ in 0..THREADS {
+        std::thread::Builder::new().stack_size(16 * 1024).spawn(asleep)?;
+    }
+    Ok(())
+}
+
+/// Has what each of many threads has taken from it, which is nothing, so that it has to be remembered of all of them.
+fn releases() -> anyhow::Result<()> {
+    start_threads()?;
+    let tasks = std::fs::read_dir("/proc/self/task")?;
+    let names = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok()?.parse::<i32>().ok());
+    let tids: Vec<i32> = names.collect();
+    let mut client = Client::connect(SOCKET_PATH)?;
+    for pid in &tids[..tids.len() / 2] {
+        client.call(&api::Release { pid: *pid })?;
+    }
+    println!("ready");
+    loop {
+        for pid in &tids {
+            let _ = client.call(&api::Release { pid: *pid });
+        }
+    }
+}
+
+/// Where root has made a cgroup for the attacker.
+const OWN_CGROUP: &str = "/sys/fs/cgroup/crowd";
+const CGROUPS: usize = 4000;
+
+fn cgroups() -> anyhow::Result<()> {
+    for number in 0..CGROUPS {
+        std::fs::create_dir(format!("{OWN_CGROUP}/{number}"))?;
+    }
+    let mut client = Client::connect(SOCKET_PATH)?;
+    println!("ready");
+    loop {
+        std::fs::create_dir(format!("{OWN_CGROUP}/x"))?;
+        let _ = client.call(&api::ListForecasts::default());
+        std::fs::remove_dir(format!("{OWN_CGROUP}/x"))?;
+        let _ = client.call(&api::ListDomains {});
+    }
+}
+
+/// Leaves files with the daemon whose last user waits a minute when he closes them.
+fn descriptors() -> anyhow::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let mut kept = Vec::new();
+    for round in 0.. {
+        let mut file = std::net::TcpStream::connect(listener.local_addr()?)?;
+        kept.push(listener.accept()?);
+        file.set_nonblocking(true)?;
+        while file.write(&[0; 1 << 16]).is_ok() {}
+        let linger = libc::linger { l_onoff: 1, l_linger: 60 };
+        // SAFETY: the kernel reads this much, which is there.
+        let result = unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&file),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size_of_val(&linger) as libc::socklen_t,
+            )
+        };
+        anyhow::ensure!(result == 0, "cannot set SO_LINGER");
+        file.set_nonblocking(false)?;
+        let stream = UnixStream::connect(SOCKET_PATH)?;
+        let files = [std::os::fd::AsFd::as_fd(&file)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(&stream, &[std::io::IoSlice::new(b"{")], &mut ancillary, SendFlags::empty());
+        if round == 0 {
+            println!("ready {sent:?}");
+        }
+        if sent.is_err() {
+            // Refused: there is nothing else to try, and its own end waits for nobody.
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+    }
+    Ok(())
 }
 
 /// Puts the same call on many connections; who has got some of the answer calls again, on a new connection if this one is closed.
@@ -175,7 +266,8 @@ fn flood(call: &str) -> anyhow::Result<()> {
     let message = format!("{call}\0");
     let connect = || -> std::io::Result<UnixStream> {
         let mut stream = UnixStream::connect(SOCKET_PATH)?;
-        stream.write_all(message.as_bytes())?;
+        // It may be closed already, and is then made again.
+        let _ = stream.write_all(message.as_bytes());
         stream.set_nonblocking(true)?;
         Ok(stream)
     };
@@ -235,8 +327,7 @@ fn read_files() {
 
 fn mounts() -> anyhow::Result<()> {
     enter_namespace(rustix::thread::UnshareFlags::NEWNS)?;
-    let place = "/tmp/crowd";
-    std::fs::create_dir_all(place)?;
+    let place = "/tmp";
     rustix::mount::mount(
         "none",
         place,

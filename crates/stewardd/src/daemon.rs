@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use steward_core::config::MechanismChoice;
 use steward_core::domain::Names;
-use steward_core::explain::explain_event;
 use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, Event, EventKind, Grant, IrrevocableFor, MechanismError,
-    MechanismKind, Reservation, Snapshot, Standing,
+    BestEffortOrder, BestEffortSettings, Event, Grant, IrrevocableFor, MechanismError, MechanismKind,
+    Reservation, Snapshot, Standing,
 };
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::memory;
@@ -40,8 +39,18 @@ use crate::texts::Texts;
 use crate::troubles::{Topic, Troubles};
 use crate::waiting::{Memory, Waiting};
 
+mod lines;
+
+use lines::{log_event, log_step};
+
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
+
+/// With how many, and twice as many as ran last, they are cleared sooner.
+const PRUNE_ABOVE_MIN: usize = 64;
+/// Of how many processes it is remembered that one user, other than root, has taken from them what they had. Whoever needs one more
+/// has the first forgotten: after a restart or a change of its specification that process may have something again.
+const RELEASED_PER_USER_MAX: usize = 512;
 
 /// What the daemon reserves for itself with Steward's scheduler, so that it answers while everything else is starved. Past
 /// its budget it shares what is left; SCHED_DEADLINE would stop it there, so that whoever makes it work makes all others
@@ -129,6 +138,8 @@ pub struct Daemon {
     pub(crate) decisions: BTreeMap<&'static str, u64>,
     waiting: Waiting,
     prune_at_ns: u64,
+    /// With how many that were given something by hand those are sought that have ended.
+    prune_above: usize,
     scan_at_ns: u64,
 }
 
@@ -187,6 +198,7 @@ impl Daemon {
             decisions: BTreeMap::new(),
             waiting: Waiting::default(),
             prune_at_ns: 0,
+            prune_above: PRUNE_ABOVE_MIN,
             scan_at_ns: 0,
         };
         let messages = [message, domain_message, audit_message, spec_message];
@@ -469,7 +481,13 @@ impl Daemon {
     pub(crate) fn remember(&mut self, hand: ByHand) {
         self.by_hand.retain(|known| known.process != hand.process);
         self.by_hand.push(hand);
-        self.forget_ended();
+        if hand.grant.is_none() && hand.user != 0 {
+            plan::bound_released(&mut self.by_hand, hand.user, RELEASED_PER_USER_MAX);
+        }
+        // Looking whether each still runs takes long when there are many.
+        if self.by_hand.len() >= self.prune_above {
+            self.forget_ended();
+        }
         self.save();
     }
 
@@ -514,6 +532,7 @@ impl Daemon {
     fn forget_ended(&mut self) {
         let roots = &self.options.roots;
         self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
+        self.prune_above = 2 * self.by_hand.len() + PRUNE_ABOVE_MIN;
         self.complaints.keep(|process| processes::is_alive(process, roots));
     }
 
@@ -737,45 +756,6 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings) ->
     // The configuration has been held against the same rule.
     let names = Names::new(&config.prefix).unwrap_or_default();
     Domains::new(cgroups, names, config.cpu_limit)
-}
-
-fn log_step(step: &Step, standing: Option<Standing>) {
-    let (tid, pid, why) = (step.tid, step.pid, &step.why);
-    match step.grant {
-        Some(grant) => tracing::info!(
-            decision = "assigned",
-            tid,
-            pid,
-            cpu = %grant.reservation,
-            standing = standing.map(|standing| standing.to_string()),
-            "{why}"
-        ),
-        None => tracing::info!(decision = "released", tid, pid, "{why}"),
-    }
-}
-
-/// One line per decision. What every start and end of a program brings is at level debug: a shell script makes
-/// hundreds a second.
-fn log_event(event: &Event) {
-    macro_rules! line {
-        ($level:ident) => {
-            tracing::$level!(
-                decision = crate::report::event_kind_name(event.kind),
-                tid = event.tid,
-                pid = event.pid,
-                cpu = event.cpu,
-                load = event.load,
-                bandwidth = event.bandwidth,
-                threshold = event.threshold,
-                "{}",
-                explain_event(event)
-            )
-        };
-    }
-    match event.kind {
-        EventKind::Admitted | EventKind::Released => line!(debug),
-        _ => line!(info),
-    }
 }
 
 #[cfg(test)]

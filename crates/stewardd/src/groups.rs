@@ -12,6 +12,7 @@ use steward_kernel::cgroup_changes::CgroupChanges;
 use steward_kernel::cgroups::CpuShare;
 
 use crate::domains::Domains;
+use crate::herald::cpu_time_ns;
 
 /// How old what is known of cgroups may be, in nanoseconds, when something has changed or nobody tells of changes.
 const KEPT_FOR_NS: u64 = 1_000_000_000;
@@ -23,6 +24,8 @@ const UNKNOWN_AFTER_NS: u64 = 90_000_000;
 const WEIGHT_DEFAULT: u32 = 100;
 /// What a cgroup with `cpu.idle` weighs: the least that there is (the kernel takes 3 of 1024).
 const WEIGHT_IDLE: u32 = 1;
+/// Reading that took less is no matter, in nanoseconds of CPU time.
+const COSTLY_NS: u64 = 20_000_000;
 /// The id that stands for the root where there are no cgroups. The kernel's own root has it too.
 const ROOT_ID: u64 = 1;
 
@@ -68,6 +71,8 @@ pub(crate) struct Groups {
     groups: Vec<Group>,
     by_id: HashMap<u64, usize>,
     read_at_ns: Option<u64>,
+    /// What CPU time that took, in nanoseconds.
+    cost_ns: u64,
     generation: u64,
     /// Tells of changes; `None` where nobody does.
     changes: Option<CgroupChanges>,
@@ -101,7 +106,8 @@ impl Groups {
 
     /// Looks for new cgroups when the one with this id is not known.
     pub(crate) fn ensure(&mut self, cgroup_id: u64, domains: &Domains, now_ns: u64) {
-        if self.read_at_ns.is_none() || self.index(cgroup_id).is_none() {
+        let is_missing = self.index(cgroup_id).is_none() && self.may_be_read_again(now_ns, 0);
+        if self.read_at_ns.is_none() || is_missing {
             self.read(domains, now_ns);
         }
     }
@@ -112,7 +118,7 @@ impl Groups {
             // So that they do not pile up while nobody asks.
             changes.has_changed();
         }
-        if self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= UNKNOWN_AFTER_NS) {
+        if self.may_be_read_again(now_ns, UNKNOWN_AFTER_NS) {
             let mut last_id = 0;
             let mut is_unknown = |sample: &TaskSample| {
                 let differs = sample.cgroup_id != last_id;
@@ -160,12 +166,26 @@ impl Groups {
     fn is_old(&mut self, now_ns: u64) -> bool {
         let Some(read_at_ns) = self.read_at_ns else { return true };
         let age_ns = now_ns.saturating_sub(read_at_ns);
-        let mut has_changed = || self.changes.as_mut().is_none_or(CgroupChanges::has_changed);
-        age_ns >= KEPT_UNCHANGED_FOR_NS || (age_ns >= KEPT_FOR_NS && has_changed())
+        self.may_be_read_again(now_ns, KEPT_FOR_NS)
+            && (age_ns >= KEPT_UNCHANGED_FOR_NS
+                || self.changes.as_mut().is_none_or(CgroupChanges::has_changed))
+    }
+
+    /// Whether they were read at least so long ago, and where that was costly ten times as long ago as it took: whoever makes and
+    /// removes cgroups without end has a tenth of a CPU spent on them.
+    fn may_be_read_again(&self, now_ns: u64, after_ns: u64) -> bool {
+        let patience_ns = if self.cost_ns < COSTLY_NS { 0 } else { 10 * self.cost_ns };
+        self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= after_ns.max(patience_ns))
     }
 
     fn read(&mut self, domains: &Domains, now_ns: u64) {
+        let begun_ns = cpu_time_ns();
+        self.read_all(domains);
         self.read_at_ns = Some(now_ns);
+        self.cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+    }
+
+    fn read_all(&mut self, domains: &Domains) {
         self.generation += 1;
         if let Some(changes) = &mut self.changes {
             changes.forget();
@@ -257,6 +277,16 @@ mod tests {
     use steward_kernel::cgroups::CpuLimit;
 
     use super::*;
+
+    #[test]
+    fn what_was_costly_to_read_is_read_again_after_ten_times_as_long() {
+        const MS: u64 = 1_000_000;
+        let cheap = Groups { read_at_ns: Some(0), cost_ns: 5 * MS, ..Groups::default() };
+        assert!(cheap.may_be_read_again(1, 0) && !cheap.may_be_read_again(MS, 2 * MS));
+        let costly = Groups { read_at_ns: Some(0), cost_ns: 30 * MS, ..Groups::default() };
+        assert!(!costly.may_be_read_again(299 * MS, 0) && costly.may_be_read_again(300 * MS, 100 * MS));
+        assert!(Groups { read_at_ns: None, ..costly }.may_be_read_again(0, 100 * MS));
+    }
 
     #[test]
     fn files_become_a_weight_and_a_limit_in_cpus() {

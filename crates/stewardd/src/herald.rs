@@ -3,7 +3,7 @@
 //!
 //! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want to
 //! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that
-//! would cost too much (procfs with hundreds of tasks) it is less often. What domains have is looked at anew for an answer,
+//! would cost too much (procfs with hundreds of tasks, thousands of tasks in a reply) it is less often. What domains have is looked at anew for an answer,
 //! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it
 //! when something has changed in it, at most once a second, or when a task turns up in a cgroup that is not known, or when
 //! something was changed through the daemon.
@@ -30,10 +30,13 @@ const FAST_NS: u64 = 100_000_000;
 const ASKED_FOR_NS: u64 = 5_000_000_000;
 /// Time between two reads at rest, in nanoseconds.
 const REST_NS: u64 = 1_000_000_000;
-/// Reads cost at most this part of a CPU's time while somebody wants to know.
+/// Reads, with the replies about what was read, cost at most this part of a CPU's time while somebody wants to know.
 const FAST_COST_MAX: f64 = 0.1;
 /// The same at rest.
 const REST_COST_MAX: f64 = 0.001;
+/// What of the cost of replies counts, in nanoseconds: for half a second at most what was read serves on their account, whoever asks
+/// for how many different ones.
+const REPLIES_NS_MAX: u64 = 50_000_000;
 /// What was read so lately is as good as new, in nanoseconds.
 const FRESH_NS: u64 = 50_000_000;
 
@@ -46,6 +49,8 @@ const TEXTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 struct Pace {
     /// What a read costs: a moving average, in nanoseconds.
     cost_ns: f64,
+    /// What the replies cost that were made since the last read, in nanoseconds.
+    replies_ns: u64,
     read_at_ns: Option<u64>,
     asked_until_ns: u64,
     /// How often the most eager of those who watch want to be told, in nanoseconds.
@@ -59,11 +64,22 @@ impl Pace {
         let cost_ns = cost_ns as f64;
         self.cost_ns = if self.read_at_ns.is_none() { cost_ns } else { 0.8 * self.cost_ns + 0.2 * cost_ns };
         self.read_at_ns = Some(at_ns);
+        self.replies_ns = 0;
         self.stale = false;
     }
 
+    fn note_reply(&mut self, cost_ns: u64) {
+        self.replies_ns = self.replies_ns.saturating_add(cost_ns);
+    }
+
     fn fast_ns(&self) -> u64 {
-        FAST_NS.max((self.cost_ns / FAST_COST_MAX) as u64)
+        let cost_ns = self.cost_ns + self.replies_ns.min(REPLIES_NS_MAX) as f64;
+        FAST_NS.max((cost_ns / FAST_COST_MAX) as u64)
+    }
+
+    /// For how long what was read, and what was said of it, will do for an answer.
+    fn fresh_ns(&self) -> u64 {
+        FRESH_NS.max(self.fast_ns() - FRESH_NS)
     }
 
     /// When tasks are to be read next.
@@ -83,8 +99,8 @@ impl Pace {
 
     /// Whether what was read last will do for an answer.
     fn is_fresh(&self, now_ns: u64) -> bool {
-        let fresh_ns = FRESH_NS.max(self.fast_ns() - FRESH_NS);
-        !self.stale && self.read_at_ns.is_some_and(|at| now_ns.saturating_sub(at) < fresh_ns && at <= now_ns)
+        let is_new = |at| now_ns.saturating_sub(at) < self.fresh_ns() && at <= now_ns;
+        !self.stale && self.read_at_ns.is_some_and(is_new)
     }
 }
 
@@ -164,8 +180,11 @@ impl Sampler {
         texts.into_iter().find(|(of, _)| of == asked).map(|(_, text)| Arc::clone(text))
     }
 
-    /// Keeps the text of a reply about the outlook that was made last.
-    pub(crate) fn keep_text(&mut self, asked: OutlookAsked, text: &Arc<str>) {
+    /// Keeps the text of a reply about the outlook that was made last, unless it is for one caller alone (`None`), and notes what CPU
+    /// time it took to make, in nanoseconds.
+    pub(crate) fn keep_text(&mut self, asked: Option<OutlookAsked>, text: &Arc<str>, cost_ns: u64) {
+        self.pace.note_reply(cost_ns);
+        let Some(asked) = asked else { return };
         let Some((made_at_ns, _)) = self.outlook else { return };
         if self.texts.of_ns != made_at_ns {
             self.texts = OutlookTexts { of_ns: made_at_ns, texts: Vec::new() };
@@ -276,7 +295,7 @@ impl Daemon {
     /// the groups as they are when this returns, in their order.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
         if let Some((made_at_ns, outlook)) = &self.sampler.outlook
-            && now_ns.saturating_sub(*made_at_ns) < FRESH_NS
+            && now_ns.saturating_sub(*made_at_ns) < self.sampler.pace.fresh_ns()
             && outlook.generation == self.sampler.groups.generation()
         {
             return Arc::clone(outlook);
@@ -319,7 +338,7 @@ fn counters(record: &DomainRecord) -> DomainCounters {
 }
 
 /// The CPU time of this thread, in nanoseconds: what is slow because others run costs nothing.
-fn cpu_time_ns() -> u64 {
+pub(crate) fn cpu_time_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -352,6 +371,22 @@ mod tests {
             assert_eq!(pace.due_ns(3 * SECOND), SECOND + due_ns);
         }
         assert_eq!(pace.due_ns(2 * SECOND), SECOND + 100 * MS, "somebody has asked, too");
+    }
+
+    #[test]
+    fn a_costly_reply_serves_for_ten_times_what_it_cost_and_half_a_second_at_most() {
+        let mut pace = pace(MS);
+        pace.asked_until_ns = 100 * SECOND;
+        pace.note_reply(24 * MS);
+        assert_eq!(pace.due_ns(SECOND), SECOND + 250 * MS);
+        assert!(pace.is_fresh(SECOND + 199 * MS) && !pace.is_fresh(SECOND + 200 * MS));
+        (0..1000).for_each(|_| pace.note_reply(24 * MS));
+        assert!(
+            !pace.is_fresh(SECOND + 2 * SECOND),
+            "whoever asks for many different ones holds up nobody's figures"
+        );
+        pace.note(2 * SECOND, MS);
+        assert_eq!(pace.due_ns(SECOND), 2 * SECOND + 100 * MS, "those of the next read are not made yet");
     }
 
     #[test]

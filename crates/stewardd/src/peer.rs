@@ -94,6 +94,17 @@ fn next_id() -> u64 {
 /// How the daemon learns who connected; tests put in somebody else.
 pub type Identify = Box<dyn Fn(&UnixStream) -> io::Result<Caller> + Send>;
 
+/// How the daemon learns of which user a client is, and no more; tests put in somebody else.
+pub type UserOf = Box<dyn Fn(&UnixStream) -> io::Result<u32> + Send>;
+
+/// The user alone: one question, where [`from_kernel`] takes a dozen.
+///
+/// # Errors
+/// What the kernel says.
+pub fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    socket_option::<libc::ucred>(stream, libc::SO_PEERCRED).map(|credentials| credentials.uid)
+}
+
 /// Asks the kernel (SO_PEERCRED, SO_PEERGROUPS, SO_PEERPIDFD).
 ///
 /// # Errors

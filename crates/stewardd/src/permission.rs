@@ -49,7 +49,8 @@ impl Daemon {
 
     /// How much a reservation for this process is, beside what the caller's user has reserved by hand for others.
     pub(crate) fn amount(&self, caller: &Caller, process: TaskId, grant: &Grant) -> Amount {
-        let is_other = |hand: &&ByHand| hand.user == caller.uid && hand.process != process;
+        let is_other =
+            |hand: &&ByHand| hand.user == caller.uid && hand.process != process && hand.grant.is_some();
         let others = self.by_hand.iter().filter(is_other);
         let alive = others.filter(|hand| processes::is_alive(hand.process, &self.options.roots));
         let bandwidths = alive.filter_map(|hand| Some(hand.grant?.reservation.bandwidth()));

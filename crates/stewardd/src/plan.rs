@@ -118,6 +118,18 @@ pub struct ByHand {
     pub user: u32,
 }
 
+/// Keeps of what this user took from processes the last `most`.
+pub fn bound_released(by_hand: &mut Vec<ByHand>, user: u32, most: usize) {
+    let is_meant = |hand: &ByHand| hand.grant.is_none() && hand.user == user;
+    let count = by_hand.iter().filter(|hand| is_meant(hand)).count();
+    let mut surplus = count.saturating_sub(most);
+    by_hand.retain(|hand| {
+        let goes = surplus > 0 && is_meant(hand);
+        surplus -= usize::from(goes);
+        !goes
+    });
+}
+
 /// What a task holds now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {

@@ -281,3 +281,14 @@ fn parents_in_a_circle_do_not_hang_the_plan() {
     let running = [process(10, 20, OTHER, 0), process(20, 10, OTHER, 0)];
     assert_eq!(at_start(&Table::default(), &running, &[]), []);
 }
+
+#[test]
+fn of_what_a_user_took_from_processes_the_last_is_remembered_and_nobody_elses_is_forgotten_for_it() {
+    let released = |tid, user| ByHand { process: id(tid), grant: None, user };
+    let given = ByHand { process: id(1), grant: Some(grant(0, 7)), user: 1000 };
+    let mut by_hand = vec![given, released(2, 1001), released(3, 1000), released(4, 1000), released(5, 1000)];
+    bound_released(&mut by_hand, 1000, 2);
+    assert_eq!(by_hand, [given, released(2, 1001), released(4, 1000), released(5, 1000)]);
+    bound_released(&mut by_hand, 1000, 2);
+    assert_eq!(by_hand.len(), 4);
+}

@@ -21,6 +21,7 @@ use steward_kernel::processes::{self, Pidfd, Process, TaskId};
 
 mod audit;
 mod domains;
+mod forecast_text;
 mod forecasts;
 mod slowed;
 mod suspension;
@@ -375,14 +376,17 @@ impl Daemon {
             }
             return Err(error);
         }
-        tracing::info!(
-            decision = "released-by-hand",
-            pid = number,
-            uid = caller.uid,
-            released,
-            "by process {}",
-            caller.pid
-        );
+        // Whoever may say this of their own processes can say it without end.
+        if released > 0 {
+            tracing::info!(
+                decision = "released-by-hand",
+                pid = number,
+                uid = caller.uid,
+                released,
+                "by process {}",
+                caller.pid
+            );
+        }
         if is_process {
             self.forget_threads(held.id());
         }

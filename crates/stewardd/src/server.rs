@@ -6,10 +6,9 @@
 //! a user can only crowd out himself.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +18,20 @@ use libsteward::ApiError;
 use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value};
 
 use crate::event_loop::now_ns;
-use crate::peer::{Caller, Identify};
+use crate::peer::{self, Caller, Identify, UserOf};
 
 mod output;
+mod place;
 pub mod room;
 pub mod turns;
 
 use output::Output;
+use place::{Lock, another, bind_only};
 use room::Entry;
 use turns::{Payer, Turns};
 
@@ -44,6 +44,10 @@ const MONITOR_BYTES_MAX: usize = 256 * 1024;
 const BACKLOG: i32 = 128;
 /// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for longer.
 const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
+
+/// How many connections of one user, who has all that one may have, are closed for newer ones of that user in one turn. Others that wait
+/// in that turn are turned away.
+const REPLACED_PER_TURN: usize = 8;
 
 /// What a client that called with "more" hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ pub struct Server {
     path: PathBuf,
     lock: Lock,
     identify: Identify,
+    user_of: UserOf,
     clients: Vec<Client>,
     turn: u64,
     owner_uid: Option<u32>,
@@ -149,6 +154,7 @@ impl Server {
             path: path.to_owned(),
             lock,
             identify,
+            user_of: Box::new(peer::user_of),
             clients: Vec::new(),
             turn: 0,
             owner_uid: None,
@@ -291,10 +297,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
+        let mut replaced: HashMap<u32, usize> = HashMap::new();
         for _ in 0..ACCEPTS_PER_TURN {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            let stream = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(stream) => UnixStream::from(stream),
+                Err(Errno::WOULDBLOCK) => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client");
                     // Most likely out of descriptors: make room, or the listener stays ready and the loop spins.
@@ -302,12 +309,27 @@ impl Server {
                     return;
                 }
             };
-            let admitted = stream.set_nonblocking(true).and_then(|()| (self.identify)(&stream));
-            match admitted {
+            if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut replaced)) {
+                continue;
+            }
+            match (self.identify)(&stream) {
                 Ok(caller) => self.let_in(stream, caller),
                 Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
             }
         }
+    }
+
+    /// Whether a newcomer of this user is turned away before more is asked about it, which costs far more than connecting
+    /// costs whoever does nothing else: the user has all the connections that one may have, and enough of them were given to
+    /// newcomers in this turn.
+    fn is_crowding(&self, uid: u32, replaced: &mut HashMap<u32, usize>) -> bool {
+        let own = self.clients.iter().filter(|client| client.caller.uid == uid).count();
+        if own < room::CLIENTS_PER_USER_MAX || is_kept_for(uid, self.owner_uid) {
+            return false;
+        }
+        let replaced = replaced.entry(uid).or_default();
+        *replaced += 1;
+        *replaced > REPLACED_PER_TURN
     }
 
     fn let_in(&mut self, stream: UnixStream, caller: Caller) {
@@ -347,49 +369,6 @@ impl Server {
                 "too many clients: dropped one"
             );
             self.clients.swap_remove(index);
-        }
-    }
-}
-
-/// A socket at `path` to which nobody can connect yet.
-fn bind_only(path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
-}
-
-fn another(path: &Path) -> anyhow::Error {
-    anyhow::anyhow!("another stewardd listens at {}: stop it first (systemctl stop stewardd)", path.display())
-}
-
-/// Held for as long as the daemon lives, because nobody answers at a socket while its daemon starts.
-struct Lock {
-    path: PathBuf,
-    _file: File,
-}
-
-impl Lock {
-    /// Beside the socket at this path.
-    fn take(socket: &Path) -> anyhow::Result<Self> {
-        let path = socket.with_extension("lock");
-        let failed = || format!("cannot lock {}", path.display());
-        loop {
-            // Nobody else may open it: whoever can could keep the daemon from starting.
-            let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
-            let file = file.with_context(failed)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(another(socket)),
-                Err(errno) => return Err(errno).with_context(failed),
-            }
-            // Unless one that has just ended has removed it meanwhile.
-            let is_there = std::fs::metadata(&path).is_ok_and(|there| {
-                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-            });
-            if is_there {
-                return Ok(Lock { path, _file: file });
-            }
         }
     }
 }
@@ -589,6 +568,7 @@ fn is_passing(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -623,6 +603,8 @@ mod tests {
         let server = bind().expect("it is free");
         let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
         assert_eq!(refused, ErrorKind::ConnectionRefused);
+        let starting = libsteward::Client::connect_within(&path, std::time::Duration::ZERO);
+        assert!(matches!(starting, Err(libsteward::Error::Starting { .. })), "{starting:?}");
         let error = bind().err().expect("it is taken").to_string();
         assert!(error.contains("another stewardd"), "{error}");
         server.listen().expect("it listens");
@@ -632,6 +614,28 @@ mod tests {
         // One that was killed leaves both files behind, and is in nobody's way.
         drop(bind().expect("it is free"));
         bind().expect("it is free").close();
+    }
+
+    #[test]
+    fn no_client_can_leave_a_file_with_the_daemon_for_it_to_close() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (_keep, mut server) = server();
+        let client = UnixStream::connect(&server.path).expect("it listens");
+        let file = [client.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut files = SendAncillaryBuffer::new(&mut space);
+        assert!(files.push(SendAncillaryMessage::ScmRights(&file)));
+        let sent = sendmsg(&client, &[io::IoSlice::new(b"x")], &mut files, SendFlags::empty());
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says its version");
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        if (numbers.next(), numbers.next()) >= (Some(6), Some(16)) {
+            assert_eq!(sent, Err(Errno::PERM), "on Linux {release}");
+        }
+        (&client).write_all(b"{\"method\":\"a.B\"}\0").expect("all else goes on");
+        server.accept();
+        turn(&mut server, &mut |_, _| Answer::Reply(Map::new()));
+        let mut bytes = [0; 200];
+        assert_ne!((&client).read(&mut bytes).expect("an answer"), 0);
     }
 
     #[test]
@@ -665,6 +669,7 @@ mod tests {
 
     /// A client that has asked, as this user.
     fn asking(server: &mut Server, uid: u32) -> UnixStream {
+        server.user_of = Box::new(move |_| Ok(uid));
         server.identify = Box::new(move |stream| {
             let caller = crate::peer::from_kernel(stream)?;
             Ok(Caller { uid, payer: uid, ..caller })
@@ -727,6 +732,36 @@ mod tests {
         let _other = asking(&mut server, 1001);
         turn(&mut server, costly);
         assert_eq!((answered(&server, 1000), answered(&server, 1001)), (1, 1), "first, however many wait");
+    }
+
+    #[test]
+    fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_and_again() {
+        let (_keep, mut server) = server();
+        let _crowd: Vec<UnixStream> =
+            (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
+        let newcomers = |server: &Server| -> Vec<UnixStream> {
+            (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
+        };
+        let identified = Arc::new(AtomicUsize::new(0));
+        let mut accept_as = |uid: u32| {
+            let count = Arc::clone(&identified);
+            server.user_of = Box::new(move |_| Ok(uid));
+            server.identify = Box::new(move |stream| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
+            });
+            let _newcomers = newcomers(&server);
+            server.accept();
+            identified.swap(0, Ordering::Relaxed)
+        };
+        // In each turn again: a newer connection does go before an older one.
+        assert_eq!((accept_as(1000), accept_as(1000)), (REPLACED_PER_TURN, REPLACED_PER_TURN));
+        assert_eq!(accept_as(0), 100, "never root");
+        assert_eq!(
+            accept_as(1001),
+            room::CLIENTS_PER_USER_MAX + REPLACED_PER_TURN,
+            "who has none yet gets theirs"
+        );
     }
 
     #[test]

@@ -110,11 +110,11 @@ pub struct Forecasts {
     pub others: Forecast,
     /// The domains, parents before children.
     pub domains: Vec<DomainForecast>,
-    /// The tasks, by thread id.
-    pub tasks: Vec<TaskForecast>,
     /// Who of the others is slowed, by what, slowest first; empty unless it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowed: Vec<Slowed>,
+    /// The tasks, by thread id.
+    pub tasks: Vec<TaskForecast>,
 }
 
 /// How many of those who lack the same are told at most, the slowest.

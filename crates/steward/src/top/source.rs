@@ -37,13 +37,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Connects.
+    /// Connects, and waits `patience` at most for a daemon that is starting.
     ///
     /// # Errors
     /// As [`Client::connect`] and [`Client::call`].
-    pub fn connect(question: &Question) -> Result<Self, Error> {
-        let decisions = Client::connect(&question.socket)?.monitor(false)?;
-        let mut client = Client::connect(&question.socket)?;
+    pub fn connect(question: &Question, patience: Duration) -> Result<Self, Error> {
+        let connect = || Client::connect_within(&question.socket, patience);
+        let decisions = connect()?.monitor(false)?;
+        let mut client = connect()?;
         let remembered = Some(client.call(&api::ListEvents {})?.events);
         let forecasts = question.forecasts.clone();
         Ok(Source { client, decisions, forecasts, remembered, known: HashMap::new() })
@@ -133,7 +134,8 @@ pub fn watch<T>(question: &Question, interval: Duration, send: &Sender<T>, wrap:
 fn read(source: &mut Option<Source>, question: &Question) -> Result<Reading, Error> {
     match source {
         Some(source) => source.read(),
-        None => source.insert(Source::connect(question)?).read(),
+        // It is tried again anyway, and says meanwhile that it is away.
+        None => source.insert(Source::connect(question, Duration::ZERO)?).read(),
     }
 }
 

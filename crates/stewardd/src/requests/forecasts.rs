@@ -8,16 +8,15 @@ use std::sync::Arc;
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request as Wish, Target};
 use steward_core::forecast::{Forecast, Model, TaskSample};
-use steward_core::printable::printable_name;
 use steward_kernel::processes;
 
+use super::forecast_text::TaskTexts;
 use super::invalid;
 use crate::daemon::Daemon;
 use crate::event_loop::now_ns;
 use crate::groups::Group;
-use crate::herald::{Outlook, OutlookAsked};
+use crate::herald::{Outlook, OutlookAsked, cpu_time_ns};
 use crate::peer::Caller;
-use crate::report;
 use crate::server::{Answer, NextReply, Watch};
 
 /// Time between two replies to a watcher, in milliseconds, unless said.
@@ -194,25 +193,27 @@ impl Daemon {
         // Only now: places among groups and tasks are those of the outlook.
         let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
-        let mut forecasts = self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        let begun_ns = cpu_time_ns();
+        let (mut reply, tasks) =
+            self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
         if let (Subject::Domain(domain), Some(true)) = (&subject, request.slowed) {
             let sight = Sight { uid: caller.uid, all: sees_all };
-            self.add_slowed(&mut forecasts, &outlook, *domain, &sight);
+            self.add_slowed(&mut reply, &outlook, *domain, &sight);
         }
-        let text = report::json(&forecasts);
-        if is_shared {
-            self.sampler.keep_text(asked, &text);
-        }
+        let text = tasks.into_reply(&reply).into();
+        let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+        self.sampler.keep_text(is_shared.then_some(asked), &text, cost_ns);
         Ok((outlook.report.at_ns, text))
     }
 
+    /// The reply without its tasks, and the text of these.
     fn reported(
         &self,
         outlook: &Outlook,
         subject: &Subject,
         sight: &Sight,
         domains_only: bool,
-    ) -> api::Forecasts {
+    ) -> (api::Forecasts, TaskTexts) {
         let report = &outlook.report;
         let samples = report.samples();
         let meant: Vec<usize> = match subject {
@@ -227,21 +228,22 @@ impl Daemon {
             }
         };
         let mut hidden = 0;
-        let mut tasks = Vec::new();
+        let mut tasks = TaskTexts::default();
         let groups = self.sampler.groups.all();
         for &place in &meant {
-            let (sample, group) = (&samples[place], &groups[report.home(place).unwrap_or(0)]);
+            let home = report.home(place).unwrap_or(0);
+            let (sample, group) = (&samples[place], &groups[home]);
             if !sight.has_task(sample, group) {
                 hidden += 1;
             } else if !domains_only {
-                tasks.push(task_forecast(sample, group, &report.task(place)));
+                tasks.push(sample, home, &group.name, &report.task(place));
             }
         }
         let others = match subject {
             Subject::Machine => report.machine,
             _ => report.sum(|place| meant.binary_search(&place).is_err()),
         };
-        api::Forecasts {
+        let reply = api::Forecasts {
             at_ns: report.at_ns,
             window_ns: report.window_ns,
             model: match outlook.model {
@@ -254,9 +256,10 @@ impl Daemon {
             machine: forecast(&report.machine),
             others: forecast(&others),
             domains: self.domain_forecasts(outlook, subject, sight),
-            tasks,
             slowed: Vec::new(),
-        }
+            tasks: Vec::new(),
+        };
+        (reply, tasks)
     }
 
     fn domain_forecasts(
@@ -302,20 +305,6 @@ impl Sight {
 
     pub(super) fn has_domain(&self, group: &Group) -> bool {
         self.all || group.belongs_to(self.uid)
-    }
-}
-
-fn task_forecast(sample: &TaskSample, group: &Group, figures: &Forecast) -> api::TaskForecast {
-    api::TaskForecast {
-        tid: sample.tid,
-        pid: sample.pid,
-        name: printable_name(&sample.name),
-        user: sample.uid,
-        domain: group.name.clone(),
-        weight: rounded(sample.weight),
-        reserved: (sample.reserved > 0.0).then_some(sample.reserved),
-        runnable: sample.runnable,
-        forecast: forecast(figures),
     }
 }
 
