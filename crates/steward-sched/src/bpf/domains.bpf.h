@@ -5,7 +5,7 @@
 #ifndef STEWARD_DOMAINS_BPF_H
 #define STEWARD_DOMAINS_BPF_H
 
-#include "best_effort.bpf.h"
+#include "upkeep.bpf.h"
 
 static __always_inline void task_joins(struct domain_table *table, struct task_state *t, u32 index)
 {

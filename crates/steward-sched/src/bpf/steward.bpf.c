@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Steward's scheduler: the callbacks of sched_ext, the hook at exec, and the daemon's requests.
+ * Steward's scheduler: the callbacks of sched_ext, and the hook at exec. The daemon's requests are in requests.bpf.h and
+ * domains.bpf.h.
  *
  *  1. Each CPU serves its interactive tasks first, by earliest deadline, as long as they have budget
  *     (interactive.bpf.h; rules in decide/edf.h).
@@ -18,6 +19,7 @@
 #include "domains.bpf.h"
 #include "gap.bpf.h"
 #include "sampler.bpf.h"
+#include "requests.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -752,56 +754,4 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 out:
 	end_change(t);
 	return 0;
-}
-
-/* The daemon gives a task a specification, or takes it away. */
-SEC("syscall")
-int steward_assign(struct assign_request *request)
-{
-	struct task_struct *p = bpf_task_from_pid(request->tid);
-	struct task_state *t;
-	struct grant grant;
-	int result = 0;
-
-	if (!p)
-		return -ESRCH;
-	t = task_state_of(p);
-	if (!t) {
-		result = -ESRCH;
-		goto out;
-	}
-	if (!begin_change(t)) {
-		result = -EAGAIN;
-		goto out;
-	}
-	if (request->has_grant) {
-		grant = request->grant;
-		request->standing = adopt(p, t, &grant);
-		if (request->standing == STANDING_NONE)
-			result = t->ended ? -ESRCH : -ENOSPC;
-		else if (request->standing == STANDING_ADMITTED)
-			watch_period(t->slot - 1, 0);
-	} else {
-		release(t);
-	}
-	end_change(t);
-out:
-	bpf_task_release(p);
-	return result;
-}
-
-/* The daemon lets a best-effort task start an interactive program. */
-SEC("syscall")
-int steward_allow(struct assign_request *request)
-{
-	struct task_struct *p = bpf_task_from_pid(request->tid);
-	struct task_state *t;
-
-	if (!p)
-		return -ESRCH;
-	t = task_state_of(p);
-	if (t)
-		t->may_start_interactive = 1;
-	bpf_task_release(p);
-	return t ? 0 : -ESRCH;
 }

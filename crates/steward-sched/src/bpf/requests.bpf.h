@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The daemon's requests about tasks. Those about domains are in domains.bpf.h.
+ */
+#ifndef STEWARD_REQUESTS_BPF_H
+#define STEWARD_REQUESTS_BPF_H
+
+#include "interactive.bpf.h"
+
+/* The daemon gives a task a specification, or takes it away. */
+SEC("syscall")
+int steward_assign(struct assign_request *request)
+{
+	struct task_struct *p = bpf_task_from_pid(request->tid);
+	struct task_state *t;
+	struct grant grant;
+	int result = 0;
+
+	if (!p)
+		return -ESRCH;
+	t = task_state_of(p);
+	if (!t) {
+		result = -ESRCH;
+		goto out;
+	}
+	if (!begin_change(t)) {
+		result = -EAGAIN;
+		goto out;
+	}
+	if (request->has_grant) {
+		grant = request->grant;
+		request->standing = adopt(p, t, &grant);
+		if (request->standing == STANDING_NONE)
+			result = t->ended ? -ESRCH : -ENOSPC;
+		else if (request->standing == STANDING_ADMITTED)
+			watch_period(t->slot - 1, 0);
+	} else {
+		release(t);
+	}
+	end_change(t);
+out:
+	bpf_task_release(p);
+	return result;
+}
+
+/* The daemon lets a best-effort task start an interactive program. */
+SEC("syscall")
+int steward_allow(struct assign_request *request)
+{
+	struct task_struct *p = bpf_task_from_pid(request->tid);
+	struct task_state *t;
+
+	if (!p)
+		return -ESRCH;
+	t = task_state_of(p);
+	if (t)
+		t->may_start_interactive = 1;
+	bpf_task_release(p);
+	return t ? 0 : -ESRCH;
+}
+
+#endif
