@@ -120,8 +120,16 @@ mod tests {
         let turns = Turns::new(1);
         let (done, all_done) = sync_channel(10_000);
         let (go_on, wait) = sync_channel::<()>(0);
-        // The thread is held while all come.
-        turns.put(1, Box::new(move |_| wait.recv().expect("told to go on")));
+        let (begun, has_begun) = sync_channel(1);
+        // The thread is held while all come, and does not count among those that wait.
+        turns.put(
+            1,
+            Box::new(move |_| {
+                begun.send(()).expect("listened to");
+                wait.recv().expect("told to go on");
+            }),
+        );
+        has_begun.recv().expect("the thread is there");
         let put = |user: u32| {
             let done = done.clone();
             turns.put(user, Box::new(move |is_done| done.send((user, is_done)).expect("listened to")));

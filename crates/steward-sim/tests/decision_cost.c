@@ -43,7 +43,7 @@ static void run(enum order order, u32 domains)
 		domain_settle(&table, ROOT_DOMAIN + 1 + i);
 	}
 	for (i = 0; i < domains; i++)
-		order_enqueue(&table, ROOT_DOMAIN + 1 + i, 0);
+		order_change(&table, &cpu, CHANGE_QUEUE, ROOT_DOMAIN + 1 + i, 0, 0);
 	for (i = 0; i < DECISIONS; i++) {
 		u16 index = order_first(&table);
 		u64 before = comparisons;
@@ -51,11 +51,11 @@ static void run(enum order order, u32 domains)
 		order_serve(&table, &cpu, index);
 		/* Every other time its queue is empty while its last task runs. */
 		if (i & 1)
-			order_dequeue(&table, index);
+			order_change(&table, &cpu, CHANGE_UNQUEUE, index, 0, now_ns);
 		now_ns += 4 * NSEC_PER_MSEC;
-		order_charge(&table, index, 4 * NSEC_PER_MSEC, now_ns);
+		order_change(&table, &cpu, CHANGE_PAY, index, 4 * NSEC_PER_MSEC, now_ns);
 		if (i & 1)
-			order_enqueue(&table, index, now_ns);
+			order_change(&table, &cpu, CHANGE_QUEUE, index, 0, now_ns);
 		sum += comparisons - before;
 		most = max_u64(most, comparisons - before);
 	}

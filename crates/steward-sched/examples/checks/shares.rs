@@ -180,6 +180,7 @@ pub fn cgroups_come_and_go() -> Outcome {
 pub fn thousands_of_cgroups() -> Outcome {
     let mut scheduler = shared()?;
     let user = Group::new("user");
+    fs::write(user.0.join("cgroup.subtree_control"), "+cpu").map_err(|error| error.to_string())?;
     let many: Vec<_> = (0..4093).map(|number| user.0.join(format!("many-{number}"))).collect();
     for directory in &many {
         fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
