@@ -386,7 +386,8 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// A fraction as a percentage with at most one decimal; what is not zero never reads as zero.
 fn percent(fraction: f64) -> String {
-    let value = fraction * 100.0;
+    // Adding nothing makes a sum of nothing, which is -0, to 0.
+    let value = fraction * 100.0 + 0.0;
     if value > 0.0 && value < 0.05 {
         return "less than 0.1 %".to_owned();
     }

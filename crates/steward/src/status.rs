@@ -212,7 +212,8 @@ fn count(number: u64, noun: &str) -> String {
 }
 
 fn percent(fraction: f64) -> String {
-    format!("{:.0} %", fraction * 100.0)
+    // Adding nothing makes a sum of nothing, which is -0, to 0.
+    format!("{:.0} %", fraction * 100.0 + 0.0)
 }
 
 /// What is wrong, a line each, with a headline.

@@ -480,8 +480,10 @@ impl Daemon {
         })
     }
 
-    /// Real-time tasks that took time lately, without those that Steward made so.
-    fn real_time(&self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
+    /// Real-time tasks that took time lately, without those that Steward made so. At rest tasks may not be read at all: somebody
+    /// wants to know now.
+    fn real_time(&mut self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
+        self.refresh(crate::event_loop::now_ns());
         let promised = promised.iter().map(|task| task.tid).collect();
         self.sampler.real_time.tasks(&self.options.roots, &promised)
     }
@@ -568,7 +570,7 @@ impl Daemon {
 /// Which fraction of a CPU real-time tasks took.
 fn taken(real_time: &[RealTimeTask], cpu: u32) -> f64 {
     let here = real_time.iter().filter(|task| task.cpu == cpu);
-    here.map(|task| task.share).sum::<f64>().min(1.0)
+    here.fold(0.0, |sum: f64, task| sum + task.share).min(1.0)
 }
 
 fn parse<M: Method>(parameters: Map<String, Value>) -> Result<M, ApiError> {

@@ -319,7 +319,11 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
     );
     told.says("group", &["promised 2ms", "of user 0: no rule allows it", "exit code 1"]);
     told.says("set-user-id", &["may not reserve", "may not limit", "has the rights of several users"]);
-    told.says("mistake", &["has a mistake in it (/etc/steward/authority/50-test.toml:6)", "best-effort now"]);
+    told.says("mistake", &["has 1ms/100ms", "exit code 0", "best-effort now"]);
+    told.says(
+        "mistake-from-the-beginning",
+        &["has a mistake in it (/etc/steward/authority/50-test.toml:6)", "exit code 1"],
+    );
     told.says("ask", &["50-test.toml:1 says to ask polkit, and polkit is not there"]);
     told.says(
         "moved",

@@ -253,7 +253,8 @@ fn divide(parent: Option<&Node>, level: &[(&str, &Node)], factors: &mut BTreeMap
 
 /// A fraction as a percentage, with as many decimals as it has within a hundredth of a percent.
 pub fn percent(fraction: f64) -> String {
-    let text = format!("{:.2}", fraction * 100.0);
+    // Adding nothing makes a sum of nothing, which is -0, to 0.
+    let text = format!("{:.2}", fraction * 100.0 + 0.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 

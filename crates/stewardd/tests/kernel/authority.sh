@@ -32,12 +32,20 @@ steward set $raised --cpu 1ms/100ms
 try as_user "steward set $raised --release"
 kill $raised
 
+# A mistake takes nothing away that was in force before it, and gives nothing to anybody where nothing was.
 section mistake
 printf '[[rule]]\nwho = "rubbish"\n' >>$rules/50-test.toml
 wait_for 'steward status | grep -q 50-test.toml:7'
 try as_user "steward set $theirs --cpu 1ms/100ms"
 try as_user "steward set $theirs --release"
 rm $rules/50-test.toml
+wait_for '! steward status | grep -q 50-test.toml'
+section mistake-from-the-beginning
+printf '[[rule]]\nwho = "group:1000"\naction = "reserve"\nof = "own"\nverdict = "allow"\n[[rule]]\n' >$rules/50-test.toml
+wait_for 'steward status | grep -q 50-test.toml:6'
+try as_user "steward set $theirs --cpu 1ms/100ms"
+rm $rules/50-test.toml
+wait_for '! steward status | grep -q 50-test.toml'
 
 section ask
 printf '[[rule]]\nwho = "user:user"\naction = "reserve"\nof = "own"\nverdict = "ask"\n' >$rules/50-test.toml

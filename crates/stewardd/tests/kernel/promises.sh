@@ -75,14 +75,16 @@ steward explain $frames
 kill $frames
 
 # The same before everybody else.
-chrt -f 50 sh /tmp/frames &
-burner=$!
+busy-loops --real-time 50 >/dev/null &
+loops=$!
+wait_for 'grep -q . /proc/$loops/task/$loops/children'
+read -r burner </proc/$loops/task/$loops/children
 wait_for 'steward status --json | grep -q "\"real_time\": 0\.[0-9]*[1-9]"'
 section real-time
 steward status --json
 section real-time-explained
 steward explain $burner
-kill $burner
+kill $burner $loops
 
 section killed
 kill -9 $daemon

@@ -1,13 +1,14 @@
 //! A bomb: one process forks a number of children, each of which loops for ever (Yang 2009, 11.2).
 //!
-//! `busy-loops --count 50 [--delay 2] [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]`
+//! `busy-loops --count 50 [--delay 2] [--seconds 30] [--exec] [--nice -20] [--deadline 10ms/100ms]
+//! [--real-time 50]`
 //!
 //! The loops begin together, once all are forked: 2,000 would otherwise never be there at once, because each one that
 //! loops already slows the parent down.
 //!
 //! With `--seconds` the parent kills them all after that time; without, they live until somebody does.
 //! `--exec` lets each child execute this program again, so that it takes up a specification of its own at exec.
-//! `--nice` and `--deadline` let each child ask the kernel for more than its share; what it was told is printed.
+//! `--nice`, `--deadline` and `--real-time` (`SCHED_FIFO`, at that priority) let each child ask the kernel for more than its share; what it was told is printed.
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ struct Options {
     exec: bool,
     nice: Option<i32>,
     deadline: Option<(Duration, Duration)>,
+    real_time: Option<u32>,
     is_loop: bool,
 }
 
@@ -39,6 +41,7 @@ fn parse() -> Result<Options, lexopt::Error> {
                 let text = parser.value()?.string()?;
                 options.deadline = Some(scheduling::parse_reservation(&text)?);
             }
+            Long("real-time") => options.real_time = Some(number(&mut parser)?),
             Long("loop") => options.is_loop = true,
             other => return Err(other.unexpected()),
         }
@@ -59,6 +62,9 @@ fn ask(options: &Options) {
     }
     if let Some((budget, period)) = options.deadline {
         report(scheduling::become_deadline(budget, period));
+    }
+    if let Some(priority) = options.real_time {
+        report(scheduling::become_fifo(priority));
     }
 }
 
