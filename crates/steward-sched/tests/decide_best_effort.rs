@@ -218,6 +218,15 @@ proptest! {
     }
 
     #[test]
+    fn who_hands_work_on_is_preempted_once_a_millisecond_at_most(
+        vtime in 0u64..1 << 40, behind_ns in 0u64..20 * MS, ran_ns in 0u64..20 * MS, turn_ns in 0u64..20 * MS, weight in 1u32..10_000,
+    ) {
+        let vtime = vtime + 20 * MS;
+        let preempts = task_preempts(vtime - behind_ns, vtime, ran_ns, turn_ns, weight);
+        prop_assert_eq!(preempts, turn_ns >= MS && behind_ns + ran_ns * 100 / u64::from(weight) > MS);
+    }
+
+    #[test]
     fn a_quota_gives_at_most_its_sum_a_burst_and_one_charge_in_any_whole_periods(
         quota_ns in MS..=100 * MS,
         period_ns in MS..=100 * MS,

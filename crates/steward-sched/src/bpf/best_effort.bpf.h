@@ -64,9 +64,10 @@ __noinline int pay_quotas(u32 index, u64 used_ns)
 	return 0;
 }
 
-/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it. */
-static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 used_ns)
+/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it: while nothing waits, nobody's turn depends on it. */
+static __always_inline void charge_domain(struct domain_table *table, struct cpu_run *run, u32 index, u64 used_ns)
 {
+	bool watched = table && !run->alone && *(volatile u32 *)&table->waiting;
 	u32 before = run->unpaid_domain;
 	u64 unpaid_ns = run->unpaid_ns;
 
@@ -80,7 +81,7 @@ static __always_inline void charge_domain(struct cpu_run *run, u32 index, u64 us
 		unpaid_ns += used_ns;
 		run->unpaid_ns = unpaid_ns;
 	}
-	if (unpaid_ns >= (run->alone ? CHARGE_ALONE_NS : CHARGE_BATCH_NS)) {
+	if (unpaid_ns >= (watched ? CHARGE_BATCH_NS : CHARGE_ALONE_NS)) {
 		run->unpaid_ns = 0;
 		pay_domain(index, unpaid_ns);
 	}
@@ -106,7 +107,7 @@ static __always_inline void charge_best_effort(struct cpu_run *run, struct task_
 	struct domain_table *table = domains();
 
 	t->vtime += task_cost(used_ns, t->weight);
-	charge_domain(run, t->domain, used_ns);
+	charge_domain(table, run, t->domain, used_ns);
 	if (table && table->quotas)
 		pay_quotas(t->domain, used_ns);
 }
@@ -118,7 +119,7 @@ static __always_inline void charge_reserved(struct cpu_run *run, struct task_sta
 
 	if (table)
 		__sync_fetch_and_add(&domain_at(table, t->domain)->reserved_used_ns, used_ns);
-	charge_domain(run, t->domain, used_ns);
+	charge_domain(table, run, t->domain, used_ns);
 }
 
 static __always_inline bool held_by_quota(struct task_state *t)
@@ -154,6 +155,14 @@ __noinline u32 first_domain(void)
 	return table && *(volatile u32 *)&table->waiting ? order_first(table) : 0;
 }
 
+/* Whether no domain but this one stands in the order: who comes first need not be looked for. */
+static __always_inline bool stands_alone(struct domain_table *table, u32 index)
+{
+	u32 waiting = *(volatile u32 *)&table->waiting;
+
+	return !waiting || (waiting == 1 && order_is_queued(table, index));
+}
+
 /* Whether tasks wait that may run on some CPUs only, this one among them. */
 static __always_inline bool restricted_wait(u32 cpu)
 {
@@ -165,24 +174,21 @@ static __always_inline bool restricted_wait(u32 cpu)
 /* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with an empty queue. */
 static __always_inline bool others_wait(struct domain_table *table, u16 running, u32 cpu)
 {
-	u32 first;
-
 	if (restricted_wait(cpu))
 		return true;
-	if (!*(volatile u32 *)&table->waiting)
-		return false;
-	first = first_domain();
-	if (!first)
-		return false;
-	return first != running || *(volatile u32 *)&table->waiting > 1 ||
-	       *(volatile u32 *)&domain_at(table, running)->waiting;
+	if (stands_alone(table, running))
+		return *(volatile u32 *)&domain_at(table, running)->waiting;
+	return first_domain();
 }
 
 /* Whether nothing that waits comes before a domain that runs, and could go on. */
-static __always_inline bool nobody_before(u32 running)
+static __always_inline bool nobody_before(struct domain_table *table, u32 running)
 {
-	u32 first = first_domain();
+	u32 first;
 
+	if (stands_alone(table, running))
+		return true;
+	first = first_domain();
 	return !first || first == running || !domain_precedes(first, running);
 }
 
@@ -202,7 +208,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 		return false;
 	if (held_by_quota(t) || table->order == ORDER_WRR || overdue || leaving || maybe_idle)
 		return false;
-	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(t->domain))
+	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(table, t->domain))
 		return false;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
@@ -212,13 +218,22 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	return true;
 }
 
-/* A task that was put into the CPU's own queue begins to run: what came meanwhile and should go first does. */
+/*
+ * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there while a task
+ * of a higher class ran: what came meanwhile and should go first does.
+ */
 static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
-	u32 first = first_domain();
+	u32 first;
 
-	if (run->interactive || restricted_wait(cpu) || (first && goes_before(table, first, t->domain)))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (!run->interactive && !restricted_wait(cpu)) {
+		if (stands_alone(table, t->domain))
+			return;
+		first = first_domain();
+		if (!first || !goes_before(table, first, t->domain))
+			return;
+	}
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /* A CPU has nothing to do: one that has a task in its own queue behind the one that runs takes that, and hands on the other. */
@@ -496,10 +511,10 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
 	if (running == t->domain) {
-		if (!task_preempts(t->vtime, run->vtime, now_ns - run->vtime_at_ns, run->weight))
+		if (!task_preempts(t->vtime, run->vtime, now_ns - run->vtime_at_ns, now_ns - run->began_ns, run->weight))
 			return false;
-	} else if (!run->alone && !goes_before(table, t->domain, running)) {
-		/* One that ran alone has not been charged for a while, and its place is not yet known. */
+	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS && !goes_before(table, t->domain, running)) {
+		/* Where nothing waited, nobody has paid for a while, and its place is not yet known. */
 		return false;
 	}
 	if (!may_run_on(p, cpu))

@@ -81,12 +81,23 @@ static __always_inline bool interrupted_outside(void)
 	return bpf_core_field_exists(regs->syscallno) && regs->syscallno == NO_SYSCALL;
 }
 
+/* Whether any domain is held or has a priority. Where none is or has, as on most machines, each switch is cheaper. */
+static __always_inline bool any_holds(void)
+{
+	struct domain_table *table = domains();
+
+	return table && (table->quotas || table->priorities);
+}
+
 /* __schedule() begins, with preemption disabled: what it does with the task that runs follows on this CPU. */
 SEC("tp_btf/sched_entry_tp")
 int BPF_PROG(steward_schedule, bool preempt)
 {
-	struct hold_cpu *hold = hold_cpu_of(bpf_get_smp_processor_id());
+	struct hold_cpu *hold;
 
+	if (!any_holds())
+		return 0;
+	hold = hold_cpu_of(bpf_get_smp_processor_id());
 	if (hold)
 		hold->inside = preempt || !interrupted_outside();
 	if (!boundary_known)
@@ -97,13 +108,16 @@ int BPF_PROG(steward_schedule, bool preempt)
 /* The task ceases to run here: where is it? */
 static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_state *t, u32 cpu, bool runnable)
 {
-	struct hold_cpu *hold = hold_cpu_of(cpu);
+	struct hold_cpu *hold;
 
 	if (!runnable)
 		return p->__state & TASK_INTERRUPTIBLE ? INSIDE_ASLEEP : INSIDE_BLOCKED;
 	if (p->flags & PF_STAYS_INSIDE)
 		return INSIDE_PREEMPTED;
-	if (!boundary_known || !hold)
+	if (!boundary_known || !any_holds())
+		return WHEREABOUTS_UNKNOWN;
+	hold = hold_cpu_of(cpu);
+	if (!hold)
 		return WHEREABOUTS_UNKNOWN;
 	if (!hold->inside)
 		return AT_BOUNDARY;
@@ -238,10 +252,13 @@ static __always_inline bool begin_leaving(struct task_struct *p, struct task_sta
 /* One that leaves ceases to run. */
 static __always_inline void charge_leaving(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
 {
-	struct hold_cpu *hold = hold_cpu_of(cpu);
 	u64 used_ns = now_ns - run->began_ns;
+	struct hold_cpu *hold;
 
-	if (!t->leaving || !hold || t->mode != MODE_BEST_EFFORT)
+	if (!t->leaving || t->mode != MODE_BEST_EFFORT)
+		return;
+	hold = hold_cpu_of(cpu);
+	if (!hold)
 		return;
 	leaving_clock_ns = leaving_clock(leaving_clock_ns, t->leaving_place_ns, used_ns,
 					 scx_bpf_dsq_nr_queued(QUEUE_LEAVING) + 1);

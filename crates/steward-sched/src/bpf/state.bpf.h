@@ -55,6 +55,7 @@ struct task_state {
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 restricted_waiting; /* waits among those that may not run everywhere */
+	u8 put_aside; /* was preempted with a part of its slice left: it may be in the CPU's own queue, and goes on unasked */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
 	u8 ended; /* ops.exit_task has been called: it gets nothing any more */

@@ -215,6 +215,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	leave_queue(t);
 	t->rescued = 0;
 	t->leaving = 0;
+	t->put_aside = 0;
 	slot = slot_of(t);
 	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP);
 	if (slot && slot->standing == STANDING_ADMITTED) {
@@ -468,7 +469,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 
 		if (clock_before(d->task_clock, t->vtime))
 			d->task_clock = t->vtime;
-		if (direct)
+		if (direct || t->put_aside)
 			runs_direct(table, t, run, cpu);
 	}
 }
@@ -487,6 +488,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
 	t->mode = MODE_OFF;
+	t->put_aside = runnable;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
 	run->domain = 0;

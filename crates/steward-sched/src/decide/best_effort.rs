@@ -28,7 +28,7 @@ unsafe extern "C" {
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
-    fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, weight: u32) -> bool;
+    fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool;
 }
 
 /// Virtual time that a task of this weight (100: nice 0) pays for `used_ns`.
@@ -64,8 +64,8 @@ pub fn task_join(vtime: u64, clock: u64) -> u64 {
 }
 
 /// Whether a task that wakes with virtual time `waking` is to preempt another one of its domain, which had `vtime` and has run for
-/// `ran_ns` since.
-pub fn task_preempts(waking: u64, vtime: u64, ran_ns: u64, weight: u32) -> bool {
+/// `ran_ns` since, in this turn for `turn_ns`.
+pub fn task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_task_preempts(waking, vtime, ran_ns, weight) }
+    unsafe { decide_task_preempts(waking, vtime, ran_ns, turn_ns, weight) }
 }

@@ -134,7 +134,13 @@ impl Scheduler {
                 continue;
             }
             let first = if running == domain {
-                task_preempts(vtime, run.vtime, k.now_ns - run.vtime_at_ns, run.weight)
+                task_preempts(
+                    vtime,
+                    run.vtime,
+                    k.now_ns - run.vtime_at_ns,
+                    k.now_ns - run.began_ns,
+                    run.weight,
+                )
             } else {
                 run.alone || self.goes_before(domain, running)
             };

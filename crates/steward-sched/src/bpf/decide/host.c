@@ -394,9 +394,9 @@ u64 decide_task_join(u64 vtime, u64 clock)
 	return task_join(vtime, clock);
 }
 
-bool decide_task_preempts(u64 waking, u64 vtime, u64 ran_ns, u32 weight)
+bool decide_task_preempts(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {
-	return task_preempts(waking, vtime, ran_ns, weight);
+	return task_preempts(waking, vtime, ran_ns, turn_ns, weight);
 }
 
 /* Size of each structure and the offset of each member, in the order in which src/decide.rs lists them. */
