@@ -488,7 +488,8 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
 	t->mode = MODE_OFF;
-	t->put_aside = runnable;
+	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it goes on. */
+	t->put_aside = runnable && p->scx.slice;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
 	run->domain = 0;
