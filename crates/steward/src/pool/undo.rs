@@ -67,6 +67,8 @@ pub struct Record {
 impl Record {
     /// Claims the record of `target`, and undoes what a predecessor left that was killed.
     ///
+    /// A damaged record is set aside, and keeps nobody from starting.
+    ///
     /// # Errors
     /// When another process sizes this server, or what was left cannot be undone.
     pub fn claim(state_directory: &Path, target: &str) -> anyhow::Result<Record> {
@@ -78,9 +80,13 @@ impl Record {
         let Some(record) = record else {
             bail!("another `steward pool` sizes this server already ({target})");
         };
-        if record.left()?.is_some() {
-            eprintln!("steward: an earlier `steward pool` was killed: putting back what the server had");
-            record.carry_out()?;
+        match record.left()? {
+            Left::Nothing => {}
+            Left::Undo(undo) => {
+                eprintln!("steward: an earlier `steward pool` was killed: putting back what the server had");
+                record.carry_out(&undo)?;
+            }
+            Left::Damaged => eprintln!("steward: {}", record.set_aside()?),
         }
         Ok(record)
     }
@@ -122,33 +128,68 @@ impl Record {
     /// # Errors
     /// When the server refuses; the record stays then.
     pub fn undo(self) -> anyhow::Result<()> {
-        self.carry_out()?;
+        if let Left::Undo(undo) = self.left()? {
+            self.carry_out(&undo)?;
+        }
         std::fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
     }
 
-    fn carry_out(&self) -> anyhow::Result<()> {
-        let Some(undo) = self.left()? else { return Ok(()) };
+    /// Undoes what a program left that was killed; whether it left anything.
+    fn revert(self) -> anyhow::Result<bool> {
+        let left = match self.left()? {
+            Left::Nothing => false,
+            Left::Undo(_) => true,
+            Left::Damaged => bail!(self.set_aside()?),
+        };
+        self.undo()?;
+        Ok(left)
+    }
+
+    fn carry_out(&self, undo: &Undo) -> anyhow::Result<()> {
         let kept = || format!("what is to be undone stays in {}", self.path.display());
         undo.carry_out().with_context(kept)?;
         self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    /// What is written there; `None` when nothing is.
-    fn left(&self) -> anyhow::Result<Option<Undo>> {
+    /// What is written there.
+    fn left(&self) -> anyhow::Result<Left> {
         let mut file = &self.file;
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         file.rewind()
-            .and_then(|()| file.read_to_string(&mut text))
+            .and_then(|()| file.read_to_end(&mut bytes))
             .with_context(|| format!("cannot read {}", self.path.display()))?;
-        if text.trim().is_empty() {
-            return Ok(None);
+        if bytes.trim_ascii().is_empty() {
+            return Ok(Left::Nothing);
         }
-        let undo = serde_json::from_str(&text);
-        Ok(Some(
-            undo.with_context(|| format!("{} is damaged: look at it and remove it", self.path.display()))?,
+        Ok(serde_json::from_slice(&bytes).map_or(Left::Damaged, Left::Undo))
+    }
+
+    /// Keeps a damaged record under another name for a person to look at, and begins with an empty one; says so.
+    fn set_aside(&self) -> anyhow::Result<String> {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(DAMAGED);
+        let aside = PathBuf::from(aside);
+        std::fs::copy(&self.path, &aside)
+            .and_then(|_| self.file.set_len(0))
+            .with_context(|| format!("cannot set {} aside as {}", self.path.display(), aside.display()))?;
+        Ok(format!(
+            "{} is damaged, so that the pool size from before is not put back: look at the server's own configuration; \
+             the damaged file is {} now",
+            self.path.display(),
+            aside.display()
         ))
     }
 }
+
+/// What a record of a program that was killed says.
+enum Left {
+    Nothing,
+    Undo(Undo),
+    Damaged,
+}
+
+/// What is put behind the name of a damaged record.
+const DAMAGED: &str = ".damaged";
 
 /// A file's name for a server: what cannot be in one becomes a dash.
 fn file_name(target: &str) -> String {
@@ -162,17 +203,16 @@ pub fn revert(state_directory: &Path) -> Reverted {
     let Ok(entries) = std::fs::read_dir(state_directory.join("pool")) else { return reverted };
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         let name = path.display().to_string();
+        if name.ends_with(DAMAGED) {
+            continue;
+        }
         match Record::open(path) {
             Ok(None) => reverted.left.push(format!("{name}: `steward pool` runs and undoes it at its end")),
             Err(error) => reverted.failed.push(format!("{error:#}")),
-            Ok(Some(record)) => match record.left().map(|left| left.is_some()) {
-                Ok(is_left) => match record.undo() {
-                    Ok(()) if is_left => {
-                        reverted.done.push(format!("{name}: the server has its own pool size again"))
-                    }
-                    Ok(()) => {}
-                    Err(error) => reverted.failed.push(format!("{name}: {error:#}")),
-                },
+            Ok(Some(record)) => match record.revert() {
+                Ok(done) => reverted
+                    .done
+                    .extend(done.then(|| format!("{name}: the server has its own pool size again"))),
                 Err(error) => reverted.failed.push(format!("{error:#}")),
             },
         }
@@ -224,7 +264,7 @@ mod tests {
         drop(record);
         let next = Record::claim(directory.path(), "apache").expect("free");
         assert!(!directory.path().join("a.conf").exists());
-        assert_eq!(next.left().expect("read"), None);
+        assert!(matches!(next.left().expect("read"), Left::Nothing));
     }
 
     #[test]
@@ -246,14 +286,23 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_named_and_kept() {
+    fn a_damaged_record_is_named_and_set_aside_and_keeps_nobody_from_starting() {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("pool")).expect("made");
         let path = directory.path().join("pool/apache.json");
-        std::fs::write(&path, "{\"kind\":\"apache\"").expect("written");
-        let error = format!("{:#}", Record::claim(directory.path(), "apache").expect_err("damaged"));
-        assert!(error.contains("apache.json is damaged"), "{error}");
-        assert_eq!(revert(directory.path()).failed.len(), 1);
-        assert!(path.exists());
+        for damage in [&b"{\"kind\":\"apache\""[..], &[0xff, 0xfe], b"[]"] {
+            std::fs::write(&path, damage).expect("written");
+            let reverted = revert(directory.path());
+            assert_eq!((reverted.done.len(), reverted.failed.len()), (0, 1), "{reverted:?}");
+            assert!(reverted.failed[0].contains("apache.json is damaged"), "{reverted:?}");
+            assert_eq!(
+                std::fs::read(directory.path().join("pool/apache.json.damaged")).expect("kept"),
+                damage
+            );
+            assert!(revert(directory.path()).failed.is_empty(), "said once");
+            std::fs::write(&path, damage).expect("written");
+            let next = Record::claim(directory.path(), "apache").expect("free");
+            assert!(matches!(next.left().expect("read"), Left::Nothing));
+        }
     }
 }
