@@ -270,3 +270,25 @@ fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
     let (used, _) = confined(4, &[(10, 1, &[0]), (990, 8, &[])]);
     assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
 }
+
+/// A loop that begins in a moment's pause of somebody who has had the whole machine stood in no order; its domain has used nothing
+/// for so long, and is not ahead for as long.
+#[test]
+fn who_begins_on_an_idle_cpu_has_no_more_credit_than_who_waited() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);
+    let pauses = [
+        Phase::Run(Amount::Fixed(9_500 * MS)),
+        Phase::Sleep(Amount::Fixed(1000 * MS)),
+        Phase::Run(Amount::Forever),
+    ];
+    for cpus in [1, 2] {
+        let mut begins = task("begins", 1, cpus, &BUSY);
+        begins.starts = vec![Amount::Fixed(10 * SECOND)];
+        let tasks = vec![task("pauses", 0, cpus, &pauses), begins];
+        let scenario = machine(cpus, BestEffortOrder::VirtualTime, specs.clone(), tasks);
+        let outcome =
+            Machine::new(&Scenario { duration_ns: 20 * SECOND, warmup_ns: 12 * SECOND, ..scenario }).run();
+        let share = outcome.domains[0].share;
+        assert!((share - 0.5).abs() < 0.02, "{cpus} CPUs: {share}");
+    }
+}

@@ -30,14 +30,47 @@
 #define OVERDUE_SCAN_MAX 32768
 
 /*
- * The domain's queue was found empty: take it out of the order, unless a task came meanwhile. A task is in the queue before its
- * domain is put into the order.
+ * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the queue: the
+ * kernel puts it there after ops.enqueue, which has put its domain into the order and counts it among those that wait. Then this
+ * CPU looks again a moment later.
  */
-static __always_inline void unqueue_domain(struct domain_table *table, u32 index)
+static __always_inline void unqueue_domain(struct domain_table *table, u32 index, u32 cpu)
 {
+	struct cpu_run *run = cpu_run_of(cpu);
+
 	change_order(CHANGE_UNQUEUE, index, 0, 0);
-	if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
+	if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0) {
 		domain_make_queued(table, index);
+	} else if (run && *(volatile u32 *)&domain_at(table, index)->waiting) {
+		run->missed = index;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+/* Looks again after a domain that was taken out of the order while a task of it was on its way in. */
+static __always_inline void look_after_missed(struct cpu_run *run)
+{
+	struct domain_table *table = domains();
+	u32 index = run->missed;
+
+	if (!index)
+		return;
+	run->missed = 0;
+	if (table && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
+		domain_make_queued(table, index);
+}
+
+/*
+ * The task began to run without waiting in the order, on an idle CPU or after another one of its domain. Before it goes on in
+ * front of others, credit of its domain beyond a cycle is forgotten, as it is when a domain begins to wait.
+ */
+static __always_inline void join_late(struct domain_table *table, struct task_state *t, u32 cpu)
+{
+	if (!t->unjoined)
+		return;
+	t->unjoined = 0;
+	if (!order_is_queued(table, t->domain))
+		change_order(CHANGE_JOIN, t->domain, 0, cpu);
 }
 
 /* A domain pays for CPU time that its tasks got. */
@@ -141,6 +174,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 	t->vtime = task_join(t->vtime, d->task_clock);
 	t->waiting_since_ns = clock_now();
 	t->queue = QUEUE_DOMAIN(t->domain);
+	t->unjoined = 0;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
 		__sync_fetch_and_add(&d->waiting, 1);
 	queue_insert_ordered(p, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime, enq_flags);
@@ -213,6 +247,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
 	t->direct_cpu = cpu + 1;
+	t->unjoined = 1;
 	run->direct = 1;
 	queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 	return true;
@@ -285,6 +320,7 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
 	t->restricted_waiting = 1;
+	t->unjoined = 0;
 	t->queue = QUEUE_RESTRICTED(t->domain);
 	queue_insert_ordered(p, QUEUE_RESTRICTED(t->domain), SLICE_NS, t->vtime, enq_flags);
 	note_restricted(t->domain, cpu, true);
@@ -460,7 +496,7 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 		return SERVED_PREV;
 	if (!queue_to_local(QUEUE_DOMAIN(index))) {
 		/* Its last task is on its way in or out. */
-		unqueue_domain(table, index);
+		unqueue_domain(table, index, cpu);
 		return SERVE_NEXT;
 	}
 	order_serve(table, order, index);
@@ -494,6 +530,7 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 		return false;
 	if (run->alone && (others_wait(table, t->domain, cpu) || run->direct || leaving))
 		return true;
+	join_late(table, t, cpu);
 	choose_first(cpu, &choice);
 	index = choice.index;
 	return index && goes_before(table, index, t->domain);
@@ -513,7 +550,9 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	if (running == t->domain) {
 		if (!task_preempts(t->vtime, run->vtime, now_ns - run->vtime_at_ns, now_ns - run->began_ns, run->weight))
 			return false;
-	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS && !goes_before(table, t->domain, running)) {
+	} else if (!order_may_preempt(table, t->domain, running)) {
+		return false;
+	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS && !domain_precedes(t->domain, running)) {
 		/* Where nothing waited, nobody has paid for a while, and its place is not yet known. */
 		return false;
 	}
@@ -551,7 +590,8 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
 
 	if (!maybe_idle)
 		return -1;
-	maybe_idle = 0;
+	/* Before the look at the mask: update_idle() says so after it has set its bit. */
+	__sync_lock_test_and_set(&maybe_idle, 0);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0 || p->nr_cpus_allowed < settings.cpus)
 		maybe_idle = 1;

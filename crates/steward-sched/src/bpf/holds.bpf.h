@@ -29,7 +29,7 @@
 /* One CPU. */
 struct hold_cpu {
 	u64 leaving_due_ns; /* see leaving_charge() */
-	u32 inside; /* what ceases to run here may have been inside the kernel */
+	s32 outside; /* the task that gives this CPU up on its way to user space; 0: none */
 	u32 unused;
 	u64 padding[6];
 };
@@ -95,13 +95,13 @@ int BPF_PROG(steward_schedule, bool preempt)
 {
 	struct hold_cpu *hold;
 
+	if (!boundary_known)
+		boundary_known = 1;
 	if (!any_holds())
 		return 0;
 	hold = hold_cpu_of(bpf_get_smp_processor_id());
 	if (hold)
-		hold->inside = preempt || !interrupted_outside();
-	if (!boundary_known)
-		boundary_known = 1;
+		hold->outside = preempt || !interrupted_outside() ? 0 : bpf_get_current_task_btf()->pid;
 	return 0;
 }
 
@@ -109,17 +109,24 @@ int BPF_PROG(steward_schedule, bool preempt)
 static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_state *t, u32 cpu, bool runnable)
 {
 	struct hold_cpu *hold;
+	s32 outside;
 
 	if (!runnable)
 		return p->__state & TASK_INTERRUPTIBLE ? INSIDE_ASLEEP : INSIDE_BLOCKED;
 	if (p->flags & PF_STAYS_INSIDE)
 		return INSIDE_PREEMPTED;
-	if (!boundary_known || !any_holds())
+	if (!boundary_known)
 		return WHEREABOUTS_UNKNOWN;
+	/* Nobody noted where: if its domain is held before it runs again, it is let run on until it has left. */
+	if (!any_holds())
+		return INSIDE_PREEMPTED;
 	hold = hold_cpu_of(cpu);
 	if (!hold)
-		return WHEREABOUTS_UNKNOWN;
-	if (!hold->inside)
+		return INSIDE_PREEMPTED;
+	/* Of this task, and of this time: what was noted about another one, or before, does not count. */
+	outside = hold->outside;
+	hold->outside = 0;
+	if (outside == p->pid)
 		return AT_BOUNDARY;
 	return t->at_gate ? AT_GATE : INSIDE_PREEMPTED;
 }

@@ -55,6 +55,7 @@ struct task_state {
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 restricted_waiting; /* waits among those that may not run everywhere */
+	u8 unjoined; /* began to run without waiting in the order, and its domain's credit has not been looked at since */
 	u8 put_aside; /* was preempted with a part of its slice left: it may be in the CPU's own queue, and goes on unasked */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
@@ -153,11 +154,12 @@ struct cpu_run {
 	u32 domain; /* of the task that runs as best-effort; 0 for anything else */
 	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */
-	u32 interactive; /* tasks may stand in this CPU's interactive queue */
+	u32 interactive; /* tasks may stand in this CPU's interactive queue: see expect_interactive() */
+	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	struct class_use class_use; /* of reservations here */
-	u64 padding[4];
+	u64 padding[3];
 };
 
 struct {

@@ -151,6 +151,7 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		becomes_runnable(t, slot, true);
 		has_left(t);
 		t->queue = QUEUE_NONE;
+		t->unjoined = 1;
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	}
 	return cpu;
@@ -299,10 +300,12 @@ static __always_inline bool keep_interactive(struct task_struct *prev, struct ta
 void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
+	struct domain_table *table = domains();
 	struct task_state *t = NULL;
 	enum served served;
 	bool others;
 	u64 now_ns = clock_now(), deadline_ns = 0;
+	u32 expected;
 
 	if (!run)
 		return;
@@ -315,16 +318,13 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		keep_best_effort(prev, t, run, cpu);
 		return;
 	}
+	look_after_missed(run);
 	others = false;
-	if (*(volatile u32 *)&run->interactive) {
-		/*
-		 * Whoever puts a task there says so afterwards: what this look misses, the next one finds. The exchange is a
-		 * full barrier: were the look to pass the store, it could miss a task whose announcement the store then wipes out.
-		 */
-		__sync_lock_test_and_set(&run->interactive, 0);
+	expected = *(volatile u32 *)&run->interactive;
+	if (expected) {
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
-		if (others)
-			*(volatile u32 *)&run->interactive = 1;
+		if (!others)
+			expected_in_vain(run, expected);
 	}
 	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
 		return;
@@ -338,6 +338,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (t && held_by_quota(t))
 		t = NULL;
+	if (t && table)
+		join_late(table, t, cpu);
 	served = serve_domains(t, cpu);
 	if (served == SERVED)
 		return;
@@ -583,12 +585,19 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_order *order = cpu_order_of(cpu);
+	struct cpu_run *run = cpu_run_of(cpu);
 
 	if (!idle)
 		return;
-	maybe_idle = 1;
+	/*
+	 * The kernel has noted already that the CPU is idle: whoever puts a task somewhere from now on finds that out, and what was put
+	 * there before is found here.
+	 */
+	__sync_lock_test_and_set(&maybe_idle, 1);
 	if (order)
 		order->runs_restricted = 0;
+	if ((run && *(volatile u32 *)&run->interactive) || overdue || leaving || restricted_wait(cpu) || first_domain())
+		scx_bpf_kick_cpu(cpu, 0);
 	if (settings.cpus > 1)
 		hand_on_direct(cpu);
 }

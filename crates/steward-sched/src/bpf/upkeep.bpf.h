@@ -103,6 +103,9 @@ static __noinline int free_ended_domains(void)
 	bpf_for(i, 1, high_water) {
 		if (domain_ended(domain_at(table, i)))
 			free_domain(i);
+		/* Should a CPU that missed a task on its way in (unqueue_domain()) have come too early twice. */
+		else if (domain_at(table, i)->in_use && !order_is_queued(table, i) && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(i)) > 0)
+			domain_make_queued(table, i);
 	}
 	return 0;
 }

@@ -110,8 +110,18 @@ impl Scheduler {
         })
     }
 
+    /// Before a task goes on in front of others that began without waiting in the order: credit of its domain beyond a cycle is
+    /// forgotten, as it is when a domain begins to wait.
+    pub(super) fn join_late(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
+        let t = &mut self.tasks[p as usize];
+        if std::mem::take(&mut t.unjoined) && !self.domains.is_queued(t.domain) {
+            self.domains.join_restricted(&mut self.orders[cpu as usize], t.domain, k.now_ns);
+        }
+    }
+
     /// Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick.
     pub(super) fn overtaken(&mut self, k: &Kernel, p: TaskId, cpu: u32) -> bool {
+        self.join_late(k, p, cpu);
         let run = &self.cpu_runs[cpu as usize];
         if k.now_ns - run.began_ns < self.preemption_interval_ns {
             return false;
@@ -166,6 +176,7 @@ impl Scheduler {
     pub(super) fn enqueue_domain(&mut self, k: &mut Kernel, p: TaskId) {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;
+        t.unjoined = false;
         t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
         t.waiting_since_ns = k.now_ns;
         let vtime = t.vtime;
@@ -178,6 +189,7 @@ impl Scheduler {
     pub(super) fn enqueue_restricted(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;
+        t.unjoined = false;
         t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
         t.waiting_since_ns = k.now_ns;
         t.restricted_waiting = true;

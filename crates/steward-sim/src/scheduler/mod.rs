@@ -57,6 +57,8 @@ struct TaskState {
     counted_waiting: bool,
     restricted_waiting: bool,
     rescued: bool,
+    /// Began to run without waiting in the order, and its domain's credit has not been looked at since.
+    unjoined: bool,
 }
 
 /// What only the CPU itself needs at each switch.
@@ -259,6 +261,7 @@ impl Scheduler {
             return false;
         }
         self.becomes_runnable(k, p, true);
+        self.tasks[p as usize].unjoined = true;
         k.task_mut(p).slice_ns = SLICE_NS;
         k.give_to(p, cpu);
         k.choose_soon(cpu);
@@ -339,6 +342,9 @@ impl Scheduler {
             return;
         }
         let prev = prev.filter(|prev| !self.held_by_quota(*prev));
+        if let Some(prev) = prev {
+            self.join_late(k, prev, cpu);
+        }
         let served = self.serve_domains(k, cpu, prev);
         if let Some(prev) = prev.filter(|_| !served) {
             self.keep_best_effort(k, prev, cpu);
