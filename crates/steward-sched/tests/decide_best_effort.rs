@@ -218,6 +218,22 @@ proptest! {
     }
 
     #[test]
+    fn rescues_cost_a_twentieth_of_a_cpu_however_long_each_is(lengths in vec(1u64..=4 * MS, 1..200)) {
+        let (mut now_ns, mut last_ns, mut used_ns, begin_ns) = (10 * SECOND, 0, 0, 10 * SECOND);
+        for length_ns in &lengths {
+            while !rescue_allowed(last_ns, now_ns) {
+                now_ns += MS / 10;
+            }
+            last_ns = rescue_paid(now_ns, *length_ns);
+            used_ns += length_ns;
+            now_ns += length_ns;
+        }
+        let longest_ns = *lengths.iter().max().expect("some");
+        let part = RESCUE_INTERVAL_NS / RESCUE_SLICE_NS;
+        prop_assert!((used_ns - longest_ns.min(used_ns)) * part <= (now_ns - begin_ns) + part * longest_ns, "{used_ns}");
+    }
+
+    #[test]
     fn who_hands_work_on_is_preempted_once_a_millisecond_at_most(
         vtime in 0u64..1 << 40, behind_ns in 0u64..20 * MS, ran_ns in 0u64..20 * MS, turn_ns in 0u64..20 * MS, weight in 1u32..10_000,
     ) {

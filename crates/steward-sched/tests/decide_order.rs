@@ -255,8 +255,12 @@ proptest! {
             let bound_ns = match order {
                 // A slice, and those that the others are in the middle of.
                 Order::VirtualTime => f64::from(cpus + 1) * quantum_ns as f64 + 2.0 * quantum_ns as f64,
-                // A cycle's share at each end, and a quantum for each domain; and what is paid coarsely where a part is near a quantum.
-                Order::MtrLs => 2.0 * share * (CYCLE * u64::from(cpus)) as f64 + quanta_ns + ideal_ns / 10.0,
+                // A cycle's share at each end, a quantum for each domain and at each end; and what is paid coarsely where a part is near
+                // a quantum.
+                Order::MtrLs => {
+                    let ends_ns = 2.0 * (share * (CYCLE * u64::from(cpus)) as f64 + quantum_ns as f64);
+                    ends_ns + quanta_ns + ideal_ns / 10.0
+                }
                 // What goes beyond a cycle is forgotten.
                 Order::Wrr => 2.0 * share * CYCLE as f64 + quanta_ns + ideal_ns * 0.8,
             };

@@ -426,8 +426,9 @@ __noinline int choose_first(u32 cpu, struct choice *choice)
 		if (queue_first_key(QUEUE_DOMAIN(free), &choice->key) && clock_before(choice->key, key))
 			return 0;
 	} else if (free == restricted) {
-		/* None of them for this CPU. */
-		restricted_forget(order, restricted);
+		/* None of them for this CPU, if all were looked at. */
+		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(free)) <= RESTRICTED_SCAN_MAX)
+			restricted_forget(order, restricted);
 		return 0;
 	}
 	choice->index = restricted;
@@ -604,10 +605,10 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
  */
 static volatile u32 rescue_left;
 
-/* Whether the task was preempted while it reads what RCU protects. */
-static __always_inline bool is_reader(struct task_struct *p)
+/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is let go on by other rules. */
+static __always_inline bool is_reader(struct task_struct *p, struct task_state *t)
 {
-	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0;
+	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
 }
 
 /* Whether the task was killed while it is held, and so has to run once to notice. */
@@ -634,7 +635,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p), now_ns) && !killed_while_held(p, t)))
+			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p, t), now_ns) && !killed_while_held(p, t)))
 				continue;
 			t->rescued = 1;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

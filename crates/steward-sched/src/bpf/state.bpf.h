@@ -147,7 +147,7 @@ struct cpu_run {
 	u64 budget_end_ns; /* when its budget is used up; 0 when none is being watched */
 	u64 vtime; /* of the task that runs as best-effort, at vtime_at_ns */
 	u64 vtime_at_ns;
-	u64 rescued_ns; /* when a task was last rescued here */
+	u64 rescued_ns; /* when a task was last rescued here: see rescue_paid() */
 	u64 began_ns; /* when the task that runs began to */
 	u64 unpaid_ns; /* what tasks of unpaid_domain used here and the domain has not paid yet */
 	u32 unpaid_domain;
@@ -155,11 +155,12 @@ struct cpu_run {
 	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */
 	u32 interactive; /* tasks may stand in this CPU's interactive queue: see expect_interactive() */
+	u32 rescues; /* what runs is rescued */
 	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	struct class_use class_use; /* of reservations here */
-	u64 padding[3];
+	u64 padding[2];
 };
 
 struct {

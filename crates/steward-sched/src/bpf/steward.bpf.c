@@ -420,7 +420,8 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 	if (!t->rescued)
 		return false;
 	t->rescued = 0;
-	slice_ns = rescue_slice_ns(is_reader(p));
+	run->rescues = 1;
+	slice_ns = rescue_slice_ns(is_reader(p, t));
 	task_set_slice(p, slice_ns);
 	watch_budget(run, cpu, slice_ns);
 	return true;
@@ -489,6 +490,10 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	charge(t, now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
+	if (run->rescues) {
+		run->rescues = 0;
+		run->rescued_ns = rescue_paid(run->rescued_ns, now_ns - run->began_ns);
+	}
 	t->mode = MODE_OFF;
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it goes on. */
 	t->put_aside = runnable && p->scx.slice;

@@ -110,6 +110,8 @@ static __noinline int free_ended_domains(void)
 	return 0;
 }
 
+/* The refill's timer runs. */
+static volatile u32 refill_armed;
 /* A domain was let go at the last refill. */
 static u32 released_before;
 
@@ -122,6 +124,8 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 	u32 high_water;
 	int i;
 
+	/* From here on whoever needs it starts it again. */
+	__sync_lock_test_and_set(&refill_armed, 0);
 	if (!table)
 		return 0;
 	change_of_order();
@@ -156,10 +160,10 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 				scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 		}
 	}
-	if (table->quotas || released || waits)
-		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
-	else if (table->priorities)
-		bpf_timer_start(&entry->timer, HOLD_LOOK_NS, 0);
+	if (table->quotas || released || waits || table->priorities) {
+		refill_armed = 1;
+		bpf_timer_start(&entry->timer, table->quotas || released || waits ? REFILL_INTERVAL_NS : HOLD_LOOK_NS, 0);
+	}
 	released_before = released;
 	return 0;
 }
@@ -183,11 +187,12 @@ static __always_inline int prepare_refill(void)
 	return error ? error : bpf_timer_set_callback(&entry->timer, refill_quotas);
 }
 
+/* Starts the refill's timer. One that runs already is left alone: whoever changes a quota again and again must not put it off. */
 static __always_inline void watch_quotas(void)
 {
 	struct timer_entry *entry = refill_timer();
 
-	if (entry)
+	if (entry && !__sync_lock_test_and_set(&refill_armed, 1))
 		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
 }
 

@@ -18,7 +18,7 @@ pub const RESCUE_SLICE_NS: u64 = 100_000;
 /// The first of the two for a task that was preempted while it reads what RCU protects.
 pub const RESCUE_READER_AFTER_NS: u64 = 500_000_000;
 /// The second for such a task.
-pub const RESCUE_READER_SLICE_NS: u64 = 3_000_000;
+pub const RESCUE_READER_SLICE_NS: u64 = 500_000;
 /// A CPU rescues at most one task in this time.
 pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
@@ -26,6 +26,7 @@ unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
     fn decide_rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool;
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_paid(began_ns: u64, used_ns: u64) -> u64;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
     fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool;
@@ -48,6 +49,13 @@ pub fn rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool {
 pub fn rescue_allowed(last_ns: u64, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_allowed(last_ns, now_ns) }
+}
+
+/// What counts as the last rescue after one that began at `began_ns` and took `used_ns`: rescues never cost more of a CPU than
+/// [`RESCUE_SLICE_NS`] in every [`RESCUE_INTERVAL_NS`].
+pub fn rescue_paid(began_ns: u64, used_ns: u64) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_paid(began_ns, used_ns) }
 }
 
 /// How many tasks may be taken out of their queues to be rescued until the next look, a second later, when `standing`

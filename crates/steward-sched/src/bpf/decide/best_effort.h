@@ -31,11 +31,11 @@
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
 /*
  * One that was preempted while it reads what RCU protects holds up the whole kernel, which waits for it before it frees
- * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and for as
- * long as a slice: usually until it is through.
+ * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and for
+ * longer: usually until it is through. The CPU rescues nobody for so much longer afterwards.
  */
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
-#define RESCUE_READER_SLICE_NS SLICE_NS
+#define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 
 /* Virtual time that a task of this weight (100: nice 0) pays for used_ns. */
@@ -60,6 +60,17 @@ DECIDE u64 rescue_slice_ns(bool reader)
 DECIDE bool rescue_allowed(u64 last_ns, u64 now_ns)
 {
 	return clock_before(last_ns + RESCUE_INTERVAL_NS, now_ns);
+}
+
+/*
+ * What counts as the last rescue after one that began then and took used_ns: where it took more than RESCUE_SLICE_NS, later in
+ * proportion, so that rescues never cost more of a CPU than that and RESCUE_INTERVAL_NS say.
+ */
+DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
+{
+	if (used_ns <= RESCUE_SLICE_NS)
+		return began_ns;
+	return began_ns + (used_ns - RESCUE_SLICE_NS) * (RESCUE_INTERVAL_NS / RESCUE_SLICE_NS);
 }
 
 /* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a second. */

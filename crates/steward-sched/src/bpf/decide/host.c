@@ -384,6 +384,11 @@ bool decide_rescue_allowed(u64 last_ns, u64 now_ns)
 	return rescue_allowed(last_ns, now_ns);
 }
 
+u64 decide_rescue_paid(u64 began_ns, u64 used_ns)
+{
+	return rescue_paid(began_ns, used_ns);
+}
+
 u32 decide_rescue_room(u32 standing, u32 cpus)
 {
 	return rescue_room(standing, cpus);
