@@ -36,6 +36,7 @@ const CHECKS: &[Check] = &[
     ("cgroup-weights-set-shares-through-the-hierarchy", 1, shares::cgroup_weights),
     ("idle-cgroups-get-what-is-left", 1, shares::idle_cgroup),
     ("cpu-max-limits-a-cgroup-and-its-children", 1, shares::cpu_max),
+    ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
     ("bound-tasks-share-their-cpu", 2, shares::bound_tasks),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),

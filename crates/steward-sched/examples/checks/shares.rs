@@ -1,6 +1,8 @@
 //! Best-effort work: what the default scheduler honours is honoured.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -109,6 +111,36 @@ pub fn cpu_max() -> Outcome {
     check!(near(tight_share, 0.2, 0.15), "the child got {tight_share:.3} of a CPU, limit 0.2");
     check!(near(total_share, 0.5, 0.1), "the parent got {total_share:.3} of a CPU, limit 0.5");
     Ok(format!("child {tight_share:.3} of 0.2, parent {total_share:.3} of 0.5"))
+}
+
+/// Somebody who changes the quota of a cgroup of their own a thousand times a second puts off nobody's refill.
+pub fn flipped_quota() -> Outcome {
+    let scheduler = shared()?;
+    let limited = Group::new("limited").set("cpu.max", "20000 100000");
+    let flipped = Group::new("flipped");
+    let service = Program::start(&["spin"]).within(&limited);
+    let file = flipped.0.join("cpu.max");
+    let ends = Arc::new(AtomicBool::new(false));
+    let flips = std::thread::spawn({
+        let ends = Arc::clone(&ends);
+        move || {
+            let mut flips = 0u32;
+            while !ends.load(Ordering::Relaxed) {
+                let text = if flips.is_multiple_of(2) { "1000 100000" } else { "2000 100000" };
+                fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+                flips += 1;
+                sleep(Duration::from_millis(1));
+            }
+            Ok::<u32, String>(flips)
+        }
+    });
+    let share = measure(&[&service], 5.0)[0] / 5e3;
+    ends.store(true, Ordering::Relaxed);
+    let flips = flips.join().expect("it does not panic")?;
+    drop((service, limited, flipped, scheduler));
+    check!(flips > 1000, "only {flips} changes");
+    check!(near(share, 0.2, 0.05), "{share:.3} of a CPU beside {flips} changes, limit 0.2");
+    Ok(format!("{share:.3} of 0.2 beside {flips} changes of another one"))
 }
 
 /// Tasks bound to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
