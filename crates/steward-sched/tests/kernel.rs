@@ -17,8 +17,7 @@ fn run_checks(cpus: u32, part: &str, least: usize) {
     );
     let config = MachineConfig {
         cpus,
-        // Instructions of all CPUs count for the one clock.
-        icount_shift: Some(if cpus == 1 { 3 } else { 2 }),
+        icount_shift: Some(3),
         timeout_host: Duration::from_secs(1800),
         ..MachineConfig::default()
     };

@@ -80,9 +80,9 @@ pub fn second_load() -> Outcome {
 pub fn killed_loader() -> Outcome {
     unload();
     for _ in 0..2 {
-        let program = Program::start(&["spin"]);
         let mut holder = Program::start(&["hold"]);
-        check!(wait_until(60.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
+        check!(wait_until(120.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
+        let program = Program::start(&["spin"]);
         holder.kill();
         check!(wait_until(2.0, || state() == "disabled"), "after kill -9 the state is {}", state());
         let time = measure(&[&program], 0.5)[0];

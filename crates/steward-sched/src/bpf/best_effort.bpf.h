@@ -43,7 +43,7 @@ static __always_inline void unqueue_domain(struct domain_table *table, u32 index
 		domain_make_queued(table, index);
 	} else if (run && *(volatile u32 *)&domain_at(table, index)->waiting) {
 		run->missed = index;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 }
 
@@ -205,6 +205,14 @@ static __always_inline bool restricted_wait(u32 cpu)
 	return order && *(volatile u64 *)&order->any_restricted;
 }
 
+/* Whether an idle CPU should look for work. */
+static __noinline int work_waits(u32 cpu)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	return (run && *(volatile u32 *)&run->interactive) || overdue || leaving || restricted_wait(cpu) || first_domain();
+}
+
 /* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with an empty queue. */
 static __always_inline bool others_wait(struct domain_table *table, u16 running, u32 cpu)
 {
@@ -268,7 +276,7 @@ static __always_inline void runs_direct(struct domain_table *table, struct task_
 		if (!first || !goes_before(table, first, t->domain))
 			return;
 	}
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /* A CPU has nothing to do: one that has a task in its own queue behind the one that runs takes that, and hands on the other. */
@@ -287,7 +295,7 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 			cpu -= cpus;
 		run = cpu_run_of(cpu);
 		if (run && run->direct) {
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
 			break;
 		}
 	}
@@ -559,7 +567,7 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	}
 	if (!may_run_on(p, cpu))
 		return false;
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return true;
 }
 

@@ -220,7 +220,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 		return 0;
 	}
 	t->at_gate = 1;
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
 	/* It was stopped in between, and may go on. */
 	*(volatile u8 *)&t->at_gate = 0;
 	return 0;

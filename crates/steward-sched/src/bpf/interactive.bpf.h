@@ -33,7 +33,7 @@ static int budget_ends(void *map, u32 *cpu, struct timer_entry *entry)
 	struct cpu_run *run = cpu_run_of(*cpu);
 
 	if (run && run->budget_end_ns && bpf_ktime_get_ns() + 20000 >= run->budget_end_ns)
-		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+		kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 
@@ -81,9 +81,9 @@ static __always_inline void preempt_for(struct task_slot *slot)
 	if (!run || run->deadline_ns <= slot->edf.deadline_ns)
 		return;
 	if (scx_bpf_test_and_clear_cpu_idle(slot->cpu))
-		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_IDLE);
+		kick_cpu(slot->cpu, SCX_KICK_IDLE);
 	else
-		scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
+		kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 }
 
 /* Takes the task out of its domain's count of waiting tasks, and off the CPU that it is the next one of. */
@@ -236,7 +236,7 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 
 		expect_interactive(slot->cpu);
 		if (run && run->deadline_ns == NEVER)
-			scx_bpf_kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
+			kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 	}
 out:
 	bpf_task_release(child);
@@ -282,7 +282,7 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 	if (slot->lends && slot->standing == STANDING_ADMITTED)
 		lend_again(slot, *index, !t->runnable_weight, now_ns);
 	if (t->mode != MODE_OFF) {
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		goto out;
 	}
 	if (slot->standing != STANDING_ADMITTED) {
@@ -382,14 +382,14 @@ static __noinline int drain_offline(void)
 		drain(QUEUE_INTERACTIVE(cpu));
 		visit_restricted(cpu, false);
 		/* It may be on its way out, with something that can run nowhere else. */
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 		moved = true;
 	}
 	if (!moved)
 		return 0;
 	bpf_for(cpu, 0, cpus) {
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
 }

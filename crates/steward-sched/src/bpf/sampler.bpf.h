@@ -330,8 +330,12 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 
 		if (!state)
 			break;
-		if (state->online)
-			sample_cpu(state, interval_ns);
+		if (!state->online)
+			continue;
+		sample_cpu(state, interval_ns);
+		/* Should nobody have told it: see kick_cpu(). */
+		if (work_waits(cpu))
+			kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	if (to_relieve)
 		relieve_all(sample);

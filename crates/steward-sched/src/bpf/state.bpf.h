@@ -268,6 +268,30 @@ static __always_inline bool cpu_online(u32 cpu)
 	return state && state->online;
 }
 
+/* Whether the kernel still takes interrupts on this CPU, which goes offline. */
+static __noinline int takes_interrupts(u32 cpu)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool takes = bpf_cpumask_test_cpu(cpu, online);
+
+	scx_bpf_put_cpumask(online);
+	return takes;
+}
+
+/*
+ * Kicks a CPU. The kernel does so from an interrupt that this CPU sends itself; on one that takes none any more, because it goes
+ * offline, that would never come, nor would any other interrupt of that kind after it, even when the CPU is back: the kernel asks
+ * for one only where none is under way (kernel/irq_work.c), and in the end everybody waits for RCU. There the kick is left out,
+ * and who should have noticed does at the next look (sampler.bpf.h).
+ */
+static __always_inline void kick_cpu(u32 cpu, u64 flags)
+{
+	u32 here = bpf_get_smp_processor_id();
+
+	if (cpu_online(here) || takes_interrupts(here))
+		scx_bpf_kick_cpu(cpu, flags);
+}
+
 static __always_inline struct domain_table *domains(void)
 {
 	u32 zero = 0;

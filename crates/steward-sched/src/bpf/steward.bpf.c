@@ -181,9 +181,9 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 	if (ceases_here(p, cpu))
 		return;
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (run && run->deadline_ns == NEVER)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /*
@@ -197,7 +197,7 @@ static __always_inline void wait_for_release(struct task_state *t, u32 cpu)
 	if (holder)
 		change_order(CHANGE_PARK, holder, 0, 0);
 	if (!holder || !held_by_quota(t))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
@@ -262,7 +262,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 find_cpu:
 	idle_cpu = find_idle_cpu(p);
 	if (idle_cpu >= 0)
-		scx_bpf_kick_cpu(idle_cpu, SCX_KICK_IDLE);
+		kick_cpu(idle_cpu, SCX_KICK_IDLE);
 	else if (!t->leaving && (enq_flags & SCX_ENQ_WAKEUP))
 		preempt_later(p, t, cpu, clock_now());
 }
@@ -590,7 +590,6 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_order *order = cpu_order_of(cpu);
-	struct cpu_run *run = cpu_run_of(cpu);
 
 	if (!idle)
 		return;
@@ -601,8 +600,8 @@ void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 	__sync_lock_test_and_set(&maybe_idle, 1);
 	if (order)
 		order->runs_restricted = 0;
-	if ((run && *(volatile u32 *)&run->interactive) || overdue || leaving || restricted_wait(cpu) || first_domain())
-		scx_bpf_kick_cpu(cpu, 0);
+	if (work_waits(cpu))
+		kick_cpu(cpu, 0);
 	if (settings.cpus > 1)
 		hand_on_direct(cpu);
 }

@@ -157,7 +157,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 
 		bpf_for(i, 0, cpus) {
 			if (scx_bpf_test_and_clear_cpu_idle(i))
-				scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
+				kick_cpu(i, SCX_KICK_IDLE);
 		}
 	}
 	if (table->quotas || released || waits || table->priorities) {
