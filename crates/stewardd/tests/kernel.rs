@@ -169,7 +169,7 @@ fn used_ns(list: &api::DomainList, name: &str) -> u64 {
     usage.map_or(0, |usage| usage.best_effort_time_ns)
 }
 
-/// Four loops in each of two domains: the kernel's own counters have their waits in the scheduler's queues,
+/// Two loops in each of two domains: the kernel's own counters have their waits in the scheduler's queues,
 /// and the model knows what divides the CPUs.
 fn forecasts_of_a_crowd(text: &str) {
     let forecasts: api::Forecasts =
@@ -181,11 +181,11 @@ fn forecasts_of_a_crowd(text: &str) {
     };
     for name in ["a", "b"] {
         let api::DomainForecast { tasks, runnable, forecast, .. } = *domain(name);
-        assert_eq!((tasks, runnable), (4, 4), "{name}:\n{text}");
+        assert_eq!((tasks, runnable), (2, 2), "{name}:\n{text}");
         let (actual, predicted) = (forecast.actual_ms_per_s, forecast.predicted_ms_per_s);
         assert!((predicted - actual).abs() < 0.25 * actual, "{name}: {actual} then {predicted}:\n{text}");
         // Each of them alone on a CPU would have had nearly all of it.
-        assert!(forecast.desired_ms_per_s > 3000.0, "{name}:\n{text}");
+        assert!(forecast.desired_ms_per_s > 1500.0, "{name}:\n{text}");
     }
     assert!(domain("a").guaranteed >= 0.6, "{text}");
     assert!(domain("b").forecast.slowdown > domain("a").forecast.slowdown, "{text}");
