@@ -504,6 +504,8 @@ fn decode_standing(standing: u32) -> Option<Standing> {
         1 => Some(Standing::Admitted),
         2 => Some(Standing::Refused),
         3 => Some(Standing::Revoked),
+        // It is being changed at this moment: it waits.
+        4 => Some(Standing::Revoked),
         _ => None,
     }
 }

@@ -578,3 +578,63 @@ fn the_delay_of_a_sleeper_is_bounded_and_grows_under_wrr() {
     }
     assert!(delay(Order::Wrr, 32) >= 16 * MS, "{}", delay(Order::Wrr, 32));
 }
+
+#[test]
+fn who_was_away_while_half_of_all_virtual_time_passed_is_served_as_anybody_else() {
+    let mut table = table(Order::VirtualTime, 16, &branches(&[domain_weight(100, true), 1000]));
+    let (idle, away) = (index_of(0), index_of(1));
+    let mut cpu = CpuOrder::new();
+    let mut now_ns = 0;
+    // Background work of the least weight has the machine to itself for 40 days.
+    table.enqueue(idle, now_ns);
+    for _ in 0..40 * 24 * 360 {
+        table.serve(&mut cpu, idle);
+        table.charge(idle, 16 * 10 * SECOND, now_ns);
+        now_ns += 10 * SECOND;
+        if now_ns % (2 * 86_400 * SECOND) == 0 {
+            table.enqueue(away, now_ns);
+            assert_eq!(table.first(), Some(away), "after {} days", now_ns / SECOND / 86_400);
+            table.serve(&mut cpu, away);
+            table.charge(away, 4 * MS, now_ns);
+            table.dequeue(away);
+        }
+    }
+}
+
+#[test]
+fn own_tasks_pay_at_their_weight_for_what_they_used_before_they_went_to_sleep() {
+    // Beside three busy children of the root, its own task of nice -20 wants 30 % of the CPU, in bursts of 0.3 ms.
+    let mut table = table(Order::VirtualTime, 1, &branches(&[1000, 1000, 1000]));
+    let mut cpu = CpuOrder::new();
+    let (mut now_ns, mut got_ns, mut back_ns) = (0, 0, 0);
+    let mut awake = false;
+    for child in 0..3 {
+        table.at_mut(index_of(child)).runnable = 1;
+        table.settle(index_of(child));
+        table.enqueue(index_of(child), 0);
+    }
+    while now_ns < 10 * SECOND {
+        if !awake && now_ns >= back_ns {
+            awake = true;
+            let root = table.at_mut(ROOT_DOMAIN);
+            root.runnable = 1;
+            root.weight_changes(true, 88_760);
+            table.enqueue(ROOT_DOMAIN, now_ns);
+        }
+        let first = table.first().unwrap();
+        table.serve(&mut cpu, first);
+        let used_ns = if first == ROOT_DOMAIN { 3 * MS / 10 } else { MS / 10 };
+        now_ns += used_ns;
+        if first == ROOT_DOMAIN {
+            // It sleeps, and pays afterwards.
+            table.dequeue(ROOT_DOMAIN);
+            let root = table.at_mut(ROOT_DOMAIN);
+            root.runnable = 0;
+            root.weight_changes(false, 88_760);
+            (awake, back_ns, got_ns) = (false, now_ns + 7 * MS / 10, got_ns + used_ns);
+        }
+        table.charge(first, used_ns, now_ns);
+    }
+    let share = got_ns as f64 / now_ns as f64;
+    assert!(share > 0.28, "it got {share:.3} of the 0.3 that it wanted");
+}

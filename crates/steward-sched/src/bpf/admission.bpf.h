@@ -250,6 +250,19 @@ static __always_inline bool frees_enough(struct cpu_state *state, struct task_sl
 	return load_admits(&after, bandwidth, settings.thresholds.admit_below);
 }
 
+/*
+ * Ends a change of a slot's standing. False when the task gave the slot up meanwhile: then nothing is left of it.
+ */
+static __noinline bool settle(u32 index, struct task_slot *slot, u32 standing)
+{
+	if (!slot || standing_settle(&slot->standing, standing))
+		return true;
+	if (standing == STANDING_ADMITTED)
+		unreserve(slot);
+	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+	return false;
+}
+
 /* Moves an admitted task to another CPU that takes it. */
 static __noinline bool move_away(u32 index, struct task_slot *slot)
 {
@@ -257,7 +270,7 @@ static __noinline bool move_away(u32 index, struct task_slot *slot)
 	struct task_struct *p;
 	struct task_state *t;
 	u32 from, admitted_sample, load = 0;
-	bool takes = false;
+	bool takes = false, moved;
 	s32 to = -1;
 
 	if (!slot)
@@ -269,19 +282,20 @@ static __noinline bool move_away(u32 index, struct task_slot *slot)
 	if (t && t->slot == index + 1)
 		to = choose_cpu(p, slot, slot->cpu, &takes);
 	bpf_task_release(p);
-	if (to < 0 || !takes)
+	if (to < 0 || !takes || !standing_take(&slot->standing, STANDING_ADMITTED))
 		return false;
 	before = slot->claim;
 	from = slot->cpu;
 	admitted_sample = slot->admitted_sample;
-	if (!reserve_on(slot, to, &load)) {
+	moved = reserve_on(slot, to, &load);
+	if (moved)
+		unreserve_on(from, &before, admitted_sample, slot->used);
+	else
 		slot->claim = before;
-		return false;
-	}
-	unreserve_on(from, &before, admitted_sample, slot->used);
-	report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
+	if (settle(index, slot, STANDING_ADMITTED) && moved)
+		report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
 	watch_period(index, 0);
-	return true;
+	return moved;
 }
 
 /* How many admitted tasks are still tried before it is given up to make room. In memory, as rescue_left is. */
@@ -316,9 +330,9 @@ static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
 
 /*
  * Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). Where a task depends on few
- * CPUs, one that does not makes room for it.
+ * CPUs, one that does not makes room for it. The caller has taken the slot's standing. Returns what it is then.
  */
-static __noinline int admit(struct task_struct *p, struct task_slot *slot)
+static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 index)
 {
 	bool takes = false, admitted = false;
 	u32 load = 0;
@@ -343,49 +357,52 @@ static __noinline int admit(struct task_struct *p, struct task_slot *slot)
 	if (admitted) {
 		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
 		slot->failures = 0;
-		slot->standing = STANDING_ADMITTED;
-		report(EVENT_ADMITTED, slot, load, settings.thresholds.admit_below);
-		return 1;
+	} else {
+		slot->waiting_since_ns = clock_now();
 	}
-	slot->standing = STANDING_REFUSED;
-	slot->waiting_since_ns = clock_now();
-	report(EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
-	return 0;
+	if (settle(index, slot, admitted ? STANDING_ADMITTED : STANDING_REFUSED))
+		report(admitted ? EVENT_ADMITTED : EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
+	return admitted ? STANDING_ADMITTED : STANDING_REFUSED;
 }
 
 /* Puts an admitted task out of the class. */
-static __always_inline void revoke(struct task_slot *slot, u32 kind, u32 load, u32 threshold)
+static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, u32 load, u32 threshold)
 {
-	if (slot->standing != STANDING_ADMITTED)
+	if (!standing_take(&slot->standing, STANDING_ADMITTED))
 		return;
-	slot->standing = STANDING_REVOKED;
 	slot->waiting_since_ns = clock_now();
-	slot->reason.rule = RULE_USE;
+	slot->reason.rule = kind == EVENT_REVOKED_DISPLACED ? RULE_NO_CPU : RULE_USE;
 	slot->reason.amount = load;
 	slot->reason.limit = threshold;
-	if (kind == EVENT_REVOKED_DISPLACED) {
-		struct cpu_state *state = cpu_state_of(slot->cpu);
-
-		slot->reason.rule = RULE_NO_CPU;
-		slot->reason.amount = state && state->online;
-	}
 	unreserve(slot);
-	report(kind, slot, load, threshold);
+	if (settle(index, slot, STANDING_REVOKED))
+		report(kind, slot, load, threshold);
 }
 
 /* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */
-static __always_inline void displace(struct task_struct *p, struct task_state *t, struct task_slot *slot)
+static __noinline int displace(struct task_struct *p, u32 index)
 {
-	revoke(slot, EVENT_REVOKED_DISPLACED, 0, 0);
-	admit(p, slot);
-	watch_period(t->slot - 1, 0);
+	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	struct cpu_state *state;
+
+	if (!p || !slot || !standing_take(&slot->standing, STANDING_ADMITTED))
+		return 0;
+	state = cpu_state_of(slot->cpu);
+	slot->reason.rule = RULE_NO_CPU;
+	slot->reason.amount = state && state->online;
+	slot->reason.limit = 0;
+	unreserve(slot);
+	report(EVENT_REVOKED_DISPLACED, slot, 0, 0);
+	admit(p, slot, index);
+	watch_period(index, 0);
+	return 0;
 }
 
 /* Takes the task's specification away. Whoever takes the slot off the task gives it back. */
 static __noinline int release(struct task_state *t)
 {
 	struct task_slot *slot;
-	u32 index;
+	u32 index, standing;
 
 	if (!t)
 		return 0;
@@ -396,28 +413,32 @@ static __noinline int release(struct task_state *t)
 	slot = bpf_map_lookup_elem(&slots, &index);
 	if (!slot)
 		return 0;
-	if (slot->standing == STANDING_ADMITTED)
-		unreserve(slot);
 	report(EVENT_RELEASED, slot, 0, 0);
-	slot->standing = STANDING_NONE;
 	slot->tid = 0;
-	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+	standing = standing_end(&slot->standing);
+	if (standing == STANDING_ADMITTED)
+		unreserve(slot);
+	if (standing != STANDING_CHANGING)
+		bpf_map_push_elem(&free_slots, &index, BPF_ANY);
 	return 0;
 }
 
 /* A slot for the task, emptied: the one that it has, or a free one. MAX_SLOTS when there is none. */
 static __always_inline u32 take_slot(struct task_state *t)
 {
-	u32 index = __sync_lock_test_and_set(&t->slot, 0);
+	u32 index = __sync_lock_test_and_set(&t->slot, 0), standing;
 	struct task_slot *slot;
 
-	if (!index)
-		return bpf_map_pop_elem(&free_slots, &index) ? MAX_SLOTS : index;
-	index--;
-	slot = bpf_map_lookup_elem(&slots, &index);
-	if (slot && slot->standing == STANDING_ADMITTED)
-		unreserve(slot);
-	return index;
+	if (index) {
+		index--;
+		slot = bpf_map_lookup_elem(&slots, &index);
+		standing = slot ? standing_end(&slot->standing) : STANDING_CHANGING;
+		if (slot && standing == STANDING_ADMITTED)
+			unreserve(slot);
+		if (standing != STANDING_CHANGING)
+			return index;
+	}
+	return bpf_map_pop_elem(&free_slots, &index) ? MAX_SLOTS : index;
 }
 
 /*
@@ -446,8 +467,8 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
 	if (index >= slots_high_water)
 		slots_high_water = index + 1;
-	admit(p, slot);
-	standing = slot->standing;
+	slot->standing = STANDING_CHANGING;
+	standing = admit(p, slot, index);
 	/* Published last: from here on the scheduler's callbacks see it whole. */
 	__sync_lock_test_and_set(&t->slot, index + 1);
 	if (*(volatile u8 *)&t->ended) {

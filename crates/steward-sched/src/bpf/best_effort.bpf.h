@@ -47,17 +47,65 @@ static __always_inline void unqueue_domain(struct domain_table *table, u32 index
 	}
 }
 
-/* Looks again after a domain that was taken out of the order while a task of it was on its way in. */
-static __always_inline void look_after_missed(struct cpu_run *run)
+/*
+ * The same where this CPU forgot that tasks wait in the domain's queue of restricted ones: `taken` (0 or 1) of them it has taken itself.
+ */
+static __always_inline void forget_restricted(struct domain_table *table, u32 index, u32 cpu, u32 taken)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	if (!run || *(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
+		return;
+	run->missed_restricted = index;
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Whether a task of this domain waits that may run on this CPU and not on all; its virtual time. */
+__noinline bool restricted_first_key(u32 index, u32 cpu, u64 *key)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool found = false;
+	int i;
+
+	if (!key)
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_RESTRICTED(index), 0)) {
+		bpf_for(i, 0, RESTRICTED_SCAN_MAX) {
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (migration_disabled(p) ? scx_bpf_task_cpu(p) == (s32)cpu : may_run_on(p, cpu)) {
+				*key = p->scx.dsq_vtime;
+				found = true;
+				break;
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return found;
+}
+
+/* Looks again after a domain of which this CPU missed a task that was on its way in. */
+static __always_inline void look_after_missed(struct cpu_run *run, u32 cpu)
 {
 	struct domain_table *table = domains();
 	u32 index = run->missed;
 
-	if (!index)
-		return;
-	run->missed = 0;
-	if (table && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
-		domain_make_queued(table, index);
+	if (index) {
+		run->missed = 0;
+		if (table && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
+			domain_make_queued(table, index);
+	}
+	index = run->missed_restricted;
+	if (index) {
+		struct cpu_order *order = cpu_order_of(cpu);
+		u64 key = 0;
+
+		run->missed_restricted = 0;
+		if (order && restricted_first_key(index, cpu, &key))
+			restricted_waits(order, index);
+	}
 }
 
 /*
@@ -327,7 +375,8 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 		return;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = clock_now();
-	t->restricted_waiting = 1;
+	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
+		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
 	t->unjoined = 0;
 	t->queue = QUEUE_RESTRICTED(t->domain);
 	queue_insert_ordered(p, QUEUE_RESTRICTED(t->domain), SLICE_NS, t->vtime, enq_flags);
@@ -340,41 +389,18 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	}
 }
 
-/* Whether a task of this domain waits that may run on this CPU and not on all; its virtual time. */
-static __noinline bool restricted_first_key(u32 index, u32 cpu, u64 *key)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	bool found = false;
-	int i;
-
-	if (!key)
-		return false;
-	if (!bpf_iter_scx_dsq_new(&it, QUEUE_RESTRICTED(index), 0)) {
-		bpf_for(i, 0, RESTRICTED_SCAN_MAX) {
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
-				break;
-			if (migration_disabled(p) ? scx_bpf_task_cpu(p) == (s32)cpu : may_run_on(p, cpu)) {
-				*key = p->scx.dsq_vtime;
-				found = true;
-				break;
-			}
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return found;
-}
-
 /* Takes the domain's first task that may run here and not everywhere. */
-static __always_inline bool serve_restricted(u32 index, struct cpu_order *order)
+static __always_inline bool serve_restricted(struct domain_table *table, u32 index, struct cpu_order *order, u32 cpu)
 {
+	bool taken;
+
 	restricted_forget(order, index);
-	if (!queue_to_local(QUEUE_RESTRICTED(index)))
-		return false;
-	if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) > 0)
+	taken = queue_to_local(QUEUE_RESTRICTED(index));
+	if (taken && scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) > 0)
 		restricted_waits(order, index);
-	return true;
+	else
+		forget_restricted(table, index, cpu, taken);
+	return taken;
 }
 
 /* A task begins or ceases to count among what is runnable in its domain. */
@@ -389,12 +415,12 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 	d = domain_at(table, t->domain);
 	if (weight) {
 		t->runnable_weight = weight;
-		__sync_fetch_and_add(&d->runnable_weight, weight * WEIGHT_SCALE);
+		domain_weight_changes(d, true, weight * WEIGHT_SCALE);
 		settle = domain_runnable_changes(d, true, clock_now());
 	} else {
 		if (!t->runnable_weight)
 			return 0;
-		__sync_fetch_and_sub(&d->runnable_weight, t->runnable_weight * WEIGHT_SCALE);
+		domain_weight_changes(d, false, t->runnable_weight * WEIGHT_SCALE);
 		t->runnable_weight = 0;
 		settle = domain_runnable_changes(d, false, clock_now());
 	}
@@ -435,8 +461,10 @@ __noinline int choose_first(u32 cpu, struct choice *choice)
 			return 0;
 	} else if (free == restricted) {
 		/* None of them for this CPU, if all were looked at. */
-		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(free)) <= RESTRICTED_SCAN_MAX)
+		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(free)) <= RESTRICTED_SCAN_MAX) {
 			restricted_forget(order, restricted);
+			forget_restricted(table, restricted, cpu, 0);
+		}
 		return 0;
 	}
 	choice->index = restricted;
@@ -487,16 +515,18 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 		return SERVED_NONE;
 	held = held_domain(index);
 	if (held) {
-		if (choice.restricted)
+		if (choice.restricted) {
+			domain_at(table, index)->restricted_held = 1;
 			restricted_forget(order, index);
-		else
+		} else {
 			change_order(CHANGE_PARK, held, 0, 0);
+		}
 		return SERVE_NEXT;
 	}
 	if (choice.restricted) {
 		if (t && goes_on_before(t, &choice, cpu))
 			return SERVED_PREV;
-		if (!serve_restricted(index, order))
+		if (!serve_restricted(table, index, order, cpu))
 			return SERVE_NEXT;
 		order_serve(table, order, index);
 		return SERVED;

@@ -171,16 +171,19 @@ int steward_set_domain(struct domain_request *request)
 	u64 id = request->cgroup_id;
 	struct domain_policy policy = request->policy;
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
+	bool known;
 
 	if (!table || !found)
 		return -ENOENT;
 	index = *found;
 	bpf_spin_lock(&domains_lock);
-	order_set_policy(table, index, &policy);
+	known = domain_is(table, index, id);
+	if (known)
+		order_set_policy(table, index, &policy);
 	bpf_spin_unlock(&domains_lock);
 	if (table->priorities)
 		watch_quotas();
-	return 0;
+	return known ? 0 : -ENOENT;
 }
 
 /*
@@ -193,17 +196,19 @@ int steward_suspend_domain(struct suspend_request *request)
 {
 	struct domain_table *table = domains();
 	u64 id = request->cgroup_id;
-	bool suspended = request->suspended;
+	bool suspended = request->suspended, known;
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
 
 	if (!table || !found)
 		return -ENOENT;
 	index = *found;
 	bpf_spin_lock(&domains_lock);
-	domain_suspend(table, index, suspended);
+	known = domain_is(table, index, id);
+	if (known)
+		domain_suspend(table, index, suspended);
 	bpf_spin_unlock(&domains_lock);
 	watch_quotas();
-	return 0;
+	return known ? 0 : -ENOENT;
 }
 
 /* The daemon chooses the order among domains: it is in force a moment later, see change_of_order(). */

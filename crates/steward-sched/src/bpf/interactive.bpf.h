@@ -89,8 +89,9 @@ static __always_inline void preempt_for(struct task_slot *slot)
 /* Takes the task out of its domain's count of waiting tasks, and off the CPU that it is the next one of. */
 static __always_inline void leave_queue(struct task_state *t)
 {
+	struct domain_table *table = domains();
+
 	t->queue = QUEUE_NONE;
-	t->restricted_waiting = 0;
 	if (t->direct_cpu) {
 		struct cpu_run *run = cpu_run_of(t->direct_cpu - 1);
 
@@ -98,12 +99,10 @@ static __always_inline void leave_queue(struct task_state *t)
 		if (run)
 			run->direct = 0;
 	}
-	if (__sync_lock_test_and_set(&t->counted_waiting, 0)) {
-		struct domain_table *table = domains();
-
-		if (table)
-			__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting, 1);
-	}
+	if (__sync_lock_test_and_set(&t->counted_waiting, 0) && table)
+		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting, 1);
+	if (t->restricted_waiting && __sync_lock_test_and_set(&t->restricted_waiting, 0) && table)
+		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting_restricted, 1);
 }
 
 /* Moves a waiting task from one ordered queue to another, with the counts that go with it. */
@@ -279,6 +278,9 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 	t = task_state_of(p);
 	if (!t || t->slot != *index + 1)
 		goto out;
+	/* Its affinity changed while its reservation did. */
+	if (slot->standing == STANDING_ADMITTED && !affinity_allows(p, slot->cpu))
+		slot->misplaced = 1;
 	if (slot->lends && slot->standing == STANDING_ADMITTED)
 		lend_again(slot, *index, !t->runnable_weight, now_ns);
 	if (t->mode != MODE_OFF) {

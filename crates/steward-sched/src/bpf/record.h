@@ -11,6 +11,7 @@
 #include "decide/domain.h"
 #include "decide/edf.h"
 #include "decide/load.h"
+#include "decide/standing.h"
 
 #define MAX_CPUS 512
 #define MAX_SLOTS 4096 /* tasks that have a specification at one time */
@@ -22,13 +23,6 @@ enum grant_flags {
 	GRANT_INHERIT = 1, /* I */
 	GRANT_REVOCABLE = 2, /* R */
 	GRANT_KEEP_OVER_EXEC = 4,
-};
-
-enum standing {
-	STANDING_NONE = 0,
-	STANDING_ADMITTED = 1,
-	STANDING_REFUSED = 2,
-	STANDING_REVOKED = 3,
 };
 
 enum event_kind {
@@ -82,6 +76,7 @@ struct task_slot {
 	u32 lends; /* one of them waits for another loan */
 	u32 failures; /* how often it was tried in vain to take it back */
 	u32 retry_sample; /* the sampler's count from which on it is tried again */
+	u32 misplaced; /* it may not run where it was admitted */
 };
 
 struct event {

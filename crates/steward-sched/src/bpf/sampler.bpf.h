@@ -74,12 +74,17 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 	}
 	if (!state)
 		return;
-	if (slot->standing == STANDING_ADMITTED) {
+	if (slot->standing == STANDING_ADMITTED && (!state->online || slot->misplaced)) {
+		/* The CPU went offline, or its affinity changed, while it was being admitted there. */
+		slot->misplaced = 0;
+		revoke(index, slot, EVENT_REVOKED_DISPLACED, 0, 0);
+		watch_period(index, 0);
+	} else if (slot->standing == STANDING_ADMITTED) {
 		u32 rank = victim_rank_of(slot, sample);
 
 		if (rank != LOAD_NO_VICTIM)
 			state->used_by_rank[masked(rank, LOAD_VICTIM_RANKS - 1)] += slot->used;
-	} else {
+	} else if (standing_waits(slot->standing)) {
 		struct waiter waiter = {
 			.since_ns = slot->waiting_since_ns,
 			.index = index + 1,
@@ -112,7 +117,7 @@ static __noinline int sample_slots(u64 interval_ns, u32 sample)
 }
 
 /* Puts a task out whose CPU is overloaded, if it is one of those that have to go. */
-static __always_inline void relieve(struct task_slot *slot, u32 sample)
+static __always_inline void relieve(u32 index, struct task_slot *slot, u32 sample)
 {
 	struct cpu_state *state = cpu_state_of(slot->cpu);
 	u32 rank, used = slot->used, load;
@@ -123,7 +128,7 @@ static __always_inline void relieve(struct task_slot *slot, u32 sample)
 	load = state->load.measured;
 	if (!load_cuts(&state->cut, rank, used))
 		return;
-	revoke(slot, rank >= LOAD_VICTIM_STEPS ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST, load,
+	revoke(index, slot, rank >= LOAD_VICTIM_STEPS ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST, load,
 	       settings.thresholds.revoke_above);
 	bpf_spin_lock(&state->lock);
 	load_relieve(&state->load, used);
@@ -143,7 +148,7 @@ static __noinline int relieve_all(u32 sample)
 		if (!slot)
 			break;
 		if (slot->standing == STANDING_ADMITTED)
-			relieve(slot, sample);
+			relieve(index, slot, sample);
 	}
 	return 0;
 }
@@ -177,16 +182,24 @@ static __noinline bool reactivate(u32 index)
 {
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 	struct task_struct *p;
-	u32 load = 0;
+	u32 standing, load = 0;
+	bool fits = false;
 	s32 cpu = -1;
 
-	if (!slot || slot->standing < STANDING_REFUSED)
+	if (!slot)
 		return true;
+	standing = slot->standing;
 	p = bpf_task_from_pid(slot->tid);
 	if (!p)
 		return true;
+	if (standing_waits(standing))
+		fits = fits_memory(p, slot);
+	if (!standing_waits(standing) || !standing_take(&slot->standing, standing)) {
+		bpf_task_release(p);
+		return true;
+	}
 	make_claim(slot);
-	if (fits_memory(p, slot))
+	if (fits)
 		cpu = choose_quiet_cpu(p, slot);
 	bpf_task_release(p);
 	if (cpu >= 0 && reserve_on(slot, cpu, &load)) {
@@ -196,12 +209,13 @@ static __noinline bool reactivate(u32 index)
 			state->load.last_activation = state->load.samples;
 		edf_begin(&slot->edf, slot->grant.budget_ns, slot->grant.period_ns, clock_now());
 		slot->failures = 0;
-		slot->standing = STANDING_ADMITTED;
-		report(EVENT_REACTIVATED, slot, load, settings.thresholds.admit_below);
-		watch_period(index, 0);
+		if (settle(index, slot, STANDING_ADMITTED)) {
+			report(EVENT_REACTIVATED, slot, load, settings.thresholds.admit_below);
+			watch_period(index, 0);
+		}
 		return true;
 	}
-	return false;
+	return !settle(index, slot, standing);
 }
 
 /* Tries those that wait, one of each user, and remembers who was tried in vain (Yang 2009, section 8.1.2.3). */

@@ -49,12 +49,12 @@ struct task_state {
 	u32 runnable_weight; /* what it added to its domain's sum */
 	u32 changing; /* a change of its grant is under way */
 	u32 counted_waiting; /* counts in its domain's waiting */
+	u32 restricted_waiting; /* counts in its domain's waiting_restricted */
 	u32 direct_cpu; /* the CPU whose own queue it was put into, and 1; 0 once it runs, or when it stands elsewhere */
 	u32 lender; /* index + 1 of the slot that lends it window_ns */
 	u16 domain;
 	u8 mode;
 	u8 may_start_interactive; /* may take up a specification at its next exec */
-	u8 restricted_waiting; /* waits among those that may not run everywhere */
 	u8 unjoined; /* began to run without waiting in the order, and its domain's credit has not been looked at since */
 	u8 put_aside; /* was preempted with a part of its slice left: it may be in the CPU's own queue, and goes on unasked */
 	u8 rescued; /* was taken out of its queue because it had waited too long */
@@ -157,10 +157,11 @@ struct cpu_run {
 	u32 interactive; /* tasks may stand in this CPU's interactive queue: see expect_interactive() */
 	u32 rescues; /* what runs is rescued */
 	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
+	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	struct class_use class_use; /* of reservations here */
-	u64 padding[2];
+	u64 padding[1];
 };
 
 struct {

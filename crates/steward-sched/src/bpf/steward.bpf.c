@@ -318,7 +318,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		keep_best_effort(prev, t, run, cpu);
 		return;
 	}
-	look_after_missed(run);
+	look_after_missed(run, cpu);
 	others = false;
 	expected = *(volatile u32 *)&run->interactive;
 	if (expected) {
@@ -520,7 +520,7 @@ void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask
 	slot = slot_of(t);
 	/* cpumask is narrowed for a moment when the task disables migration: only its affinity counts. */
 	if (slot && slot->standing == STANDING_ADMITTED && !affinity_allows(p, slot->cpu))
-		displace(p, t, slot);
+		displace(p, t->slot - 1);
 }
 
 s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -641,7 +641,7 @@ void STRUCT_OPS(steward_cpu_offline, s32 cpu)
 			continue;
 		t = task_state_of(p);
 		if (t && t->slot == index + 1)
-			displace(p, t, slot);
+			displace(p, index);
 		bpf_task_release(p);
 	}
 }

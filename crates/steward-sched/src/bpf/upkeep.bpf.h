@@ -147,8 +147,10 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 			change_order(CHANGE_UNPARK, i, 0, 0);
 			released = true;
 		}
-		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0 && !domain_held(table, i))
+		if (d->restricted_held && !domain_held(table, i)) {
+			d->restricted_held = 0;
 			released |= note_restricted_everywhere(i);
+		}
 	}
 	waits = look_after_holds(now_ns);
 	/* An idle CPU looks for work only when it is told to; twice, for it may have been about to become idle. */

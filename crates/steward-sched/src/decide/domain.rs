@@ -149,12 +149,16 @@ pub struct Domain {
     pub below: u32,
     /// Sum of the weights of its own runnable tasks, in [`WEIGHT_SCALE`]-ths.
     pub runnable_weight: u32,
+    /// The weight of the last of them, when there are none.
+    pub last_weight: u32,
     /// Its own runnable tasks.
     pub runnable: u32,
     /// Children in or below which something is runnable.
     pub active_children: u32,
     /// Its own tasks that stand in its queue.
     pub waiting: u32,
+    /// Those that stand in its queue of tasks which may not run everywhere, or are on their way into it.
+    pub waiting_restricted: u32,
     /// Its own tasks, asleep or not.
     pub tasks: u32,
     /// Index of its parent; 0 for the root.
@@ -175,6 +179,8 @@ pub struct Domain {
     pub in_use: u8,
     /// 1: something is runnable in it or below it.
     pub active: u8,
+    /// 1: a CPU found tasks of it that may not run everywhere, and held.
+    pub restricted_held: u8,
     /// 1: it is kept out of its parent's heaps because it is held.
     pub parked: u8,
     /// 1: the cgroup is gone; tasks of it may still run.
@@ -262,6 +268,7 @@ unsafe extern "C" {
     fn decide_domain_behind(table: *mut DomainTable, index: u16) -> bool;
     fn decide_domain_end(table: *mut DomainTable, index: u16);
     fn decide_domain_has_room(table: *const DomainTable, parent: u16) -> bool;
+    fn decide_domain_weight_changes(domain: *mut Domain, more: bool, weight: u32);
     fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
     fn decide_domain_settle(table: *mut DomainTable, index: u16);
     fn decide_domain_set_weight(table: *mut DomainTable, index: u16, weight: u32);
@@ -295,9 +302,9 @@ struct Contender {
 }
 
 impl Domain {
-    /// What its own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would.
+    /// What its own tasks weigh together beside its children; when none is runnable, as the last one that was, or as one of nice 0.
     fn own_tasks_weight(&self) -> u32 {
-        [self.own_weight, self.runnable_weight]
+        [self.own_weight, self.runnable_weight, self.last_weight]
             .into_iter()
             .find(|weight| *weight > 0)
             .unwrap_or(WEIGHT_DEFAULT * WEIGHT_SCALE)
@@ -308,6 +315,12 @@ impl Domain {
     pub fn runnable_changes(&mut self, more: bool, now_ns: u64) -> bool {
         // SAFETY: a structure of the layout that the function expects, which a test checks; so below.
         unsafe { decide_domain_runnable_changes(self, more, now_ns) }
+    }
+
+    /// A task of this weight, in [`WEIGHT_SCALE`]-ths, begins (`more`) or ceases to count among its own runnable ones.
+    pub fn weight_changes(&mut self, more: bool, weight: u32) {
+        // SAFETY: as in runnable_changes().
+        unsafe { decide_domain_weight_changes(self, more, weight) }
     }
 
     /// The two integrals of its own runnable tasks up to a moment ([`Domain::runnable_ns`], [`Domain::runnable_squared_ns`]).

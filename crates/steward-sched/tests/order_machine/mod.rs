@@ -120,7 +120,7 @@ impl Machine {
         let domain = self.table.at_mut(index);
         let change = if runnable { 1 } else { u32::MAX };
         domain.runnable = domain.runnable.wrapping_add(change);
-        domain.runnable_weight = domain.runnable * 1000;
+        domain.weight_changes(runnable, 1000);
         self.table.settle(index);
     }
 

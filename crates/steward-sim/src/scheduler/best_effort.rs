@@ -211,10 +211,10 @@ impl Scheduler {
         let d = self.domains.at_mut(index);
         let settle = if weight > 0 {
             t.runnable_weight = weight;
-            d.runnable_weight += weight * WEIGHT_SCALE;
+            d.weight_changes(true, weight * WEIGHT_SCALE);
             d.runnable_changes(true, now_ns)
         } else if t.runnable_weight > 0 {
-            d.runnable_weight -= std::mem::take(&mut t.runnable_weight) * WEIGHT_SCALE;
+            d.weight_changes(false, std::mem::take(&mut t.runnable_weight) * WEIGHT_SCALE);
             d.runnable_changes(false, now_ns)
         } else {
             false

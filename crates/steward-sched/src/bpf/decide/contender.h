@@ -30,12 +30,14 @@ DECIDE bool node_is_own(u32 node)
 	return node & NODE_OWN;
 }
 
-/* What a domain's own tasks weigh together beside its children; when none is runnable, as much as one of nice 0 would. */
+/* What a domain's own tasks weigh together beside its children; when none is runnable, as the last one that was, or as one of nice 0. */
 DECIDE u32 domain_own_weight(const struct domain *d)
 {
 	if (d->own_weight)
 		return d->own_weight;
-	return d->runnable_weight ? d->runnable_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
+	if (d->runnable_weight)
+		return d->runnable_weight;
+	return d->last_weight ? d->last_weight : WEIGHT_DEFAULT * WEIGHT_SCALE;
 }
 
 DECIDE u32 node_weight(struct domain_table *t, u32 node)

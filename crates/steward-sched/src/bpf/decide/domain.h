@@ -109,9 +109,11 @@ struct domain {
 	u32 children; /* all, active or not */
 	u32 below; /* all below it, at any depth */
 	u32 runnable_weight; /* of its own runnable tasks */
+	u32 last_weight; /* of the last of them, when there are none */
 	u32 runnable; /* its own runnable tasks */
 	u32 active_children;
 	u32 waiting; /* its own tasks that stand in its queue */
+	u32 waiting_restricted; /* those that stand in its queue of tasks which may not run everywhere, or are on their way into it */
 	u32 tasks; /* its own tasks, asleep or not */
 	u16 parent;
 	u16 depth;
@@ -127,6 +129,7 @@ struct domain {
 	u8 has_weight; /* a policy says its weight, whatever cpu.weight is */
 	u8 in_use;
 	u8 active; /* something is runnable in it or below it */
+	u8 restricted_held; /* a CPU found tasks of it that may not run everywhere, and held */
 	u8 parked; /* kept out of its parent's heaps because it is held */
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
 };
@@ -232,6 +235,18 @@ DECIDE bool domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 		__sync_fetch_and_add(&d->runnable_squared_ns, passed_ns * tasks);
 	}
 	return before == (more ? 0 : 1);
+}
+
+/*
+ * A task of this weight, in WEIGHT_SCALE-ths, begins (more) or ceases to count among a domain's own runnable ones. The last one's weight
+ * is kept: what it used is paid after it has gone to sleep, and still at its weight.
+ */
+DECIDE void domain_weight_changes(struct domain *d, bool more, u32 weight)
+{
+	if (more)
+		__sync_fetch_and_add(&d->runnable_weight, weight);
+	else if (__sync_fetch_and_sub(&d->runnable_weight, weight) <= weight)
+		d->last_weight = weight;
 }
 
 /*
@@ -369,6 +384,14 @@ DECIDE void domain_counts_below(struct domain_table *t, u32 parent, u32 change)
 	}
 }
 
+/* Whether the index is this cgroup's still, and its cgroup is there. */
+DECIDE bool domain_is(struct domain_table *t, u16 index, u64 cgroup_id)
+{
+	const struct domain *d = domain_at(t, index);
+
+	return d->in_use && !d->dying && d->cgroup_id == cgroup_id;
+}
+
 /* Suspends a domain with all below it, or lets it go on. True when that changes anything. */
 DECIDE bool domain_suspend(struct domain_table *t, u16 index, bool suspended)
 {
@@ -459,26 +482,27 @@ DECIDE void quota_charge(struct domain *d, u64 used_ns)
 {
 	if (d->quota_ns == QUOTA_NONE)
 		return;
-	d->quota_left_ns -= (s64)used_ns;
-	if (d->quota_left_ns <= 0)
+	if (__sync_fetch_and_sub(&d->quota_left_ns, (s64)used_ns) <= (s64)used_ns)
 		d->throttled = 1;
 }
 
-/* Refills the quota when its period is over. True when that lets a throttled domain go on. */
+/* Refills the quota when its period is over; others may charge it meanwhile. True when that lets a throttled domain go on. */
 DECIDE bool quota_refill(struct domain *d, u64 now_ns)
 {
-	u64 periods;
-	s64 most;
-
-	if (d->quota_ns == QUOTA_NONE || now_ns < d->refill_at_ns || !d->quota_period_ns)
+	if (d->quota_ns == QUOTA_NONE || !d->quota_period_ns)
 		return false;
-	periods = (now_ns - d->refill_at_ns) / d->quota_period_ns + 1;
-	d->refill_at_ns += periods * d->quota_period_ns;
-	most = (s64)(d->quota_ns + d->burst_ns);
-	/* More than a second's worth of missed periods says that nothing ran: no need to count them all. */
-	d->quota_left_ns += (s64)(d->quota_ns * min_u64(periods, 1000));
-	if (d->quota_left_ns > most)
-		d->quota_left_ns = most;
+	if (now_ns >= d->refill_at_ns) {
+		u64 periods = (now_ns - d->refill_at_ns) / d->quota_period_ns + 1;
+		s64 most = (s64)(d->quota_ns + d->burst_ns), left;
+		/* More than a second's worth of missed periods says that nothing ran: no need to count them all. */
+		s64 more = (s64)(d->quota_ns * min_u64(periods, 1000));
+
+		d->refill_at_ns += periods * d->quota_period_ns;
+		left = __sync_fetch_and_add(&d->quota_left_ns, more) + more;
+		if (left > most)
+			__sync_fetch_and_sub(&d->quota_left_ns, left - most);
+	}
+	/* Looked at each time: one that was charged the last of the old period may be found throttled after the refill. */
 	if (!d->throttled || d->quota_left_ns <= 0)
 		return false;
 	d->throttled = 0;

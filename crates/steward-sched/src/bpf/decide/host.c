@@ -13,6 +13,7 @@
 #include "edf.h"
 #include "holds.h"
 #include "load.h"
+#include "standing.h"
 
 u32 decide_edf_bandwidth(u64 budget_ns, u64 period_ns)
 {
@@ -329,6 +330,26 @@ u32 decide_domain_weight(u32 cgroup_weight, bool idle)
 	return domain_weight(cgroup_weight, idle);
 }
 
+void decide_domain_weight_changes(struct domain *d, bool more, u32 weight)
+{
+	domain_weight_changes(d, more, weight);
+}
+
+bool decide_standing_take(u32 *standing, u32 from)
+{
+	return standing_take(standing, from);
+}
+
+bool decide_standing_settle(u32 *standing, u32 to)
+{
+	return standing_settle(standing, to);
+}
+
+u32 decide_standing_end(u32 *standing)
+{
+	return standing_end(standing);
+}
+
 bool decide_domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 {
 	return domain_runnable_changes(d, more, now_ns);
@@ -510,9 +531,11 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, children),
 	offsetof(struct domain, below),
 	offsetof(struct domain, runnable_weight),
+	offsetof(struct domain, last_weight),
 	offsetof(struct domain, runnable),
 	offsetof(struct domain, active_children),
 	offsetof(struct domain, waiting),
+	offsetof(struct domain, waiting_restricted),
 	offsetof(struct domain, tasks),
 	offsetof(struct domain, parent),
 	offsetof(struct domain, depth),
@@ -521,6 +544,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, has_weight),
 	offsetof(struct domain, in_use),
 	offsetof(struct domain, active),
+	offsetof(struct domain, restricted_held),
 	offsetof(struct domain, parked),
 	offsetof(struct domain, dying),
 	offsetof(struct domain, throttled),

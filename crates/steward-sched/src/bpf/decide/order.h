@@ -37,6 +37,11 @@
 
 /* A slice of best-effort work. Slices end at the tick after it. */
 #define SLICE_NS (3 * NSEC_PER_MSEC)
+/*
+ * Nobody lies further before a level's clock than this, however long it wants more than the few CPUs have on which it may run: places
+ * further apart than half of all numbers could not be compared.
+ */
+#define VIRTUAL_TIME_BEHIND_MAX (1ULL << 61)
 /* How far a reservation may be overdrawn, for each CPU: two slices. */
 #define RESERVED_DEBT_NS (2 * SLICE_NS)
 
@@ -66,8 +71,11 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	volatile struct walk *walk = &t->walk;
 	u64 reserved_key = walk->reserved_key, key, latest;
 
+	latest = domain_at(t, level)->clocks[priority] + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
 	if (!used_ns) {
-		walk->key = later(walk->key, walk->clock - virtual_cost(window_ns, beside));
+		/* Nobody is ahead by more than that: who seems to be was away for so long that half of all numbers have passed. */
+		key = clock_before(latest, walk->key) ? walk->clock - virtual_cost(window_ns, beside) : walk->key;
+		walk->key = later(key, walk->clock - virtual_cost(window_ns, beside));
 		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
 	}
@@ -75,8 +83,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	latest = domain_at(t, level)->clocks[priority] + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
-	key = walk->key + virtual_cost(used_ns, weight);
+	key = later(walk->key, latest - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(used_ns, weight);
 	walk->key = clock_before(latest, key) ? latest : key;
 }
 
@@ -110,8 +117,8 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as no such task
 	 * waits or runs there: only those who keep contending for too few CPUs fall behind together.
 	 */
-	if (priority == PRIORITY_DEFAULT && step == STEP_JOINS_FIRST)
-		*seen = later(*seen, clock);
+	if (priority == PRIORITY_DEFAULT && (step == STEP_JOINS_FIRST || clock_before(clock, *seen)))
+		*seen = clock;
 	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS)
 		clock = *seen;
 	walk->clock = clock;
@@ -521,6 +528,8 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->dying = 0;
 	d->throttled = 0;
 	d->suspended = 0;
+	d->restricted_held = 0;
+	d->last_weight = 0;
 	d->parked = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
