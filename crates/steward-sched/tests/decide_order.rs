@@ -638,3 +638,37 @@ fn own_tasks_pay_at_their_weight_for_what_they_used_before_they_went_to_sleep() 
     let share = got_ns as f64 / now_ns as f64;
     assert!(share > 0.28, "it got {share:.3} of the 0.3 that it wanted");
 }
+
+#[test]
+fn what_a_task_of_the_least_weight_used_does_not_keep_the_others_of_its_domain_behind() {
+    for wakes_into_a_queue in [false, true] {
+        let mut table = table(Order::VirtualTime, 4, &branches(&[1000]));
+        let (child, mut cpu) = (index_of(0), CpuOrder::new());
+        let mut now_ns = 0;
+        table.at_mut(child).runnable = 1;
+        table.settle(child);
+        table.enqueue(child, now_ns);
+        table.serve(&mut cpu, child);
+        table.charge(child, MS, now_ns);
+        // A task of nice 19 of the root's own has a long slice on each of four CPUs.
+        let root = table.at_mut(ROOT_DOMAIN);
+        root.runnable = 1;
+        root.weight_changes(true, 15);
+        table.enqueue(ROOT_DOMAIN, now_ns);
+        table.charge(ROOT_DOMAIN, 4 * 20 * MS, now_ns);
+        if !wakes_into_a_queue {
+            table.dequeue(ROOT_DOMAIN);
+        }
+        // One of nice 0 comes beside it.
+        table.at_mut(ROOT_DOMAIN).weight_changes(true, 1000);
+        table.enqueue(ROOT_DOMAIN, now_ns);
+        let began_ns = now_ns;
+        while table.first() != Some(ROOT_DOMAIN) {
+            table.serve(&mut cpu, child);
+            table.charge(child, 4 * MS, now_ns);
+            now_ns += MS;
+        }
+        // What they owe together, 80 ms, is served to the child first, by four CPUs; it would be 1.3 s for the one alone.
+        assert!(now_ns - began_ns <= 24 * MS, "after {} ms", (now_ns - began_ns) / MS);
+    }
+}

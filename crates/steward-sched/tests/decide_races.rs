@@ -96,7 +96,7 @@ fn reservations_that_are_revoked_taken_back_and_given_up_at_once_are_counted_onc
             .map(|_| {
                 scope.spawn(|| {
                     for _ in 0..30_000 {
-                        slots.come_and_go(|| std::hint::spin_loop());
+                        slots.come_and_go(std::hint::spin_loop);
                         rounds.fetch_add(1, Ordering::SeqCst);
                     }
                 })

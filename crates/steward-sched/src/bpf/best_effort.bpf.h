@@ -57,7 +57,8 @@ static __always_inline void forget_restricted(struct domain_table *table, u32 in
 	if (!run || *(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
 		return;
 	run->missed_restricted = index;
-	kick_cpu(cpu, SCX_KICK_PREEMPT);
+	/* For an idle CPU. One that runs something looks when that is over: whoever is missed has usually been taken by another CPU. */
+	kick_cpu(cpu, 0);
 }
 
 /* Whether a task of this domain waits that may run on this CPU and not on all; its virtual time. */

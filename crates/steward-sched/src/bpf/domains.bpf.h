@@ -136,6 +136,9 @@ static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
 	bpf_spin_lock(&domains_lock);
 	domain_set_weight(table, index, weight);
 	bpf_spin_unlock(&domains_lock);
+	/* It may wait, and owe less than it seems to now. */
+	if (table->order == ORDER_VIRTUAL_TIME)
+		change_order(CHANGE_JOIN, index, 0, 0);
 }
 
 void STRUCT_OPS(steward_cgroup_set_weight, struct cgroup *cgrp, u32 weight)

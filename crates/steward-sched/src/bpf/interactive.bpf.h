@@ -150,6 +150,8 @@ static __always_inline void domain_make_queued(struct domain_table *table, u16 i
 {
 	if (!order_is_queued(table, index))
 		change_order(CHANGE_QUEUE, index, 0, 0);
+	else if (order_outgrown(table, index))
+		change_order(CHANGE_JOIN, index, 0, 0);
 }
 
 /* Brings a task that waits in an interactive queue back to its domain's. */
@@ -230,6 +232,7 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 	t->window_cpu = slot->cpu;
 	served = t->window_ns;
 	if (served && !is_bound(child) && may_run_on(child, slot->cpu) &&
+	    cpu_serves(slot->cpu, scx_bpf_task_cpu(child)) &&
 	    change_queue(child, t, QUEUE_INTERACTIVE(slot->cpu), t->window_ns, now_ns + START_DEADLINE_NS)) {
 		struct cpu_run *run = cpu_run_of(slot->cpu);
 
@@ -298,7 +301,8 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 		watch_period(*index, slot->edf.start_ns - now_ns);
 		goto out;
 	}
-	if (may_run_on(p, slot->cpu) && (!migration_disabled(p) || scx_bpf_task_cpu(p) == slot->cpu) &&
+	if (may_run_on(p, slot->cpu) && cpu_serves(slot->cpu, scx_bpf_task_cpu(p)) &&
+	    (!migration_disabled(p) || scx_bpf_task_cpu(p) == slot->cpu) &&
 	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns)) {
 		expect_interactive(slot->cpu);
 		preempt_for(slot);
@@ -368,7 +372,7 @@ static __noinline int visit_restricted(u32 cpu, bool online)
 	return 0;
 }
 
-/* Empties the queues of all CPUs that are offline. */
+/* Empties the queues of all CPUs that are offline, or begin to go there. */
 static __noinline int drain_offline(void)
 {
 	u32 cpus = settings.cpus;
@@ -378,7 +382,7 @@ static __noinline int drain_offline(void)
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_order *order = cpu_order_of(cpu);
 
-		if (!order || cpu_online(cpu) ||
+		if (!order || (cpu_online(cpu) && cpu_active(cpu)) ||
 		    (!scx_bpf_dsq_nr_queued(QUEUE_INTERACTIVE(cpu)) && !order->any_restricted))
 			continue;
 		drain(QUEUE_INTERACTIVE(cpu));

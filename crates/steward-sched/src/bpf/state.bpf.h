@@ -269,6 +269,28 @@ static __always_inline bool cpu_online(u32 cpu)
 	return state && state->online;
 }
 
+/* Whether the kernel lets tasks of users run on the CPU. */
+__noinline bool cpu_active(u32 cpu)
+{
+	u64 word = 0;
+
+	if (cpu >= MAX_CPUS)
+		return false;
+	bpf_probe_read_kernel(&word, sizeof(word), (const void *)&__cpu_active_mask + cpu / 64 * sizeof(word));
+	return word >> (cpu & 63) & 1;
+}
+
+/*
+ * Whether a CPU serves a task that comes from another CPU, or from this one. One that begins to go offline is still asked for tasks,
+ * but the kernel lets none of users run there: it puts each on another CPU as soon as it is chosen. A task must not be sent back
+ * there from that one: it would wait for ever, and with it, if it was preempted while it reads what RCU protects, the CPU that
+ * waits for such readers before it goes on going offline.
+ */
+static __always_inline bool cpu_serves(u32 cpu, u32 from)
+{
+	return cpu_online(cpu) && (cpu == from || cpu_active(cpu));
+}
+
 /* Whether the kernel still takes interrupts on this CPU, which goes offline. */
 static __noinline int takes_interrupts(u32 cpu)
 {

@@ -151,6 +151,10 @@ pub struct Domain {
     pub runnable_weight: u32,
     /// The weight of the last of them, when there are none.
     pub last_weight: u32,
+    /// The weight by which its debt among its siblings counts.
+    pub paid_weight: u32,
+    /// The weight by which its own tasks' debt beside its children counts.
+    pub own_paid_weight: u32,
     /// Its own runnable tasks.
     pub runnable: u32,
     /// Children in or below which something is runnable.

@@ -48,6 +48,14 @@ DECIDE u32 node_weight(struct domain_table *t, u32 node)
 	return weight ? weight : 1;
 }
 
+/* The weight by which a contender's debt counts: that of when it paid last, or began to wait. */
+DECIDE u32 *paid_weight_of(struct domain_table *t, u32 node)
+{
+	struct domain *d = domain_at(t, node);
+
+	return node_is_own(node) ? &d->own_paid_weight : &d->paid_weight;
+}
+
 DECIDE u32 node_priority(struct domain_table *t, u32 node)
 {
 	const struct domain *d = domain_at(t, node);

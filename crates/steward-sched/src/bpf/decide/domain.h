@@ -110,6 +110,8 @@ struct domain {
 	u32 below; /* all below it, at any depth */
 	u32 runnable_weight; /* of its own runnable tasks */
 	u32 last_weight; /* of the last of them, when there are none */
+	u32 paid_weight; /* by which its debt among its siblings counts: see reweighed() */
+	u32 own_paid_weight; /* by which its own tasks' debt beside its children counts */
 	u32 runnable; /* its own runnable tasks */
 	u32 active_children;
 	u32 waiting; /* its own tasks that stand in its queue */

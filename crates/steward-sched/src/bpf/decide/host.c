@@ -247,7 +247,10 @@ bool decide_domain_has_room(struct domain_table *t, u16 parent)
 
 void decide_order_enqueue(struct domain_table *t, u16 index, u64 now_ns)
 {
-	order_change(t, &no_cpu, CHANGE_QUEUE, index, 0, now_ns);
+	bool waits = order_is_queued(t, index);
+
+	if (!waits || order_outgrown(t, index))
+		order_change(t, &no_cpu, waits ? CHANGE_JOIN : CHANGE_QUEUE, index, 0, now_ns);
 }
 
 void decide_order_dequeue(struct domain_table *t, u16 index)
@@ -532,6 +535,8 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, below),
 	offsetof(struct domain, runnable_weight),
 	offsetof(struct domain, last_weight),
+	offsetof(struct domain, paid_weight),
+	offsetof(struct domain, own_paid_weight),
 	offsetof(struct domain, runnable),
 	offsetof(struct domain, active_children),
 	offsetof(struct domain, waiting),

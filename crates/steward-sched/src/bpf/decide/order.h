@@ -15,6 +15,8 @@
  *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what the clock advances by in one
  *    service cycle: it may take at once what it was due in the last cycle and did not use. This is what Move-To-Rear List Scheduling
  *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
+ *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is owed stays the
+ *    same service, at whatever weight.
  *  - Debt. Nobody lies further behind the clock than DOMAIN_LAG_MAX_NS of service.
  *  - A reservation is a fraction of what the level's domain gets, on the clock of that service. Its own clock advances by used /
  *    fraction; while it is not ahead of the level's, the contender is served before all that have none, whatever their
@@ -60,6 +62,27 @@ DECIDE u64 later(u64 a, u64 b)
 }
 
 /*
+ * Where a contender stands when its weight is no longer the one by which its debt was counted: what it owes is service, so that it
+ * counts for less to a heavier one. Else a slice of one task of nice 19 would keep all kernel threads, which are the root's own tasks
+ * as well, behind everybody for as long as it alone would have had to wait. Who seems to owe more than anybody can was away for so long
+ * that half of all numbers have passed, and owes nothing.
+ */
+DECIDE u64 reweighed(u64 key, u64 clock, u32 paid_weight, u32 weight)
+{
+	u64 debt = key - clock;
+
+	if (!clock_before(clock, key))
+		return key;
+	if (debt > VIRTUAL_TIME_BEHIND_MAX)
+		return clock - VIRTUAL_TIME_BEHIND_MAX;
+	if (!paid_weight || paid_weight == weight)
+		return key;
+	if (debt >> 32)
+		return clock + min_u64(debt / weight, VIRTUAL_TIME_BEHIND_MAX / paid_weight) * paid_weight;
+	return clock + debt * paid_weight / weight;
+}
+
+/*
  * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it pays for what
  * it was served, out of its reservation or by its weight. served_ns includes it already.
  */
@@ -69,13 +92,16 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	u32 beside = level_weight(t, level, priority, weight);
 	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
 	volatile struct walk *walk = &t->walk;
-	u64 reserved_key = walk->reserved_key, key, latest;
+	u64 reserved_key = walk->reserved_key, key, latest, clock;
+	u32 *paid_weight = paid_weight_of(t, node);
 
-	latest = domain_at(t, level)->clocks[priority] + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
+	clock = domain_at(t, level)->clocks[priority];
+	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
+	key = reweighed(walk->key, clock, *paid_weight, weight);
+	*paid_weight = weight;
 	if (!used_ns) {
-		/* Nobody is ahead by more than that: who seems to be was away for so long that half of all numbers have passed. */
-		key = clock_before(latest, walk->key) ? walk->clock - virtual_cost(window_ns, beside) : walk->key;
-		walk->key = later(key, walk->clock - virtual_cost(window_ns, beside));
+		key = later(key, walk->clock - virtual_cost(window_ns, beside));
+		walk->key = clock_before(latest, key) ? latest : key;
 		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
 	}
@@ -83,7 +109,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	key = later(walk->key, latest - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(used_ns, weight);
+	key = later(key, clock - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(used_ns, weight);
 	walk->key = clock_before(latest, key) ? latest : key;
 }
 
@@ -117,10 +143,11 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as no such task
 	 * waits or runs there: only those who keep contending for too few CPUs fall behind together.
 	 */
-	if (priority == PRIORITY_DEFAULT && (step == STEP_JOINS_FIRST || clock_before(clock, *seen)))
-		*seen = clock;
-	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS)
+	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS) {
+		if (step == STEP_JOINS_FIRST || clock_before(clock, *seen))
+			*seen = clock;
 		clock = *seen;
+	}
 	walk->clock = clock;
 }
 
@@ -245,6 +272,17 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 	order_walk(t, cpu);
 	if (change == CHANGE_RESET)
 		order_reset(t, index);
+}
+
+/*
+ * Whether a domain that waits in the order stands for so much more now than when its place was counted that it is to be counted anew:
+ * CHANGE_JOIN does that. Read without the lock.
+ */
+DECIDE bool order_outgrown(struct domain_table *t, u16 index)
+{
+	const struct domain *d = domain_at(t, index);
+
+	return t->order == ORDER_VIRTUAL_TIME && d->own_paid_weight && domain_own_weight(d) / 2 > d->own_paid_weight;
 }
 
 /* Whether tasks of the domain wait in the order, as far as it knows; read without the lock. */
@@ -530,6 +568,8 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->suspended = 0;
 	d->restricted_held = 0;
 	d->last_weight = 0;
+	d->paid_weight = 0;
+	d->own_paid_weight = 0;
 	d->parked = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
