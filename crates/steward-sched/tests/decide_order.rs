@@ -602,7 +602,7 @@ fn who_was_away_while_half_of_all_virtual_time_passed_is_served_as_anybody_else(
 }
 
 #[test]
-fn own_tasks_pay_at_their_weight_for_what_they_used_before_they_went_to_sleep() {
+fn own_tasks_pay_at_their_weight_for_what_they_used_before_they_slept() {
     // Beside three busy children of the root, its own task of nice -20 wants 30 % of the CPU, in bursts of 0.3 ms.
     let mut table = table(Order::VirtualTime, 1, &branches(&[1000, 1000, 1000]));
     let mut cpu = CpuOrder::new();
