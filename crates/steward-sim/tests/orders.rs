@@ -135,6 +135,36 @@ proptest! {
         let sleeper = outcome.task("sleeper").unwrap();
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
+
+    /// The same beside some that are held back by a limit and may weigh more. They have credit, too, each time that it is refilled: each
+    /// goes first for a quantum, and until it has used as much of its share as the sleeper did when it last ran, but not for
+    /// as long as its limit lasts.
+    #[test]
+    fn who_uses_half_their_share_waits_for_limited_ones_no_longer_than_they_need_to_draw_level(
+        cpus in 1u32..=4, run_us in 100u64..1000, seed: u16,
+        limited in prop::collection::vec((20u32..1000, 20u64..60, any::<bool>()), 1..4),
+    ) {
+        let mut terms: Vec<(f64, u32)> = limited.iter().map(|(weight, ..)| (0.0, *weight)).collect();
+        terms.extend([(0.0, 100), (0.0, 100)]);
+        let (mut specs, shares) = domains(&terms);
+        let (busy, sleeper) = (limited.len(), limited.len() + 1);
+        let mut tasks = vec![task("busy", busy, cpus, &BUSY)];
+        for (place, (_, limit_ms, always)) in limited.iter().enumerate() {
+            specs[place].quota = Some((limit_ms * MS, 100 * MS));
+            tasks.push(task(&format!("t{place}"), place, cpus, if *always { &BUSY } else { &ONOFF }));
+        }
+        let away_ns = (run_us as f64 * 2000.0 / shares[sleeper]) as u64;
+        tasks.push(task("sleeper", sleeper, 1, &[
+            Phase::Run(Amount::Fixed(run_us * 1000)),
+            Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
+        ]));
+        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks) };
+        let outcome = Machine::new(&scenario).run();
+        let level_ns: u64 = limited.iter().map(|(weight, ..)| run_us * 1000 * u64::from(*weight) / 100).sum();
+        let most_ns = QUANTUM_NS * (1 + limited.len() as u64) + level_ns;
+        let waited_ns = outcome.task("sleeper").unwrap().latency_ms_max * 1e6;
+        prop_assert!(waited_ns <= most_ns as f64, "{waited_ns} ns, at most {most_ns}");
+    }
 }
 
 /// Runs a file of lab/sim with settings.

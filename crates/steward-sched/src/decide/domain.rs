@@ -117,6 +117,8 @@ pub struct Domain {
     pub served_ns: u64,
     /// Virtual time of its level, by priority: of whoever was served last there.
     pub clocks: [u64; PRIORITIES],
+    /// Up to where in `served_ns` `most_weight` counts.
+    pub most_until_ns: [u64; PRIORITIES],
     /// WRR: the number of its level's cycle.
     pub cycle: u64,
     /// WRR: when the cycle ends.
@@ -137,6 +139,8 @@ pub struct Domain {
     pub own_weight: u32,
     /// Weights of its active children, by priority.
     pub child_weight: [u32; PRIORITIES],
+    /// The most that contended at its level in the last cycle, by priority.
+    pub most_weight: [u32; PRIORITIES],
     /// Reserved for its active children.
     pub child_reserved: u32,
     /// Weights of all its children.

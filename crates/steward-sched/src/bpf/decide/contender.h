@@ -102,4 +102,22 @@ DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 wei
 	return sum > weight ? sum : weight;
 }
 
+/*
+ * The most that contended at a level with this priority at any moment of the last cycle, `weight` at this one. What a contender was due
+ * in a cycle is measured by this: one that sleeps most of the time counts for the others as they count for it, whoever happens to
+ * be awake when somebody comes back.
+ */
+DECIDE u32 cycle_weight(struct domain_table *t, u32 level, u32 priority, u32 weight)
+{
+	struct domain *d = domain_at(t, level);
+	u32 *most = &d->most_weight[priority & (PRIORITIES - 1)];
+	u64 *until_ns = &d->most_until_ns[priority & (PRIORITIES - 1)];
+
+	if (weight >= *most || !clock_before(d->served_ns, *until_ns)) {
+		*most = weight;
+		*until_ns = d->served_ns + order_window(t);
+	}
+	return *most;
+}
+
 #endif

@@ -93,6 +93,7 @@ struct domain {
 	u64 runnable_squared_ns; /* the same of that number's square; wraps */
 	u64 served_ns; /* CPU time that it and all below it got: the clock of this level's reservations */
 	u64 clocks[PRIORITIES]; /* virtual time of this level, by priority: of whoever was served last */
+	u64 most_until_ns[PRIORITIES]; /* up to where in served_ns most_weight counts */
 	u64 cycle; /* WRR: the number of this level's cycle */
 	u64 cycle_ends_ns;
 	u64 sequence; /* WRR: counts arrivals */
@@ -103,6 +104,7 @@ struct domain {
 	u32 reserved; /* of what its parent has, in SHARE_ONE-ths */
 	u32 own_weight; /* of its own tasks together, in WEIGHT_SCALE-ths; 0: the sum of theirs */
 	u32 child_weight[PRIORITIES]; /* of the active children, by priority */
+	u32 most_weight[PRIORITIES]; /* the most that contended here in the last cycle, by priority: see cycle_weight() */
 	u32 child_reserved; /* of the active children */
 	u32 all_weight; /* of all children */
 	u32 all_reserved; /* of all children */

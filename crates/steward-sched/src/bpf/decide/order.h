@@ -13,7 +13,8 @@
  *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is served. The
  *    level's clock is the virtual time of whoever was served last, the latest so far.
  *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what the clock advances by in one
- *    service cycle: it may take at once what it was due in the last cycle and did not use. This is what Move-To-Rear List Scheduling
+ *    service cycle, as that is divided among all that contended in it: it may take at once what it was due in the last cycle and did not
+ *    use. This is what Move-To-Rear List Scheduling
  *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
  *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is owed stays the
  *    same service, at whatever weight.
@@ -100,7 +101,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	key = reweighed(walk->key, clock, *paid_weight, weight);
 	*paid_weight = weight;
 	if (!used_ns) {
-		key = later(key, walk->clock - virtual_cost(window_ns, beside));
+		key = later(key, walk->clock - virtual_cost(window_ns, cycle_weight(t, level, priority, beside)));
 		walk->key = clock_before(latest, key) ? latest : key;
 		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
@@ -559,8 +560,11 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->all_reserved = 0;
 	d->children = 0;
 	d->below = 0;
-	for (i = 0; i < PRIORITIES; i++)
+	for (i = 0; i < PRIORITIES; i++) {
 		d->clocks[i] = 0;
+		d->most_weight[i] = 0;
+		d->most_until_ns[i] = 0;
+	}
 	d->active = 0;
 	d->in_use = 1;
 	d->dying = 0;
