@@ -234,12 +234,12 @@ proptest! {
     }
 
     #[test]
-    fn who_hands_work_on_is_preempted_once_a_millisecond_at_most(
+    fn who_has_a_slice_to_their_credit_preempts_and_each_turn_lasts_a_millisecond(
         vtime in 0u64..1 << 40, behind_ns in 0u64..20 * MS, ran_ns in 0u64..20 * MS, turn_ns in 0u64..20 * MS, weight in 1u32..10_000,
     ) {
         let vtime = vtime + 20 * MS;
         let preempts = task_preempts(vtime - behind_ns, vtime, ran_ns, turn_ns, weight);
-        prop_assert_eq!(preempts, turn_ns >= MS && behind_ns + ran_ns * 100 / u64::from(weight) > MS);
+        prop_assert_eq!(preempts, turn_ns >= MS && behind_ns + ran_ns * 100 / u64::from(weight) > SLICE_NS);
     }
 
     #[test]

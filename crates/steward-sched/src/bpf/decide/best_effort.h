@@ -14,7 +14,7 @@
 #define TASK_LAG_MAX_NS (2 * NSEC_PER_SEC)
 /* The slice of a task beside which nothing waits. */
 #define SLICE_ALONE_NS (20 * NSEC_PER_MSEC)
-/* By so much virtual time a task that wakes must be behind another one of its domain to preempt it, and so long that one must have run. */
+/* So long a task runs before another one of its domain that wakes may preempt it. */
 #define TASK_PREEMPTS_NS NSEC_PER_MSEC
 /* A CPU puts what its tasks use together up to this much before their domain pays it. */
 #define CHARGE_BATCH_NS (NSEC_PER_MSEC / 2)
@@ -92,14 +92,14 @@ DECIDE u64 task_join(u64 vtime, u64 clock)
 }
 
 /*
- * Whether a task that wakes is to preempt another one of its domain: it has used less, by more than TASK_PREEMPTS_NS, and the other
- * one has had the CPU for as long, so that those who hand work to each other do not preempt at each turn. ran_ns: how long the
- * other has run since `vtime` was taken; turn_ns: how long since its turn began.
+ * Whether a task that wakes is to preempt another one of its domain: it has used less by as much as a task may keep, as one that
+ * sleeps most of the time has, and the other one has had the CPU for a while, so that those who hand work to each other do not preempt
+ * at each turn. ran_ns: how long the other has run since `vtime` was taken; turn_ns: how long since its turn began.
  */
 DECIDE bool task_preempts(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {
 	return turn_ns >= TASK_PREEMPTS_NS &&
-	       clock_before(waking + TASK_PREEMPTS_NS, vtime + task_cost(ran_ns, weight));
+	       clock_before(waking + SLICE_NS, vtime + task_cost(ran_ns, weight));
 }
 
 #endif
