@@ -136,6 +136,23 @@ proptest! {
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
 
+    /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a millisecond.
+    #[test]
+    fn tasks_that_use_little_of_their_domain_wait_at_most_a_tick_and_a_millisecond(
+        others in 1u32..60, run_us in 10u64..70, seed: u16,
+    ) {
+        let (specs, _) = domains(&[(0.0, 100)]);
+        let sleepers = task("sleeper", 0, 3, &[
+            Phase::Run(Amount::Fixed(run_us * 1000)),
+            Phase::Sleep(Amount::Uniform(10 * MS, 20 * MS)),
+        ]);
+        let tasks = vec![task("others", 0, others, &BUSY), sleepers];
+        let scenario = Scenario { seed: seed.into(), ..machine(1, BestEffortOrder::VirtualTime, specs, tasks) };
+        let latency_ms = Machine::new(&scenario).run().task("sleeper").unwrap().latency_ms_max;
+        // Three sleepers may wake at once.
+        prop_assert!(latency_ms <= 5.2, "{latency_ms}");
+    }
+
     /// The same beside some that are held back by a limit and may weigh more. They have credit, too, each time that it is refilled: each
     /// goes first for a quantum, and until it has used as much of its share as the sleeper did when it last ran, but not for
     /// as long as its limit lasts.

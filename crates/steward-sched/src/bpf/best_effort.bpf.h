@@ -559,6 +559,12 @@ static __always_inline enum served serve_domains(struct task_state *t, u32 cpu)
 	return SERVED_NONE;
 }
 
+/* Whether a task of the domain that runs on this CPU is to let another one of it go, whose virtual time this is. */
+static __always_inline bool preempted_by(const struct cpu_run *run, u64 vtime, u64 now_ns)
+{
+	return task_preempts(vtime, run->vtime, now_ns - run->vtime_at_ns, now_ns - run->began_ns, run->weight);
+}
+
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
 static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
 {
@@ -573,6 +579,8 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 	join_late(table, t, cpu);
 	choose_first(cpu, &choice);
 	index = choice.index;
+	if (index == t->domain)
+		return queue_first_key(QUEUE_DOMAIN(index), &choice.key) && preempted_by(run, choice.key, now_ns);
 	return index && goes_before(table, index, t->domain);
 }
 
@@ -588,7 +596,7 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
 	if (running == t->domain) {
-		if (!task_preempts(t->vtime, run->vtime, now_ns - run->vtime_at_ns, now_ns - run->began_ns, run->weight))
+		if (!preempted_by(run, t->vtime, now_ns))
 			return false;
 	} else if (!order_may_preempt(table, t->domain, running)) {
 		return false;

@@ -5,7 +5,7 @@ use steward_sched::decide::{
     rescue_due, rescue_room, task_cost, task_join, task_preempts,
 };
 
-use super::{Scheduler, TaskState};
+use super::{CpuRun, Scheduler, TaskState};
 use crate::event::Event;
 use crate::kernel::{Kernel, Queue, TaskId};
 
@@ -23,6 +23,13 @@ const REFILL_INTERVAL_NS: u64 = 5_000_000;
 struct Choice {
     index: u16,
     restricted: bool,
+}
+
+impl CpuRun {
+    /// Whether the task that runs as best-effort is to let another one of its domain go, whose virtual time this is.
+    fn preempted_by(&self, vtime: u64, now_ns: u64) -> bool {
+        task_preempts(vtime, self.vtime, now_ns - self.vtime_at_ns, now_ns - self.began_ns, self.weight)
+    }
 }
 
 impl Scheduler {
@@ -130,7 +137,12 @@ impl Scheduler {
         if run.alone && self.others_wait(own, cpu) {
             return true;
         }
-        self.choose_first(k, cpu).is_some_and(|choice| self.goes_before(choice.index, own))
+        let Some(Choice { index, .. }) = self.choose_first(k, cpu) else { return false };
+        if index == own {
+            let first = k.queue_first_key(Queue::Domain(index));
+            return first.is_some_and(|vtime| self.cpu_runs[cpu as usize].preempted_by(vtime, k.now_ns));
+        }
+        self.goes_before(index, own)
     }
 
     /// Makes a CPU choose again that runs a task which comes after this one, if one is found near `cpu`.
@@ -144,13 +156,7 @@ impl Scheduler {
                 continue;
             }
             let first = if running == domain {
-                task_preempts(
-                    vtime,
-                    run.vtime,
-                    k.now_ns - run.vtime_at_ns,
-                    k.now_ns - run.began_ns,
-                    run.weight,
-                )
+                run.preempted_by(vtime, k.now_ns)
             } else {
                 run.alone || self.goes_before(domain, running)
             };
