@@ -503,9 +503,8 @@ fn decode_standing(standing: u32) -> Option<Standing> {
     match standing {
         1 => Some(Standing::Admitted),
         2 => Some(Standing::Refused),
-        3 => Some(Standing::Revoked),
-        // It is being changed at this moment: it waits.
-        4 => Some(Standing::Revoked),
+        // 4: it is being changed at this moment, and waits meanwhile.
+        3 | 4 => Some(Standing::Revoked),
         _ => None,
     }
 }
