@@ -136,18 +136,23 @@ proptest! {
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
 
-    /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a millisecond.
+    /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a millisecond; the same
+    /// where they may run on one CPU only.
     #[test]
     fn tasks_that_use_little_of_their_domain_wait_at_most_a_tick_and_a_millisecond(
-        others in 1u32..60, run_us in 10u64..70, seed: u16,
+        others in 1u32..60, run_us in 10u64..70, seed: u16, pinned: bool,
     ) {
         let (specs, _) = domains(&[(0.0, 100)]);
         let sleepers = task("sleeper", 0, 3, &[
             Phase::Run(Amount::Fixed(run_us * 1000)),
             Phase::Sleep(Amount::Uniform(10 * MS, 20 * MS)),
         ]);
-        let tasks = vec![task("others", 0, others, &BUSY), sleepers];
-        let scenario = Scenario { seed: seed.into(), ..machine(1, BestEffortOrder::VirtualTime, specs, tasks) };
+        let mut tasks = vec![task("others", 0, others, &BUSY), sleepers];
+        if pinned {
+            tasks.iter_mut().for_each(|task| task.pinned = CpuSet::of([0]));
+        }
+        let cpus = 1 + u32::from(pinned);
+        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks) };
         let latency_ms = Machine::new(&scenario).run().task("sleeper").unwrap().latency_ms_max;
         // Three sleepers may wake at once.
         prop_assert!(latency_ms <= 5.2, "{latency_ms}");
@@ -316,6 +321,23 @@ fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
     // One that is due little does not get more for being pinned.
     let (used, _) = confined(4, &[(10, 1, &[0]), (990, 8, &[])]);
     assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
+}
+
+/// A kernel thread of nice -20 that runs for a moment weighs 87 times what others do. It is one of the root's own tasks, beside which the
+/// credit of domains is counted, and leaves them at least half of it: who used a tenth has a burst of a tenth without a wait.
+#[test]
+fn a_moment_of_nice_minus_20_takes_from_nobody_what_they_saved() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);
+    let burst = [Phase::Run(Amount::Fixed(100 * MS)), Phase::Sleep(Amount::Fixed(900 * MS))];
+    let moment = [Phase::Run(Amount::Fixed(20_000)), Phase::Sleep(Amount::Fixed(400 * MS))];
+    let mut thread = task("kthread", 0, 1, &moment);
+    thread.domains = vec![None];
+    thread.weight = 8_668;
+    let tasks = vec![task("busy", 0, 1, &BUSY), task("bursts", 1, 1, &burst), thread];
+    let outcome = Machine::new(&machine(1, BestEffortOrder::VirtualTime, specs, tasks)).run();
+    // Ten bursts in ten seconds, each as long as it takes, and not twice as long.
+    let rate = outcome.task("bursts").unwrap().work_per_second;
+    assert!(rate > 0.95, "{rate}");
 }
 
 /// A loop that begins in a moment's pause of somebody who has had the whole machine stood in no order; its domain has used nothing

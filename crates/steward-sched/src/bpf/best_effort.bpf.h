@@ -579,8 +579,11 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 	join_late(table, t, cpu);
 	choose_first(cpu, &choice);
 	index = choice.index;
-	if (index == t->domain)
-		return queue_first_key(QUEUE_DOMAIN(index), &choice.key) && preempted_by(run, choice.key, now_ns);
+	if (index == t->domain) {
+		if (choice.restricted ? !restricted_first_key(index, cpu, &choice.key) : !queue_first_key(QUEUE_DOMAIN(index), &choice.key))
+			return false;
+		return preempted_by(run, choice.key, now_ns);
+	}
 	return index && goes_before(table, index, t->domain);
 }
 
@@ -593,7 +596,8 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	if (!run)
 		return false;
 	running = run->domain;
-	if (!running || now_ns - run->began_ns < settings.preemption_interval_ns)
+	/* Another CPU's may have begun after this one read its clock. */
+	if (!running || clock_before(now_ns, run->began_ns + settings.preemption_interval_ns))
 		return false;
 	if (running == t->domain) {
 		if (!preempted_by(run, t->vtime, now_ns))

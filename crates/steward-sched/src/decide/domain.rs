@@ -139,8 +139,10 @@ pub struct Domain {
     pub own_weight: u32,
     /// Weights of its active children, by priority.
     pub child_weight: [u32; PRIORITIES],
-    /// The most that contended at its level in the last cycle, by priority.
+    /// The most that contended at its level in this cycle, by priority.
     pub most_weight: [u32; PRIORITIES],
+    /// And in the one before.
+    pub before_weight: [u32; PRIORITIES],
     /// Reserved for its active children.
     pub child_reserved: u32,
     /// Weights of all its children.

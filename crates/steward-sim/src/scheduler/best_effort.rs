@@ -137,9 +137,12 @@ impl Scheduler {
         if run.alone && self.others_wait(own, cpu) {
             return true;
         }
-        let Some(Choice { index, .. }) = self.choose_first(k, cpu) else { return false };
+        let Some(Choice { index, restricted }) = self.choose_first(k, cpu) else { return false };
         if index == own {
-            let first = k.queue_first_key(Queue::Domain(index));
+            let first = match restricted {
+                true => k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key),
+                false => k.queue_first_key(Queue::Domain(index)),
+            };
             return first.is_some_and(|vtime| self.cpu_runs[cpu as usize].preempted_by(vtime, k.now_ns));
         }
         self.goes_before(index, own)

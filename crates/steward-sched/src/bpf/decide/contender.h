@@ -103,21 +103,29 @@ DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * The most that contended at a level with this priority at any moment of the last cycle, `weight` at this one. What a contender was due
- * in a cycle is measured by this: one that sleeps most of the time counts for the others as they count for it, whoever happens to
- * be awake when somebody comes back.
+ * The most that contended at a level with this priority at any moment of this cycle of its service or the last one; at least `weight`, of
+ * the one who asks. What a contender was due in a cycle is measured by this: one that sleeps most of the time counts for the
+ * others as they count for it, whoever happens to be awake when somebody comes back. The level's own tasks count for no more than all its
+ * children together, so that a kernel thread of nice -20 does not take nearly all of their credit from them.
  */
 DECIDE u32 cycle_weight(struct domain_table *t, u32 level, u32 priority, u32 weight)
 {
 	struct domain *d = domain_at(t, level);
-	u32 *most = &d->most_weight[priority & (PRIORITIES - 1)];
-	u64 *until_ns = &d->most_until_ns[priority & (PRIORITIES - 1)];
+	u32 *most = &d->most_weight[priority & (PRIORITIES - 1)], *before = &d->before_weight[priority & (PRIORITIES - 1)];
+	u64 *until_ns = &d->most_until_ns[priority & (PRIORITIES - 1)], window_ns = order_window(t);
+	u32 sum = d->child_weight[priority & (PRIORITIES - 1)];
 
-	if (weight >= *most || !clock_before(d->served_ns, *until_ns)) {
-		*most = weight;
-		*until_ns = d->served_ns + order_window(t);
+	if (d->runnable && d->own_priority == priority)
+		sum += domain_own_weight(d) < sum ? domain_own_weight(d) : sum;
+	if (!clock_before(d->served_ns, *until_ns)) {
+		*before = clock_before(d->served_ns, *until_ns + window_ns) ? *most : 0;
+		*most = 0;
+		*until_ns = d->served_ns + window_ns;
 	}
-	return *most;
+	if (sum > *most)
+		*most = sum;
+	sum = *before > *most ? *before : *most;
+	return sum > weight ? sum : weight;
 }
 
 #endif

@@ -104,7 +104,8 @@ struct domain {
 	u32 reserved; /* of what its parent has, in SHARE_ONE-ths */
 	u32 own_weight; /* of its own tasks together, in WEIGHT_SCALE-ths; 0: the sum of theirs */
 	u32 child_weight[PRIORITIES]; /* of the active children, by priority */
-	u32 most_weight[PRIORITIES]; /* the most that contended here in the last cycle, by priority: see cycle_weight() */
+	u32 most_weight[PRIORITIES]; /* the most that contended here in this cycle, by priority: see cycle_weight() */
+	u32 before_weight[PRIORITIES]; /* and in the one before */
 	u32 child_reserved; /* of the active children */
 	u32 all_weight; /* of all children */
 	u32 all_reserved; /* of all children */
@@ -275,6 +276,17 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 	}
 }
 
+/* What contended at a level is no measure of what contends there from now on. */
+DECIDE void level_forgets_cycle(struct domain *level)
+{
+	u32 i;
+
+	for (i = 0; i < PRIORITIES; i++) {
+		level->most_weight[i] = 0;
+		level->before_weight[i] = 0;
+	}
+}
+
 /* Takes what a child of the tree stands for out of its parent's sums, before that changes. */
 DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
 {
@@ -284,6 +296,7 @@ DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
 		return;
 	parent->all_weight -= d->weight;
 	parent->all_reserved -= d->reserved;
+	level_forgets_cycle(parent);
 	if (d->active)
 		child_counts(parent, d, false);
 }

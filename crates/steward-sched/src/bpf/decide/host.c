@@ -530,6 +530,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, own_weight),
 	offsetof(struct domain, child_weight),
 	offsetof(struct domain, most_weight),
+	offsetof(struct domain, before_weight),
 	offsetof(struct domain, child_reserved),
 	offsetof(struct domain, all_weight),
 	offsetof(struct domain, all_reserved),

@@ -93,15 +93,20 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	u32 beside = level_weight(t, level, priority, weight);
 	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
 	volatile struct walk *walk = &t->walk;
-	u64 reserved_key = walk->reserved_key, key, latest, clock;
-	u32 *paid_weight = paid_weight_of(t, node);
+	u64 reserved_key = walk->reserved_key, key, latest, clock, credit;
+	u32 *paid_weight = paid_weight_of(t, node), first;
 
 	clock = domain_at(t, level)->clocks[priority];
 	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
 	key = reweighed(walk->key, clock, *paid_weight, weight);
 	*paid_weight = weight;
 	if (!used_ns) {
-		key = later(key, walk->clock - virtual_cost(window_ns, cycle_weight(t, level, priority, beside)));
+		credit = walk->clock - virtual_cost(window_ns, cycle_weight(t, level, priority, weight));
+		/* Nor does it stand behind one that waits because the level looked different when that one's credit was counted. */
+		first = domain_at(t, level)->first[priority];
+		if (first && clock_before(*key_at(t, first), credit))
+			credit = *key_at(t, first);
+		key = later(key, credit);
 		walk->key = clock_before(latest, key) ? latest : key;
 		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
@@ -562,7 +567,6 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->below = 0;
 	for (i = 0; i < PRIORITIES; i++) {
 		d->clocks[i] = 0;
-		d->most_weight[i] = 0;
 		d->most_until_ns[i] = 0;
 	}
 	d->active = 0;
@@ -574,6 +578,7 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->last_weight = 0;
 	d->paid_weight = 0;
 	d->own_paid_weight = 0;
+	level_forgets_cycle(d);
 	d->parked = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
