@@ -163,14 +163,16 @@ proptest! {
     /// as long as its limit lasts.
     #[test]
     fn who_uses_half_their_share_waits_for_limited_ones_no_longer_than_they_need_to_draw_level(
-        cpus in 1u32..=4, run_us in 100u64..1000, seed: u16,
+        cpus in 1u32..=4, run_us in 100u64..1000, seed: u16, rare_ms in 50u64..3000,
         limited in prop::collection::vec((20u32..1000, 20u64..60, any::<bool>()), 1..4),
     ) {
         let mut terms: Vec<(f64, u32)> = limited.iter().map(|(weight, ..)| (0.0, *weight)).collect();
-        terms.extend([(0.0, 100), (0.0, 100)]);
+        terms.extend([(0.0, 100); 3]);
         let (mut specs, shares) = domains(&terms);
-        let (busy, sleeper) = (limited.len(), limited.len() + 1);
-        let mut tasks = vec![task("busy", busy, cpus, &BUSY)];
+        let (busy, sleeper, rare) = (limited.len(), limited.len() + 1, limited.len() + 2);
+        // One that is seldom there makes what contends at the level change beside the sleeper's own coming and going.
+        let seldom = [Phase::Run(Amount::Fixed(50_000)), Phase::Sleep(Amount::Uniform(rare_ms * MS, rare_ms * 3 / 2 * MS))];
+        let mut tasks = vec![task("busy", busy, cpus, &BUSY), task("rare", rare, 1, &seldom)];
         for (place, (_, limit_ms, always)) in limited.iter().enumerate() {
             specs[place].quota = Some((limit_ms * MS, 100 * MS));
             tasks.push(task(&format!("t{place}"), place, cpus, if *always { &BUSY } else { &ONOFF }));

@@ -117,8 +117,10 @@ pub struct Domain {
     pub served_ns: u64,
     /// Virtual time of its level, by priority: of whoever was served last there.
     pub clocks: [u64; PRIORITIES],
-    /// Up to where in `served_ns` `most_weight` counts.
-    pub most_until_ns: [u64; PRIORITIES],
+    /// What its level's clock advances by in a cycle, by priority.
+    pub credits: [u64; PRIORITIES],
+    /// When in `served_ns` that was looked at.
+    pub credit_at_ns: [u64; PRIORITIES],
     /// WRR: the number of its level's cycle.
     pub cycle: u64,
     /// WRR: when the cycle ends.
@@ -139,10 +141,6 @@ pub struct Domain {
     pub own_weight: u32,
     /// Weights of its active children, by priority.
     pub child_weight: [u32; PRIORITIES],
-    /// The most that contended at its level in this cycle, by priority.
-    pub most_weight: [u32; PRIORITIES],
-    /// And in the one before.
-    pub before_weight: [u32; PRIORITIES],
     /// Reserved for its active children.
     pub child_reserved: u32,
     /// Weights of all its children.

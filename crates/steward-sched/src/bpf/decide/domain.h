@@ -93,7 +93,8 @@ struct domain {
 	u64 runnable_squared_ns; /* the same of that number's square; wraps */
 	u64 served_ns; /* CPU time that it and all below it got: the clock of this level's reservations */
 	u64 clocks[PRIORITIES]; /* virtual time of this level, by priority: of whoever was served last */
-	u64 most_until_ns[PRIORITIES]; /* up to where in served_ns most_weight counts */
+	u64 credits[PRIORITIES]; /* what the clock advances by in a cycle, by priority: see cycle_credit() */
+	u64 credit_at_ns[PRIORITIES]; /* when in served_ns that was looked at */
 	u64 cycle; /* WRR: the number of this level's cycle */
 	u64 cycle_ends_ns;
 	u64 sequence; /* WRR: counts arrivals */
@@ -104,8 +105,6 @@ struct domain {
 	u32 reserved; /* of what its parent has, in SHARE_ONE-ths */
 	u32 own_weight; /* of its own tasks together, in WEIGHT_SCALE-ths; 0: the sum of theirs */
 	u32 child_weight[PRIORITIES]; /* of the active children, by priority */
-	u32 most_weight[PRIORITIES]; /* the most that contended here in this cycle, by priority: see cycle_weight() */
-	u32 before_weight[PRIORITIES]; /* and in the one before */
 	u32 child_reserved; /* of the active children */
 	u32 all_weight; /* of all children */
 	u32 all_reserved; /* of all children */
@@ -276,15 +275,13 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 	}
 }
 
-/* What contended at a level is no measure of what contends there from now on. */
-DECIDE void level_forgets_cycle(struct domain *level)
+/* What the clock of a level advanced by is no measure of what it will from now on. */
+DECIDE void level_forgets_credit(struct domain *level)
 {
 	u32 i;
 
-	for (i = 0; i < PRIORITIES; i++) {
-		level->most_weight[i] = 0;
-		level->before_weight[i] = 0;
-	}
+	for (i = 0; i < PRIORITIES; i++)
+		level->credits[i] = 0;
 }
 
 /* Takes what a child of the tree stands for out of its parent's sums, before that changes. */
@@ -296,7 +293,7 @@ DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
 		return;
 	parent->all_weight -= d->weight;
 	parent->all_reserved -= d->reserved;
-	level_forgets_cycle(parent);
+	level_forgets_credit(parent);
 	if (d->active)
 		child_counts(parent, d, false);
 }

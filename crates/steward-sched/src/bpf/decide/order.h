@@ -13,8 +13,7 @@
  *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is served. The
  *    level's clock is the virtual time of whoever was served last, the latest so far.
  *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what the clock advances by in one
- *    service cycle, as that is divided among all that contended in it: it may take at once what it was due in the last cycle and did not
- *    use. This is what Move-To-Rear List Scheduling
+ *    service cycle: it may take at once what it was due in the last cycle and did not use. This is what Move-To-Rear List Scheduling
  *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
  *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is owed stays the
  *    same service, at whatever weight.
@@ -101,7 +100,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	key = reweighed(walk->key, clock, *paid_weight, weight);
 	*paid_weight = weight;
 	if (!used_ns) {
-		credit = walk->clock - virtual_cost(window_ns, cycle_weight(t, level, priority, weight));
+		credit = walk->clock - cycle_credit(t, level, priority, weight);
 		/* Nor does it stand behind one that waits because the level looked different when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
 		if (first && clock_before(*key_at(t, first), credit))
@@ -567,7 +566,7 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->below = 0;
 	for (i = 0; i < PRIORITIES; i++) {
 		d->clocks[i] = 0;
-		d->most_until_ns[i] = 0;
+		d->credit_at_ns[i] = 0;
 	}
 	d->active = 0;
 	d->in_use = 1;
@@ -578,7 +577,7 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->last_weight = 0;
 	d->paid_weight = 0;
 	d->own_paid_weight = 0;
-	level_forgets_cycle(d);
+	level_forgets_credit(d);
 	d->parked = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
