@@ -5,13 +5,22 @@
 
 use std::borrow::Cow;
 
+/// Whether a character is to be ignored where it has no form of its own, as Unicode says (`Default_Ignorable_Code_Point` of
+/// DerivedCoreProperties.txt): with one of these in it, a name looks like another one.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
 /// Whether a character shows as itself and changes nothing beside it.
 fn is_plain(character: char) -> bool {
-    let turns_or_ends_lines = matches!(
-        character,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-    );
-    !character.is_control() && !turns_or_ends_lines
+    let ends_lines_or_annotates = matches!(character, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}');
+    !character.is_control() && !ends_lines_or_annotates && !is_invisible(character)
 }
 
 /// The text with everything in it written out that is not plain: `\n`, `\u{1b}`. A backslash stays as it is, because
@@ -51,6 +60,7 @@ mod tests {
         assert_eq!(printable("a\n<0>b"), "a\\n<0>b");
         assert_eq!(printable("\u{1b}]0;x\u{7}\u{9b}2J"), "\\u{1b}]0;x\\u{7}\\u{9b}2J");
         assert_eq!(printable("a\u{202e}b\u{2028}"), "a\\u{202e}b\\u{2028}");
+        assert_eq!(printable("ss\u{200b}hd\u{e0041}"), "ss\\u{200b}hd\\u{e0041}");
         assert_eq!(printable_name(b"sh\0rest"), "sh");
         assert_eq!(printable_name(b"\xff\x1b"), "\u{fffd}\\u{1b}");
     }
