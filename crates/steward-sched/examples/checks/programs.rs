@@ -274,6 +274,14 @@ pub fn time_ms(pid: i32) -> f64 {
         / 1e6
 }
 
+/// Whether the process has computed in user space for a while: it has the kernel's locks for starting a program no more.
+pub fn has_started(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name in brackets: the state is field 3, the ticks in user space are field 14 (proc_pid_stat(5)).
+    let ticks = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(11)?.parse::<u64>().ok());
+    ticks.is_some_and(|ticks| ticks > 0)
+}
+
 /// CPU time that each program uses in the coming seconds, in milliseconds.
 pub fn measure(programs: &[&Program], seconds: f64) -> Vec<f64> {
     let before: Vec<f64> = programs.iter().map(|program| program.time_ms()).collect();
