@@ -177,17 +177,22 @@ static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 	return t->lender == lender && t->loans_left && !t->slot;
 }
 
-/* A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins. */
+/*
+ * A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins, or when it is admitted
+ * again.
+ */
 __noinline int ask_again(u32 lender)
 {
 	u32 index = lender - 1;
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 	u64 next_ns, now_ns = clock_now();
 
-	if (!slot || slot->standing != STANDING_ADMITTED)
+	if (!slot || slot->standing == STANDING_NONE)
+		return 0;
+	slot->lends = 1;
+	if (slot->standing != STANDING_ADMITTED)
 		return 0;
 	next_ns = slot->edf.start_ns > now_ns ? slot->edf.start_ns : slot->edf.deadline_ns;
-	slot->lends = 1;
 	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
 	return 0;
 }
@@ -227,12 +232,13 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 	t = task_state_of(child);
 	if (!t || !may_borrow(t, lender) || t->window_ns)
 		goto out;
-	t->loans_left--;
 	t->window_ns = edf_lend_again(&slot->edf, resting, now_ns);
 	t->window_cpu = slot->cpu;
 	served = t->window_ns;
-	if (served && !is_bound(child) && may_run_on(child, slot->cpu) &&
-	    cpu_serves(slot->cpu, scx_bpf_task_cpu(child)) &&
+	if (!served)
+		goto out;
+	t->loans_left--;
+	if (may_wait_for(child, slot->cpu, scx_bpf_task_cpu(child)) &&
 	    change_queue(child, t, QUEUE_INTERACTIVE(slot->cpu), t->window_ns, now_ns + START_DEADLINE_NS)) {
 		struct cpu_run *run = cpu_run_of(slot->cpu);
 
@@ -301,8 +307,7 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 		watch_period(*index, slot->edf.start_ns - now_ns);
 		goto out;
 	}
-	if (may_run_on(p, slot->cpu) && cpu_serves(slot->cpu, scx_bpf_task_cpu(p)) &&
-	    (!migration_disabled(p) || scx_bpf_task_cpu(p) == slot->cpu) &&
+	if (may_wait_for(p, slot->cpu, scx_bpf_task_cpu(p)) &&
 	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns)) {
 		expect_interactive(slot->cpu);
 		preempt_for(slot);

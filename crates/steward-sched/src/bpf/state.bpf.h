@@ -357,6 +357,12 @@ static __always_inline bool is_bound(struct task_struct *p)
 	return (p->nr_cpus_allowed == 1 && settings.cpus > 1) || migration_disabled(p);
 }
 
+/* Whether a CPU's interactive queue is a place for the task, which was on the CPU `from` last. */
+static __always_inline bool may_wait_for(struct task_struct *p, u32 cpu, u32 from)
+{
+	return may_run_on(p, cpu) && cpu_serves(cpu, from) && (!migration_disabled(p) || cpu == from);
+}
+
 /* May run on some CPUs only, or for the moment on one. */
 static __always_inline bool is_restricted(struct task_struct *p)
 {

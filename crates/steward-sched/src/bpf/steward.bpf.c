@@ -221,8 +221,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		now_ns = clock_now();
-		if (served_by_deadline(slot, now_ns) && may_run_on(p, slot->cpu) && cpu_serves(slot->cpu, cpu) &&
-		    (!migration_disabled(p) || cpu == slot->cpu)) {
+		if (served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu)) {
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
@@ -234,7 +233,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		if (slot->edf.start_ns > now_ns)
 			watch_period(t->slot - 1, slot->edf.start_ns - now_ns);
 	}
-	if (!slot && t->window_ns && !is_bound(p) && may_run_on(p, t->window_cpu) && cpu_serves(t->window_cpu, cpu)) {
+	if (!slot && t->window_ns && may_wait_for(p, t->window_cpu, cpu)) {
 		enqueue_ahead(p, t, t->window_cpu, t->window_ns, START_DEADLINE_NS, enq_flags);
 		return;
 	}
