@@ -136,6 +136,33 @@ proptest! {
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
 
+    /// Many come back at once to a level that one has had for itself. What each would have been due beside that one alone is not due to all of
+    /// them: a round later each is one of many, the one that was alone as well, and a sleeper among them waits for nobody.
+    #[test]
+    fn who_comes_back_with_many_others_has_the_credit_of_one_of_many(
+        cpus in 1u32..=4, others in 4usize..64, alone_ms in 300u64..3000, seed: u16,
+    ) {
+        let (specs, _) = domains(&vec![(0.0, 100); others + 2]);
+        let (alone_ns, round_ns) = (alone_ms * MS, (others as u64 + 2) * QUANTUM_NS);
+        let sleeps = [Phase::Sleep(Amount::Fixed(10 * MS)), Phase::Run(Amount::Fixed(20_000))];
+        let mut tasks: Vec<TaskSpec> =
+            (0..others).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)).collect();
+        tasks.push(task("sleeper", others, 1, &sleeps));
+        tasks.iter_mut().for_each(|task| task.starts = vec![Amount::Uniform(alone_ns, alone_ns + 5 * MS)]);
+        tasks.push(task("alone", others + 1, cpus, &BUSY));
+        let scenario = Scenario {
+            seed: seed.into(),
+            warmup_ns: alone_ns + 2 * round_ns,
+            duration_ns: alone_ns + 2 * round_ns + 2 * CYCLE_NS + 2 * round_ns,
+            ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks)
+        };
+        let outcome = Machine::new(&scenario).run();
+        let sleeper = outcome.task("sleeper").unwrap();
+        prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
+        let share = outcome.domains[others + 1].share * (others + 1) as f64;
+        prop_assert!(share > 0.5, "{share} of its part");
+    }
+
     /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a millisecond; the same
     /// where they may run on one CPU only.
     #[test]

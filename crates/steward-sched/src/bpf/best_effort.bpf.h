@@ -126,7 +126,7 @@ static __always_inline void join_late(struct domain_table *table, struct task_st
 static __always_inline void pay_domain(u32 index, u64 used_ns)
 {
 	if (used_ns)
-		change_order(CHANGE_PAY, index, used_ns, 0);
+		change_order(CHANGE_PAY, index, used_ns, bpf_get_smp_processor_id());
 }
 
 /* The quotas of a domain and of those above it pay for best-effort time. */

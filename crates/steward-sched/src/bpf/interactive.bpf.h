@@ -124,7 +124,7 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
 
 /*
  * Something happens to a domain in the order (enum order_change); to be parked it must still be held, and the opposite. `cpu`
- * counts for CHANGE_JOIN only.
+ * counts for CHANGE_JOIN and CHANGE_PAY.
  */
 __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 {

@@ -117,10 +117,6 @@ pub struct Domain {
     pub served_ns: u64,
     /// Virtual time of its level, by priority: of whoever was served last there.
     pub clocks: [u64; PRIORITIES],
-    /// What its level's clock advances by in a cycle, by priority.
-    pub credits: [u64; PRIORITIES],
-    /// When in `served_ns` that was looked at.
-    pub credit_at_ns: [u64; PRIORITIES],
     /// WRR: the number of its level's cycle.
     pub cycle: u64,
     /// WRR: when the cycle ends.

@@ -44,7 +44,13 @@ unsafe extern "C" {
     fn decide_order_unpark(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
-    fn decide_order_charge(table: *mut DomainTable, index: u16, used_ns: u64, now_ns: u64);
+    fn decide_order_charge(
+        table: *mut DomainTable,
+        cpu: *mut CpuOrder,
+        index: u16,
+        used_ns: u64,
+        now_ns: u64,
+    );
     fn decide_order_precedes(table: *const DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_join_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16, now_ns: u64);
@@ -114,10 +120,16 @@ impl DomainTable {
         unsafe { decide_order_serve(self, cpu, index) }
     }
 
-    /// The domain was served `used_ns` of CPU time. O(depth log n).
+    /// The domain was served `used_ns` of CPU time, where every task may run on every CPU. O(depth log n).
     pub fn charge(&mut self, index: u16, used_ns: u64, now_ns: u64) {
+        // SAFETY: as in reset(); without a CPU's order it takes one of its own, in which nothing waits.
+        unsafe { decide_order_charge(self, std::ptr::null_mut(), index, used_ns, now_ns) }
+    }
+
+    /// The domain was served `used_ns` of CPU time by the CPU of this order. O(depth log n).
+    pub fn charge_on(&mut self, cpu: &mut CpuOrder, index: u16, used_ns: u64, now_ns: u64) {
         // SAFETY: as in reset().
-        unsafe { decide_order_charge(self, index, used_ns, now_ns) }
+        unsafe { decide_order_charge(self, cpu, index, used_ns, now_ns) }
     }
 
     /// Whether tasks of domain `a` come before tasks of domain `b`. O(depth).

@@ -209,7 +209,7 @@ impl Machine {
         self.now_ns += self.quantum_ns;
         for (task, cpu) in served {
             let used_ns = self.quantum_ns.min(self.tasks[task].left_ns);
-            self.table.charge(self.tasks[task].domain, used_ns, self.now_ns);
+            self.table.charge_on(&mut self.orders[cpu], self.tasks[task].domain, used_ns, self.now_ns);
             let state = &mut self.tasks[task];
             (state.on_cpu, state.waits_since_ns) = (false, self.now_ns);
             state.used_ns += used_ns;

@@ -103,31 +103,18 @@ DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * What a level's clock advances by in a cycle: the credit that a contender of this priority and weight has kept when it comes back. It is
- * what the sum of those who are there at the moment makes of it, smoothed over a cycle of the level's service: of two that come back one
- * after the other, neither has more because somebody else was asleep just then, and would go first for all of the difference. The level's
- * own tasks count for no more than all its children together, so that a kernel thread of nice -20 does not take nearly all of
- * their credit from them.
+ * The credit that a contender of this priority and weight keeps, as virtual time: what it is due in a cycle, as one of those who are
+ * there. The level's own tasks count for no more than all its children together, so that a kernel thread of nice -20 does not take nearly
+ * all of their credit from them.
  */
 DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 weight)
 {
-	struct domain *d = domain_at(t, level);
-	u64 *credit = &d->credits[priority & (PRIORITIES - 1)], *at_ns = &d->credit_at_ns[priority & (PRIORITIES - 1)];
-	u64 window_ns = order_window(t), since_ns = d->served_ns - *at_ns, now, part;
+	const struct domain *d = domain_at(t, level);
 	u32 sum = d->child_weight[priority & (PRIORITIES - 1)];
 
 	if (d->runnable && d->own_priority == priority)
 		sum += domain_own_weight(d) < sum ? domain_own_weight(d) : sum;
-	now = virtual_cost(window_ns, sum > weight ? sum : weight);
-	part = since_ns < window_ns && *credit ? (since_ns << 10) / window_ns : 1 << 10;
-	if (!part)
-		return *credit;
-	*at_ns = d->served_ns;
-	if (now < *credit)
-		*credit -= ((*credit - now) >> 10) * part;
-	else
-		*credit += ((now - *credit) >> 10) * part;
-	return *credit;
+	return virtual_cost(order_window(t), sum > weight ? sum : weight);
 }
 
 #endif

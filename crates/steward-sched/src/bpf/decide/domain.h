@@ -93,8 +93,6 @@ struct domain {
 	u64 runnable_squared_ns; /* the same of that number's square; wraps */
 	u64 served_ns; /* CPU time that it and all below it got: the clock of this level's reservations */
 	u64 clocks[PRIORITIES]; /* virtual time of this level, by priority: of whoever was served last */
-	u64 credits[PRIORITIES]; /* what the clock advances by in a cycle, by priority: see cycle_credit() */
-	u64 credit_at_ns[PRIORITIES]; /* when in served_ns that was looked at */
 	u64 cycle; /* WRR: the number of this level's cycle */
 	u64 cycle_ends_ns;
 	u64 sequence; /* WRR: counts arrivals */
@@ -275,15 +273,6 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 	}
 }
 
-/* What the clock of a level advanced by is no measure of what it will from now on. */
-DECIDE void level_forgets_credit(struct domain *level)
-{
-	u32 i;
-
-	for (i = 0; i < PRIORITIES; i++)
-		level->credits[i] = 0;
-}
-
 /* Takes what a child of the tree stands for out of its parent's sums, before that changes. */
 DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
 {
@@ -293,7 +282,6 @@ DECIDE void domain_leaves_sums(struct domain_table *t, const struct domain *d)
 		return;
 	parent->all_weight -= d->weight;
 	parent->all_reserved -= d->reserved;
-	level_forgets_credit(parent);
 	if (d->active)
 		child_counts(parent, d, false);
 }

@@ -283,9 +283,9 @@ void decide_order_serve(struct domain_table *t, struct cpu_order *cpu, u16 index
 	order_serve(t, cpu, index);
 }
 
-void decide_order_charge(struct domain_table *t, u16 index, u64 used_ns, u64 now_ns)
+void decide_order_charge(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 used_ns, u64 now_ns)
 {
-	order_change(t, &no_cpu, CHANGE_PAY, index, used_ns, now_ns);
+	order_change(t, cpu ? cpu : &no_cpu, CHANGE_PAY, index, used_ns, now_ns);
 }
 
 bool decide_order_precedes(struct domain_table *t, u16 a, u16 b)
@@ -518,8 +518,6 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, runnable_squared_ns),
 	offsetof(struct domain, served_ns),
 	offsetof(struct domain, clocks),
-	offsetof(struct domain, credits),
-	offsetof(struct domain, credit_at_ns),
 	offsetof(struct domain, cycle),
 	offsetof(struct domain, cycle_ends_ns),
 	offsetof(struct domain, sequence),

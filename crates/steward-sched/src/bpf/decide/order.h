@@ -12,8 +12,8 @@
  *
  *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is served. The
  *    level's clock is the virtual time of whoever was served last, the latest so far.
- *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what the clock advances by in one
- *    service cycle: it may take at once what it was due in the last cycle and did not use. This is what Move-To-Rear List Scheduling
+ *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what it is due in one service
+ *    cycle among those who are there, also when they become more later: it may take at once what it did not use of that. This is what Move-To-Rear List Scheduling
  *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
  *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is owed stays the
  *    same service, at whatever weight.
@@ -92,7 +92,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	u32 beside = level_weight(t, level, priority, weight);
 	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
 	volatile struct walk *walk = &t->walk;
-	u64 reserved_key = walk->reserved_key, key, latest, clock, credit;
+	u64 reserved_key = walk->reserved_key, credit = walk->clock - cycle_credit(t, level, priority, weight), key, latest, clock;
 	u32 *paid_weight = paid_weight_of(t, node), first;
 
 	clock = domain_at(t, level)->clocks[priority];
@@ -100,8 +100,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	key = reweighed(walk->key, clock, *paid_weight, weight);
 	*paid_weight = weight;
 	if (!used_ns) {
-		credit = walk->clock - cycle_credit(t, level, priority, weight);
-		/* Nor does it stand behind one that waits because the level looked different when that one's credit was counted. */
+		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
 		if (first && clock_before(*key_at(t, first), credit))
 			credit = *key_at(t, first);
@@ -114,7 +113,8 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	key = later(key, clock - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(used_ns, weight);
+	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on the credit of now. */
+	key = later(later(key, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
 	walk->key = clock_before(latest, key) ? latest : key;
 }
 
@@ -151,6 +151,8 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS) {
 		if (step == STEP_JOINS_FIRST || clock_before(clock, *seen))
 			*seen = clock;
+		clock = *seen;
+	} else if (priority == PRIORITY_DEFAULT && step == STEP_PAYS && (cpu->any_restricted || cpu->runs_restricted)) {
 		clock = *seen;
 	}
 	walk->clock = clock;
@@ -243,7 +245,7 @@ enum order_change {
 
 DECIDE void order_reset(struct domain_table *t, u16 index);
 
-/* Under the lock. `cpu` counts for CHANGE_JOIN only; used_ns is 0 but for CHANGE_PAY. O(depth log n). */
+/* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY. O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
 {
 	volatile struct walk *walk = &t->walk;
@@ -564,10 +566,8 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->all_reserved = 0;
 	d->children = 0;
 	d->below = 0;
-	for (i = 0; i < PRIORITIES; i++) {
+	for (i = 0; i < PRIORITIES; i++)
 		d->clocks[i] = 0;
-		d->credit_at_ns[i] = 0;
-	}
 	d->active = 0;
 	d->in_use = 1;
 	d->dying = 0;
@@ -577,7 +577,6 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->last_weight = 0;
 	d->paid_weight = 0;
 	d->own_paid_weight = 0;
-	level_forgets_credit(d);
 	d->parked = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
