@@ -7,6 +7,7 @@ SHELL := /bin/bash
 # Arguments for the lab, such as LAB='--kernel host' or LAB='--contender stock'.
 LAB ?=
 steward := target/release/steward
+steward_lab := target/release/steward-lab
 
 # Where `make install` puts things; docs/how-to/install.md says what goes where. DESTDIR goes before every path.
 PREFIX ?= /usr/local
@@ -29,7 +30,7 @@ build: setup ## build everything, optimized
 	cargo build --release --workspace --locked
 
 demo: build ## a film under a fork bomb, with and without Steward, in a virtual machine: the table and a report
-	$(steward) lab run lab/scenarios/demo.toml $(LAB)
+	$(steward_lab) run lab/scenarios/demo.toml $(LAB)
 
 test: setup lint test-unit test-kernel ## everything that CI checks
 
@@ -57,10 +58,10 @@ fuzz: ## look for input that breaks something, ten minutes in all (FUZZ_SECONDS=
 	@bash fuzz/run.sh
 
 lab: build ## run every scenario of lab/scenarios and report on each
-	@for scenario in lab/scenarios/*.toml; do $(steward) lab run "$$scenario" $(LAB); done
+	@for scenario in lab/scenarios/*.toml; do $(steward_lab) run "$$scenario" $(LAB); done
 
 figures: build ## bring what `make lab` measured into README.md, docs/results.md and docs/figures
-	$(steward) lab figures
+	$(steward_lab) figures
 
 install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(steward) -a -x target/release/stewardd -a -e target/release/libsteward.so || { echo "make install: run \`make build\` first" >&2; exit 1; }

@@ -5,9 +5,8 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use steward_core::authority::{
-    Accounts, Action, Identity, Matrix, Policy, Request, Target, Verdict, decide, parse_rules,
-};
+use steward_core::accounts::Accounts;
+use steward_core::authority::{Action, Identity, Matrix, Policy, Request, Target, Verdict, decide, parse_rules};
 use steward_core::config::parse_config;
 
 struct Nobody;

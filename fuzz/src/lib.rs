@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, Options};
 use stewardd::fake::Fake;
-use stewardd::fake_cgroups::FakeCgroups;
-use stewardd::peer::Caller;
+use stewardd::fake::cgroups::FakeCgroups;
 use stewardd::server::Answer;
+use stewardd::server::peer::Caller;
 
 /// The owner of the machine.
 pub const OWNER: u32 = 1000;

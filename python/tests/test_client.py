@@ -3,6 +3,8 @@
 A test of the daemon's own starts one and names its socket in STEWARD_TEST_SOCKET; without it those tests are skipped.
 """
 
+import collections
+import inspect
 import json
 import os
 import pathlib
@@ -165,16 +167,86 @@ class Reservations(unittest.TestCase):
                 steward.Reservation.of(text)
 
 
+def described(kind):
+    """What the description says of the types or methods: by name, the fields or parameters with what they hold."""
+    text = re.sub(r"#[^\n]*", "", INTERFACE.read_text())
+    found = re.findall(rf"\b{kind} (\w+)\s*\(([^)]*)\)", text)
+    return {name: dict(re.findall(r"(\w+):\s*(\??[\w\[\]]+)", fields)) for name, fields in found}
+
+
+def flattened(kind, before=""):
+    """The fields of a type with what they hold; those of a field that is a type itself have its name before theirs."""
+    types = described("type")
+    flat = {}
+    for name, holds in types[kind].items():
+        below = holds.lstrip("?")
+        if types.get(below):
+            flat.update(flattened(below, f"{before}{name}_"))
+        else:
+            flat[before + name] = below
+    return flat
+
+
+#: A value for what a field or parameter holds, and for what an argument is said to be.
+VALUES = {"int": 7, "float": 0.5, "bool": True, "string": "text"}
+ARGUMENTS = [("Reservation", "5ms/30ms"), ("Sequence", ("cpu",)), ("bool", True), ("int", 7), ("str", "text")]
+
+
+class Recording(steward.Client):
+    """A client without a connection, which remembers what it would call."""
+
+    def __init__(self):
+        self.called = {}
+
+    def call(self, method, **parameters):
+        self.called[method] = parameters
+        return collections.defaultdict(int)
+
+    stream = call
+
+
 class Interface(unittest.TestCase):
-    def test_every_error_and_method_of_the_interface_has_its_name_here(self):
-        text = INTERFACE.read_text()
-        errors = re.findall(r"^error (\w+)", text, re.MULTILINE)
+    def called(self):
+        """What every function of the client calls when it is given every argument that it takes."""
+        client = Recording()
+        for name, function in inspect.getmembers(steward.Client, inspect.isfunction):
+            if name.startswith("_") or name in ("call", "stream", "close"):
+                continue
+            arguments = {}
+            for argument in list(inspect.signature(function).parameters.values())[1:]:
+                if argument.kind == argument.VAR_KEYWORD:
+                    settings = flattened("DomainSettings").items()
+                    arguments.update({name: VALUES[holds] for name, holds in settings if name != "reset"})
+                else:
+                    said = str(argument.annotation)
+                    arguments[argument.name] = next(value for part, value in ARGUMENTS if part in said)
+            function(client, **arguments)
+        return client.called
+
+    def test_every_error_of_the_interface_has_its_name_here(self):
+        errors = re.findall(r"^error (\w+)", INTERFACE.read_text(), re.MULTILINE)
         self.assertGreater(len(errors), 8)
         for error in errors:
             self.assertTrue(issubclass(getattr(steward, error), steward.ApiError), error)
-        source = pathlib.Path(steward._client.__file__).read_text()
-        for method in re.findall(r"^method (\w+)", text, re.MULTILINE):
-            self.assertRegex(source, rf'\.(call|stream)\(\s*"{method}"', method)
+            self.assertIs(steward._errors._BY_NAME[f"io.steward.{error}"], getattr(steward, error))
+
+    def test_every_method_takes_the_parameters_that_are_described(self):
+        methods, called = described("method"), self.called()
+        self.assertGreater(len(methods), 20)
+        self.assertEqual(sorted(called), sorted(methods))
+        for method, parameters in methods.items():
+            self.assertEqual(sorted(called[method]), sorted(parameters), method)
+            for name, holds in parameters.items():
+                plain = VALUES.get(holds.lstrip("?"))
+                if plain is not None:
+                    self.assertEqual(called[method][name], plain, f"{name} of {method}")
+
+    def test_reservations_and_settings_have_the_fields_that_are_described(self):
+        self.assertEqual(sorted(steward._client._SETTINGS + ["reset"]), sorted(flattened("DomainSettings")))
+        called = self.called()
+        self.assertEqual(sorted(called["SetDomain"]["settings"]), sorted(flattened("DomainSettings")))
+        for method in ("Run", "Set"):
+            self.assertEqual(sorted(called[method]["cpu"]), sorted(described("type")["Reservation"]))
 
 
 @unittest.skipUnless(DAEMON, "no daemon to talk to (STEWARD_TEST_SOCKET)")

@@ -4,10 +4,10 @@
 
 use std::time::Instant;
 
-use steward_core::forecast::{
+use steward_core::cpu::forecast::{
     Changed, DomainSample, Herald, Model, SchedulingClass, TaskReading, TaskSample,
 };
-use steward_core::mechanism::DomainPolicy;
+use steward_core::cpu::policy::DomainPolicy;
 
 const TENTH_NS: u64 = 100_000_000;
 const DOMAINS: u64 = 100;

@@ -16,9 +16,10 @@ mod toml_form;
 use serde::{Deserialize, Serialize};
 
 pub use matrix::{Effect, Matrix, Rule, RuleName, Who};
-pub use toml_form::{Accounts, ParsedRules, parse_rules};
+pub use toml_form::{ParsedRules, parse_rules};
 
-use crate::domain::tree::percent;
+use crate::quantity::percent;
+use crate::resource::Resource;
 use matrix::Judgement;
 
 /// The name of the shipped file of rules: one of this name in a directory of higher precedence replaces it.
@@ -58,39 +59,6 @@ impl Action {
             Action::Limit => "io.steward.limit",
             Action::Reserve => "io.steward.reserve",
             Action::Administer => "io.steward.administer",
-        }
-    }
-}
-
-/// What is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Resource {
-    /// CPU time.
-    Cpu,
-    /// Memory.
-    Memory,
-    /// The disk's time.
-    Disk,
-}
-
-impl Resource {
-    /// All of them.
-    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Disk];
-
-    /// The word in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Resource::Cpu => "cpu",
-            Resource::Memory => "memory",
-            Resource::Disk => "disk",
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Resource::Cpu => "CPU time",
-            Resource::Memory => "memory",
-            Resource::Disk => "disk time",
         }
     }
 }

@@ -27,9 +27,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
 
+use crate::cpu::best_effort::{BestEffortOrder, BestEffortSettings};
+use crate::cpu::thresholds::Thresholds;
 use crate::domain::name::Names;
 use crate::domain::tree::ROOT_LIMIT;
-use crate::mechanism::{BestEffortOrder, BestEffortSettings, Thresholds};
 use crate::problem::Problem;
 use crate::quantity::{format_duration, parse_duration};
 use crate::toml_reader::{Reader, lookup, suggest};

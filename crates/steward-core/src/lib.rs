@@ -2,18 +2,18 @@
 //!
 //! Observations and times come in as arguments; decisions go out with their reasons. The daemon carries them out.
 
-pub mod audit;
+pub mod accounts;
 pub mod authority;
 pub mod config;
+pub mod cpu;
+pub mod disk;
 pub mod domain;
-pub mod explain;
-pub mod forecast;
 pub mod last_good;
-pub mod mechanism;
-pub mod nice;
 pub mod printable;
 pub mod problem;
+pub mod process;
 pub mod quantity;
+pub mod record;
+pub mod resource;
 pub mod spec;
 mod toml_reader;
-pub mod tune;

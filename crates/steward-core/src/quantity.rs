@@ -4,19 +4,6 @@
 //! nanosecond and go back to the same text, sizes must mean what they mean in cgroup files (`K` is 1024), and a
 //! person who writes an ambiguous unit (`m`, `MB`) must be asked which one was meant.
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::mechanism::Reservation;
-
-/// The shortest period that a reservation may have, in nanoseconds.
-pub const PERIOD_MIN_NS: u64 = 1_000_000;
-/// The longest period that a reservation may have, in nanoseconds.
-pub const PERIOD_MAX_NS: u64 = 10_000_000_000;
-/// The smallest budget that a reservation may have, in nanoseconds: below it, switching tasks costs more than
-/// the task gets.
-pub const BUDGET_MIN_NS: u64 = 100_000;
-
 /// Why a text is not an amount. Its `Display` says what is wrong and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {advice}")]
@@ -28,7 +15,7 @@ pub struct QuantityError {
 }
 
 impl QuantityError {
-    fn new(what: String, advice: &str) -> Self {
+    pub(crate) fn new(what: String, advice: &str) -> Self {
         QuantityError { what, advice: advice.to_owned() }
     }
 }
@@ -155,66 +142,43 @@ pub fn format_milliseconds(nanoseconds: u64) -> String {
     decimal(nanoseconds, 1_000_000)
 }
 
-impl fmt::Display for Reservation {
-    /// `C/T` in its shortest exact form, such as `5ms/30ms`.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", format_duration(self.budget_ns), format_duration(self.period_ns))
+/// Reads `20%` or `0.2`.
+///
+/// # Errors
+/// When it is neither, or not above 0 and at most all.
+pub fn parse_fraction(text: &str) -> Result<f64, String> {
+    let (number, divisor) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let value: f64 =
+        number.parse().map_err(|_| "write a percentage or a fraction, as in 20% or 0.2".to_owned())?;
+    let fraction = value / divisor;
+    if fraction > 0.0 && fraction <= 1.0 {
+        return Ok(fraction);
     }
+    let hint = if divisor == 1.0 && value > 1.0 { format!("; did you mean {text}%?") } else { String::new() };
+    Err(format!("it must be above 0 and at most 100% (1){hint}"))
 }
 
-impl FromStr for Reservation {
-    type Err = QuantityError;
-
-    /// Reads `C/T` such as `5ms/30ms`. Only the form is looked at: see [`Reservation::validate`] for the range.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (budget, period) = text.split_once('/').ok_or_else(|| {
-            QuantityError::new(
-                format!("\"{text}\" is not a CPU reservation"),
-                "write the CPU time, a slash and the period, as in \"5ms/30ms\"",
-            )
-        })?;
-        Ok(Reservation {
-            budget_ns: parse_duration(budget.trim())?,
-            period_ns: parse_duration(period.trim())?,
-        })
-    }
+/// A fraction as a percentage, with as many decimals as it has within a hundredth of a percent.
+pub fn percent(fraction: f64) -> String {
+    percent_to(fraction, 2)
 }
 
-impl Reservation {
-    /// Holds the reservation against what can be promised: `C` from 0.1 ms up to `T`, `T` from 1 ms to 10 s.
-    ///
-    /// # Errors
-    /// The first rule that it breaks, with what to do.
-    pub fn validate(&self) -> Result<(), QuantityError> {
-        let budget = format_duration(self.budget_ns);
-        let period = format_duration(self.period_ns);
-        let fault = |what: String, advice: &str| Err(QuantityError::new(what, advice));
-        if self.period_ns == 0 {
-            fault("the period is zero".into(), "give a period from 1ms to 10s")
-        } else if self.budget_ns == 0 {
-            fault(
-                "the CPU time per period is zero, which promises nothing".into(),
-                "give at least 0.1ms, or leave the reservation out to make the program best-effort",
-            )
-        } else if self.budget_ns > self.period_ns {
-            fault(
-                format!("{budget} of CPU time do not fit into a period of {period}"),
-                "the CPU time comes first and is at most the period, as in \"5ms/30ms\"",
-            )
-        } else if !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&self.period_ns) {
-            fault(
-                format!("a period of {period} is outside what is supported"),
-                "give a period from 1ms to 10s",
-            )
-        } else if self.budget_ns < BUDGET_MIN_NS {
-            fault(
-                format!("{budget} of CPU time per period is less than can be enforced"),
-                "give at least 0.1ms; the same share over a longer period is often enough",
-            )
-        } else {
-            Ok(())
-        }
+/// Writes a fraction as a percentage with as many decimals as it has, at most `decimals`: `12.5 %`.
+pub fn percent_to(fraction: f64, decimals: usize) -> String {
+    format!("{} %", percent_number(fraction, decimals))
+}
+
+/// The number of [`percent_to`] without its sign: `12.5`.
+pub fn percent_number(fraction: f64, decimals: usize) -> String {
+    // Adding nothing makes a sum of nothing, which is -0, to 0.
+    let text = format!("{:.decimals$}", fraction * 100.0 + 0.0);
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
+    text
 }
 
 /// Parts a number from its unit: `1.5s` into `1.5` and `s`.
@@ -282,5 +246,4 @@ fn decimal(value: u64, factor: u64) -> String {
 }
 
 #[cfg(test)]
-#[path = "quantity_tests.rs"]
 mod tests;

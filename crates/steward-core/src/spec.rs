@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::reservation::{Grant, IrrevocableFor, Reservation};
+use crate::cpu::thresholds::Thresholds;
+use crate::disk;
 pub use crate::last_good::{About, Mistake};
-use crate::mechanism::{Grant, IrrevocableFor, Reservation, Thresholds};
 pub use crate::problem::{Origin, Problem, Severity};
 pub use row_form::{format_row, parse_row, parse_tab};
 pub use set::{
@@ -111,34 +113,6 @@ impl fmt::Display for Class {
     }
 }
 
-/// How soon a program's disk requests are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum IoClass {
-    /// Before all others.
-    Interactive,
-    /// As the kernel does by default.
-    Normal,
-    /// When nobody else wants the disk.
-    Background,
-}
-
-impl IoClass {
-    const NAMES: [&'static str; 3] = ["interactive", "normal", "background"];
-
-    fn from_name(name: &str) -> Option<Self> {
-        [IoClass::Interactive, IoClass::Normal, IoClass::Background]
-            .into_iter()
-            .find(|class| Self::NAMES[*class as usize] == name)
-    }
-}
-
-impl fmt::Display for IoClass {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(Self::NAMES[*self as usize])
-    }
-}
-
 /// A user, as written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -209,7 +183,7 @@ pub struct Spec {
     /// The most memory, in bytes.
     pub memory_max: Option<u64>,
     /// Disk priority; `None` lets Steward choose.
-    pub io: Option<IoClass>,
+    pub io: Option<disk::Class>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -280,7 +254,7 @@ struct Draft {
     protect_ns: Option<u64>,
     memory_min: Option<u64>,
     memory_max: Option<u64>,
-    io: Option<IoClass>,
+    io: Option<disk::Class>,
 }
 
 impl Draft {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use steward_core::mechanism::IrrevocableFor;
+use steward_core::cpu::reservation::IrrevocableFor;
 use steward_core::spec::{Class, ParsedFile, Spec, SpecPath, SpecSet, parse_toml};
 
 const MS: u64 = 1_000_000;

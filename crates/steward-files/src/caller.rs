@@ -5,7 +5,18 @@
 
 use std::path::Path;
 
-use crate::requests::Asker;
+/// Who touched a file: the thread, and the user and group with whose rights it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The thread.
+    pub tid: i32,
+    /// The user (`fsuid`).
+    pub uid: u32,
+    /// The group (`fsgid`).
+    pub gid: u32,
+    /// See [`Credentials::can_wait`].
+    pub can_wait: bool,
+}
 
 /// The process and the user who read or wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,6 @@
 mod caller;
 mod errno;
 mod mount;
-#[cfg(test)]
-mod mount_tests;
 pub mod names;
 mod page;
 mod refusals;
@@ -29,12 +27,10 @@ mod service;
 #[cfg(test)]
 mod stand_in;
 pub mod tree;
-#[cfg(test)]
-mod tree_tests;
 mod turns;
 pub mod value;
 
-pub use caller::Credentials;
+pub use caller::{Asker, Credentials};
 pub use errno::Failure;
 pub use mount::{MountError, Mounted, mount};
-pub use requests::{Asker, Backend};
+pub use requests::Backend;

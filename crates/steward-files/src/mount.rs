@@ -2,11 +2,10 @@
 //! starts.
 
 use std::ffi::CString;
-use std::fs;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::io::Errno;
@@ -142,3 +141,6 @@ fn clear(path: &Path) -> io::Result<()> {
     let taken = path.parent().is_some_and(|parent| is_other_device(parent, &found));
     if taken { Err(Errno::BUSY.into()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use libsteward::wire::Call;
 use rustix::io::Errno;
 use serde_json::{Map, Value as Json};
 
-use crate::caller::Credentials;
+use crate::caller::{Asker, Credentials};
 use crate::errno::Failure;
 use crate::value::Value;
 
@@ -18,19 +18,6 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// What the daemon answers instead of a reply.
     fn call(&self, caller: Credentials, call: Call) -> Result<Map<String, Json>, ApiError>;
-}
-
-/// Who touched a file: the thread, and the user and group with whose rights it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
-    /// The thread.
-    pub tid: i32,
-    /// The user (`fsuid`).
-    pub uid: u32,
-    /// The group (`fsgid`).
-    pub gid: u32,
-    /// See [`Credentials::can_wait`].
-    pub can_wait: bool,
 }
 
 /// Calls made for one asker.

@@ -19,12 +19,14 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use steward_kernel::{Roots, user_namespaces};
+use steward_kernel::Roots;
+use steward_kernel::process::user_namespaces;
 
 use crate::caller;
+use crate::caller::Asker;
 use crate::errno::Failure;
 use crate::names::{ControlFile, Node, Numbers};
-use crate::requests::{Asker, Backend};
+use crate::requests::Backend;
 use crate::tree::{Owner, Tree};
 use crate::turns::Turns;
 

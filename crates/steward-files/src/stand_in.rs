@@ -9,8 +9,8 @@ use libsteward::api::{self, Domain, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value as Json};
 
-use crate::caller::Credentials;
-use crate::requests::{Asker, Backend};
+use crate::caller::{Asker, Credentials};
+use crate::requests::Backend;
 
 /// The user that may reserve.
 pub(crate) const OWNER: u32 = 0;

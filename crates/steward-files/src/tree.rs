@@ -4,12 +4,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
+use crate::caller::Asker;
 use crate::errno::Failure;
 use crate::names::{ControlFile, Node, child};
-use crate::page;
 use crate::refusals::Refusals;
-use crate::requests::{Asker, Backend, Requests};
-use crate::value;
+use crate::requests::{Backend, Requests};
+use crate::{page, value};
 
 /// The directory of all domains, beside `self`.
 pub const DOMAINS: &str = "domains";
@@ -256,3 +256,6 @@ fn only_domains() -> Failure {
 fn shown(domain: &str) -> &str {
     if domain.is_empty() { "the root of all domains" } else { domain }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What is written into a control file, and what is read from it: text with one value.
 
-use steward_core::quantity::parse_size;
+use steward_core::quantity::{parse_size, percent_number};
 
 use crate::names::ControlFile;
 
@@ -132,9 +132,7 @@ fn parse_number(text: &str) -> Option<u64> {
 
 /// A fraction as a percentage that [`parse`] reads back, rounded to the decimals that count.
 pub fn percent(fraction: f64) -> String {
-    // Adding nothing makes a sum of nothing, which is -0, to 0.
-    let text = format!("{:.DECIMALS_MAX$}", fraction * 100.0 + 0.0);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    percent_number(fraction, DECIMALS_MAX)
 }
 
 /// A reserved fraction as a percentage, or none.

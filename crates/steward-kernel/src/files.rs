@@ -1,10 +1,10 @@
-//! Reading files that people and Steward itself write: configuration, specifications, rules, state.
+//! Files that people and Steward itself write: configuration, specifications, rules, state.
 //!
 //! Whatever stands at the path, reading it neither waits nor takes more memory than said: regular files only, on a file
 //! system that keeps them (a file of procfs may wait for news, and takes from others what it gives), up to a size.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -63,6 +63,44 @@ impl Unreadable {
     pub fn is_absent(&self) -> bool {
         matches!(&self.reason, Reason::Failed(error) if error.kind() == io::ErrorKind::NotFound)
     }
+}
+
+/// Why a file was not replaced.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct Unwritten {
+    action: &'static str,
+    /// The file or directory that could not be written.
+    pub path: PathBuf,
+    source: io::Error,
+}
+
+/// Replaces a file whole, in a directory that is made where it is missing: whatever happens meanwhile, there is the old one or the
+/// new one. When `synced`, it is on the disk before the old one goes.
+///
+/// # Errors
+/// [`Unwritten`]; the old file is there still.
+pub fn replace(path: &Path, text: &str, synced: bool) -> Result<(), Unwritten> {
+    let failed = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| Unwritten { action, path, source }
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed("create", directory))?;
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    // Whatever stands there: half a file that a full disk left, or something that would make us wait.
+    let _ = std::fs::remove_file(&beside);
+    let created = OpenOptions::new().write(true).create_new(true).open(&beside);
+    let written = created.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        if synced { file.sync_all() } else { Ok(()) }
+    });
+    // Half a file would only take the room that is missing.
+    written.inspect_err(|_| _ = std::fs::remove_file(&beside)).map_err(failed("write", &beside))?;
+    std::fs::rename(&beside, path).map_err(failed("put into place", &beside))
 }
 
 /// Reads a file that a person writes, as text. A link to `/dev/null` is empty: that is how people mask a file.
@@ -173,6 +211,22 @@ mod tests {
             assert!(error.contains(&path(name).display().to_string()), "{error}");
             assert!(error.contains("; ") && !error.ends_with("; "), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_stays_as_it_was() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("made/file");
+        replace(&path, "one", true).expect("replaced");
+        std::fs::write(directory.path().join("made/file.new"), "half a fi").expect("written");
+        replace(&path, "two", false).expect("replaced");
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), "two");
+        let error = replace(&path.join("below"), "", false).expect_err("it is no directory").to_string();
+        assert!(error.starts_with("cannot create ") && error.contains("made/file: "), "{error}");
+        std::fs::create_dir(directory.path().join("made/file.new")).expect("in the way");
+        let error = replace(&path, "three", false).expect_err("something is in the way").to_string();
+        assert!(error.starts_with("cannot write ") && error.contains("made/file.new: "), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), "two");
     }
 
     #[test]

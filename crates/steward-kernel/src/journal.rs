@@ -20,14 +20,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use steward_core::process::TaskId;
 
+use crate::cpu::rescheduling::{self, Real, Tasks};
+use crate::cpu::scheduling::Scheduling;
 use crate::error::KernelError;
-use crate::files;
-use crate::processes::TaskId;
-use crate::rescheduling::{self, Real, Tasks};
 use crate::roots::{Roots, read, read_if_present};
-use crate::scheduling::Scheduling;
-use crate::sealed;
+use crate::{files, sealed};
 
 /// The version of the file's format.
 const SCHEMA: u32 = 2;
@@ -561,5 +560,4 @@ fn damage_sentence(path: &Path, damage: &[String], aside: &Path, outcome: io::Re
 }
 
 #[cfg(test)]
-#[path = "journal_tests.rs"]
 mod tests;

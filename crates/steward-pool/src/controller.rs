@@ -352,5 +352,4 @@ impl WorkerPool {
 }
 
 #[cfg(test)]
-#[path = "controller_tests.rs"]
 mod tests;

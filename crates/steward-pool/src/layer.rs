@@ -192,5 +192,4 @@ impl<F: Future> Future for ResponseFuture<F> {
 }
 
 #[cfg(test)]
-#[path = "layer_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use steward_sim::recording::DomainLine;
+use steward_sim::cpu::recording::DomainLine;
 
 /// Where cgroup2 is mounted.
 const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];

@@ -1,7 +1,7 @@
 //! Records a workload: which threads ran, waited for a CPU and slept, and for how long, from the scheduler's tracepoints.
 //!
 //! A small BPF program (`src/bpf/record.bpf.c`) adds the times up per thread and hands over one record for each cycle
-//! from wake-up to wake-up; this crate writes them down in the form of [`steward_sim::recording`]. It changes nothing in
+//! from wake-up to wake-up; this crate writes them down in the form of [`steward_sim::cpu::recording`]. It changes nothing in
 //! the kernel, and what it attached is gone when it ends, however it ends.
 
 mod cgroups;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, PrintLevel, RingBufferBuilder};
-use steward_sim::recording::{End, Header, VERSION};
+use steward_sim::cpu::recording::{End, Header, VERSION};
 
 use skeleton::{RecordSkel, RecordSkelBuilder, types};
 use writer::Writer;

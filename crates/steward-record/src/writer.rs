@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
-use steward_sim::recording::{Cycle, DomainLine, End, Header, Line, Sleep, TaskLine};
+use steward_sim::cpu::recording::{Cycle, DomainLine, End, Header, Line, Sleep, TaskLine};
 
 use crate::skeleton::types;
 use crate::{Summary, cgroups};

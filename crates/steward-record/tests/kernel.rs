@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steward_machine::{GuestFile, MachineConfig, release_directory, run};
 use steward_sim::Machine;
-use steward_sim::recording::{Cycle, Recording};
+use steward_sim::cpu::recording::{Cycle, Recording};
 
 const SCRIPT: &str = "
 exec >/run/lab/results 2>&1

@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::query::ProgInfoIter;
-use steward_core::mechanism::Mechanism;
+use steward_core::cpu::mechanism::Mechanism;
 use steward_sched::{LoadOptions, SchedExt};
 
 /// Long enough for each of 1,000 domains to be served once, a tick each; and with what follows shorter than the 12 s after which

@@ -9,7 +9,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use steward_core::config::order_by_name;
-use steward_core::mechanism::{DomainPolicy, Grant, IrrevocableFor, Mechanism, Reservation};
+use steward_core::cpu::mechanism::Mechanism;
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_sched::{LoadOptions, SchedExt};
 
 fn main() {

@@ -7,11 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
-use steward_core::mechanism::{
-    BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
-    IrrevocableFor, Mechanism, MechanismError, MechanismKind, Reason, Reservation, Rule, Snapshot, Standing,
-    TaskRecord, Thresholds,
+use steward_core::cpu::best_effort::BestEffortSettings;
+use steward_core::cpu::event::{Event, EventKind, Reason, Rule};
+use steward_core::cpu::mechanism::{
+    CpuRecord, DomainRecord, Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord,
 };
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
+use steward_core::cpu::thresholds::Thresholds;
+use steward_core::process::FileIdentity;
 
 use crate::decide::{
     self, ADMISSION_ANYBODY, Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE,

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use steward_core::mechanism::BestEffortOrder;
-use steward_sim::scenario::{DomainSpec, MachineSettings, TaskSpec};
+use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_sim::cpu::scenario::{DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Phase, Program, Scenario};
 
 const ROUNDS: u32 = 100;

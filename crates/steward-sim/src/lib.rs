@@ -20,22 +20,12 @@
 //!
 //! docs/simulator.md says what is modelled and what is not.
 
-mod event;
-mod forecast;
-mod kernel;
-mod machine;
-mod measure;
-mod program;
+pub mod cpu;
 mod random;
-pub mod recording;
-mod report;
-pub mod scenario;
-mod scheduler;
-pub mod timesharing;
 
-pub use machine::Machine;
-pub use program::{Phase, Program};
+pub use cpu::machine::Machine;
+pub use cpu::program::{Phase, Program};
+pub use cpu::report::{Decisions, DomainOutcome, Frames, Outcome, ReservationOutcome, SCHEMA, TaskOutcome};
+pub use cpu::scenario::Scenario;
+pub use cpu::scenario::file::ScenarioFile;
 pub use random::Amount;
-pub use report::{Decisions, DomainOutcome, Frames, Outcome, ReservationOutcome, SCHEMA, TaskOutcome};
-pub use scenario::Scenario;
-pub use scenario::file::ScenarioFile;

@@ -2,9 +2,10 @@
 //! broken, and what is starved is.
 
 use proptest::prelude::*;
-use steward_core::audit::{Auditor, Promise, Reading, Tally};
-use steward_core::mechanism::BestEffortOrder;
-use steward_sim::scenario::{DomainSpec, MachineSettings, TaskSpec};
+use steward_core::cpu::audit::{Auditor, Promise, Reading, Tally};
+use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_core::record::Counted;
+use steward_sim::cpu::scenario::{DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Phase, Program, Scenario};
 
 const MS: u64 = 1_000_000;

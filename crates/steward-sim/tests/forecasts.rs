@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use steward_core::forecast::timesharing;
-use steward_core::forecast::{Herald, Model};
-use steward_sim::timesharing::Timesharing;
+use steward_core::cpu::forecast::{Herald, Model, timesharing};
+use steward_sim::cpu::timesharing::Timesharing;
 use steward_sim::{Amount, Machine, Phase, Program, ScenarioFile};
 
 const MS: u64 = 1_000_000;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use steward_core::mechanism::BestEffortOrder;
-use steward_sim::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
+use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_sim::cpu::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Outcome, Phase, Program, Scenario, ScenarioFile};
 
 const MS: u64 = 1_000_000;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use steward_core::forecast::TaskSample;
+use steward_core::cpu::forecast::TaskSample;
 use steward_kernel::Roots;
 use steward_tasks::{Bpf, Procfs, Source};
 

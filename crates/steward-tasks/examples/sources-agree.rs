@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use steward_core::forecast::TaskSample;
-use steward_core::nice;
+use steward_core::cpu::forecast::TaskSample;
+use steward_core::cpu::nice;
 use steward_kernel::Roots;
 use steward_tasks::{Bpf, Procfs, Source};
 

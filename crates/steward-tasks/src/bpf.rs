@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, PrintLevel, libbpf_sys, set_print};
-use steward_core::forecast::{Changed, TaskReading, TaskSample};
-use steward_core::nice;
+use steward_core::cpu::forecast::{Changed, TaskReading, TaskSample};
+use steward_core::cpu::nice;
 
 use crate::shared_memory::SharedMemory;
 use crate::{Source, TasksError, class_of, steady};

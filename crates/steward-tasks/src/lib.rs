@@ -14,7 +14,7 @@ mod procfs;
 mod shared_memory;
 mod steady;
 
-use steward_core::forecast::{SchedulingClass, TaskReading};
+use steward_core::cpu::forecast::{SchedulingClass, TaskReading};
 use steward_kernel::{KernelError, Roots};
 
 #[cfg(feature = "bpf")]

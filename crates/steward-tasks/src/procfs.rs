@@ -6,9 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use steward_core::forecast::{Changed, TaskReading, TaskSample};
-use steward_core::nice;
-use steward_kernel::cgroups_tree::CgroupTree;
+use steward_core::cpu::forecast::{Changed, TaskReading, TaskSample};
+use steward_core::cpu::nice;
+use steward_kernel::cgroup::tree::CgroupTree;
 use steward_kernel::{KernelError, Roots};
 
 use crate::{Source, TasksError, class_of, steady};
@@ -215,7 +215,7 @@ fn numbers_in(directory: &Path) -> std::io::Result<Vec<i32>> {
 
 #[cfg(test)]
 mod tests {
-    use steward_core::forecast::SchedulingClass;
+    use steward_core::cpu::forecast::SchedulingClass;
 
     use super::*;
 

@@ -5,7 +5,7 @@
 //! a counter that goes back means to its readers that a task began anew. So a small step back is held at the old
 //! value until the kernel's own count has passed it.
 
-use steward_core::forecast::TaskSample;
+use steward_core::cpu::forecast::TaskSample;
 
 /// The largest step back that is taken for a correction, in nanoseconds: a few ticks.
 const STEP_MAX_NS: u64 = 50_000_000;
@@ -35,7 +35,7 @@ fn held(before_ns: u64, now_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use steward_core::forecast::SchedulingClass;
+    use steward_core::cpu::forecast::SchedulingClass;
 
     use super::*;
 

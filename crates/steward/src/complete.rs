@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 use libsteward::{Client, api};
-use steward_kernel::{Roots, processes};
+use steward_kernel::{Roots, process};
 
 /// What a value names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ fn domains(socket: &Path) -> Vec<String> {
 /// Names of programs that run, and the numbers of the caller's own processes.
 fn running() -> Vec<String> {
     let own_uid = rustix::process::getuid().as_raw();
-    let all = processes::list_first_threads(&Roots::default()).unwrap_or_default();
+    let all = process::list_first_threads(&Roots::default()).unwrap_or_default();
     let mut found = Vec::new();
     for process in all.into_iter().filter(|process| !process.kernel_thread) {
         if process.uid == own_uid {

@@ -1,20 +1,20 @@
 //! `steward domain`: asks the daemon, and shows what it answers.
 
+pub mod arguments;
+
 use std::path::Path;
 
 use anyhow::Context;
 use libsteward::api::{self, ApiError};
 use libsteward::{Client, Error};
-use steward_core::authority::Accounts;
+use steward_core::accounts::Accounts;
 use steward_core::domain::declared::{parse_domains, to_toml};
-use steward_core::domain::tree::percent;
 use steward_core::domain::{Change, Names, Settings};
+use steward_core::quantity::percent;
 use steward_core::quantity::{approximate_duration, format_size};
 
-use crate::domain_cli::{
-    CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments,
-};
 use crate::output::{highlight, print, print_json, table};
+use arguments::{CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
 
 /// Carries out one of the commands.
 pub fn domain(socket: &Path, command: &DomainCommand) -> anyhow::Result<()> {

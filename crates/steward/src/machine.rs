@@ -1,13 +1,29 @@
 //! Commands about the machine that need no daemon: `doctor`, `revert`.
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use steward_kernel::cgroups_tree::CgroupTree;
+use clap::Args;
+use steward_kernel::cgroup::tree::CgroupTree;
 use steward_kernel::{Roots, doctor, files, journal, mounts};
 
-use crate::cli::RevertArguments;
+use crate::arguments::JsonFlag;
+use crate::cpu::pool;
 use crate::output::{print, print_json};
+
+/// Put back what Steward changed in the kernel
+///
+/// Needed only after a daemon was killed and is not started again: a daemon that stops undoes everything itself, one
+/// that starts does this first, and a sched_ext scheduler ends with its daemon. Empty cgroups of domains are removed;
+/// those with processes stay, as plain cgroups.
+#[derive(Debug, Args)]
+pub struct RevertArguments {
+    /// The daemon's state directory.
+    #[arg(long, value_name = "DIR", default_value = libsteward::STATE_DIRECTORY)]
+    pub state_directory: PathBuf,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
 
 /// `steward doctor`. False when nothing can enforce reservations here.
 pub fn doctor(json: bool) -> anyhow::Result<bool> {
@@ -34,7 +50,7 @@ pub fn revert(socket: &Path, arguments: &RevertArguments) -> anyhow::Result<bool
         revert_domains(&domains, &mut report);
         revert_control_files(Path::new(libsteward::CONTROL_FILES), &mut report);
     }
-    let pools = crate::pool::revert(&arguments.state_directory);
+    let pools = pool::revert(&arguments.state_directory);
     report.reverted.extend(pools.done);
     report.left.extend(pools.left);
     report.failed.extend(pools.failed);

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use steward_lab::figure::{DARK, LIGHT, escape};
-use steward_lab::report::STYLE;
+use steward_figure::{escape, page_head};
 
 use crate::output::print;
-use crate::top::promise::Keeping;
+use crate::top::cpu::promise::Keeping;
 use crate::top::text::{allocation, clean};
 use figure::Frame;
 use recording::{Recording, Series};
@@ -72,12 +71,7 @@ pub fn report(arguments: &ReportArguments) -> anyhow::Result<()> {
 /// The page.
 fn html(recording: &Recording, name: &str) -> String {
     let title = format!("Steward: {}", escape(&clean(name)));
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
-         <style>{STYLE}{LIGHT}@media(prefers-color-scheme:dark){{{DARK}}}{}</style></head><body><h1>{title}</h1>",
-        figure::STYLE
-    );
+    let mut page = page_head(&title, figure::STYLE);
     let frame = Frame::of(&recording.machine.points, recording.length_s);
     introduction(&mut page, recording);
     promises(&mut page, recording, frame);
@@ -241,6 +235,11 @@ mod tests {
         let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!without_namespace.contains("http") && !page.contains("<script"));
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+
+    #[test]
+    fn the_page_looks_as_it_did() {
+        insta::assert_snapshot!(page().replace("><", ">\n<"));
     }
 
     #[test]

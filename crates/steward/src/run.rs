@@ -6,12 +6,68 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use clap::Args;
 use libsteward::{Client, api};
-use steward_core::mechanism::Reservation;
+use steward_core::cpu::reservation::Reservation;
 use steward_core::spec;
 
 use crate::account::{Account, Environment};
-use crate::cli::RunArguments;
+use crate::arguments::parse_reservation;
+use crate::cpu::api::to_api;
+
+/// Start a program with a CPU reservation
+///
+/// With --cpu the program gets that reservation and keeps it whatever it executes. Without, it gets its own
+/// specification, even when started from a program that has none (which otherwise starts no interactive ones).
+/// Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own programs. Through sudo the
+/// program would run as root: name the user with --user.
+///
+/// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
+/// is no such program.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward run --cpu 5ms/30ms -- mplayer film.mkv\n  \
+        steward run --cpu 10ms/100ms --inherit -- make check\n  \
+        steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
+        sudo steward run --user alice --cpu 60ms/100ms -- mplayer film.mkv\n  \
+        steward run -- mplayer film.mkv")]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub reservation: ReservationArguments,
+    /// The reservation and flags as a row in the one-line form; its path is not looked at.
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable"])]
+    pub spec: Option<String>,
+    /// Start the program as best-effort when the reservation is refused or the daemon does not run, with a word on
+    /// standard error. Refused for lack of room, it gets its reservation once there is some.
+    #[arg(long)]
+    pub best_effort_if_refused: bool,
+    /// Run in this domain; without --cpu, as best-effort in it.
+    #[arg(long, value_name = "DOMAIN", conflicts_with = "spec")]
+    pub domain: Option<String>,
+    /// Make the domain first if there is none; it goes away with its last process.
+    #[arg(long, requires = "domain")]
+    pub create: bool,
+    /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root only.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What is reserved.
+#[derive(Clone, Debug, Args)]
+pub struct ReservationArguments {
+    /// CPU time, and the period in which it is given: 5ms/30ms is 5 ms in every 30 ms.
+    #[arg(long, value_name = "C/T", value_parser = parse_reservation)]
+    pub cpu: Option<Reservation>,
+    /// Children get the same (for a running process: its other threads too).
+    #[arg(long, requires = "cpu")]
+    pub inherit: bool,
+    /// Never take it back under overload.
+    #[arg(long, requires = "cpu")]
+    pub irrevocable: bool,
+}
 
 /// steward itself failed.
 pub const OWN_FAILURE: u8 = 125;
@@ -106,11 +162,6 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
         },
         None => api::Run { domain, ..api::Run::default() },
     })
-}
-
-/// A reservation as the API has it.
-pub fn to_api(reservation: Reservation) -> api::Reservation {
-    api::Reservation { budget_ns: reservation.budget_ns, period_ns: reservation.period_ns }
 }
 
 fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Standings, libsteward::Error> {

@@ -4,12 +4,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use steward_core::problem::{Origin, Problem, Severity};
 use steward_core::spec::{self, DirectoryRank, ParsedFile, SpecPath, SpecSet};
-use steward_kernel::{Roots, executable, files};
+use steward_kernel::process::executable;
+use steward_kernel::{Roots, files};
 
-use crate::cli::{SpecCheckArguments, SpecImportArguments};
+use crate::arguments::JsonFlag;
 use crate::output::{print, print_json};
 
 /// Where the daemon reads specifications.
@@ -18,6 +20,51 @@ const DIRECTORIES: [(DirectoryRank, &str); 3] = [
     (DirectoryRank::Runtime, "/run/steward/specs"),
     (DirectoryRank::Administrator, "/etc/steward/specs"),
 ];
+
+#[derive(Debug, Subcommand)]
+pub enum SpecCommand {
+    Check(SpecCheckArguments),
+    /// List the specifications in force, and what is wrong with the others
+    List(JsonFlag),
+    Import(SpecImportArguments),
+}
+
+/// Check specification files, and that the programs they name exist
+///
+/// Exits with 1 when anything is wrong. Without FILE, checks the directories that the daemon reads; there, a program
+/// that is not installed is only noted.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward spec check\n  steward spec check my.toml")]
+pub struct SpecCheckArguments {
+    /// Files of [[spec]] rows; any name that does not end in .toml is read as rows in the one-line form, - is
+    /// standard input.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print notes too, for example of programs that are not installed.
+    #[arg(long, short)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Convert rows in the one-line form (PATH:Iact:C:T:FLAGS:PROTECTION:IO) to TOML
+///
+/// Rows come from the arguments, from --file, or from standard input.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward spec import '/usr/bin/mplayer:Iact:5:30:IR:-:-'\n  \
+        steward spec import --file redline.tab --write /etc/steward/specs/50-mine.toml")]
+pub struct SpecImportArguments {
+    /// Rows.
+    #[arg(value_name = "ROW", conflicts_with = "file")]
+    pub rows: Vec<String>,
+    /// A file of rows.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Write there instead of standard output. Must not exist yet.
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+}
 
 /// What `spec check --json` prints.
 #[derive(Serialize)]

@@ -1,23 +1,25 @@
 //! `steward top`: what every task and domain gets, wants, will get and could get, and which promises are kept.
 //!
-//! [`source`] asks the daemon; [`model`] makes one [`model::Snapshot`] of its answers, with [`promise`] and [`history`];
+//! [`source`] asks the daemon; [`model`] makes one [`model::Snapshot`] of its answers, with [`cpu::promise`] and [`history`];
 //! all that is shown comes from it: the screen ([`app`], [`view`], [`draw`], [`detail`], [`terminal`]), one look
 //! ([`print`]), JSON, and recordings ([`record`]). Only [`source`], [`record`] and [`terminal`] do I/O.
 
 pub mod app;
+pub mod cpu;
 pub mod detail;
 pub mod draw;
 pub mod groups;
 pub mod history;
 pub mod model;
 pub mod print;
-pub mod promise;
 pub mod record;
+pub mod row;
 #[cfg(test)]
 pub mod sample;
 pub mod source;
 pub mod terminal;
 pub mod text;
+pub mod theme;
 pub mod view;
 
 use std::io::IsTerminal;
@@ -27,14 +29,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use libsteward::api;
-use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use steward_core::quantity::parse_duration;
 
+use crate::arguments::parse_time;
 use crate::output;
 use crate::users::Users;
 use crate::who::{self, Newest, Who};
-use model::{Model, Snapshot};
+use model::Model;
 use record::Recorder;
 use source::{News, Question, Source};
 
@@ -85,13 +86,6 @@ pub struct TopArguments {
     pub newest: Newest,
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
-    match parse_duration(text).map_err(|error| error.to_string())? {
-        0 => Err("it must be above 0".to_owned()),
-        time_ns => Ok(Duration::from_nanos(time_ns)),
-    }
-}
-
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_time(text)?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -119,7 +113,11 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
             let model = look(&question, interval)?;
             let print_text =
                 |model: &Model| output::print(&print::text(model, arguments.all, &Users::read()));
-            if arguments.json { output::print(&(json(model.snapshot())? + "\n")) } else { print_text(&model) }
+            if arguments.json {
+                output::print(&(record::json(model.snapshot())? + "\n"))
+            } else {
+                print_text(&model)
+            }
         }
     }
 }
@@ -180,51 +178,9 @@ fn record(
     }
 }
 
-/// A snapshot with its schema.
-#[derive(Serialize)]
-struct Versioned<'a> {
-    schema: u32,
-    #[serde(flatten)]
-    snapshot: &'a Snapshot,
-}
-
-/// One object, indented.
-fn json(snapshot: &Snapshot) -> anyhow::Result<String> {
-    Ok(harmless(&serde_json::to_string_pretty(&Versioned { schema: output::SCHEMA, snapshot })?))
-}
-
-/// One object on one line.
-pub fn json_line(snapshot: &Snapshot) -> anyhow::Result<String> {
-    Ok(harmless(&serde_json::to_string(&Versioned { schema: output::SCHEMA, snapshot })?))
-}
-
-/// JSON in which the control characters that JSON allows in strings are escaped too: it may be printed on a terminal.
-fn harmless(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        if character.is_control() && character != '\n' {
-            text.push_str(&format!("\\u{:04x}", u32::from(character)));
-        } else {
-            text.push(character);
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn json_can_be_shown_on_a_terminal_and_says_the_same() {
-        let mut snapshot = model::testing::model().snapshot().clone();
-        snapshot.tasks[0].task.name = "a\u{9b}31m\u{7f}\u{1b}".to_owned();
-        for text in [json(&snapshot).expect("JSON"), json_line(&snapshot).expect("JSON")] {
-            assert!(!text.chars().any(|character| character.is_control() && character != '\n'));
-            let read: Snapshot = serde_json::from_str(&text).expect("it reads");
-            assert_eq!(read.tasks[0].task.name, snapshot.tasks[0].task.name);
-        }
-    }
 
     #[test]
     fn an_interval_is_within_what_the_daemon_allows() {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use clap::Args;
-use steward_kernel::{Roots, processes};
+use steward_kernel::{Roots, process};
 
 use crate::users::Users;
 
@@ -111,7 +111,7 @@ pub fn resolve_one(who: &Who, newest: Newest) -> anyhow::Result<i32> {
 pub fn resolve_process(who: &Who, newest: Newest) -> anyhow::Result<i32> {
     let number = resolve_one(who, newest)?;
     // Of one that has ended the daemon says so.
-    Ok(processes::process_of(number, &Roots::default()).unwrap_or(number))
+    Ok(process::process_of(number, &Roots::default()).unwrap_or(number))
 }
 
 fn choose_from(who: &Who, several: Several, all_is_offered: bool) -> anyhow::Result<Vec<i32>> {
@@ -150,7 +150,7 @@ fn prefer_own(candidates: Vec<Candidate>, own_uid: u32) -> Vec<Candidate> {
 fn candidates(name: &str, roots: &Roots) -> anyhow::Result<Vec<Candidate>> {
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
     let mut found = Vec::new();
-    for process in processes::list_first_threads(roots)? {
+    for process in process::list_first_threads(roots)? {
         let pid = process.id.tid;
         if pid == own_pid {
             continue;

@@ -37,6 +37,13 @@ fn on_a_terminal(directory: &Path, daemon: &StandIn, environment: &str, argument
     Terminal::start(directory, 80, 24, &command)
 }
 
+/// Puts the cursor on the next row with this in its name.
+fn search(terminal: &Terminal, text: &str) {
+    terminal.press("/", "Search:");
+    terminal.type_in(text);
+    terminal.press("Enter", "F1Help");
+}
+
 #[test]
 fn the_screen_shows_the_tree_and_obeys_keys() {
     let (directory, daemon) = machine();
@@ -45,30 +52,21 @@ fn the_screen_shows_the_tree_and_obeys_keys() {
     for part in ["2 CPUs, 8 tasks (12 hidden)", "BROKEN", "5ms/30ms", "ev\\u{1b}[31mil", "F1Help"] {
         assert!(screen.contains(part), "{part:?} is not in:\n{screen}");
     }
-    terminal.text("/mplayer");
+    search(&terminal, "mplayer");
     terminal.until_shown("BROKEN: mplayer was revoked: CPU 0 had 95 %");
-    terminal.keys(&["Enter"]);
-    terminal.keys(&["F4"]);
-    terminal.text("nginx");
+    terminal.press("F4", "Filter:");
+    terminal.type_in("nginx");
     terminal.until("the filter", |screen| screen.contains("nginx") && !screen.contains("mplayer"));
-    terminal.keys(&["Escape"]);
-    terminal.until_shown("mplayer");
-    terminal.keys(&["-"]);
-    terminal.until("the fold", |screen| screen.contains("+ web") && !screen.contains("nginx "));
-    terminal.keys(&["Space", "F5", "N"]);
-    terminal
-        .until("the flat list by name", |screen| screen.contains("NAME^") && !screen.contains("user.slice "));
-    terminal.keys(&["F6"]);
-    terminal.until_shown("Sort by");
-    // What follows Escape at once would be taken for a part of it.
-    terminal.keys(&["Escape"]);
-    terminal.until_shown("NAME^");
-    terminal.keys(&["F1"]);
-    terminal.until_shown("Any key goes back.");
-    terminal.keys(&["x"]);
-    terminal.until_shown("cron");
-    terminal.text("q");
-    terminal.until_shown("ended with 0");
+    terminal.press("Escape", "mplayer");
+    terminal.press_until("-", "the fold", |screen| screen.contains("+ web") && !screen.contains("nginx "));
+    terminal.press("Space", "nginx ");
+    terminal.press_until("F5", "the flat list", |screen| !screen.contains("user.slice "));
+    terminal.press("N", "NAME^");
+    terminal.press("F6", "Sort by");
+    terminal.press("Escape", "NAME^");
+    terminal.press("F1", "Any key goes back.");
+    terminal.press("x", "cron");
+    terminal.press("q", "ended with 0");
 }
 
 #[test]
@@ -89,8 +87,7 @@ fn the_screen_fits_itself_to_the_terminal() {
     terminal.until_shown("RESERVED");
     let looks = terminal.screen(true);
     assert!(!(31..38).any(|colour| looks.contains(&format!("\u{1b}[{colour}m"))), "NO_COLOR:\n{looks}");
-    terminal.keys(&["C-c"]);
-    terminal.until_shown("ended with 0");
+    terminal.press("C-c", "ended with 0");
 }
 
 #[test]
@@ -98,20 +95,17 @@ fn a_reservation_is_changed_and_a_refusal_says_why() {
     let (directory, daemon) = machine();
     let terminal = on_a_terminal(directory.path(), &daemon, "", "");
     terminal.until_shown("mplayer");
-    terminal.text("/web");
-    terminal.keys(&["Enter", "r"]);
-    terminal.until_shown("web, as 30%");
-    terminal.text("90%");
-    terminal.keys(&["Enter"]);
-    terminal.until_shown("Refused: no room: 0.9 was asked, 0.5 is left");
-    terminal.text("r40%");
-    terminal.keys(&["Enter"]);
-    terminal.until_shown("Domain web has 40 % of the machine reserved");
-    terminal.text("/mplayer");
-    terminal.keys(&["Enter", "r"]);
-    terminal.text("6ms/30ms");
-    terminal.keys(&["Enter"]);
-    terminal.until_shown("Process 4321 has 6ms/30ms: admitted.");
+    search(&terminal, "web");
+    terminal.press("r", "web, as 30%");
+    terminal.type_in("90%");
+    terminal.press("Enter", "Refused: no room: 0.9 was asked, 0.5 is left");
+    terminal.press("r", "web, as 30%");
+    terminal.type_in("40%");
+    terminal.press("Enter", "Domain web has 40 % of the machine reserved");
+    search(&terminal, "mplayer");
+    terminal.press("r", "(4321), as 5ms/30ms");
+    terminal.type_in("6ms/30ms");
+    terminal.press("Enter", "Process 4321 has 6ms/30ms: admitted.");
     let methods: Vec<String> = daemon.state().changes.iter().map(|(method, _)| method.clone()).collect();
     assert_eq!(methods, ["io.steward.SetDomain", "io.steward.SetDomain", "io.steward.Set"]);
     assert_eq!(daemon.state().changes[2].1["cpu"]["budget_ns"], 6_000_000);
@@ -122,14 +116,12 @@ fn a_process_that_has_gone_is_not_ended_in_place_of_another() {
     let (directory, daemon) = machine();
     let terminal = on_a_terminal(directory.path(), &daemon, "", "");
     terminal.until_shown("mplayer");
-    terminal.text("/mplayer");
-    terminal.keys(&["Enter", "F9"]);
-    terminal.until_shown("End mplayer (4321)?");
-    terminal.text("n");
-    terminal.until_shown("nothing was ended");
-    terminal.text("xt");
+    search(&terminal, "mplayer");
+    terminal.press("F9", "End mplayer (4321)?");
+    terminal.press("n", "nothing was ended");
+    terminal.press("x", "End mplayer (4321)?");
     // Process 4321 of this machine, if there is one, is no film of the sample's.
-    terminal.until("that nothing was done", |screen| {
+    terminal.press_until("t", "that nothing was done", |screen| {
         screen.contains("has ended already") || screen.contains("is another one now")
     });
 }
@@ -156,8 +148,7 @@ fn a_daemon_that_goes_away_is_said_and_found_again() {
     let daemon = StandIn::start(&socket);
     terminal.until("the daemon again", |screen| screen.contains("Promises: ") && !screen.contains("away"));
     assert!(daemon.state().second > 0);
-    terminal.keys(&["F10"]);
-    terminal.until_shown("ended with 0");
+    terminal.press("F10", "ended with 0");
 }
 
 #[test]
@@ -167,16 +158,15 @@ fn a_terminal_is_given_back_to_the_shell_for_a_while() {
     // An interactive shell, which has jobs.
     let terminal = Terminal::start(directory.path(), 80, 24, "PS1='shell> ' ENV= sh -i");
     terminal.until_shown("shell>");
-    terminal.text(&format!("{STEWARD} --socket {socket} top"));
-    terminal.keys(&["Enter"]);
-    terminal.until_shown("mplayer");
-    terminal.keys(&["C-z"]);
-    terminal.until("the shell", |screen| screen.contains("Stopped") && !screen.contains("mplayer"));
-    terminal.text("fg");
-    terminal.keys(&["Enter"]);
-    terminal.until_shown("mplayer");
-    terminal.text("q");
-    terminal.until("the shell again", |screen| screen.contains("shell>") && !screen.contains("mplayer"));
+    terminal.type_in(&format!("{STEWARD} --socket {socket} top"));
+    terminal.press("Enter", "mplayer");
+    terminal
+        .press_until("C-z", "the shell", |screen| screen.contains("Stopped") && !screen.contains("mplayer"));
+    terminal.type_in("fg");
+    terminal.press("Enter", "mplayer");
+    terminal.press_until("q", "the shell again", |screen| {
+        screen.contains("shell>") && !screen.contains("mplayer")
+    });
 }
 
 #[test]

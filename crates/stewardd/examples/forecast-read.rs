@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use libsteward::{Client, api};
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, Options};
-use stewardd::event_loop::{self, Controls};
 use stewardd::fake::Fake;
-use stewardd::fake_cgroups::FakeCgroups;
-use stewardd::fake_tasks::{FakeTask, FakeTasks};
-use stewardd::peer;
-use stewardd::server::Server;
-use stewardd::watch::Watch;
+use stewardd::fake::cgroups::FakeCgroups;
+use stewardd::fake::tasks::{FakeTask, FakeTasks};
+use stewardd::files::watch::Watch;
+use stewardd::server::{Server, peer};
+use stewardd::turn::{self, Controls};
 
 const DOMAINS: u32 = 100;
 const READS: usize = 30;
@@ -58,7 +57,7 @@ fn measure(count: i32) -> anyhow::Result<()> {
     reload.set_nonblocking(true)?;
     let controls = Controls { stop: stopped, reload };
     let watch = Watch::new()?;
-    let serving = std::thread::spawn(move || event_loop::run(daemon, server, None, watch, controls));
+    let serving = std::thread::spawn(move || turn::run(daemon, server, None, watch, controls));
     while !serving.is_finished() && UnixStream::connect(place("socket")).is_err() {
         std::thread::yield_now();
     }

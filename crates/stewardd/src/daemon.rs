@@ -1,47 +1,50 @@
 //! The daemon's state, and what happens to it: start, change of specifications, loss of the scheduler, stop.
 //!
-//! Requests of clients are in [`crate::requests`]; the loop that waits is in [`crate::event_loop`].
+//! Requests of clients are in [`crate::server::dispatch`]; the loop that waits is in [`crate::turn`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use steward_core::config::MechanismChoice;
+use steward_core::cpu::best_effort::{BestEffortOrder, BestEffortSettings};
+use steward_core::cpu::event::Event;
+use steward_core::cpu::mechanism::{MechanismError, MechanismKind, Snapshot, Standing};
+use steward_core::cpu::plan::{self, ByHand, Held, Step};
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
+use steward_core::cpu::retry::{Retries, Retry};
+use steward_core::cpu::waiting::{Memory, Waiting};
 use steward_core::domain::Names;
-use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, Event, Grant, IrrevocableFor, MechanismError, MechanismKind,
-    Reservation, Snapshot, Standing,
-};
 use steward_core::problem::{Origin, Problem};
-use steward_kernel::memory;
-use steward_kernel::processes::{self, Process};
-use steward_kernel::scheduling::{self, Scheduling};
-use steward_kernel::{KernelError, Roots};
+use steward_core::process::Process;
+use steward_kernel::cpu::cpus;
+use steward_kernel::cpu::scheduling::{self, Scheduling};
+use steward_kernel::{KernelError, Roots, memory, process};
 
-use crate::audit::Audit;
-use crate::cgroups::Cgroups;
-use crate::complaints::Complaints;
+use crate::cpu::audit::Audit;
+use crate::cpu::herald::Sampler;
+use crate::cpu::mechanisms::{Enforcer, LoadFailure, Loader};
+use crate::cpu::reply;
+use crate::cpu::suspension::Suspensions;
+use crate::domains::cgroups::Cgroups;
 use crate::domains::declared::{self, Declarations};
 use crate::domains::{Domains, Held as HeldDomain, Told};
-use crate::herald::Sampler;
-use crate::history::History;
-use crate::mechanisms::{Enforcer, LoadFailure, Loader};
-use crate::plan::{self, ByHand, Held, Step};
-use crate::polkit::Polkit;
-use crate::report;
-use crate::retry::{Retries, Retry};
-use crate::rules::AccountFiles;
-use crate::settings::{self, Settings};
-use crate::specs::{self, Ids, LastGood, Loaded};
-use crate::state::StateFile;
-use crate::suspension::Suspensions;
-use crate::texts::Texts;
-use crate::troubles::{Topic, Troubles};
-use crate::waiting::{Memory, Waiting};
+use crate::files::accounts::AccountFiles;
+use crate::files::settings::{self, Settings};
+use crate::files::specs::{self, LastGood, Loaded};
+use crate::files::state::StateFile;
+use crate::health::{Health, Topic};
+use crate::programs::complaints::Complaints;
+use crate::programs::table::Ids;
+use crate::server::history::History;
+use crate::server::polkit::Polkit;
+use crate::server::report;
+use crate::server::texts::Texts;
+use crate::turn::worker::{Outcome, Worker};
 
-mod lines;
+use crate::cpu::lines::{log_event, log_step};
 
-use lines::{log_event, log_step};
+mod waiting;
 
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
@@ -79,7 +82,7 @@ pub struct Options {
     pub best_effort: Option<BestEffortOrder>,
     /// The kernel's trees.
     pub roots: Roots,
-    /// The program that asks polkit: [`crate::polkit::PROGRAM`].
+    /// The program that asks polkit: [`crate::server::polkit::PROGRAM`].
     pub polkit: PathBuf,
     /// What the daemon reserves for itself, or has a better nice value for; `None` leaves it an ordinary program.
     pub own_reservation: Option<Reservation>,
@@ -87,7 +90,7 @@ pub struct Options {
 
 /// What became of the mechanisms so far.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct Loading {
     /// Why the one in force is not the one that was asked for.
     pub(crate) note: Option<String>,
     /// Why the last one ended.
@@ -111,7 +114,7 @@ pub struct Daemon {
     pub(crate) options: Options,
     loader: Loader,
     pub(crate) mechanism: Option<Box<dyn Enforcer>>,
-    pub(crate) health: Health,
+    pub(crate) loading: Loading,
     pub(crate) settings: Settings,
     last_settings: settings::LastGood,
     pub(crate) loaded: Loaded,
@@ -128,9 +131,10 @@ pub struct Daemon {
     pub(crate) suspensions: Suspensions,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
-    pub(crate) troubles: Troubles,
+    pub(crate) health: Health,
     pub(crate) polkit: Polkit,
     pub(crate) audit: Audit,
+    pub(crate) worker: Worker,
     pub(crate) history: History,
     pub(crate) texts: Texts,
     pub(crate) events_lost: u64,
@@ -174,7 +178,7 @@ impl Daemon {
             options,
             loader,
             mechanism: None,
-            health: Health::default(),
+            loading: Loading::default(),
             settings,
             last_settings,
             loaded,
@@ -189,9 +193,10 @@ impl Daemon {
             sampler: Sampler::default(),
             suspensions: Suspensions::default(),
             complaints: Complaints::default(),
-            troubles: Troubles::default(),
+            health: Health::default(),
             polkit,
             audit,
+            worker: Worker::new()?,
             history: History::default(),
             texts: Texts::default(),
             events_lost: 0,
@@ -202,7 +207,7 @@ impl Daemon {
             scan_at_ns: 0,
         };
         let messages = [message, domain_message, audit_message, spec_message];
-        daemon.troubles.set(Topic::State, messages.into_iter().flatten().collect());
+        daemon.health.set(Topic::State, messages.into_iter().flatten().collect());
         if daemon.loaded.last_good != last_good {
             daemon.save_last_good();
         }
@@ -242,7 +247,7 @@ impl Daemon {
         tracing::warn!(decision = "fall-back", reason, "sched_ext cannot be used: trying SCHED_DEADLINE");
         match self.load_mechanism(MechanismKind::Deadline) {
             Ok(()) => {
-                self.health.note = Some(format!("sched_ext cannot be used: {reason}"));
+                self.loading.note = Some(format!("sched_ext cannot be used: {reason}"));
                 Ok(())
             }
             Err(second) => anyhow::bail!("sched_ext: {reason}\nSCHED_DEADLINE: {}", second.reason),
@@ -304,8 +309,13 @@ impl Daemon {
         ];
         let failures = outcomes.into_iter().filter_map(Result::err);
         let sentence = |error| format!("specifications are not in force as written: {error}");
-        self.troubles.set(Topic::Configure, failures.map(sentence).collect());
+        self.health.set(Topic::Configure, failures.map(sentence).collect());
         self.configure_best_effort();
+    }
+
+    /// How many CPUs are online; where that cannot be read, one.
+    pub(crate) fn online_cpu_count(&self) -> u32 {
+        cpus::online(&self.options.roots).map_or(1, |online| online.len().max(1) as u32)
     }
 
     /// The order among domains that is wanted.
@@ -323,11 +333,11 @@ impl Daemon {
             outcome => outcome.err(),
         };
         let sentence = |error| format!("best_effort = \"{}\" is not in force: {error}", settings.order);
-        self.troubles.set(Topic::BestEffort, failure.map(sentence).into_iter().collect());
+        self.health.set(Topic::BestEffort, failure.map(sentence).into_iter().collect());
     }
 
     fn running(&mut self) -> Vec<Process> {
-        self.note_listed(processes::list(&self.options.roots))
+        self.note_listed(process::list(&self.options.roots))
     }
 
     fn note_listed(&mut self, listed: Result<Vec<Process>, KernelError>) -> Vec<Process> {
@@ -335,7 +345,7 @@ impl Daemon {
             Ok(running) => (running, None),
             Err(error) => (Vec::new(), Some(format!("running programs are left as they are: {error}"))),
         };
-        self.troubles.set(Topic::Processes, failure.into_iter().collect());
+        self.health.set(Topic::Processes, failure.into_iter().collect());
         running
     }
 
@@ -406,7 +416,7 @@ impl Daemon {
     /// What an earlier daemon has left behind and could not be undone, in sentences.
     pub fn note_leftovers(&mut self, leftovers: Vec<String>) {
         let sentence = |line| format!("left behind by an earlier stewardd: {line}");
-        self.troubles.set(Topic::Leftovers, leftovers.into_iter().map(sentence).collect());
+        self.health.set(Topic::Leftovers, leftovers.into_iter().map(sentence).collect());
     }
 
     fn read_declarations(&mut self) {
@@ -437,7 +447,7 @@ impl Daemon {
     }
 
     pub(crate) fn gone_reason(&self) -> String {
-        let reason = self.health.note.as_ref().or(self.health.exit_reason.as_ref());
+        let reason = self.loading.note.as_ref().or(self.loading.exit_reason.as_ref());
         reason.cloned().unwrap_or_else(|| "it was never loaded".to_owned())
     }
 
@@ -473,7 +483,7 @@ impl Daemon {
                 Err(error) => failures.push(format!("thread {} of process {}: {error}", step.tid, step.pid)),
             }
         }
-        self.troubles.set(Topic::Running, failures);
+        self.health.set(Topic::Running, failures);
         applied
     }
 
@@ -494,11 +504,9 @@ impl Daemon {
     /// Keeps domains if they have changed, and takes in what is to be told of them.
     pub(crate) fn settle_domains(&mut self) -> Vec<Told> {
         if std::mem::take(&mut self.domains.changed) {
-            let failure = self.domain_state.save(&self.domains.all_held()).err();
-            let sentence = |error| format!("after a restart, domains will be lost: {error:#}");
-            self.troubles.set(Topic::SaveDomains, failure.map(sentence).into_iter().collect());
+            self.domain_state.keep(&self.domains.all_held(), &mut self.worker);
         }
-        self.troubles.set(Topic::Domains, self.domains.trouble_sentences());
+        self.health.set(Topic::Domains, self.domains.trouble_sentences());
         let told = self.domains.take_told();
         for told in &told {
             let event = &told.event;
@@ -517,28 +525,31 @@ impl Daemon {
     }
 
     fn save(&mut self) {
-        let failure = self.state.save(&self.by_hand).err();
-        let sentence = |error| format!("after a restart, what was given by hand will be lost: {error:#}");
-        self.troubles.set(Topic::Save, failure.map(sentence).into_iter().collect());
+        self.state.keep(&self.by_hand, &mut self.worker);
     }
 
     fn save_last_good(&mut self) {
-        let failure = self.spec_state.save(&self.loaded.last_good).err();
-        let sentence =
-            |error| format!("after a restart, a row with a mistake will be out of force: {error:#}");
-        self.troubles.set(Topic::SaveSpecs, failure.map(sentence).into_iter().collect());
+        self.spec_state.keep(&self.loaded.last_good, &mut self.worker);
+    }
+
+    /// What became of what the worker was given.
+    fn note_outcomes(&mut self) {
+        for Outcome { topic, failure } in self.worker.take_outcomes() {
+            self.health.set(topic, failure.into_iter().collect());
+        }
     }
 
     fn forget_ended(&mut self) {
         let roots = &self.options.roots;
-        self.by_hand.retain(|hand| processes::is_alive(hand.process, roots));
+        self.by_hand.retain(|hand| process::is_alive(hand.process, roots));
         self.prune_above = 2 * self.by_hand.len() + PRUNE_ABOVE_MIN;
-        self.complaints.keep(|process| processes::is_alive(process, roots));
+        self.complaints.keep(|process| process::is_alive(process, roots));
     }
 
     /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices
     /// when it has gone. Returns the new decisions.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Told> {
+        self.note_outcomes();
         self.scan_if_due(now_ns);
         let mut told = self.take_events();
         self.domains.tick(now_ns, &mut self.mechanism);
@@ -547,7 +558,7 @@ impl Daemon {
         if let Some(reason) = self.mechanism.as_ref().and_then(|mechanism| mechanism.exit_reason()) {
             self.lose_mechanism(reason, now_ns);
         }
-        if self.health.retry_at_ns.is_some_and(|at| at <= now_ns) {
+        if self.loading.retry_at_ns.is_some_and(|at| at <= now_ns) {
             self.load_again(now_ns);
         }
         if self.prune_at_ns <= now_ns {
@@ -562,22 +573,15 @@ impl Daemon {
         told
     }
 
-    /// When [`Daemon::tick`] has something to do that no descriptor announces.
-    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
-        let scans = self.mechanism.as_ref().is_some_and(|mechanism| mechanism.scan_every().is_some());
-        let scan_at_ns = scans.then_some(self.scan_at_ns);
-        [self.health.retry_at_ns, scan_at_ns, self.audit.wake_at_ns()].into_iter().flatten().min()
-    }
-
     /// Shows all processes to a mechanism that does not see programs start by itself.
     fn scan_if_due(&mut self, now_ns: u64) {
         let every = self.mechanism.as_ref().and_then(|mechanism| mechanism.scan_every());
         let Some(every) = every.filter(|_| self.scan_at_ns <= now_ns) else { return };
         self.scan_at_ns = now_ns + every.as_nanos() as u64;
-        let running = self.note_listed(processes::list_first_threads(&self.options.roots));
+        let running = self.note_listed(process::list_first_threads(&self.options.roots));
         let failure = self.mechanism.as_mut().and_then(|mechanism| mechanism.scan(&running).err());
         let sentence = |error| format!("not all programs have what their specification says: {error}");
-        self.troubles.set(Topic::Scan, failure.map(sentence).into_iter().collect());
+        self.health.set(Topic::Scan, failure.map(sentence).into_iter().collect());
     }
 
     /// Cgroups for which there is no domain: their weights, limits and priorities are not kept.
@@ -587,7 +591,7 @@ impl Daemon {
             "{count} cgroups have no domain of their own and belong to the one above them, so that their weights and limits do \
              not hold: there are too many below one cgroup (docs/scheduler.md, Known limits)"
         );
-        self.troubles.set(Topic::Cgroups, (count > 0).then_some(sentence).into_iter().collect());
+        self.health.set(Topic::Cgroups, (count > 0).then_some(sentence).into_iter().collect());
     }
 
     fn take_events(&mut self) -> Vec<Told> {
@@ -605,8 +609,8 @@ impl Daemon {
         for event in &events {
             log_event(event);
             self.waiting.note(event);
-            *self.decisions.entry(report::event_kind_name(event.kind)).or_default() += 1;
-            let event = report::event(event);
+            *self.decisions.entry(reply::event_kind_name(event.kind)).or_default() += 1;
+            let event = reply::event(event);
             self.history.note(event.clone());
             told.push(Told { event, domain: None });
         }
@@ -637,9 +641,9 @@ impl Daemon {
         // Dropped before the next is loaded: only one can be attached.
         self.mechanism = None;
         self.waiting = Waiting::default();
-        self.health.exit_reason = Some(reason);
-        self.health.load_failed = false;
-        self.health.retry_at_ns = Some(now_ns);
+        self.loading.exit_reason = Some(reason);
+        self.loading.load_failed = false;
+        self.loading.retry_at_ns = Some(now_ns);
     }
 
     fn load_again(&mut self, now_ns: u64) {
@@ -647,14 +651,14 @@ impl Daemon {
             MechanismChoice::Deadline => MechanismKind::Deadline,
             MechanismChoice::Auto | MechanismChoice::SchedExt => MechanismKind::SchedExt,
         };
-        match self.health.retries.ask(now_ns, self.health.load_failed) {
-            Retry::Later(at) => self.health.retry_at_ns = Some(at),
+        match self.loading.retries.ask(now_ns, self.loading.load_failed) {
+            Retry::Later(at) => self.loading.retry_at_ns = Some(at),
             Retry::GiveUp => self.fall_back(),
             Retry::Now => match self.load_mechanism(first) {
                 Ok(()) => {
-                    self.health.retry_at_ns = None;
-                    self.health.restarts += 1;
-                    self.health.note = None;
+                    self.loading.retry_at_ns = None;
+                    self.loading.restarts += 1;
+                    self.loading.note = None;
                     self.put_in_force();
                 }
                 Err(LoadFailure { reason, .. }) => {
@@ -663,9 +667,9 @@ impl Daemon {
                         reason,
                         "the scheduler could not be loaded again"
                     );
-                    self.health.note = Some(reason);
-                    self.health.load_failed = true;
-                    self.health.retry_at_ns = Some(now_ns);
+                    self.loading.note = Some(reason);
+                    self.loading.load_failed = true;
+                    self.loading.retry_at_ns = Some(now_ns);
                 }
             },
         }
@@ -675,8 +679,8 @@ impl Daemon {
     /// made the kernel take our scheduler out is not known, and with tasks in a real-time class it would go on, or
     /// worse. A nice value can starve nobody and has no part in the kernel's account of CPUs.
     fn fall_back(&mut self) {
-        self.health.retry_at_ns = None;
-        let last = self.health.exit_reason.clone().unwrap_or_default();
+        self.loading.retry_at_ns = None;
+        let last = self.loading.exit_reason.clone().unwrap_or_default();
         let mut note = format!("given up after 3 attempts within 10 minutes; the last ended with: {last}");
         if self.choice() == MechanismChoice::Auto {
             match self.load_mechanism(MechanismKind::Nice) {
@@ -685,14 +689,14 @@ impl Daemon {
                         "sched_ext was {note}; nothing is reserved now: programs with a specification have a better \
                          nice value"
                     );
-                    self.health.restarts += 1;
+                    self.loading.restarts += 1;
                     self.put_in_force();
                 }
                 Err(second) => note = format!("sched_ext was {note}; nice values: {}", second.reason),
             }
         }
         tracing::error!(decision = "gave-up", "{note}; systemctl restart stewardd tries again");
-        self.health.note = Some(note);
+        self.loading.note = Some(note);
     }
 
     /// Where things stand, in a line.
@@ -701,7 +705,7 @@ impl Daemon {
             Some(mechanism) => format!("{} in force", mechanism.kind()),
             None => "nothing in force".to_owned(),
         };
-        let problems = self.problems().count() + self.troubles.all().count();
+        let problems = self.problems().count() + self.health.all().count();
         format!("{mechanism}; specifications: {}; problems: {problems}", self.loaded.specs.len())
     }
 
@@ -712,8 +716,10 @@ impl Daemon {
             take_back(mechanism, &held);
         }
         self.domains.stop();
-        self.audit.finish();
+        self.audit.finish(&mut self.worker);
         self.settle_domains();
+        self.worker.finish();
+        self.note_outcomes();
         tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
     }
 

@@ -1,18 +1,26 @@
 //! A mechanism in memory, for tests: it admits up to the threshold on one CPU, and a test can look at it, eject
 //! it and refuse to load it.
 
+pub mod cgroups;
+pub mod tasks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use steward_core::mechanism::{
-    BestEffortSettings, CpuRecord, DomainPolicy, DomainRecord, Event, EventKind, FileIdentity, Grant,
-    Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord, Thresholds,
+use steward_core::cpu::best_effort::BestEffortSettings;
+use steward_core::cpu::event::{Event, EventKind};
+use steward_core::cpu::mechanism::{
+    CpuRecord, DomainRecord, Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord,
 };
-use steward_kernel::{Roots, processes};
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::cpu::reservation::Grant;
+use steward_core::cpu::thresholds::Thresholds;
+use steward_core::process::FileIdentity;
+use steward_kernel::{Roots, process};
 
-use crate::mechanisms::{Enforcer, LoadFailure, Loader};
+use crate::cpu::mechanisms::{Enforcer, LoadFailure, Loader};
 
 /// What the fake machine knows; shared between the test and every mechanism loaded on it.
 #[derive(Debug, Default)]
@@ -307,7 +315,7 @@ impl Mechanism for FakeMechanism {
 fn record(tid: i32, grant: Grant, standing: Standing) -> TaskRecord {
     TaskRecord {
         tid,
-        pid: processes::process_of(tid, &Roots::default()).unwrap_or(tid),
+        pid: process::process_of(tid, &Roots::default()).unwrap_or(tid),
         name: "fake".to_owned(),
         cpu: 0,
         standing,

@@ -12,14 +12,16 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, ValueEnum};
 use steward_core::config::MechanismChoice;
-use steward_core::mechanism::BestEffortOrder;
+use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_kernel::Roots;
+use stewardd::cpu::mechanisms;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
-use stewardd::domains::declared;
-use stewardd::event_loop::{self, Controls};
-use stewardd::server::Server;
-use stewardd::watch::Watch;
-use stewardd::{cgroups, guard, log, mechanisms, peer, polkit, rules, specs};
+use stewardd::domains::{cgroups, declared};
+use stewardd::files::watch::Watch;
+use stewardd::files::{journal, rules, specs};
+use stewardd::server::{Server, peer, polkit};
+use stewardd::turn::{self, Controls, log};
+use stewardd::watchdog;
 
 /// Gives programs the CPU time that they were promised, as specifications in /usr/lib/steward/specs,
 /// /run/steward/specs and /etc/steward/specs say.
@@ -92,7 +94,7 @@ enum OrderName {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.guard {
-        guard::run(std::io::stdin().lock());
+        watchdog::run(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
     if arguments.man {
@@ -148,7 +150,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Bound first: it tells whether another daemon runs, before anything is changed.
     let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;
     let watch = Watch::new()?;
-    let leftovers = mechanisms::undo_leftovers(&arguments.state_directory);
+    let leftovers = journal::undo_leftovers(&arguments.state_directory);
     for line in &leftovers {
         tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");
     }
@@ -160,7 +162,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             daemon.note_leftovers(leftovers);
             let files = Some(&arguments.control_files).filter(|_| !arguments.no_control_files);
             let files = files.and_then(|path| daemon.mount_control_files(path));
-            event_loop::run(daemon, server, files, watch, controls)
+            turn::run(daemon, server, files, watch, controls)
         }
         Err(error) => {
             server.close();

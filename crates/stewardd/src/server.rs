@@ -22,12 +22,25 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value};
 
-use crate::event_loop::now_ns;
-use crate::peer::{self, Caller, Identify, UserOf};
+use crate::server::peer::{Caller, Identify, UserOf};
+use crate::turn::clock::now_ns;
 
+pub mod access;
+pub mod control_files;
+pub mod dispatch;
+pub mod history;
+pub mod metrics;
 mod output;
+pub mod peer;
+pub mod permission;
 mod place;
+pub mod polkit;
+pub mod report;
+pub mod requests;
 pub mod room;
+mod service;
+pub mod target;
+pub mod texts;
 pub mod turns;
 
 use output::Output;
@@ -258,7 +271,7 @@ impl Server {
         let due = clients.iter().enumerate().filter(|(_, client)| is_due(client));
         let work: Vec<(Payer, usize)> = due.map(|(index, client)| (client.caller.payer, index)).collect();
         // Whoever is left when time is used up stays due.
-        watches.share(work, &crate::event_loop::now_ns, &mut |index| {
+        watches.share(work, &crate::turn::clock::now_ns, &mut |index| {
             clients[index].serve_watch(now_ns, answer);
             bound_memory(clients, *owner_uid);
         });
@@ -590,7 +603,7 @@ mod tests {
     fn server() -> (tempfile::TempDir, Server) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("socket");
-        let server = Server::bind(&path, Box::new(crate::peer::from_kernel)).expect("it is free");
+        let server = Server::bind(&path, Box::new(crate::server::peer::from_kernel)).expect("it is free");
         server.listen().expect("it listens");
         (directory, server)
     }
@@ -599,7 +612,7 @@ mod tests {
     fn nobody_connects_before_there_are_answers_and_no_other_daemon_takes_the_place_meanwhile() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("socket");
-        let bind = || Server::bind(&path, Box::new(crate::peer::from_kernel));
+        let bind = || Server::bind(&path, Box::new(crate::server::peer::from_kernel));
         let server = bind().expect("it is free");
         let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
         assert_eq!(refused, ErrorKind::ConnectionRefused);
@@ -671,7 +684,7 @@ mod tests {
     fn asking(server: &mut Server, uid: u32) -> UnixStream {
         server.user_of = Box::new(move |_| Ok(uid));
         server.identify = Box::new(move |stream| {
-            let caller = crate::peer::from_kernel(stream)?;
+            let caller = crate::server::peer::from_kernel(stream)?;
             Ok(Caller { uid, payer: uid, ..caller })
         });
         let mut client = UnixStream::connect(&server.path).expect("it listens");

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -10,8 +11,10 @@ use common::{Machine, Running, Sleeper, reservation, set};
 use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use serde_json::{Value, json};
-use stewardd::peer::Caller;
 use stewardd::server::Answer;
+use stewardd::server::access::Access;
+use stewardd::server::dispatch::METHODS;
+use stewardd::server::peer::Caller;
 
 /// The refusal's sentence.
 fn denied<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
@@ -162,7 +165,7 @@ fn a_client_that_leaves_while_polkit_is_asked_takes_its_question_along() {
             Err(_) => std::thread::yield_now(),
         }
     };
-    let asker = steward_kernel::processes::Pidfd::open(pid, &Default::default()).expect("it asks");
+    let asker = steward_kernel::process::Pidfd::open(pid, &Default::default()).expect("it asks");
     drop(stream);
     // Ends only when the daemon has ended it.
     let mut ended = [rustix::event::PollFd::new(&asker, rustix::event::PollFlags::IN)];
@@ -417,4 +420,74 @@ fn who_sits_at_the_machine_reserves_for_own_programs_up_to_a_limit_and_is_told_t
         ..api::SetDomain::default()
     };
     denied(daemon.client().call(&whole).map(drop));
+}
+
+/// A request that would be worth something to a stranger, for each method.
+fn worth_denying(method: &str, sleeper: &Sleeper) -> Value {
+    let pid = sleeper.pid();
+    let cpu = json!({ "budget_ns": 1_000_000, "period_ns": 100_000_000 });
+    match method.rsplit('.').next().unwrap_or_default() {
+        "Status" | "ListSpecs" | "Reload" | "ListEvents" | "ListDomains" | "GetInfo" => json!({}),
+        "Monitor" => json!({ "history": true }),
+        "WatchDomains" => json!({ "present": true }),
+        "Run" => json!({ "cpu": cpu }),
+        "Set" => json!({ "pid": pid, "cpu": cpu }),
+        "Explain" | "Release" => json!({ "pid": pid }),
+        "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ListForecasts" | "WatchForecasts" => {
+            json!({ "domain": "theirs" })
+        }
+        "CreateDomain" => json!({ "domain": "mine", "settings": { "cpu": 0.1 } }),
+        "SetDomain" => json!({ "domain": "theirs", "settings": { "priority": 7 } }),
+        "MoveProcess" => json!({ "pid": pid, "domain": "theirs" }),
+        "SuspendDomain" => json!({ "domain": "theirs", "suspended": true }),
+        "LowerDomain" => json!({ "domain": "theirs", "lowered": true }),
+        "Complain" => json!({ "missed": 1 }),
+        "GetInterfaceDescription" => json!({ "interface": "io.steward" }),
+        other => panic!("say what a stranger would ask of {other}"),
+    }
+}
+
+#[test]
+fn under_rules_that_deny_everything_a_stranger_learns_and_changes_nothing_by_any_method() {
+    let machine = Machine::new();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let mut daemon = machine.daemon().expect("it starts");
+    let mut ask = |uid: u32, method: &str, parameters: Value| {
+        let Value::Object(parameters) = parameters else { unreachable!("they are objects") };
+        let call = Call { method: method.to_owned(), parameters, ..Call::default() };
+        daemon.answer(&Caller::of_process(uid, uid, sleeper.pid()), call)
+    };
+    let settings = json!({ "domain": "theirs", "settings": { "cpu": 0.2 }, "keep": true });
+    assert!(matches!(ask(0, "io.steward.CreateDomain", settings), Answer::Reply(_)));
+    write_rules(
+        &machine,
+        &["read", "limit", "reserve", "administer"].map(|it| rule("everyone", it, "deny")).concat(),
+    );
+    assert!(matches!(ask(0, "io.steward.Reload", json!({})), Answer::Reply(_)));
+    let seen = |machine: &Machine| {
+        let fake = machine.fake.machine();
+        let held = (fake.tasks.clone(), fake.allowed.clone(), fake.domains.clone(), fake.suspended.clone());
+        format!("{held:?} {:?} {:?}", fake.exec_table, machine.cgroups.tree())
+    };
+    let before = seen(&machine);
+    for (method, access) in METHODS {
+        let answer = ask(4711, method, worth_denying(method, &sleeper));
+        match (access, answer) {
+            (Access::Open(why), Answer::Reply(_)) => assert!(!why.is_empty(), "{method}"),
+            (Access::All(..) | Access::OfTarget, Answer::Error(ApiError::PermissionDenied { .. })) => {}
+            (access, Answer::Error(error)) => panic!("{method} ({access:?}): {error}"),
+            (access, _) => panic!("{method} ({access:?}) is answered"),
+        }
+        assert_eq!(seen(&machine), before, "{method}");
+    }
+}
+
+#[test]
+fn every_method_of_the_interface_is_answered_and_no_other() {
+    let described = libsteward::INTERFACE_DESCRIPTION.lines().filter_map(|line| line.strip_prefix("method "));
+    let described: BTreeSet<String> =
+        described.map(|line| format!("io.steward.{}", line.split('(').next().unwrap_or_default())).collect();
+    let answered = METHODS.iter().map(|(name, _)| (*name).to_owned());
+    let answered: BTreeSet<String> = answered.filter(|name| name.starts_with("io.steward.")).collect();
+    assert_eq!(answered, described);
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use common::{Machine, Running, Sleeper, reservation};
 use libsteward::api::{DomainSettings, EventKind};
 use libsteward::{ApiError, Error, api};
-use steward_core::mechanism::{BestEffortOrder, MechanismKind};
+use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_core::cpu::mechanism::MechanismKind;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
@@ -342,7 +343,7 @@ fn what_the_scheduler_cannot_see_or_do_is_said_and_nothing_is_left() {
     assert!(error.to_string().contains("CPUWeight=100"), "{error}");
     assert_eq!(find(&daemon, "user.slice").expect("it is there").cpu, None);
     daemon.stop();
-    let lacking = stewardd::mechanisms::LoadFailure { reason: "none".into(), kernel_lacks_it: true };
+    let lacking = stewardd::cpu::mechanisms::LoadFailure { reason: "none".into(), kernel_lacks_it: true };
     machine.fake.machine().broken.push((MechanismKind::SchedExt, lacking));
     let daemon = machine.start();
     let error = refusal(daemon.client().call(&create("batch", Some(0.1))));

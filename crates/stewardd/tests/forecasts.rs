@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use common::{Machine, Running};
 use libsteward::{ApiError, Error, api};
-use stewardd::fake_tasks::FakeTask;
+use stewardd::fake::tasks::FakeTask;
 
 /// Rules under which nobody sees what is others'.
 const PRIVATE: &str =

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Machine, Running, Sleeper, reservation, row, set};
 use libsteward::api;
-use steward_core::mechanism::{MechanismKind, Standing};
-use stewardd::mechanisms::LoadFailure;
+use steward_core::cpu::mechanism::{MechanismKind, Standing};
+use stewardd::cpu::mechanisms::LoadFailure;
 
 /// Asks for the status until it is as wanted. Each question is a turn of the daemon's loop, so nothing is waited
 /// for that does not happen.

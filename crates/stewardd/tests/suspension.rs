@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use common::{Machine, Running, Sleeper};
 use libsteward::{ApiError, Client, Error, api};
-use steward_core::mechanism::MechanismKind;
-use stewardd::guard;
-use stewardd::mechanisms::LoadFailure;
+use steward_core::cpu::mechanism::MechanismKind;
+use stewardd::cpu::mechanisms::LoadFailure;
+use stewardd::watchdog;
 
 fn with_domain() -> (Machine, Running) {
     let machine = Machine::new();
@@ -244,7 +244,7 @@ fn the_guard_thaws_when_its_input_ends_whatever_signals_it_got() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("cgroup.freeze");
     std::fs::write(&file, "1").expect("written");
-    let mut guard = guard::command(env!("CARGO_BIN_EXE_stewardd").as_ref()).spawn().expect("it starts");
+    let mut guard = watchdog::command(env!("CARGO_BIN_EXE_stewardd").as_ref()).spawn().expect("it starts");
     let mut input = guard.stdin.take().expect("a pipe");
     writeln!(input, "+0 {}", file.display()).expect("it reads");
     for signal in ["-TERM", "-INT", "-HUP"] {

@@ -1,9 +1,9 @@
-//! `steward lab ...`: the lab's command line, to be embedded in another.
+//! The command line of `steward-lab`, as clap reads it.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use steward_machine::KernelChoice;
 
 use crate::outcome::Outcome;
@@ -11,8 +11,14 @@ use crate::run::{RunOptions, run_scenario};
 use crate::scenario::{Contender, Scenario};
 use crate::{published, report, scenario};
 
-/// The lab: experiments in a virtual machine.
-#[derive(Debug, Args)]
+/// Run experiments in a virtual machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "steward-lab",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 success, 1 failure or a contender without a run that counts, 2 usage."
+)]
 pub struct LabCommand {
     #[command(subcommand)]
     action: Action,

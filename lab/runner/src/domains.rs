@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Deserializer};
+use steward_core::quantity::parse_duration;
 use steward_lab_guest::Domain;
-use steward_lab_workloads::scheduling::parse_duration;
 
 use crate::scenario::{Contender, Scenario};
 
@@ -46,13 +46,14 @@ impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let mistake = || format!("`{text}` is not a limit: write 20ms/100ms, with a period of 1ms to 1s");
-        let read = || {
+        let limit = || {
+            let read = |text| parse_duration(text).ok().map(Duration::from_nanos);
             let (quota, period) = text.split_once('/')?;
-            let (quota, period) = (parse_duration(quota).ok()?, parse_duration(period).ok()?);
+            let (quota, period) = (read(quota)?, read(period)?);
             let fits = (1..=1000).contains(&period.as_millis()) && quota.as_millis() >= 1;
             fits.then_some(Limit { quota, period })
         };
-        read().ok_or_else(|| serde::de::Error::custom(mistake()))
+        limit().ok_or_else(|| serde::de::Error::custom(mistake()))
     }
 }
 

@@ -1,34 +1,20 @@
-//! Figures as SVG, and as PNG for pages that take no SVG. Pure.
-//!
-//! Colours come from CSS classes: the report's page defines them for light and dark, and a figure that stands alone
-//! carries the light ones in itself.
-
-use std::fmt::Write;
+//! The lab's figures as SVG, and as PNG for pages that take no SVG. Pure.
 
 use anyhow::{Context, Result};
+use steward_figure::{Legend, Panel, Scale, Svg, Tenths, WIDTH, standalone};
 
 use crate::metrics::{Film, frames_per_second};
 use crate::outcome::{Outcome, RunOutcome};
 use crate::scenario::Contender;
 
-const WIDTH: f64 = 760.0;
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = 16.0;
 const PANEL: f64 = 120.0;
 const PANEL_GAP: f64 = 46.0;
 const TOP: f64 = 34.0;
 const FONT: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
 const FONT_FAMILY: &str = "Ubuntu";
-
-/// Colours of a light page.
-pub const LIGHT: &str = ".ground{fill:#ffffff}.ink{fill:#1f2328}.faint{fill:#656d76}.grid{stroke:#d8dee4;stroke-width:1}\
-.load{fill:#f3d9b1;fill-opacity:.45}.line{fill:none;stroke-width:2;stroke-linejoin:round}\
-.line0{stroke:#0b66c3}.line1{stroke:#1a7f37;stroke-dasharray:7 5}.line2{stroke:#c0392b}.line3{stroke:#8250df}.bar{fill:#0b66c3}";
-
-/// Colours of a dark page.
-pub const DARK: &str = ".ground{fill:#0d1117}.ink{fill:#e6edf3}.faint{fill:#9198a1}.grid{stroke:#30363d;stroke-width:1}\
-.load{fill:#7a5418;fill-opacity:.40}.line{fill:none;stroke-width:2;stroke-linejoin:round}\
-.line0{stroke:#58a6ff}.line1{stroke:#56d364;stroke-dasharray:7 5}.line2{stroke:#ff7b72}.line3{stroke:#bc8cff}.bar{fill:#58a6ff}";
+/// The one that a PNG is drawn with comes first, so that both look alike.
+const FONTS: &str = "Ubuntu, system-ui, sans-serif";
 
 /// Frames per second over time, a panel for each contender (Yang 2009, fig 11.2). Of several runs the one with the
 /// worst second is drawn. `None` when no contender has a film.
@@ -45,18 +31,24 @@ pub fn frame_rates(outcome: &Outcome) -> Option<String> {
     let highest = panels.iter().flat_map(|(_, run)| &run.films).map(highest_rate).fold(30.0, f64::max);
     let top_rate = (highest / 10.0).ceil() * 10.0;
     let height = TOP + panels.len() as f64 * (PANEL + PANEL_GAP);
-    let mut svg = open("Frames per second over time", height);
+    let mut svg = Svg::open("Frames per second over time", height, FONTS);
     legend(&mut svg, &programs, !outcome.load_seconds.is_empty());
     for (index, (contender, run)) in panels.iter().enumerate() {
         let panel = Panel {
+            left: LEFT,
             top: TOP + 18.0 + index as f64 * (PANEL + PANEL_GAP),
-            seconds: outcome.duration_seconds,
-            top_rate,
+            height: PANEL,
+            length_s: outcome.duration_seconds,
+            scale: Scale::Linear(top_rate),
         };
-        panel.draw(&mut svg, contender.name(), outcome, run, &programs);
+        for (from, until) in &outcome.load_seconds {
+            let (x, width) = (panel.x(*from), panel.x(*until) - panel.x(*from));
+            svg.rect("load", (Tenths(x), Tenths(panel.top)), (Tenths(width), PANEL));
+        }
+        axes(&mut svg, &panel, top_rate);
+        draw(&mut svg, &panel, contender.name(), run, &programs);
     }
-    svg.push_str("</svg>");
-    Some(svg)
+    Some(svg.finish())
 }
 
 /// The longest time without a new frame, a bar for each contender and player, on a logarithmic scale.
@@ -73,30 +65,23 @@ pub fn gaps(outcome: &Outcome) -> Option<String> {
     let left = 110.0;
     let x = |ms: f64| left + (ms.max(least) / least).log10() / (most / least).log10() * (WIDTH - left - 90.0);
     let height = TOP + 30.0 * rows.len() as f64 + 34.0;
-    let mut svg = open("Longest time without a new frame", height);
-    text(&mut svg, 8.0, 20.0, "ink", "start", "Longest time without a new frame (worst run, logarithmic)");
+    let mut svg = Svg::open("Longest time without a new frame", height, FONTS);
+    svg.text(8.0, 20.0, "ink", "start", "Longest time without a new frame (worst run, logarithmic)");
     let bottom = TOP + 30.0 * rows.len() as f64;
     let mut mark = least;
     while mark <= most {
-        vertical(&mut svg, x(mark), TOP, bottom);
-        text(&mut svg, x(mark), bottom + 16.0, "faint", "middle", &milliseconds(mark));
+        svg.grid_line((Tenths(x(mark)), Tenths(TOP)), (Tenths(x(mark)), Tenths(bottom)));
+        svg.text(x(mark), bottom + 16.0, "faint", "middle", &milliseconds(mark));
         mark *= 10.0;
     }
     for (index, (name, gap_ms)) in rows.iter().enumerate() {
         let y = TOP + 30.0 * index as f64 + 5.0;
-        text(&mut svg, left - 8.0, y + 14.0, "ink", "end", name);
+        svg.text(left - 8.0, y + 14.0, "ink", "end", name);
         let width = (x(*gap_ms) - left).max(1.0);
-        let _ =
-            write!(svg, "<rect class=\"bar\" x=\"{left}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"20\"/>");
-        text(&mut svg, x(*gap_ms) + 6.0, y + 14.0, "ink", "start", &milliseconds(*gap_ms));
+        svg.rect("bar", (left, Tenths(y)), (Tenths(width), 20));
+        svg.text(x(*gap_ms) + 6.0, y + 14.0, "ink", "start", &milliseconds(*gap_ms));
     }
-    svg.push_str("</svg>");
-    Some(svg)
-}
-
-/// The SVG with the light colours inside, as a file of its own.
-pub fn standalone(svg: &str) -> String {
-    svg.replacen('>', &format!("><style>{LIGHT}</style>"), 1)
+    Some(svg.finish())
 }
 
 /// The SVG as PNG, twice as large, on white.
@@ -153,103 +138,40 @@ fn highest_rate(film: &Film) -> f64 {
         .fold(0.0, f64::max)
 }
 
-struct Panel {
-    top: f64,
-    seconds: f64,
-    top_rate: f64,
-}
-
-impl Panel {
-    fn x(&self, second: f64) -> f64 {
-        LEFT + (second / self.seconds).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn y(&self, rate: f64) -> f64 {
-        self.top + PANEL - (rate / self.top_rate).clamp(0.0, 1.0) * PANEL
-    }
-
-    fn draw(&self, svg: &mut String, name: &str, outcome: &Outcome, run: &RunOutcome, programs: &[String]) {
-        for (from, until) in &outcome.load_seconds {
-            let (x, width) = (self.x(*from), self.x(*until) - self.x(*from));
-            let _ = write!(
-                svg,
-                "<rect class=\"load\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{PANEL}\"/>",
-                self.top
-            );
-        }
-        self.axes(svg);
-        text(svg, LEFT, self.top - 8.0, "ink", "start", name);
-        for film in &run.films {
-            let colour = programs.iter().position(|program| *program == film.program).unwrap_or(0) % 4;
-            let points: Vec<String> = rates(film, self.seconds)
-                .iter()
-                .map(|(at, rate)| format!("{:.1},{:.1}", self.x(at + 0.5), self.y(*rate)))
-                .collect();
-            let _ = write!(svg, "<polyline class=\"line line{colour}\" points=\"{}\"/>", points.join(" "));
-        }
-    }
-
-    fn axes(&self, svg: &mut String) {
-        let step = if self.top_rate > 60.0 { self.top_rate / 4.0 } else { 10.0 };
-        let mut rate = 0.0;
-        while rate <= self.top_rate {
-            let y = self.y(rate);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"/>",
-                WIDTH - RIGHT
-            );
-            text(svg, LEFT - 6.0, y + 4.0, "faint", "end", &format!("{rate:.0}"));
-            rate += step;
-        }
-        let step = if self.seconds > 60.0 { 20.0 } else { 5.0 };
-        let mut second = 0.0;
-        while second <= self.seconds {
-            text(svg, self.x(second), self.top + PANEL + 15.0, "faint", "middle", &format!("{second:.0} s"));
-            second += step;
-        }
+/// A run: its name, and a line for each player.
+fn draw(svg: &mut Svg, panel: &Panel, name: &str, run: &RunOutcome, programs: &[String]) {
+    svg.text(LEFT, panel.top - 8.0, "ink", "start", name);
+    for film in &run.films {
+        let colour = programs.iter().position(|program| *program == film.program).unwrap_or(0) % 4;
+        let rates = rates(film, panel.length_s);
+        let points = rates.iter().map(|(at_s, rate)| (panel.x(at_s + 0.5), panel.y(*rate)));
+        svg.line(&format!("line{colour}"), points);
     }
 }
 
-fn open(title: &str, height: f64) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \
-         height=\"{height:.0}\" font-family=\"{FONT_FAMILY}, system-ui, sans-serif\" font-size=\"12\" role=\"img\">\
-         <title>{title}</title><rect class=\"ground\" width=\"100%\" height=\"100%\"/>"
-    )
+fn axes(svg: &mut Svg, panel: &Panel, top_rate: f64) {
+    let step = if top_rate > 60.0 { top_rate / 4.0 } else { 10.0 };
+    panel.grid(svg, &steps(step, top_rate));
+    let step = if panel.length_s > 60.0 { 20.0 } else { 5.0 };
+    for second in steps(step, panel.length_s) {
+        panel.moment(svg, second, &format!("{second:.0} s"));
+    }
 }
 
-fn legend(svg: &mut String, programs: &[String], has_load: bool) {
-    text(svg, 8.0, 20.0, "ink", "start", "Frames per second");
-    let mut x = 150.0;
+/// 0, then on by `step`, up to and with `most`.
+fn steps(step: f64, most: f64) -> Vec<f64> {
+    std::iter::successors(Some(0.0), |value| Some(value + step)).take_while(|value| *value <= most).collect()
+}
+
+fn legend(svg: &mut Svg, programs: &[String], has_load: bool) {
+    svg.text(8.0, 20.0, "ink", "start", "Frames per second");
+    let mut legend = Legend { x: 150.0, y: 16.0, sample: 22.0, words: "ink", character: 7.0, gap: 20.0 };
     for (index, program) in programs.iter().enumerate() {
-        let colour = index % 4;
-        let _ = write!(svg, "<polyline class=\"line line{colour}\" points=\"{x},16 {},16\"/>", x + 22.0);
-        text(svg, x + 28.0, 20.0, "ink", "start", program);
-        x += 48.0 + 7.0 * program.len() as f64;
+        legend.line(svg, &format!("line{}", index % 4), program);
     }
     if has_load {
-        let _ = write!(svg, "<rect class=\"load\" x=\"{x}\" y=\"9\" width=\"22\" height=\"14\"/>");
-        text(svg, x + 28.0, 20.0, "ink", "start", "load");
+        legend.area(svg, "load", "load");
     }
-}
-
-fn vertical(svg: &mut String, x: f64, from: f64, until: f64) {
-    let _ =
-        write!(svg, "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{from:.1}\" x2=\"{x:.1}\" y2=\"{until:.1}\"/>");
-}
-
-fn text(svg: &mut String, x: f64, y: f64, class: &str, anchor: &str, words: &str) {
-    let _ = write!(
-        svg,
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-        escape(words)
-    );
-}
-
-/// Text inside HTML or SVG.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn milliseconds(ms: f64) -> String {
@@ -273,14 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn the_figures_look_as_they_did() {
+        let outcome = Outcome { load_seconds: vec![(2.0, 6.5)], ..with_films() };
+        let figures = [frame_rates(&outcome), gaps(&outcome)].map(Option::unwrap);
+        insta::assert_snapshot!(standalone(&figures.join("\n")).replace("><", ">\n<"));
+    }
+
+    #[test]
     fn a_figure_becomes_a_png() {
         let bytes = png(&frame_rates(&with_films()).unwrap()).unwrap();
         assert_eq!(&bytes[1..4], b"PNG");
         assert!(png(&gaps(&with_films()).unwrap()).is_ok());
-    }
-
-    #[test]
-    fn words_cannot_break_out_of_the_markup() {
-        assert_eq!(escape("<a b=\"c\">&"), "&lt;a b=&quot;c&quot;&gt;&amp;");
     }
 }

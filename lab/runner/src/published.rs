@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::figure;
 use crate::metrics::Metrics;
 use crate::outcome::{EMULATED, Outcome, TargetOutcome, readable};
-use crate::scenario::Contender;
+use crate::scenario::{self, Contender};
 
 const BEGIN: &str = "<!-- figures:begin -->\n";
 const END: &str = "<!-- figures:end -->";
@@ -47,7 +47,8 @@ fn parse(path: &Path) -> Result<Outcome> {
     serde_json::from_slice(&text).with_context(|| format!("{} is not a result of the lab", path.display()))
 }
 
-/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the files.
+/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the files. Scenarios
+/// of `root` without a result are named on the page, so that nobody takes the rest for everything.
 ///
 /// # Errors
 /// Names the file that cannot be read or written, and the mark that is missing in the README.
@@ -60,7 +61,8 @@ pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
             files.push((figures.join(picture(outcome)), figure::png(&svg)?));
         }
     }
-    files.push((root.join("docs/results.md"), page(outcomes).into_bytes()));
+    let missing = without_result(scenario::files(&root.join("lab/scenarios"))?, outcomes);
+    files.push((root.join("docs/results.md"), page(outcomes, &missing).into_bytes()));
     let readme = root.join("README.md");
     let text =
         std::fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
@@ -332,13 +334,26 @@ fn overhead_sentence(outcome: &Outcome) -> Option<String> {
     ))
 }
 
+/// The names of the scenario files that no outcome is of.
+fn without_result(files: Vec<PathBuf>, outcomes: &[Outcome]) -> Vec<String> {
+    let measured: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.scenario.as_str()).collect();
+    let names = files.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    let mut names: Vec<String> = names.filter(|name| !measured.contains(name.as_str())).collect();
+    names.sort_by_key(|name| natural(name));
+    names
+}
+
 /// `docs/results.md`.
-fn page(outcomes: &[Outcome]) -> String {
+fn page(outcomes: &[Outcome], missing: &[String]) -> String {
     let mut text = format!(
         "# Results\n\nMade by `make figures` from what `make lab` left; nothing here is written by hand. Each number is the median of the \
          runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
          mean: [lab.md](lab.md).\n",
     );
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(text, "\nNot measured for this page: {}.", names.join(", "));
+    }
     text.push_str(&overview(outcomes));
     for outcome in outcomes {
         section(&mut text, outcome);
@@ -350,7 +365,7 @@ fn section(text: &mut String, outcome: &Outcome) {
     let machine = &outcome.machine;
     let _ = write!(
         text,
-        "\n## {}\n\n{}. {} of each contender (`steward lab run {}`); Linux {}, {}, {} MiB; {}.\n\n",
+        "\n## {}\n\n{}. {} of each contender (`steward-lab run {}`); Linux {}, {}, {} MiB; {}.\n\n",
         outcome.scenario,
         outcome.title.trim_end_matches('.'),
         capitalised(&runs_in_words(outcome)),
@@ -406,6 +421,17 @@ mod tests {
 
     fn demo() -> Outcome {
         Outcome { scenario: DEMO.into(), ..with_films() }
+    }
+
+    #[test]
+    fn scenarios_without_a_result_are_named() {
+        let files =
+            ["demo", "fork-bomb-2000", "fork-bomb-50"].map(|name| PathBuf::from(format!("{name}.toml")));
+        let missing = without_result(files.into(), &[demo()]);
+        assert_eq!(missing, ["fork-bomb-50", "fork-bomb-2000"]);
+        let page = page(&[demo()], &missing);
+        assert!(page.contains("\nNot measured for this page: `fork-bomb-50`, `fork-bomb-2000`.\n"), "{page}");
+        assert!(!super::page(&[demo()], &[]).contains("Not measured"));
     }
 
     #[test]
@@ -482,11 +508,15 @@ mod tests {
         let reports = root.path().join("lab/reports");
         crate::report::write(&demo(), &reports.join(DEMO)).unwrap();
         std::fs::write(root.path().join("README.md"), format!("{BEGIN}{END}")).unwrap();
+        let scenarios = root.path().join("lab/scenarios");
+        std::fs::create_dir(&scenarios).unwrap();
+        std::fs::write(scenarios.join("soak.toml"), "").unwrap();
         let written = write(root.path(), &read(&reports).unwrap()).unwrap();
         assert_eq!(written.len(), 3, "a picture, the page and the README: {written:?}");
         let page = std::fs::read_to_string(root.path().join("docs/results.md")).unwrap();
         assert!(page.contains("target: steward frames_per_second_min at least 24: met"), "{page}");
-        assert!(page.contains("(`steward lab run demo`)") && page.contains("one emulated CPU"), "{page}");
+        assert!(page.contains("Not measured for this page: `soak`."), "{page}");
+        assert!(page.contains("(`steward-lab run demo`)") && page.contains("one emulated CPU"), "{page}");
     }
 
     #[test]

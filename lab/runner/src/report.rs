@@ -4,21 +4,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use steward_figure::escape;
 
-use crate::figure::{self, escape};
+use crate::figure;
 use crate::outcome::{EMULATED, Outcome, TargetOutcome, readable};
 use crate::scenario::Contender;
-
-/// The look of a page with figures, light and dark.
-pub const STYLE: &str = "\
-:root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#656d76;--rule:#d8dee4;--good:#1a7f37;--bad:#b42318}\
-@media(prefers-color-scheme:dark){:root{--ground:#0d1117;--ink:#e6edf3;--faint:#9198a1;--rule:#30363d;--good:#56d364;\
---bad:#ff7b72}}\
-body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:820px;margin:2rem auto;padding:0 1rem}\
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}\
-th,td{border-bottom:1px solid var(--rule);padding:.3rem .5rem;text-align:right}th:first-child,td:first-child{text-align:left}\
-.scroll{overflow-x:auto}.faint{color:var(--faint)}.met{color:var(--good)}.missed{color:var(--bad);font-weight:600}\
-svg{max-width:100%;height:auto}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}pre{white-space:pre-wrap;font-size:12px}";
 
 /// Writes `result.json`, `report.html` and the figures (SVG and PNG) into `directory`; returns the report's path.
 ///
@@ -28,7 +18,7 @@ pub fn write(outcome: &Outcome, directory: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     save(&directory.join("result.json"), &serde_json::to_vec(outcome)?)?;
     for (name, svg) in figures(outcome) {
-        save(&directory.join(format!("{name}.svg")), figure::standalone(&svg).as_bytes())?;
+        save(&directory.join(format!("{name}.svg")), steward_figure::standalone(&svg).as_bytes())?;
         save(&directory.join(format!("{name}.png")), &figure::png(&svg)?)?;
     }
     let path = directory.join("report.html");
@@ -47,14 +37,7 @@ fn figures(outcome: &Outcome) -> Vec<(&'static str, String)> {
 
 /// The page, with no reference to anything outside it.
 pub fn html(outcome: &Outcome) -> String {
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
-         <style>{STYLE}{light}@media(prefers-color-scheme:dark){{{dark}}}</style></head><body><h1>{title}</h1>",
-        title = escape(&outcome.title),
-        light = figure::LIGHT,
-        dark = figure::DARK,
-    );
+    let mut page = steward_figure::page_head(&escape(&outcome.title), "");
     let _ = write!(page, "<p>{}</p>", escape(outcome.about.trim()));
     let _ = write!(page, "<p class=\"faint\">{} {}</p>", escape(EMULATED), escape(&machine(outcome)));
     targets(&mut page, outcome);

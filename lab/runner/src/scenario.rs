@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize};
-use steward_lab_workloads::scheduling::{parse_duration, parse_reservation};
+use steward_lab_workloads::scheduling::parse_reservation;
 
 pub use crate::contender::Contender;
 use crate::domains::{self, DomainRow};
@@ -444,7 +444,11 @@ fn all_contenders() -> Vec<Contender> {
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    moment(&String::deserialize(deserializer)?)
+}
+
+fn moment<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
+    steward_core::quantity::parse_duration(text).map(Duration::from_nanos).map_err(E::custom)
 }
 
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -453,7 +457,6 @@ fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Du
 
 fn some_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(Duration, Duration)>, D::Error> {
     let [from, to] = <[String; 2]>::deserialize(deserializer)?;
-    let moment = |text: &str| parse_duration(text).map_err(serde::de::Error::custom);
     Ok(Some((moment(&from)?, moment(&to)?)))
 }
 

@@ -266,5 +266,4 @@ impl Empathy {
 }
 
 #[cfg(test)]
-#[path = "empathy_tests.rs"]
 mod tests;

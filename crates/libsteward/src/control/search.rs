@@ -315,5 +315,4 @@ impl Search {
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
 mod tests;

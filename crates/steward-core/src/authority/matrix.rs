@@ -6,10 +6,12 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::toml_form::{NoAccounts, parse_rules};
-use super::{Action, Identity, ParsedRules, Request, Resource, Target};
-use crate::domain::tree::percent;
+use super::toml_form::parse_rules;
+use super::{Action, Identity, ParsedRules, Request, Target};
+use crate::accounts::NoAccounts;
 use crate::problem::{Origin, Problem};
+use crate::quantity::percent;
+use crate::resource::Resource;
 
 /// Stands for a file in the origin of the rules that are built in.
 const BUILT_IN: &str = "built-in rules";

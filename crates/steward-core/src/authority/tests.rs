@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::*;
+use crate::accounts::Accounts;
 use crate::problem::{Origin, Problem};
 
 /// The accounts of a machine with one user and one group.

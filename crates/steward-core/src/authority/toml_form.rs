@@ -15,9 +15,11 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::matrix::{Effect, Rule, RuleName, Who};
-use super::{Action, Resource, Target};
-use crate::domain::declared::parse_fraction;
+use super::{Action, Target};
+use crate::accounts::Accounts;
 use crate::problem::Problem;
+use crate::quantity::parse_fraction;
+use crate::resource::Resource;
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
@@ -30,26 +32,6 @@ pub struct ParsedRules {
     pub rules: Vec<Rule>,
     /// What is wrong with the others, in the order of lines.
     pub problems: Vec<Problem>,
-}
-
-/// Where names of users and groups are looked up.
-pub trait Accounts {
-    /// The number of the user with that name.
-    fn uid_of(&self, name: &str) -> Option<u32>;
-    /// The number of the group with that name.
-    fn gid_of(&self, name: &str) -> Option<u32>;
-}
-
-/// Knows nobody: for rules that name nobody.
-pub(super) struct NoAccounts;
-
-impl Accounts for NoAccounts {
-    fn uid_of(&self, _: &str) -> Option<u32> {
-        None
-    }
-    fn gid_of(&self, _: &str) -> Option<u32> {
-        None
-    }
 }
 
 /// Reads a file of `[[rule]]` rows. A row with a fault is left out and every fault of it is among the problems; the

@@ -16,10 +16,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Change, Names, Setting, Settings};
-use crate::authority::Accounts;
+use crate::accounts::Accounts;
 use crate::last_good::{self, About, Mistake};
 use crate::problem::{Origin, Problem};
-use crate::quantity::{format_size, parse_size};
+use crate::quantity::{format_size, parse_fraction, parse_size};
 use crate::toml_reader::{Reader, Value, lookup};
 
 /// The keys of a row. All but `name` and `user` are settings, by their names.
@@ -253,25 +253,6 @@ fn read_memory<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<i64> 
     }
 }
 
-/// Reads `20%` or `0.2`.
-///
-/// # Errors
-/// When it is neither, or not above 0 and at most all.
-pub fn parse_fraction(text: &str) -> Result<f64, String> {
-    let (number, divisor) = match text.strip_suffix('%') {
-        Some(number) => (number.trim_end(), 100.0),
-        None => (text, 1.0),
-    };
-    let value: f64 =
-        number.parse().map_err(|_| "write a percentage or a fraction, as in 20% or 0.2".to_owned())?;
-    let fraction = value / divisor;
-    if fraction > 0.0 && fraction <= 1.0 {
-        return Ok(fraction);
-    }
-    let hint = if divisor == 1.0 && value > 1.0 { format!("; did you mean {text}%?") } else { String::new() };
-    Err(format!("it must be above 0 and at most 100% (1){hint}"))
-}
-
 /// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is root
 /// as its user.
 pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
@@ -308,5 +289,4 @@ fn written(settings: &Settings, setting: Setting) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "declared_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::mechanism::{DomainPolicy, PRIORITIES, PRIORITY_DEFAULT};
+use crate::cpu::policy::{DomainPolicy, PRIORITIES, PRIORITY_DEFAULT};
 
 /// The smallest and the largest weight, as for `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=10_000;

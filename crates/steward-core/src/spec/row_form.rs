@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
-use super::{Class, Draft, Fault, IoClass, Origin, ParsedFile, Problem, Spec, read_path, reject_duplicates};
-use crate::mechanism::Reservation;
+use super::{Class, Draft, Fault, Origin, ParsedFile, Problem, Spec, read_path, reject_duplicates};
+use crate::cpu::reservation::Reservation;
+use crate::disk;
 use crate::quantity::{format_duration, format_milliseconds, parse_duration, parse_milliseconds};
 use crate::toml_reader::suggest;
 
@@ -129,11 +130,11 @@ fn read_protection(field: &str) -> Result<Option<u64>, Fault> {
     parse_duration(&with_unit).map(Some).map_err(fault)
 }
 
-fn read_io(field: &str) -> Result<Option<IoClass>, Fault> {
+fn read_io(field: &str) -> Result<Option<disk::Class>, Fault> {
     let Some(word) = given(field) else { return Ok(None) };
     let fault =
-        || Fault::new("io", format!("there is no I/O class \"{word}\""), suggest(word, &IoClass::NAMES));
-    IoClass::from_name(word).map(Some).ok_or_else(fault)
+        || Fault::new("io", format!("there is no I/O class \"{word}\""), suggest(word, &disk::Class::NAMES));
+    disk::Class::from_name(word).map(Some).ok_or_else(fault)
 }
 
 /// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, the user and the origin

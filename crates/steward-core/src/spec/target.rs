@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Problem, Severity, Spec, SpecPath};
-use crate::mechanism::FileIdentity;
+use crate::process::FileIdentity;
 
 /// What is at a path, after following symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

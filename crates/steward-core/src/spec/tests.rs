@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mechanism::FileIdentity;
+use crate::process::FileIdentity;
 
 fn parse(text: &str) -> ParsedFile {
     parse_toml(Path::new("my.toml"), text)
@@ -39,7 +39,7 @@ fn a_full_row_is_read() {
             protect: Some(Duration::from_secs(1800)),
             memory_min: Some(64 << 20),
             memory_max: Some(1 << 30),
-            io: Some(IoClass::Background),
+            io: Some(disk::Class::Background),
             origin: Origin::at(Path::new("my.toml"), 1),
         }]
     );
@@ -118,7 +118,7 @@ fn every_field_of_a_row_is_read() {
     assert_eq!(spec.reservation, Some(Reservation { budget_ns: 250_000, period_ns: 10_000_000 }));
     assert!(!spec.inherit && !spec.revocable);
     assert_eq!(spec.protect, Some(Duration::from_secs(1800)));
-    assert_eq!(spec.io, Some(IoClass::Background));
+    assert_eq!(spec.io, Some(disk::Class::Background));
     let spec = parse_row("[kswapd]:BE:-:-:-:-:-").expect("a good row");
     assert_eq!((spec.path, spec.class), (SpecPath::KernelThread("kswapd".into()), Class::BestEffort));
 }
@@ -288,7 +288,7 @@ prop_compose! {
         (inherit, revocable) in any::<(bool, bool)>(),
         protect_ns in proptest::option::of(0..=PROTECT_MAX_NS),
         io in proptest::option::of(prop_oneof![
-            Just(IoClass::Interactive), Just(IoClass::Normal), Just(IoClass::Background)
+            Just(disk::Class::Interactive), Just(disk::Class::Normal), Just(disk::Class::Background)
         ]),
     ) -> Spec {
         let interactive = reservation.is_some();

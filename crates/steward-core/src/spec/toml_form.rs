@@ -14,9 +14,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{
-    Class, Draft, Fault, IoClass, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates,
-};
+use super::{Class, Draft, Fault, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates};
+use crate::disk;
 use crate::last_good::{About, Mistake};
 use crate::quantity::{QuantityError, format_duration, format_size, parse_duration, parse_size};
 use crate::toml_reader::{Reader, Value, lookup, suggest};
@@ -102,7 +101,7 @@ fn read_row<'a>(reader: &mut Reader<'a>, row: &Value<'a>) -> Option<Spec> {
         memory_min: cells.text("memory_min", "64M", |text| parse_size(text).map_err(of_key("memory_min"))),
         memory_max: cells.text("memory_max", "1G", |text| parse_size(text).map_err(of_key("memory_max"))),
         io: cells.text("io", "interactive", |word| {
-            IoClass::from_name(word).ok_or_else(|| unknown_word("io", word, &IoClass::NAMES))
+            disk::Class::from_name(word).ok_or_else(|| unknown_word("io", word, &disk::Class::NAMES))
         }),
     };
     // A key that is there but unreadable looks left out in the draft: a fault about that would mislead.

@@ -1,7 +1,7 @@
 //! From facts to what a person can do with Steward on a machine. Pure, as the promises.
 
 use serde::{Deserialize, Serialize};
-use steward_core::mechanism::MechanismKind;
+use steward_core::cpu::mechanism::MechanismKind;
 
 use super::facts::Facts;
 use super::promises::{Choice, Holds, NEWER_KERNEL};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroups;
+use crate::cgroup::place;
 use crate::error::KernelError;
-use crate::processes;
+use crate::process;
 use crate::roots::{Roots, read_if_present};
 
 /// Everything that was found.
@@ -232,7 +232,7 @@ impl<'a> Look<'a> {
     }
 
     fn cgroup(&mut self) -> Cgroup {
-        let controllers = cgroups::controllers(self.roots).unwrap_or_else(|error| {
+        let controllers = place::controllers(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             None
         });
@@ -276,7 +276,7 @@ impl<'a> Look<'a> {
     }
 
     fn managers(&mut self, sched_ext: &SchedExt) -> Vec<Manager> {
-        let all = processes::list_first_threads(self.roots).unwrap_or_else(|error| {
+        let all = process::list_first_threads(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
         });

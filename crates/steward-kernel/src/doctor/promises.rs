@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use steward_core::mechanism::MechanismKind;
+use steward_core::cpu::mechanism::MechanismKind;
 
 use super::SCHEDULER_NAME;
 use super::facts::{Facts, SchedExt};

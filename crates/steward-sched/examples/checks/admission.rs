@@ -11,9 +11,10 @@ use crate::programs::{
     Program, children, events, load, measure, named_pipe, own_path, record, snapshot, wait_until,
 };
 use crate::{Outcome, check};
-use steward_core::mechanism::{
-    DomainRecord, EventKind, Grant, IrrevocableFor, Mechanism, Rule, Standing, TaskRecord, Thresholds,
-};
+use steward_core::cpu::event::{EventKind, Rule};
+use steward_core::cpu::mechanism::{DomainRecord, Mechanism, Standing, TaskRecord};
+use steward_core::cpu::reservation::{Grant, IrrevocableFor};
+use steward_core::cpu::thresholds::Thresholds;
 use steward_sched::SchedExt;
 
 /// An ordinary user.

@@ -4,10 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use steward_core::mechanism::{
-    BestEffortOrder, BestEffortSettings, DomainPolicy, DomainRecord, Grant, IrrevocableFor, Mechanism,
-    Reservation,
-};
+use steward_core::cpu::best_effort::{BestEffortOrder, BestEffortSettings};
+use steward_core::cpu::mechanism::{DomainRecord, Mechanism};
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_sched::SchedExt;
 
 use crate::programs::{Group, Program, children, measure, shared};

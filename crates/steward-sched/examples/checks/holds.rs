@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use steward_core::mechanism::{DomainPolicy, Mechanism};
+use steward_core::cpu::mechanism::Mechanism;
+use steward_core::cpu::policy::DomainPolicy;
 
 use crate::programs::{Group, Program, measure, shared};
 use crate::{Outcome, check, domains, stay_ahead};

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use steward_core::mechanism::{
-    EventKind, FileIdentity, Grant, IrrevocableFor, Mechanism, Reservation, Standing, Thresholds,
-};
+use steward_core::cpu::event::EventKind;
+use steward_core::cpu::mechanism::{Mechanism, Standing};
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
+use steward_core::cpu::thresholds::Thresholds;
+use steward_core::process::FileIdentity;
 use steward_sched::SchedExt;
 
 use crate::programs::{

@@ -9,7 +9,8 @@ use std::process::{Child, Command, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use steward_core::mechanism::{Event, Mechanism, Snapshot, TaskRecord};
+use steward_core::cpu::event::Event;
+use steward_core::cpu::mechanism::{Mechanism, Snapshot, TaskRecord};
 use steward_sched::{LoadOptions, SchedExt};
 
 /// Runs one of the programs when the arguments name one.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use steward_core::mechanism::Mechanism;
+use steward_core::cpu::mechanism::Mechanism;
 
 use crate::programs::{Group, Program, measure, shared, wait_until};
 use crate::{Outcome, check};

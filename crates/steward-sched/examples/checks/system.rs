@@ -4,7 +4,8 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use steward_core::mechanism::{Grant, IrrevocableFor, Mechanism, Reservation, Standing};
+use steward_core::cpu::mechanism::{Mechanism, Standing};
+use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
 use crate::programs::{Program, bind, load, measure, record, unload, wait_until};
 use crate::{Outcome, check};

@@ -1,6 +1,6 @@
 //! The order of domains: who is served next (`src/bpf/decide/order.h`).
 
-use steward_core::mechanism::BestEffortOrder;
+use steward_core::cpu::best_effort::BestEffortOrder;
 
 use super::{CpuOrder, DomainTable};
 

@@ -1,22 +1,19 @@
 //! The figures of a report as SVG: allocations and slowdowns over time, and promises. Pure. The colours are those of the
 //! lab's figures, and every line and state can be told without them.
 
-use std::fmt::Write;
-
-use steward_lab::figure::escape;
+use steward_figure::{Legend, Panel, Scale, Svg, Tenths};
 
 use super::recording::{Point, Series};
-use crate::top::promise::Keeping;
+use crate::top::cpu::promise::Keeping;
 
-const WIDTH: f64 = 760.0;
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = 16.0;
+const FONTS: &str = "system-ui, sans-serif";
 /// Points that a line has at most: more than it has pixels would only cost room.
 const POINTS_MAX: usize = 700;
 /// A slowdown beyond this is drawn as this.
 const SLOWDOWN_MAX: f64 = 100.0;
 
-/// What the page's style adds to that of the lab.
+/// What the page's style adds to what all pages with figures have.
 pub const STYLE: &str = ".promise{stroke:#656d76;stroke-width:1.5;stroke-dasharray:14 4}.broken{fill:#c0392b;fill-opacity:.22}\
 .state-kept{fill:#1a7f37}.state-broken{fill:#c0392b}.state-idle{fill:#9198a1}.thin{stroke-width:1.2;stroke-dasharray:1 3}";
 
@@ -38,87 +35,61 @@ impl Frame {
         Frame { length_s: length_s.max(1e-3), gap_s: 3.0 * usual.max(0.1) }
     }
 
-    fn x(&self, at_s: f64) -> f64 {
-        LEFT + (at_s / self.length_s).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    /// A panel from its top, so high.
+    fn panel(&self, top: f64, height: f64, scale: Scale) -> Panel {
+        Panel { left: LEFT, top, height, length_s: self.length_s, scale }
     }
 }
 
-/// A panel: from its top, so high, for values from 0 (or 1, when logarithmic) to `most`.
-struct Panel {
-    frame: Frame,
-    top: f64,
-    height: f64,
-    most: f64,
-    logarithmic: bool,
+/// What is drawn of readings in a panel.
+struct Plot<'a> {
+    panel: Panel,
+    gap_s: f64,
+    points: &'a [Point],
 }
 
-impl Panel {
-    fn y(&self, value: f64) -> f64 {
-        let part = if self.logarithmic { value.max(1.0).ln() / self.most.ln() } else { value / self.most };
-        self.top + self.height * (1.0 - part.clamp(0.0, 1.0))
-    }
-
-    fn grid(&self, svg: &mut String, values: &[f64]) {
-        for value in values {
-            let y = self.y(*value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"/>",
-                WIDTH - RIGHT
-            );
-            text(svg, LEFT - 6.0, y + 4.0, "faint", "end", &format!("{value:.0}"));
-        }
-    }
-
+impl Plot<'_> {
     /// A line through values, interrupted where there are none and where readings are missing.
-    fn line(&self, svg: &mut String, class: &str, points: &[Point], value: impl Fn(&Point) -> Option<f64>) {
+    fn line(&self, svg: &mut Svg, class: &str, value: impl Fn(&Point) -> Option<f64>) {
         let mut runs: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
         let mut before_s = None;
-        for point in points {
-            let is_gap = before_s.is_some_and(|before_s| point.at_s - before_s > self.frame.gap_s);
+        for point in self.points {
+            let is_gap = before_s.is_some_and(|before_s| point.at_s - before_s > self.gap_s);
             before_s = Some(point.at_s);
             let value = value(point).filter(|value| !value.is_nan());
             if is_gap || value.is_none() {
                 runs.push(Vec::new());
             }
             if let (Some(value), Some(run)) = (value, runs.last_mut()) {
-                run.push((self.frame.x(point.at_s), self.y(value)));
+                run.push((self.panel.x(point.at_s), self.panel.y(value)));
             }
         }
-        for run in runs.iter_mut().filter(|run| !run.is_empty()) {
+        for mut run in runs.into_iter().filter(|run| !run.is_empty()) {
             if let [(x, y)] = run[..] {
                 run.push((x + 2.0, y));
             }
-            let run: Vec<String> = run.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{}\"/>", run.join(" "));
+            svg.line(class, run);
         }
     }
 
     /// Bands over the time in which the promise was broken.
-    fn bands(&self, svg: &mut String, points: &[Point]) {
-        for (from_s, until_s, state) in spans(points, self.frame.gap_s) {
+    fn bands(&self, svg: &mut Svg) {
+        for (from_s, until_s, state) in spans(self.points, self.gap_s) {
             if state == Some(Keeping::Broken) {
-                let (x, until) = (self.frame.x(from_s), self.frame.x(until_s));
-                let _ = write!(
-                    svg,
-                    "<rect class=\"broken\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-                    self.top,
-                    (until - x).max(1.0),
-                    self.height
-                );
+                let (x, until) = (self.panel.x(from_s), self.panel.x(until_s));
+                let size = (Tenths((until - x).max(1.0)), Tenths(self.panel.height));
+                svg.rect("broken", (Tenths(x), Tenths(self.panel.top)), size);
             }
         }
     }
+}
 
-    fn seconds(&self, svg: &mut String) {
-        for at_s in marks(self.frame.length_s) {
-            let label = if self.frame.length_s < 180.0 {
-                format!("{at_s:.0} s")
-            } else {
-                format!("{:.0} min", at_s / 60.0)
-            };
-            text(svg, self.frame.x(at_s), self.top + self.height + 15.0, "faint", "middle", &label);
-        }
+/// Names moments below the panel.
+fn moments(svg: &mut Svg, panel: &Panel) {
+    for at_s in marks(panel.length_s) {
+        let label =
+            if panel.length_s < 180.0 { format!("{at_s:.0} s") } else { format!("{:.0} min", at_s / 60.0) };
+        panel.moment(svg, at_s, &label);
     }
 }
 
@@ -183,26 +154,26 @@ pub fn series(name: &str, series: &Series, frame: Frame) -> String {
         point.actual_ms_per_s.max(point.desired_ms_per_s).max(promised)
     };
     let most = round_up(points.iter().map(highest).fold(0.0, f64::max));
-    let above = Panel { frame, top: 46.0, height: 120.0, most, logarithmic: false };
-    let below = Panel { frame, top: 186.0, height: 56.0, most: SLOWDOWN_MAX, logarithmic: true };
-    let mut svg = open(&format!("CPU time and slowdown of {name}"), 268.0);
-    text(&mut svg, 8.0, 16.0, "ink", "start", name);
+    let plot = |panel| Plot { panel, gap_s: frame.gap_s, points: &points };
+    let above = plot(frame.panel(46.0, 120.0, Scale::Linear(most)));
+    let below = plot(frame.panel(186.0, 56.0, Scale::Logarithmic(SLOWDOWN_MAX)));
+    let mut svg = Svg::open(&format!("CPU time and slowdown of {name}"), 268.0, FONTS);
+    svg.text(8.0, 16.0, "ink", "start", name);
     legend(&mut svg, series.promise.is_some());
-    above.bands(&mut svg, &points);
-    above.grid(&mut svg, &[0.0, most / 2.0, most]);
-    above.line(&mut svg, "line1", &points, |point| Some(point.desired_ms_per_s));
-    above.line(&mut svg, "line3 thin", &points, |point| Some(point.predicted_ms_per_s));
-    above.line(&mut svg, "line0", &points, |point| Some(point.actual_ms_per_s));
-    above.line(&mut svg, "promise", &points, |point| point.promise.map(|(promised, _)| promised));
-    below.grid(&mut svg, &[1.0, 10.0, SLOWDOWN_MAX]);
-    below.line(&mut svg, "line2", &points, |point| point.slowdown);
-    below.seconds(&mut svg);
-    svg.push_str("</svg>");
-    svg
+    above.bands(&mut svg);
+    above.panel.grid(&mut svg, &[0.0, most / 2.0, most]);
+    above.line(&mut svg, "line1", |point| Some(point.desired_ms_per_s));
+    above.line(&mut svg, "line3 thin", |point| Some(point.predicted_ms_per_s));
+    above.line(&mut svg, "line0", |point| Some(point.actual_ms_per_s));
+    above.line(&mut svg, "promise", |point| point.promise.map(|(promised, _)| promised));
+    below.panel.grid(&mut svg, &[1.0, 10.0, SLOWDOWN_MAX]);
+    below.line(&mut svg, "line2", |point| point.slowdown);
+    moments(&mut svg, &below.panel);
+    svg.finish()
 }
 
-fn legend(svg: &mut String, has_promise: bool) {
-    let mut x = LEFT;
+fn legend(svg: &mut Svg, has_promise: bool) {
+    let mut legend = Legend { x: LEFT, y: 30.0, sample: 24.0, words: "faint", character: 6.5, gap: 22.0 };
     let lines = [
         ("line0", "got"),
         ("line1", "wanted"),
@@ -211,72 +182,43 @@ fn legend(svg: &mut String, has_promise: bool) {
         ("line2", "slowdown, below"),
     ];
     for (class, words) in lines.into_iter().filter(|(class, _)| has_promise || *class != "promise") {
-        let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{x},30 {},30\"/>", x + 24.0);
-        text(svg, x + 30.0, 34.0, "faint", "start", words);
-        x += 52.0 + 6.5 * words.len() as f64;
+        legend.line(svg, class, words);
     }
     if has_promise {
-        let _ = write!(svg, "<rect class=\"broken\" x=\"{x}\" y=\"23\" width=\"24\" height=\"14\"/>");
-        text(svg, x + 30.0, 34.0, "faint", "start", "promise broken");
+        legend.area(svg, "broken", "promise broken");
     }
-    text(svg, LEFT, 182.0, "faint", "start", "slowdown (logarithmic; 1 is undisturbed)");
+    svg.text(LEFT, 182.0, "faint", "start", "slowdown (logarithmic; 1 is undisturbed)");
 }
 
 /// Promises over time, a row each: high where broken, half as high where kept, thin where nothing was wanted.
 pub fn promises(rows: &[(String, &Series)], frame: Frame) -> String {
     const ROW: f64 = 34.0;
     let height = 44.0 + ROW * rows.len() as f64;
-    let mut svg = open("Promises over time", height + 10.0);
+    let panel = frame.panel(44.0, ROW * rows.len() as f64, Scale::Linear(1.0));
+    let mut svg = Svg::open("Promises over time", height + 10.0, FONTS);
     let mut x = 8.0;
     for (class, high, words) in
         [("kept", 8.0, "kept"), ("idle", 2.0, "nothing wanted"), ("broken", 16.0, "broken")]
     {
-        let _ = write!(
-            svg,
-            "<rect class=\"state-{class}\" x=\"{x}\" y=\"{}\" width=\"20\" height=\"{high}\"/>",
-            20.0 - high
-        );
-        text(&mut svg, x + 26.0, 20.0, "ink", "start", words);
+        svg.rect(&format!("state-{class}"), (x, 20.0 - high), (20, high));
+        svg.text(x + 26.0, 20.0, "ink", "start", words);
         x += 60.0 + 6.5 * words.len() as f64;
     }
     for (index, (name, series)) in rows.iter().enumerate() {
         let base = 44.0 + ROW * index as f64 + 16.0;
-        text(&mut svg, LEFT, base - 18.0, "ink", "start", name);
+        svg.text(LEFT, base - 18.0, "ink", "start", name);
         for (from_s, until_s, state) in spans(&series.points, frame.gap_s) {
             let Some(state) = state else { continue };
             let (class, high) = match state {
-                Keeping::Broken => ("broken", 14.0),
-                Keeping::Kept => ("kept", 7.0),
-                Keeping::Idle => ("idle", 2.0),
+                Keeping::Broken => ("state-broken", 14.0),
+                Keeping::Kept => ("state-kept", 7.0),
+                Keeping::Idle => ("state-idle", 2.0),
             };
-            let (x, until) = (frame.x(from_s), frame.x(until_s));
-            let _ = write!(
-                svg,
-                "<rect class=\"state-{class}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{high}\"/>",
-                base - high,
-                (until - x).max(1.0)
-            );
+            let (x, until) = (panel.x(from_s), panel.x(until_s));
+            svg.rect(class, (Tenths(x), Tenths(base - high)), (Tenths((until - x).max(1.0)), high));
         }
     }
-    svg.push_str("</svg>");
-    svg
-}
-
-fn open(title: &str, height: f64) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title>\
-         <rect class=\"ground\" width=\"100%\" height=\"100%\"/>",
-        escape(title)
-    )
-}
-
-fn text(svg: &mut String, x: f64, y: f64, class: &str, anchor: &str, words: &str) {
-    let _ = write!(
-        svg,
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-        escape(words)
-    );
+    svg.finish()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use libsteward::api::{Event, Forecast};
 use serde::Deserialize;
 
 use crate::output::SCHEMA;
+use crate::top::cpu::promise::{Keeping, Promise};
 use crate::top::model::Snapshot;
-use crate::top::promise::{Keeping, Promise};
 use crate::top::text::{Slowdown, slowdown_value};
 
 /// No line of a recording is longer: 32 MiB hold 65,536 tasks.
@@ -184,9 +184,9 @@ fn parse(line: &[u8]) -> Result<Snapshot, String> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::top::json_line;
     use crate::top::model::Model;
     use crate::top::model::testing::reading;
+    use crate::top::record::json_line;
 
     /// What is recorded of the sample in half a minute.
     pub fn lines() -> Vec<String> {

@@ -7,9 +7,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use rustix::process::Signal;
 
-use super::model::{Key, Model, Reading};
+use super::model::{Model, Reading};
+use super::row::Key;
 use super::view::{Column, Row, View};
-use crate::cli::{Promise, parse_promise};
+use crate::arguments::{Promise, parse_promise};
+use crate::cpu::api::to_api;
 use crate::users::Users;
 
 /// What the terminal can show.
@@ -481,7 +483,7 @@ impl App {
                 let inherit = inherit || all;
                 Ok(Change::Set(api::Set {
                     pid: *pid,
-                    cpu: crate::run::to_api(cpu),
+                    cpu: to_api(cpu),
                     inherit: Some(inherit),
                     revocable: Some(revocable),
                     keep_if_refused: Some(false),
@@ -508,5 +510,4 @@ impl App {
 }
 
 #[cfg(test)]
-#[path = "app_tests.rs"]
 mod tests;

@@ -3,14 +3,14 @@
 use ratatui::text::{Line, Span};
 
 use super::app::App;
-use super::draw::{Theme, longest};
+use super::cpu::promise::{Keeping, Promise};
 use super::history::History;
-use super::promise::{Keeping, Promise};
-use super::text::{Slowdown, allocation, clean, history_text, slowdown};
+use super::text::{Slowdown, allocation, clean, history_text, longest, slowdown};
+use super::theme::Theme;
 use super::view::Row;
 use crate::users::Users;
-use steward_core::domain::tree::percent;
 use steward_core::quantity::approximate_duration;
+use steward_core::quantity::percent;
 
 /// A slowdown that fills its history: what is slower looks the same.
 const SLOWDOWN_FULL: f64 = 8.0;

@@ -2,56 +2,17 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, Wrap};
 
 use super::app::{App, Connection, Mode, Purpose, Target};
 use super::detail;
-use super::promise::Keeping;
-use super::text::{Mark, Slowdown, allocation, bar, clean, slowdown};
+use super::text::{Mark, Slowdown, allocation, bar, clean, longest, slowdown};
+use super::theme::Theme;
 use super::view::{self, Column, Row};
 use crate::users::Users;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-/// How things look, with colours or without.
-#[derive(Clone, Copy)]
-pub struct Theme {
-    colour: bool,
-}
-
-impl Theme {
-    fn coloured(self, colour: Color) -> Style {
-        if self.colour { Style::new().fg(colour) } else { Style::new() }
-    }
-
-    fn mark(self, mark: Mark) -> Style {
-        match mark {
-            Mark::Empty => Style::new(),
-            Mark::Got => self.coloured(Color::Green),
-            Mark::Missed => self.coloured(Color::Yellow),
-            Mark::Predicted => self.coloured(Color::Cyan).add_modifier(Modifier::BOLD),
-            Mark::Potential => self.coloured(Color::Magenta).add_modifier(Modifier::BOLD),
-        }
-    }
-
-    /// What must be seen.
-    pub fn alarm(self) -> Style {
-        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
-    }
-
-    fn keeping(self, state: Keeping) -> Style {
-        match state {
-            Keeping::Broken => self.alarm(),
-            Keeping::Kept => self.coloured(Color::Green),
-            Keeping::Idle => Style::new(),
-        }
-    }
-
-    fn title() -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
-    }
-}
 
 /// How many lines each part has, in a screen of that height.
 struct Heights {
@@ -157,18 +118,6 @@ fn header_lines(app: &App, theme: Theme, width: u16) -> Vec<Line<'static>> {
 
 /// The shortest bar of the machine, in columns.
 const BAR_LEAST: usize = 8;
-
-/// The text, with as many of the parts as there is room for, from the first on.
-pub fn longest(width: usize, text: &str, parts: &[&str]) -> String {
-    let mut text = text.to_owned();
-    for part in parts {
-        if text.width() + part.width() > width {
-            break;
-        }
-        text.push_str(part);
-    }
-    text
-}
 
 fn promise_line(app: &App, theme: Theme) -> Line<'static> {
     let snapshot = app.model.snapshot();
@@ -482,5 +431,4 @@ NOW, NEXT: slowdown, desired over actual and over predicted; 1.0 is undisturbed,
 Any key goes back.";
 
 #[cfg(test)]
-#[path = "draw_tests.rs"]
 mod tests;

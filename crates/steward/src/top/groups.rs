@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use libsteward::api::Forecast;
 
-use super::model::{Key, TaskRow};
-use super::promise::Promise;
+use super::cpu::promise::Promise;
+use super::row::{Key, TaskRow};
 use super::text::NOTHING_MS_PER_S;
 
 /// Several tasks as one row.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use libsteward::api::Forecast;
 
-use super::promise::{Deadlines, Keeping};
+use super::cpu::promise::{Deadlines, Keeping};
 use super::text::{Slowdown, slowdown_value};
 
 /// How many readings are remembered: three minutes at one a second.

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use libsteward::api;
 use serde::{Deserialize, Serialize};
 
+use super::cpu::promise::{self, Keeping};
 use super::groups::{self, GroupRow};
 use super::history::History;
-use super::promise::{self, Keeping, Promise};
+use super::row::{DomainRow, Key, TaskRow};
 use super::text::NOTHING_MS_PER_S;
 
 /// What the daemon said at one moment.
@@ -80,44 +81,6 @@ pub struct Snapshot {
     /// Decisions since the snapshot before. Empty in the first.
     #[serde(default)]
     pub events: Vec<api::Event>,
-}
-
-/// A domain with its promise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DomainRow {
-    /// What the daemon forecasts.
-    #[serde(flatten)]
-    pub domain: api::DomainForecast,
-    /// What was promised; left out when nothing is reserved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promise: Option<Promise>,
-}
-
-/// A task with its promise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TaskRow {
-    /// What the daemon forecasts.
-    #[serde(flatten)]
-    pub task: api::TaskForecast,
-    /// What was promised; left out when nothing is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promise: Option<Promise>,
-    /// Whether it is a thread of the kernel itself; left out when it is not.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub kernel: bool,
-}
-
-/// What a row is about, over time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
-    /// A domain, by name.
-    Domain(String),
-    /// A task, by thread and process: a thread number that comes back is another task's, mostly of another process.
-    Task(i32, i32),
-    /// A process with several threads.
-    Process(i32),
-    /// The threads of the kernel itself in a domain, by its name.
-    Kernel(String),
 }
 
 /// The latest snapshot, with the history of all that is in it.
@@ -238,23 +201,6 @@ impl Model {
             }
         }
         self.histories.retain(|key, _| present.contains(key));
-    }
-}
-
-impl TaskRow {
-    /// The task as a key.
-    pub fn key(&self) -> Key {
-        Key::Task(self.task.tid, self.task.pid)
-    }
-}
-
-impl DomainRow {
-    /// The last part of the name.
-    pub fn short_name(&self) -> &str {
-        match self.domain.name.trim_end_matches('/').rsplit('/').next() {
-            Some("") | None => "/",
-            Some(last) => last,
-        }
     }
 }
 
@@ -392,6 +338,7 @@ pub mod testing {
 mod tests {
     use super::testing::{model, reading};
     use super::*;
+    use crate::top::cpu::promise::Promise;
 
     fn task<'a>(snapshot: &'a Snapshot, name: &str) -> &'a TaskRow {
         snapshot.tasks.iter().find(|row| row.task.name == name).expect("it is in the sample")

@@ -98,7 +98,7 @@ fn row(line: &Line, cpus: u32, users: &Users) -> Vec<String> {
 
 /// Why promises are broken, a line each.
 fn broken(snapshot: &Snapshot) -> String {
-    use super::promise::{Keeping, Promise};
+    use super::cpu::promise::{Keeping, Promise};
     let domains = snapshot.domains.iter().map(|row| (clean(&row.domain.name), row.promise.as_ref()));
     let tasks = snapshot
         .tasks

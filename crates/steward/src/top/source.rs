@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libsteward::api::ApiError;
 use libsteward::{Client, Error, Events, api};
 use rustix::process::Signal;
-use steward_kernel::processes::{self, Pidfd};
+use steward_kernel::process::{self, Pidfd};
 use steward_kernel::{KernelError, Roots};
 
 use super::app::{Change, Victim};
@@ -85,7 +85,7 @@ impl Source {
             let before = self.known.remove(&task.tid).filter(|(name, _)| *name == task.name);
             let is_kernels = before.map_or_else(
                 || {
-                    processes::stat(task.tid, &roots)
+                    process::stat(task.tid, &roots)
                         .is_ok_and(|stat| stat.name == task.name && stat.is_kernel_thread())
                 },
                 |(_, is_kernels)| is_kernels,
@@ -143,9 +143,10 @@ fn read(source: &mut Option<Source>, question: &Question) -> Result<Reading, Err
 pub fn change(socket: &Path, change: &Change) -> String {
     let changed = Client::connect(socket).and_then(|mut client| match change {
         Change::Set(set) => {
-            let standing = client.call(set)?.standing.map_or("not decided yet", crate::status::standing_name);
+            let standing =
+                client.call(set)?.standing.map_or("not decided yet", crate::cpu::status::standing_name);
             let api::Reservation { budget_ns, period_ns } = set.cpu;
-            let cpu = steward_core::mechanism::Reservation { budget_ns, period_ns };
+            let cpu = steward_core::cpu::reservation::Reservation { budget_ns, period_ns };
             Ok(format!("Process {} has {cpu}: {standing}.", set.pid))
         }
         Change::Release(pid) => {
@@ -172,10 +173,9 @@ pub fn kill(victim: &Victim, signal: Signal) -> String {
         Err(error) => return format!("Not ended: {error}"),
     };
     // Looked at while it is held: what has the number now keeps it.
-    let is_same = |stat: &processes::TaskStat| {
-        stat.name == *name && processes::process_of(*tid, &roots).ok() == Some(*pid)
-    };
-    match processes::stat(*tid, &roots) {
+    let is_same =
+        |stat: &process::TaskStat| stat.name == *name && process::process_of(*tid, &roots).ok() == Some(*pid);
+    match process::stat(*tid, &roots) {
         Ok(stat) if is_same(&stat) => {}
         Ok(_) => return format!("Not ended: process {pid} is another one now, or is called otherwise"),
         Err(KernelError::Read { .. }) => return gone(),

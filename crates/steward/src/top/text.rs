@@ -1,6 +1,7 @@
 //! Figures and names as text for a terminal: names that cannot do harm there, short numbers, bars, small histories.
 
 use libsteward::api::Forecast;
+use unicode_width::UnicodeWidthStr;
 
 /// Less CPU time than this, in ms per second, counts as nothing.
 pub const NOTHING_MS_PER_S: f64 = 0.5;
@@ -141,6 +142,18 @@ pub fn history_text(values: impl IntoIterator<Item = f64>, highest: f64, unicode
 }
 
 const LEVELS_ASCII: [char; 9] = [' ', '_', '.', ',', ':', '-', '=', '+', '#'];
+
+/// The text, with as many of the parts as there is room for, from the first on.
+pub fn longest(width: usize, text: &str, parts: &[&str]) -> String {
+    let mut text = text.to_owned();
+    for part in parts {
+        if text.width() + part.width() > width {
+            break;
+        }
+        text.push_str(part);
+    }
+    text
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use libsteward::api::Forecast;
 
+use super::cpu::promise::Promise;
 use super::groups::{self, GroupRow};
-use super::model::{DomainRow, Key, Snapshot, TaskRow};
-use super::promise::Promise;
+use super::model::Snapshot;
+use super::row::{DomainRow, Key, TaskRow};
 use super::text::{NOTHING_MS_PER_S, Slowdown, slowdown_value};
 
 /// What rows can be sorted by.

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use libsteward::api::ApiError;
-use steward_core::authority::Accounts;
+use steward_core::accounts::Accounts;
 use steward_core::domain::declared::{Declared, ParsedDomains, parse_domains};
 use steward_core::domain::{Change, Names};
 use steward_core::problem::Problem;
 use steward_kernel::files;
 
-use super::{Asker, Domains, Given, InForce};
-use crate::specs::{files_in, name_of, unreadable_file};
+use super::{Asker, Domains, Given};
+use crate::cpu::mechanisms::InForce;
+use crate::files::directory::{files_in, name_of, unreadable_file};
 
 /// Where declarations are, lowest precedence first. `/run/steward/domains` is a part of the control files.
 pub const DIRECTORIES: [&str; 3] =

@@ -10,7 +10,8 @@ use std::ops::Bound;
 use libsteward::api;
 use steward_core::domain::name;
 
-use super::{Asker, Domains, Held, InForce};
+use super::{Asker, Domains, Held};
+use crate::cpu::mechanisms::InForce;
 
 /// How long a domain waits for its first process, in nanoseconds.
 pub const UNUSED_NS: u64 = 60_000_000_000;
@@ -114,7 +115,7 @@ impl Domains {
         while let Some(path) = next {
             let Some(held) = self.held.get(path).filter(|held| held.made && !held.keep) else { break };
             let unused =
-                !held.used && held.made_at_ns.saturating_add(UNUSED_NS) > crate::event_loop::now_ns();
+                !held.used && held.made_at_ns.saturating_add(UNUSED_NS) > crate::turn::clock::now_ns();
             let has_children = self.held.keys().any(|other| name::parent_of(other) == Some(path));
             if unused || has_children || self.is_populated(path) {
                 break;

@@ -1,26 +1,14 @@
-//! Domains that come after all their siblings for as long as somebody wants that, whatever priority they were given.
-//!
-//! As a [suspension](crate::suspension) it belongs to the connection that asked for it and ends with it, so that a controller which is
-//! killed leaves nothing at a worse place than it had. It is not remembered over a restart of the daemon.
+//! Domains that come after all their siblings for as long as somebody wants that: what is done about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use libsteward::api::ApiError;
 use steward_core::domain::name;
-use steward_kernel::cgroups_tree::Cgroup;
+use steward_kernel::cgroup::tree::Cgroup;
 
-use super::{Domains, InForce};
-
-/// A domain that is lowered.
-#[derive(Debug)]
-pub(super) struct Lowered {
-    pub(super) cgroup_id: u64,
-    /// The connections that hold it, by [`crate::peer::Caller::id`].
-    callers: BTreeSet<u64>,
-}
-
-/// All that is lowered, by path.
-pub(super) type AllLowered = BTreeMap<String, Lowered>;
+use super::Domains;
+use crate::cpu::lowered::Lowered;
+use crate::cpu::mechanisms::InForce;
 
 impl Domains {
     /// Whether nothing is lowered.

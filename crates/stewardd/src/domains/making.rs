@@ -9,10 +9,11 @@ use steward_core::domain::{Change, OWN_LEAF, Settings, name};
 use steward_kernel::KernelError;
 
 use super::{
-    Asker, DOMAINS_IN_ONE_MAX, DOMAINS_MAX, Domains, Given, Held, InForce, invalid_name, invalid_setting,
+    Asker, DOMAINS_IN_ONE_MAX, DOMAINS_MAX, Domains, Given, Held, invalid_name, invalid_setting,
     kernel_failed, place,
 };
-use crate::event_loop::now_ns;
+use crate::cpu::mechanisms::InForce;
+use crate::turn::clock::now_ns;
 
 /// How often a cgroup is tried to be removed whose last process is still on its way out.
 const REMOVE_TRIES: usize = 100;
@@ -267,7 +268,7 @@ impl Domains {
     }
 }
 
-fn create_if_absent(cgroups: &dyn crate::cgroups::Cgroups, path: &str) -> Result<u64, KernelError> {
+fn create_if_absent(cgroups: &dyn crate::domains::cgroups::Cgroups, path: &str) -> Result<u64, KernelError> {
     match cgroups.create(path) {
         Ok(cgroup) => Ok(cgroup.id),
         Err(error) if error.errno() == Some(libc::EEXIST) => Ok(cgroups.find(path)?.id),
@@ -276,7 +277,7 @@ fn create_if_absent(cgroups: &dyn crate::cgroups::Cgroups, path: &str) -> Result
 }
 
 /// A process that has just ended or left may hold its cgroup for a moment.
-fn remove_if_present(cgroups: &dyn crate::cgroups::Cgroups, path: &str) -> Result<(), KernelError> {
+fn remove_if_present(cgroups: &dyn crate::domains::cgroups::Cgroups, path: &str) -> Result<(), KernelError> {
     let mut tries_left = REMOVE_TRIES;
     loop {
         match cgroups.remove(path) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use libsteward::api::{self, ApiError};
-use steward_core::domain::{OWN_LEAF, Settings, Tree, name, tree::Resource};
-use steward_core::mechanism::DomainRecord;
+use steward_core::cpu::mechanism::DomainRecord;
+use steward_core::domain::{OWN_LEAF, Settings, Tree, name};
 use steward_core::printable::printable;
-use steward_kernel::cgroups_tree::Cgroup;
+use steward_core::resource::Resource;
+use steward_kernel::cgroup::tree::Cgroup;
 
 use super::{Domains, kernel_failed};
 

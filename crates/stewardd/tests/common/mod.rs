@@ -16,13 +16,12 @@ use std::thread::JoinHandle;
 use libsteward::{Client, api};
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, Options};
-use stewardd::event_loop::{self, Controls};
 use stewardd::fake::Fake;
-use stewardd::fake_cgroups::FakeCgroups;
-use stewardd::fake_tasks::FakeTasks;
-use stewardd::peer;
-use stewardd::server::Server;
-use stewardd::watch::Watch;
+use stewardd::fake::cgroups::FakeCgroups;
+use stewardd::fake::tasks::FakeTasks;
+use stewardd::files::watch::Watch;
+use stewardd::server::{Server, peer};
+use stewardd::turn::{self, Controls};
 
 /// The files of one machine; daemons come and go on it.
 pub struct Machine {
@@ -139,7 +138,7 @@ impl Machine {
         reloaded.set_nonblocking(true)?;
         let controls = Controls { stop: stopped, reload: reloaded };
         let files = control_files.and_then(|path| daemon.mount_control_files(path));
-        let thread = std::thread::spawn(move || event_loop::run(daemon, server, files, watch, controls));
+        let thread = std::thread::spawn(move || turn::run(daemon, server, files, watch, controls));
         // Nobody can connect before the loop runs.
         while !thread.is_finished() && UnixStream::connect(&socket).is_err() {
             std::thread::yield_now();

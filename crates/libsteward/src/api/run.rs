@@ -1,0 +1,37 @@
+//! What a process asks for itself before it executes a program.
+
+use serde::{Deserialize, Serialize};
+
+use super::Method;
+use super::cpu::{Reservation, Standing};
+
+/// For the calling process, which is about to execute a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// The reservation, kept over exec. Without it the process may take up the specification of the next
+    /// program that it executes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Reservation>,
+    /// Children get it too; no unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inherit: Option<bool>,
+    /// May be revoked under overload; yes unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revocable: Option<bool>,
+    /// Without room, be best-effort until there is some, instead of [`AdmissionRefused`](super::ApiError::AdmissionRefused).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_if_refused: Option<bool>,
+    /// Move to this domain first. With it and without `cpu` the process gets nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+}
+method!(Run, "io.steward.Run", Standings);
+
+/// Where the task stands now; `None` where that is decided later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standings {
+    /// The standing of the process' main thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+}

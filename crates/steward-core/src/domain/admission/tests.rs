@@ -1,0 +1,106 @@
+//! Admission, by example and as a property.
+
+use proptest::prelude::*;
+
+use super::super::name::Names;
+use super::super::tree::{Node, ROOT_LIMIT};
+use super::*;
+
+fn reserved(cpu: f64) -> Node {
+    Node { settings: Settings { cpu: Some(cpu), ..Settings::default() }, ..Node::default() }
+}
+
+fn tree(domains: &[(&str, Node)]) -> Tree {
+    let mut tree = Tree::new(Names::default(), ROOT_LIMIT);
+    for (path, node) in domains {
+        tree.insert(path, node.clone());
+    }
+    tree
+}
+
+fn asks(cpu: f64) -> Settings {
+    Settings { cpu: Some(cpu), ..Settings::default() }
+}
+
+#[test]
+fn a_level_cannot_reserve_more_than_its_parent_has() {
+    let tree = tree(&[("steward.a", reserved(0.6)), ("user.slice", reserved(0.2))]);
+    assert_eq!(tree.admit("steward.b", &asks(0.15)), Ok(()));
+    let refusal = tree.admit("steward.b", &asks(0.2)).expect_err("only 15 % are left");
+    assert!((refusal.reserved - 0.8).abs() < 1e-9 && refusal.limit == 0.95 && refusal.asked == 0.2);
+    let expected = "b cannot have 20 % of the CPU of the machine: other domains have 80 % of it, at most 95 % may be \
+                    reserved, so 15 % is left (a 60 %, user.slice 20 %); ask for less, or lower one of those";
+    assert_eq!(refusal.reason, expected);
+}
+
+#[test]
+fn what_a_domain_has_already_counts_once() {
+    let tree = tree(&[("steward.a", reserved(0.6)), ("steward.b", reserved(0.3))]);
+    assert_eq!(tree.admit("steward.a", &asks(0.65)), Ok(()));
+    assert!(tree.admit("steward.a", &asks(0.66)).is_err());
+    assert_eq!(tree.admit("steward.a", &asks(0.1)), Ok(()), "less is always admitted");
+}
+
+#[test]
+fn below_a_domain_all_of_it_or_its_limit_can_be_reserved() {
+    let mut tree = tree(&[("steward.a", reserved(0.5)), ("steward.a/x", reserved(0.7))]);
+    assert_eq!(tree.admit("steward.a/y", &asks(0.3)), Ok(()));
+    assert!(tree.admit("steward.a/y", &asks(0.31)).is_err());
+    let limited = Settings { cpu_limit: Some(0.8), ..asks(0.5) };
+    assert_eq!(tree.admit("steward.a", &limited), Ok(()));
+    tree.insert("steward.a", Node { settings: limited, ..Node::default() });
+    assert!(tree.admit("steward.a/y", &asks(0.2)).is_err());
+    let too_low = Settings { cpu_limit: Some(0.6), ..asks(0.5) };
+    let refusal = tree.admit("steward.a", &too_low).expect_err("70 % are reserved below");
+    assert!(refusal.reason.contains("its children have reserved 70 %"), "{refusal}");
+}
+
+#[test]
+fn the_disk_is_counted_by_itself() {
+    let disk = |disk| Settings { disk: Some(disk), ..Settings::default() };
+    let tree = tree(&[("steward.a", Node { settings: disk(0.9), ..reserved(0.0) })]);
+    assert_eq!(tree.admit("steward.b", &asks(0.9)), Ok(()));
+    assert!(tree.admit("steward.b", &disk(0.2)).expect_err("90 % are taken").reason.contains("disk time"));
+}
+
+/// A request: which domain of a small tree, and what it asks for.
+fn requests() -> impl Strategy<Value = Vec<(usize, f64, Option<f64>)>> {
+    prop::collection::vec((0..PATHS.len(), 0.0001..1.0f64, prop::option::of(0.1..1.0f64)), 0..40)
+}
+
+const PATHS: [&str; 9] = [
+    "steward.a",
+    "steward.b",
+    "steward.c",
+    "steward.a/x",
+    "steward.a/y",
+    "steward.a/x/deep",
+    "user.slice",
+    "user.slice/user-1.slice",
+    "system.slice",
+];
+
+proptest! {
+    #[test]
+    fn no_sequence_of_requests_overcommits_a_level(requests in requests()) {
+        let mut tree = tree(&[]);
+        for path in PATHS {
+            tree.insert(path, Node::default());
+        }
+        for (index, cpu, cpu_limit) in requests {
+            let settings = Settings { cpu: Some(cpu), cpu_limit, ..Settings::default() };
+            let before = tree.clone();
+            match tree.admit(PATHS[index], &settings) {
+                Ok(()) => tree.insert(PATHS[index], Node { settings, ..Node::default() }),
+                Err(refusal) => {
+                    let left = refusal.limit - refusal.reserved;
+                    prop_assert!(refusal.asked > left - 1e-6, "{refusal}");
+                }
+            }
+            for path in PATHS.into_iter().chain([""]) {
+                let sum = tree.reserved_below(path, Resource::Cpu);
+                prop_assert!(sum <= tree.limit(path, Resource::Cpu) + 1e-6, "{path}: {sum} in {before:?}");
+            }
+        }
+    }
+}

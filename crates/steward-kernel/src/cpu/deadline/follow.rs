@@ -1,0 +1,244 @@
+//! What goes on between scans: processes that start and end, as the kernel tells of them, and once a second what
+//! admitted tasks used.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use steward_core::cpu::event::EventKind;
+use steward_core::cpu::mechanism::{MechanismError, Standing};
+
+use super::{DeadlineMechanism, Managed, account};
+use crate::cpu::rescheduling::{self, Real};
+use crate::cpu::scheduling::{self, Scheduling};
+use crate::mounts::MountTable;
+use crate::process;
+use crate::process::events::{ProcessEvent, ProcessEvents};
+
+/// How often usage is measured, as in Yang 2009, section 8.1.1.
+const MEASURE_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// How many events are acted on before the daemon gets to do something else; the rest stays readable.
+const EVENTS_AT_ONCE_MAX: usize = 4096;
+
+/// Where news of processes comes from, and when to measure next.
+#[derive(Debug)]
+pub(super) struct Follower {
+    /// Where the kernel tells of processes.
+    events: Option<ProcessEvents>,
+    pub(super) mounts: MountTable,
+    pub(super) measure_at_ns: u64,
+    /// Readable once a second while there is something to measure.
+    timer: Option<OwnedFd>,
+    timer_runs: bool,
+    /// Readable when the timer or the events are.
+    waiter: Option<OwnedFd>,
+    failure: Option<MechanismError>,
+}
+
+impl Follower {
+    pub(super) fn new() -> Self {
+        let events = ProcessEvents::open().ok();
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok();
+        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        if let Some(waiter) = &waiter {
+            let readable = epoll::EventFlags::IN;
+            if let Some(timer) = &timer {
+                let _ = epoll::add(waiter, timer, epoll::EventData::new_u64(0), readable);
+            }
+            if let Some(events) = &events {
+                let _ = epoll::add(waiter, events, epoll::EventData::new_u64(1), readable);
+            }
+        }
+        Follower {
+            // Without something to wait on, events would never be read.
+            events: events.filter(|_| waiter.is_some()),
+            mounts: MountTable::default(),
+            measure_at_ns: 0,
+            timer,
+            timer_runs: false,
+            waiter,
+            failure: None,
+        }
+    }
+
+    pub(super) fn is_told_of_processes(&self) -> bool {
+        self.events.is_some()
+    }
+
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        self.waiter.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Keeps a failure that nobody could be told of, for the next scan.
+    pub(super) fn note_failure(&mut self, result: Result<(), MechanismError>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Runs the timer while there are tasks to measure, so that a machine without them is left at rest.
+    fn set_timer(&mut self, is_needed: bool) {
+        let Some(timer) = &self.timer else { return };
+        // Reading it makes it unreadable until it expires again.
+        let _ = rustix::io::read(timer, &mut [0; 8]);
+        if self.timer_runs != is_needed {
+            let second = Timespec { tv_sec: i64::from(is_needed), tv_nsec: 0 };
+            let every_second = Itimerspec { it_interval: second, it_value: second };
+            let set = timerfd_settime(timer, TimerfdTimerFlags::empty(), &every_second);
+            self.timer_runs = is_needed && set.is_ok();
+        }
+    }
+}
+
+impl DeadlineMechanism {
+    /// Acts on all news of processes, and measures if it is time to.
+    pub(super) fn follow(&mut self) -> Result<(), MechanismError> {
+        let mut first_failure = self.follower.failure.take().map_or(Ok(()), Err);
+        for _ in 0..EVENTS_AT_ONCE_MAX {
+            let Some(event) = self.follower.events.as_mut().and_then(ProcessEvents::next_event) else {
+                break;
+            };
+            // Before the first scan nobody knows who is who.
+            if self.lineage.has_looked() {
+                let done = self.process_event(event);
+                first_failure = first_failure.and(done);
+            }
+        }
+        let now_ns = account::now_ns();
+        if self.follower.measure_at_ns <= now_ns {
+            self.follower.measure_at_ns = now_ns + MEASURE_INTERVAL_NS;
+            self.measure(now_ns);
+            let reactivated = self.reactivate_one();
+            first_failure = first_failure.and(reactivated);
+        }
+        self.follower.set_timer(!self.tasks.is_empty());
+        first_failure
+    }
+
+    fn process_event(&mut self, event: ProcessEvent) -> Result<(), MechanismError> {
+        match event {
+            ProcessEvent::Forked { parent, process } => self.process_forked(parent, process),
+            ProcessEvent::NewThread { process, tid } => self.thread_started(process, tid),
+            ProcessEvent::Executed { process } => self.process_executed(process),
+            ProcessEvent::Ended { process, tid } => self.thread_ended(process, tid),
+            ProcessEvent::Lost => match process::list_first_threads(&self.roots) {
+                Ok(all) => self.scan_list(&all),
+                Err(_) => Ok(()),
+            },
+        }
+    }
+
+    fn process_forked(&mut self, parent: i32, pid: i32) -> Result<(), MechanismError> {
+        if !self.lineage.passes_something_on(parent) {
+            return Ok(());
+        }
+        let Ok(stat) = process::stat(pid, &self.roots) else { return Ok(()) };
+        if self.lineage.is_known(stat.id) {
+            return Ok(());
+        }
+        match self.lineage.forked(parent, stat.id) {
+            None => Ok(()),
+            grant => self.give_unless_gone(pid, pid, grant),
+        }
+    }
+
+    fn thread_started(&mut self, pid: i32, tid: i32) -> Result<(), MechanismError> {
+        if !self.tasks.contains_key(&pid) || self.tasks.contains_key(&tid) {
+            return Ok(());
+        }
+        let Ok(first) = process::stat(pid, &self.roots) else { return Ok(()) };
+        match self.lineage.grant_of(first.id).filter(|grant| grant.inherit) {
+            None => Ok(()),
+            grant => self.give_unless_gone(tid, pid, grant),
+        }
+    }
+
+    fn process_executed(&mut self, pid: i32) -> Result<(), MechanismError> {
+        // A mount that was not there at the last scan is looked for by the table itself.
+        let found = process::look_at(pid, &self.roots, &mut self.follower.mounts);
+        let Some(process) = found else { return Ok(()) };
+        match self.lineage.look_at_one(&process, &self.table) {
+            Some(grant) => self.process_changed(&process, grant),
+            None => Ok(()),
+        }
+    }
+
+    fn thread_ended(&mut self, pid: i32, tid: i32) -> Result<(), MechanismError> {
+        // The id may have been given out again since.
+        if self.tasks.get(&tid).is_some_and(|task| !process::is_alive(task.id, &self.roots)) {
+            self.forget(tid)?;
+        }
+        if pid == tid && !process::stat(pid, &self.roots).is_ok_and(|stat| !stat.has_ended()) {
+            self.lineage.forget(pid);
+        }
+        Ok(())
+    }
+
+    /// Measures what each admitted task used since the last time, and holds those to their reservation that used
+    /// more while others waited.
+    fn measure(&mut self, now_ns: u64) {
+        self.crowd.sample(account::runnable_tasks(&self.roots).unwrap_or(0), self.cpu_count);
+        let mut used_ns = 0;
+        for task in self.tasks.values_mut().filter(|task| task.standing == Standing::Admitted) {
+            let Some(usage) = task.account.measure(task.id.tid, now_ns, &self.roots) else { continue };
+            used_ns += usage.run_ns;
+            let used_more = usage.fraction() > task.grant.reservation.bandwidth();
+            let reclaim = self.crowd.may_reclaim(task.account.reclaims, used_more);
+            if reclaim != task.account.reclaims {
+                let reservation = task.grant.reservation;
+                let wanted = Scheduling::deadline(reservation.budget_ns, reservation.period_ns, reclaim);
+                // What somebody else has given it since is theirs.
+                let is_ours = scheduling::read(task.id.tid).is_ok_and(|now| now.is_same_choice(&wanted));
+                // The undo record stays right: it tells our reservation by budget and period.
+                if is_ours && rescheduling::change(&Real(&self.roots), task.id, &wanted).is_ok() {
+                    task.account.reclaims = reclaim;
+                }
+            }
+        }
+        self.load.sample(used_ns, now_ns, self.cpu_count);
+    }
+
+    /// Takes back the task that waits longest and fits now: one a second, and only when the load was low in the whole
+    /// window, so that a burst of them does not overload the machine at once (Yang 2009, section 8.1.2).
+    fn reactivate_one(&mut self) -> Result<(), MechanismError> {
+        if self.only_nice || self.load.window.iter().any(|load| *load >= self.thresholds.reactivate_below) {
+            return Ok(());
+        }
+        let room = self.thresholds.admit_below - self.reserved_per_cpu();
+        let cpus = f64::from(self.cpu_count);
+        let fits = |task: &&Managed| {
+            task.standing != Standing::Admitted
+                && task.change.is_none()
+                && task.grant.reservation.bandwidth() / cpus < room
+        };
+        let Some(tid) = self
+            .tasks
+            .values()
+            .filter(fits)
+            .min_by_key(|task| task.account.last_tried_ns)
+            .map(|task| task.id.tid)
+        else {
+            return Ok(());
+        };
+        let Some(mut task) = self.tasks.remove(&tid) else { return Ok(()) };
+        task.account.last_tried_ns = account::now_ns();
+        match self.admit(&mut task, EventKind::Reactivated) {
+            Ok(kind) => {
+                if kind == EventKind::Reactivated {
+                    self.tell(kind, &task);
+                }
+                self.tasks.insert(tid, task);
+                Ok(())
+            }
+            Err(MechanismError::NoSuchTask { .. }) => Ok(()),
+            Err(error) => {
+                self.tasks.insert(tid, task);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Suspension of cgroups through the kernel's freezer, where Steward has no scheduler of its own.
+//!
+//! A frozen cgroup would stay frozen when the daemon is killed, until the next one reads the journal. So somebody who
+//! outlives the daemon is told of each cgroup before it is frozen ([`Outliver`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use steward_core::cpu::mechanism::MechanismError;
+
+use super::{DeadlineMechanism, journal_failed};
+use crate::cgroup::place;
+use crate::cgroup::tree::CgroupTree;
+use crate::journal;
+
+/// Writes into files what was in them before, once this process has ended.
+pub trait Outliver: Send + Debug {
+    /// To be called before the file is written: from now on `back` is written into it when this process ends.
+    ///
+    /// # Errors
+    /// When nobody could be told; then a cgroup must not be frozen.
+    fn changing(&mut self, file: &Path, back: &str) -> io::Result<()>;
+    /// The file is of no more concern.
+    fn changed_back(&mut self, file: &Path);
+}
+
+/// What is frozen.
+#[derive(Debug, Default)]
+pub(super) struct Frozen {
+    outliver: Option<Box<dyn Outliver>>,
+    /// By cgroup id: the change's number in the journal, and the file.
+    changes: BTreeMap<u64, (u64, PathBuf)>,
+}
+
+impl DeadlineMechanism {
+    /// Who thaws cgroups when this process is killed. Without one nothing is frozen.
+    pub fn set_outliver(&mut self, outliver: Box<dyn Outliver>) {
+        self.frozen.outliver = Some(outliver);
+    }
+
+    pub(super) fn set_frozen(
+        &mut self,
+        cgroup_id: u64,
+        path: &str,
+        frozen: bool,
+    ) -> Result<(), MechanismError> {
+        if !frozen {
+            return self.thaw(cgroup_id);
+        }
+        if self.frozen.changes.contains_key(&cgroup_id) {
+            return Ok(());
+        }
+        let found = CgroupTree::open(&self.roots).and_then(|tree| tree.find(path));
+        if !found.is_ok_and(|found| found.id == cgroup_id) {
+            return Err(MechanismError::NoSuchDomain { cgroup_id });
+        }
+        let file = place::directory(path, &self.roots).join("cgroup.freeze");
+        self.freeze(cgroup_id, file)
+    }
+
+    /// Freezes the cgroup of this file, after everybody who is to undo that has been told.
+    pub(super) fn freeze(&mut self, cgroup_id: u64, file: PathBuf) -> Result<(), MechanismError> {
+        if self.frozen.outliver.is_none() {
+            return Err(not_told(
+                &file,
+                io::Error::other("there is nobody to thaw it when this process ends"),
+            ));
+        }
+        self.remember_file(&file, "0")?;
+        match self.journal.write_file(&file, "1").map_err(journal_failed) {
+            Ok(Some(change)) => _ = self.frozen.changes.insert(cgroup_id, (change, file)),
+            outcome => {
+                self.forget_file(&file);
+                // Somebody else has frozen it: theirs to thaw.
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
+        let Some((number, file)) = self.frozen.changes.remove(&cgroup_id) else { return Ok(()) };
+        if let Some(change) = self.journal.outstanding().get(&number) {
+            // Of a cgroup that is gone there is nothing to undo.
+            let _ = journal::undo(change, &self.roots);
+        }
+        self.forget_file(&file);
+        self.close(Some(number));
+        Ok(())
+    }
+
+    pub(super) fn forget_file(&mut self, file: &Path) {
+        if let Some(outliver) = &mut self.frozen.outliver {
+            outliver.changed_back(file);
+        }
+    }
+
+    /// Has a file put back when this process is killed, if there is somebody to do it.
+    pub(super) fn remember_file(&mut self, file: &Path, back: &str) -> Result<(), MechanismError> {
+        let told = self.frozen.outliver.as_mut().map_or(Ok(()), |outliver| outliver.changing(file, back));
+        told.map_err(|source| not_told(file, source))
+    }
+
+    /// Lets everything go on.
+    pub(super) fn thaw_all(&mut self) {
+        let ids: Vec<u64> = self.frozen.changes.keys().copied().collect();
+        for id in ids {
+            // What can not be put back stays in the journal.
+            let _ = self.thaw(id);
+        }
+    }
+}
+
+fn not_told(file: &Path, source: io::Error) -> MechanismError {
+    MechanismError::Kernel {
+        action: format!("making sure that {} is written again when stewardd is killed", file.display()),
+        source,
+        advice: "nothing was changed; see the log of stewardd".to_owned(),
+    }
+}

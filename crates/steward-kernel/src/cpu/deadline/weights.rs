@@ -1,0 +1,88 @@
+//! Weights of domains through `cpu.weight`, as far as the kernel's default scheduler goes.
+//!
+//! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that Steward
+//! made, with its old value in the journal first: those of others have a manager. When the daemon is killed, the
+//! [outliver](super::Outliver) puts them back.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use steward_core::cpu::mechanism::{Mechanism, MechanismError};
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::domain::name::Names;
+
+use super::{DeadlineMechanism, journal_failed};
+use crate::cgroup::place;
+use crate::cgroup::tree::CgroupTree;
+use crate::{journal, roots};
+
+/// The weights that are in force.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    names: Names,
+    /// The change of each cgroup, by its number in the journal, and the file.
+    changes: BTreeMap<u64, (u64, PathBuf)>,
+}
+
+impl DeadlineMechanism {
+    /// How the cgroups are called that Steward made.
+    pub fn set_domain_names(&mut self, names: Names) {
+        self.weights.names = names;
+    }
+
+    pub(super) fn set_weight(
+        &mut self,
+        cgroup_id: u64,
+        policy: Option<DomainPolicy>,
+    ) -> Result<(), MechanismError> {
+        let policy = policy.unwrap_or_default();
+        let only_weight = DomainPolicy { weight: policy.weight, ..DomainPolicy::default() };
+        if policy != only_weight {
+            return Err(self.unsupported("reservations and priorities of domains"));
+        }
+        let gone = |_| MechanismError::NoSuchDomain { cgroup_id };
+        let all = CgroupTree::open(&self.roots).and_then(|tree| tree.list()).map_err(gone)?;
+        let cgroup = all.iter().find(|cgroup| cgroup.id == cgroup_id);
+        let path = &cgroup.ok_or(MechanismError::NoSuchDomain { cgroup_id })?.path;
+        if !path.starts_with(self.weights.names.prefix()) {
+            return Err(self.unsupported("weights of cgroups that Steward did not make"));
+        }
+        self.undo_weight(cgroup_id)?;
+        let Some(weight) = policy.weight else { return Ok(()) };
+        let file = place::directory(path, &self.roots).join("cpu.weight");
+        let before = roots::read(&file).map_err(gone)?;
+        self.remember_file(&file, before.trim())?;
+        match self.journal.write_file(&file, &weight.to_string()).map_err(journal_failed) {
+            Ok(Some(change)) => _ = self.weights.changes.insert(cgroup_id, (change, file)),
+            outcome => {
+                self.forget_file(&file);
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unsupported(&self, what: &'static str) -> MechanismError {
+        MechanismError::Unsupported { what, by: self.kind() }
+    }
+
+    fn undo_weight(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
+        let Some((number, file)) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
+        if let Some(change) = self.journal.outstanding().get(&number) {
+            // Of a cgroup that is gone there is nothing to undo.
+            let _ = journal::undo(change, &self.roots);
+        }
+        self.forget_file(&file);
+        self.close(Some(number));
+        Ok(())
+    }
+
+    /// Puts every weight back.
+    pub(super) fn undo_weights(&mut self) {
+        let ids: Vec<u64> = self.weights.changes.keys().copied().collect();
+        for id in ids {
+            // What can not be put back stays in the journal.
+            let _ = self.undo_weight(id);
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The scheduler's callbacks, as the BPF program has them (`steward-sched/src/bpf/steward.bpf.c`): the same functions in
+//! the same order around the same decisions ([`steward_sched::decide`]), so that the two can be read side by side.
+//!
+//! Left out is what a machine in memory does not have: races, kernel threads, fork and exec, CPUs that go offline; and what
+//! only saves time while nobody else waits (`enqueue_direct`, `goes_on_alone`, `CHARGE_ALONE_NS`). Who gets a specification is
+//! written in the scenario.
+
+mod best_effort;
+mod interactive;
+mod sampler;
+
+use steward_core::cpu::best_effort::BestEffortSettings;
+use steward_sched::decide::{
+    CLASS_GAP_NS, ClassUse, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS,
+    SLICE_NS, WEIGHT_DEFAULT, Waiters,
+};
+
+use crate::cpu::kernel::{Kernel, Queue, TaskId};
+use interactive::{Counts, CpuState};
+pub(crate) use interactive::{Slot, Standing};
+
+/// No deadline: what runs is best-effort.
+const NEVER: u64 = u64::MAX;
+
+/// What a task runs as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// It is not on a CPU.
+    #[default]
+    Off,
+    BestEffort,
+    Interactive,
+}
+
+/// Why a task is put into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueued {
+    /// It woke up.
+    Woken,
+    /// Its slice is over.
+    SliceOver,
+    /// Its slice is over, and its CPU has nothing else, yet it was not kept there.
+    Last,
+}
+
+/// What the scheduler knows of a task.
+#[derive(Clone, Debug, Default)]
+struct TaskState {
+    charged_ns: u64,
+    vtime: u64,
+    waiting_since_ns: u64,
+    slot: Option<u32>,
+    weight: u32,
+    runnable_weight: u32,
+    domain: u16,
+    mode: Mode,
+    counted_waiting: bool,
+    restricted_waiting: bool,
+    rescued: bool,
+    /// Began to run without waiting in the order, and its domain's credit has not been looked at since.
+    unjoined: bool,
+}
+
+/// What only the CPU itself needs at each switch.
+#[derive(Clone, Debug)]
+struct CpuRun {
+    deadline_ns: u64,
+    budget_end_ns: Option<u64>,
+    rescued_ns: u64,
+    began_ns: u64,
+    /// Virtual time and weight of the task that runs as best-effort, and when they were taken.
+    vtime: u64,
+    vtime_at_ns: u64,
+    weight: u32,
+    /// What tasks of a domain used here and the domain has not paid yet.
+    unpaid: Option<(u16, u64)>,
+    /// The domain of the task that runs as best-effort.
+    domain: Option<u16>,
+    /// Its slice is a long one, because nothing waited.
+    alone: bool,
+    /// What is chosen now goes before the interactive class, for a moment.
+    gap: bool,
+    class: ClassUse,
+}
+
+impl CpuRun {
+    fn new() -> Self {
+        CpuRun {
+            deadline_ns: NEVER,
+            budget_end_ns: None,
+            rescued_ns: 0,
+            began_ns: 0,
+            vtime: 0,
+            vtime_at_ns: 0,
+            weight: 0,
+            unpaid: None,
+            domain: None,
+            alone: false,
+            gap: false,
+            class: ClassUse::default(),
+        }
+    }
+}
+
+/// The scheduler's state: the BPF program's maps.
+pub(crate) struct Scheduler {
+    thresholds: LoadThresholds,
+    tasks: Vec<TaskState>,
+    pub(crate) slots: Vec<Slot>,
+    cpu_states: Vec<CpuState>,
+    cpu_runs: Vec<CpuRun>,
+    orders: Vec<Box<CpuOrder>>,
+    pub(crate) domains: Box<DomainTable>,
+    preemption_interval_ns: u64,
+    overdue: bool,
+    /// The domain at which the next look for tasks that have waited too long begins.
+    overdue_cursor: u16,
+    room: u32,
+    waiters: Waiters,
+    samples: u32,
+    sampled_ns: u64,
+    pub(crate) counts: Counts,
+}
+
+impl Scheduler {
+    pub(crate) fn new(cpus: u32, thresholds: LoadThresholds, best_effort: &BestEffortSettings) -> Self {
+        let mut domains = DomainTable::new();
+        domains.cpus = cpus;
+        domains.set_order(best_effort.order.into(), best_effort.service_cycle_ns);
+        let mut scheduler = Scheduler {
+            thresholds,
+            tasks: Vec::new(),
+            slots: Vec::new(),
+            cpu_states: vec![CpuState::default(); cpus as usize],
+            cpu_runs: vec![CpuRun::new(); cpus as usize],
+            orders: (0..cpus).map(|_| CpuOrder::new()).collect(),
+            domains,
+            preemption_interval_ns: best_effort.preemption_interval_ns,
+            overdue: false,
+            overdue_cursor: 0,
+            room: 0,
+            waiters: Waiters::default(),
+            samples: 0,
+            sampled_ns: 0,
+            counts: Counts::default(),
+        };
+        scheduler.domain_init(None, WEIGHT_DEFAULT, &Policy::default());
+        scheduler
+    }
+
+    /// A task begins: `weight` 100 stands for nice 0.
+    pub(crate) fn init_task(&mut self, domain: u16, weight: u32) {
+        let vtime = self.domains.at(domain).task_clock;
+        self.domains.at_mut(domain).tasks += 1;
+        self.tasks.push(TaskState { domain, weight, vtime, ..TaskState::default() });
+    }
+
+    /// Accounts the CPU time used since the last call, and lets a spent budget end the period.
+    fn charge(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let now_ns = k.now_ns;
+        let t = &mut self.tasks[p as usize];
+        if t.mode == Mode::Off || now_ns <= t.charged_ns {
+            return;
+        }
+        let used_ns = now_ns - t.charged_ns;
+        t.charged_ns = now_ns;
+        let mode = t.mode;
+        let index = t.slot;
+        if let (Mode::Interactive, Some(index)) = (mode, index) {
+            let slot = &mut self.slots[index as usize];
+            slot.reserved_time_ns += used_ns;
+            self.charge_reserved(p, cpu, used_ns, now_ns);
+            let slot = &mut self.slots[index as usize];
+            self.cpu_states[cpu as usize].reserved_time_ns += used_ns;
+            self.cpu_runs[cpu as usize].class.used(used_ns, now_ns);
+            let spent = slot.edf.charge(used_ns);
+            slot.edf.update(now_ns);
+            if spent && slot.standing == Standing::Admitted && slot.edf.start_ns > now_ns {
+                self.watch_period(k, index);
+            }
+            return;
+        }
+        if let Some(index) = index {
+            self.slots[index as usize].best_effort_time_ns += used_ns;
+        }
+        self.charge_best_effort(p, cpu, used_ns, now_ns);
+    }
+
+    /// The task runs, or goes on, out of its reservation: its budget is the slice, and is watched.
+    fn run_interactive(&mut self, k: &mut Kernel, p: TaskId, slot: u32, cpu: u32) {
+        let edf = &self.slots[slot as usize].edf;
+        let left_ns = edf.left_ns.max(1) as u64;
+        self.tasks[p as usize].mode = Mode::Interactive;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = edf.deadline_ns;
+        run.domain = None;
+        run.gap = false;
+        k.task_mut(p).slice_ns = left_ns;
+        self.watch_budget(k, cpu, left_ns);
+    }
+
+    fn run_best_effort(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
+        self.orders[cpu as usize].runs_restricted = self.is_restricted(k, p).into();
+        let t = &mut self.tasks[p as usize];
+        t.mode = Mode::BestEffort;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = NEVER;
+        run.budget_end_ns = None;
+        run.domain = Some(t.domain);
+        (run.vtime, run.vtime_at_ns, run.weight) = (t.vtime, t.charged_ns, t.weight);
+        run.alone = false;
+    }
+
+    /// prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting.
+    fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32) {
+        let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
+        let alone = !self.others_wait(domain, cpu);
+        self.domains.serve(&mut self.orders[cpu as usize], domain);
+        let clock = &mut self.domains.at_mut(domain).task_clock;
+        *clock = (*clock).max(vtime);
+        self.run_best_effort(k, prev, cpu);
+        self.cpu_runs[cpu as usize].alone = alone;
+        k.task_mut(prev).slice_ns = if alone { SLICE_ALONE_NS } else { SLICE_NS };
+    }
+
+    /// The index of the task's slot if it is admitted.
+    fn admitted(&self, p: TaskId) -> Option<u32> {
+        let index = self.tasks[p as usize].slot?;
+        (self.slots[index as usize].standing == Standing::Admitted).then_some(index)
+    }
+
+    /// May run on some CPUs only.
+    pub(super) fn is_restricted(&self, k: &Kernel, p: TaskId) -> bool {
+        k.task(p).pinned.is_some() && k.cpu_count() > 1
+    }
+
+    /// The task can run: it counts in its domain, and if it has just woken its period may be a new one.
+    fn becomes_runnable(&mut self, k: &mut Kernel, p: TaskId, woken: bool) {
+        if woken && let Some(slot) = self.admitted(p) {
+            self.slots[slot as usize].edf.wake(k.now_ns);
+        }
+        let t = &self.tasks[p as usize];
+        if t.runnable_weight == 0 {
+            self.domain_counts(p, t.weight, k.now_ns);
+        }
+    }
+
+    /// A task wakes. True when it was given to an idle CPU at once.
+    pub(crate) fn select_cpu(&mut self, k: &mut Kernel, p: TaskId) -> bool {
+        if let Some(slot) = self.admitted(p) {
+            let cpu = self.slots[slot as usize].cpu;
+            if k.task(p).may_run_on(cpu) {
+                k.task_mut(p).cpu = cpu;
+                return false;
+            }
+        }
+        let Some(cpu) = k.pick_idle_cpu(p) else { return false };
+        k.task_mut(p).cpu = cpu;
+        if self.held_by_quota(p) {
+            k.set_idle(cpu, true);
+            return false;
+        }
+        self.becomes_runnable(k, p, true);
+        self.tasks[p as usize].unjoined = true;
+        k.task_mut(p).slice_ns = SLICE_NS;
+        k.give_to(p, cpu);
+        k.choose_soon(cpu);
+        true
+    }
+
+    /// The task waits for a CPU.
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, p: TaskId, why: Enqueued) {
+        let (now_ns, cpu) = (k.now_ns, k.task(p).cpu);
+        self.leave_queue(p);
+        self.tasks[p as usize].rescued = false;
+        self.becomes_runnable(k, p, why == Enqueued::Woken);
+        if let Some(index) = self.admitted(p) {
+            let slot = &self.slots[index as usize];
+            let (home, edf) = (slot.cpu, slot.edf);
+            if slot.served_by_deadline(now_ns) && k.task(p).may_run_on(home) {
+                k.queue_insert(p, Queue::Interactive(home), edf.left_ns as u64, edf.deadline_ns);
+                self.preempt_for(k, index);
+                return;
+            }
+            if edf.start_ns > now_ns {
+                self.watch_period(k, index);
+            }
+        }
+        if self.is_restricted(k, p) {
+            self.enqueue_restricted(k, p, cpu);
+        } else {
+            self.enqueue_domain(k, p);
+        }
+        if why == Enqueued::Last {
+            return;
+        }
+        if let Some(idle_cpu) = k.pick_idle_cpu(p) {
+            k.kick(idle_cpu, false);
+        } else if why == Enqueued::Woken {
+            self.preempt_later(k, p, cpu);
+        }
+    }
+
+    /// Lets prev, whose slice is over, go on if it comes first. True when that is decided.
+    fn keep_interactive(
+        &mut self,
+        k: &mut Kernel,
+        prev: TaskId,
+        cpu: u32,
+        first_deadline_ns: Option<u64>,
+    ) -> bool {
+        let Some(index) = self.tasks[prev as usize].slot else { return false };
+        let slot = &self.slots[index as usize];
+        if slot.cpu != cpu || !slot.served_by_deadline(k.now_ns) {
+            return false;
+        }
+        if first_deadline_ns.is_some_and(|deadline_ns| deadline_ns < slot.edf.deadline_ns) {
+            return false;
+        }
+        self.run_interactive(k, prev, index, cpu);
+        true
+    }
+
+    /// A CPU has nothing to run: gives it a task, or lets prev, which could go on, do so by giving it a slice.
+    pub(crate) fn dispatch(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) {
+        self.counts.decisions += 1;
+        if let Some(prev) = prev {
+            self.charge(k, prev, cpu);
+        }
+        let first_deadline_ns = k.queue_first_key(Queue::Interactive(cpu));
+        let interactive = prev.is_some_and(|prev| self.tasks[prev as usize].mode == Mode::Interactive);
+        if (first_deadline_ns.is_some() || interactive) && self.serve_gap(k, cpu) {
+            return;
+        }
+        if prev.is_some_and(|prev| self.keep_interactive(k, prev, cpu, first_deadline_ns)) {
+            return;
+        }
+        if first_deadline_ns.is_some() && k.queue_to_local(Queue::Interactive(cpu), cpu) {
+            return;
+        }
+        if self.serve_overdue(k, cpu) {
+            return;
+        }
+        let prev = prev.filter(|prev| !self.held_by_quota(*prev));
+        if let Some(prev) = prev {
+            self.join_late(k, prev, cpu);
+        }
+        let served = self.serve_domains(k, cpu, prev);
+        if let Some(prev) = prev.filter(|_| !served) {
+            self.keep_best_effort(k, prev, cpu);
+        }
+    }
+
+    /// The interactive class has had more than it may: serves best-effort work first, if any waits.
+    fn serve_gap(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        let run = &mut self.cpu_runs[cpu as usize];
+        if !run.class.held(0, k.now_ns) {
+            return false;
+        }
+        run.gap = true;
+        let served = self.serve_overdue(k, cpu) || self.serve_domains(k, cpu, None);
+        self.cpu_runs[cpu as usize].gap = served;
+        served
+    }
+
+    /// What runs as best-effort was chosen before the interactive class.
+    fn begin_gap(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        if std::mem::take(&mut self.cpu_runs[cpu as usize].gap) {
+            k.task_mut(p).slice_ns = CLASS_GAP_NS;
+            self.watch_budget(k, cpu, CLASS_GAP_NS);
+        }
+    }
+
+    /// The timer interrupt of a CPU on which the task runs.
+    pub(crate) fn tick(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        self.charge(k, p, cpu);
+        let t = &self.tasks[p as usize];
+        let over = if t.mode == Mode::Interactive {
+            let run = &self.cpu_runs[cpu as usize];
+            let restricted = self.orders[cpu as usize].any_restricted != 0;
+            let others = self.domains.waiting > 0 || restricted || self.overdue;
+            t.slot.is_none_or(|slot| !self.slots[slot as usize].served_by_deadline(k.now_ns))
+                || (others && run.class.held(0, k.now_ns))
+        } else {
+            self.held_by_quota(p) || self.overtaken(k, p, cpu)
+        };
+        if over {
+            k.task_mut(p).slice_ns = 0;
+        }
+    }
+
+    /// The task sleeps: of its own will, or because it waits for a disk.
+    pub(crate) fn quiescent(&mut self, k: &Kernel, p: TaskId, voluntary: bool) {
+        self.leave_queue(p);
+        self.domain_counts(p, 0, k.now_ns);
+        if let Some(slot) = self.tasks[p as usize].slot {
+            self.slots[slot as usize].edf.sleep(voluntary);
+        }
+    }
+
+    /// A rescued task runs for a moment only.
+    fn begin_rescue(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) -> bool {
+        if !std::mem::take(&mut self.tasks[p as usize].rescued) {
+            return false;
+        }
+        k.task_mut(p).slice_ns = RESCUE_SLICE_NS;
+        self.watch_budget(k, cpu, RESCUE_SLICE_NS);
+        true
+    }
+
+    pub(crate) fn running(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let now_ns = k.now_ns;
+        let t = &mut self.tasks[p as usize];
+        if t.counted_waiting || t.restricted_waiting {
+            self.domains.at_mut(t.domain).waited_ns += now_ns - t.waiting_since_ns;
+        }
+        t.charged_ns = now_ns;
+        self.leave_queue(p);
+        self.cpu_runs[cpu as usize].began_ns = now_ns;
+        self.becomes_runnable(k, p, false);
+        if let Some(index) = self.admitted(p) {
+            let slot = &mut self.slots[index as usize];
+            slot.edf.update(now_ns);
+            if slot.cpu == cpu && slot.served_by_deadline(now_ns) {
+                return self.run_interactive(k, p, index, cpu);
+            }
+        }
+        let TaskState { vtime, domain, .. } = self.tasks[p as usize];
+        self.run_best_effort(k, p, cpu);
+        self.begin_gap(k, p, cpu);
+        if self.begin_rescue(k, p, cpu) {
+            return;
+        }
+        let d = self.domains.at_mut(domain);
+        d.task_clock = d.task_clock.max(vtime);
+    }
+
+    pub(crate) fn stopping(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        self.charge(k, p, cpu);
+        self.tasks[p as usize].mode = Mode::Off;
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.deadline_ns = NEVER;
+        run.budget_end_ns = None;
+        run.domain = None;
+    }
+
+    /// The task is gone, with its reservation.
+    pub(crate) fn exit_task(&mut self, k: &mut Kernel, p: TaskId) {
+        k.queue_remove(p);
+        self.leave_queue(p);
+        self.domain_counts(p, 0, k.now_ns);
+        self.release(p);
+        let domain = self.tasks[p as usize].domain;
+        self.domains.at_mut(domain).tasks -= 1;
+    }
+}

@@ -1,0 +1,77 @@
+//! What the arguments of several commands have in common.
+
+use std::time::Duration;
+
+use clap::Args;
+use steward_core::cpu::reservation::Reservation;
+use steward_core::quantity::parse_duration;
+use steward_core::quantity::parse_fraction;
+
+/// For commands whose only choice is JSON.
+#[derive(Debug, Args)]
+pub struct JsonFlag {
+    /// Print one JSON object, with its "schema".
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is promised to a process, or to a domain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Promise {
+    /// Time in every period.
+    Reservation(Reservation),
+    /// A fraction of the parent's.
+    Fraction(f64),
+}
+
+pub fn parse_promise(text: &str) -> Result<Promise, String> {
+    if text.ends_with('%') || text.parse::<f64>().is_ok() {
+        return parse_fraction(text).map(Promise::Fraction);
+    }
+    parse_reservation(text).map(Promise::Reservation)
+}
+
+pub fn parse_reservation(text: &str) -> Result<Reservation, String> {
+    let reservation: Reservation = text.parse().map_err(|error| format!("{error}"))?;
+    reservation.validate().map_err(|error| error.to_string())?;
+    Ok(reservation)
+}
+
+/// Reads a time above 0.
+///
+/// # Errors
+/// When it is none.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text).map_err(|error| error.to_string())? {
+        0 => Err("it must be above 0".to_owned()),
+        time_ns => Ok(Duration::from_nanos(time_ns)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_a_fraction_either_way_or_time_in_every_period() {
+        let fraction = |text| match parse_promise(text) {
+            Ok(Promise::Fraction(fraction)) => Ok(fraction),
+            Ok(Promise::Reservation(reservation)) => Err(reservation.to_string()),
+            Err(message) => Err(message),
+        };
+        assert_eq!([fraction("20%"), fraction("0.2"), fraction("100 %")], [Ok(0.2), Ok(0.2), Ok(1.0)]);
+        assert_eq!(fraction("5ms/30ms"), Err("5ms/30ms".to_owned()));
+        for wrong in ["0", "0%", "-5%", "101%", "1.01", "nan", "inf", "half", "", "%", "30ms/5ms"] {
+            assert!(parse_promise(wrong).is_err(), "{wrong}");
+        }
+        assert!(fraction("20").unwrap_err().contains("did you mean 20%?"));
+    }
+
+    #[test]
+    fn a_time_has_a_unit_and_is_above_nothing() {
+        assert_eq!(parse_time("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in ["0s", "1", "", "-1s", "5m"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `steward set`: reserves CPU time for a running process or a domain, or takes it away.
+
+use std::path::Path;
+
+use clap::{ArgGroup, Args};
+use libsteward::{Client, api};
+use steward_core::cpu::reservation::Reservation;
+
+use super::api::to_api;
+use super::status::standing_name;
+use crate::arguments::{Promise, parse_promise};
+use crate::who::{self, NoAnswer, Several, Who};
+use crate::{domain, output};
+
+/// Give a running process or a domain a CPU reservation, or take it away
+///
+/// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that thread
+/// alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own
+/// programs; everyone may release what is their own.
+///
+/// A name is with C/T a process, with a fraction a domain; with --release a domain, where there is one of that name.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
+#[command(after_help = "Examples:\n  \
+        steward set 4321 --cpu 5ms/30ms\n  \
+        steward set mplayer --release\n  \
+        steward set batch --cpu 20%")]
+pub struct SetArguments {
+    /// The process or thread, by number or name, or the domain, by name.
+    #[arg(value_name = "PROCESS|DOMAIN", value_parser = crate::who::parse)]
+    pub target: Who,
+    #[command(flatten)]
+    pub several: Several,
+    /// For a process CPU time and the period in which it is given, as 5ms/30ms; for a domain a fraction, as 20%.
+    #[arg(long, value_name = "C/T|FRACTION", value_parser = parse_promise)]
+    pub cpu: Option<Promise>,
+    /// The process' other threads and their children get the same.
+    #[arg(long, requires = "cpu")]
+    pub inherit: bool,
+    /// Never take it back under overload.
+    #[arg(long, requires = "cpu")]
+    pub irrevocable: bool,
+    /// Make it best-effort.
+    #[arg(long)]
+    pub release: bool,
+    /// When there is no room, let it wait for some as best-effort instead of failing.
+    #[arg(long, requires = "cpu")]
+    pub best_effort_if_refused: bool,
+}
+
+/// `steward set`.
+pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
+    let mut client = Client::connect(socket)?;
+    let is_domain = match (&arguments.target, arguments.cpu) {
+        (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(
+            "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
+             create NAME --cpu 20%, steward domain move PID NAME)"
+        ),
+        (Who::Number(_), _) | (Who::Name(_), Some(Promise::Reservation(_))) => false,
+        (Who::Name(_), Some(Promise::Fraction(_))) => true,
+        (Who::Name(name), None) => domain::exists(&mut client, name)?,
+    };
+    match (&arguments.target, arguments.cpu) {
+        (Who::Name(name), cpu) if is_domain => {
+            let fraction = cpu.and_then(|cpu| match cpu {
+                Promise::Fraction(fraction) => Some(fraction),
+                Promise::Reservation(_) => None,
+            });
+            domain::set_reservation(&mut client, name, fraction).map_err(|error| hint_at_process(error, name))
+        }
+        (target, cpu) => {
+            let pids =
+                who::resolve(target, arguments.several).map_err(|error| hint_at_domain(error, target))?;
+            pids.into_iter().try_for_each(|pid| match cpu {
+                Some(Promise::Reservation(cpu)) => reserve(&mut client, pid, cpu, arguments),
+                _ => release(&mut client, pid),
+            })
+        }
+    }
+}
+
+/// A name that is no domain's may be a process's.
+fn hint_at_process(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(libsteward::Error::Api(api::ApiError::NoSuchDomain { .. })) => anyhow::anyhow!(
+            "there is no domain {name}; steward domain list shows all. A process gets CPU time in every period, as in --cpu \
+             5ms/30ms"
+        ),
+        _ => error,
+    }
+}
+
+/// A name that is no process's may be a domain's.
+fn hint_at_domain(error: anyhow::Error, target: &Who) -> anyhow::Error {
+    match (error.downcast_ref(), target) {
+        (Some(NoAnswer::Nobody(_)), Who::Name(name)) => anyhow::anyhow!(
+            "there is no process called {name:?}; a domain gets a fraction of what its parent has, as in --cpu 20%"
+        ),
+        _ => error,
+    }
+}
+
+fn release(client: &mut Client, pid: i32) -> anyhow::Result<()> {
+    let released = client.call(&api::Release { pid })?.released;
+    output::print(&format!("Process {pid} is best-effort now ({released} of its threads were not).\n"))
+}
+
+fn reserve(client: &mut Client, pid: i32, cpu: Reservation, arguments: &SetArguments) -> anyhow::Result<()> {
+    let reply = client.call(&api::Set {
+        pid,
+        cpu: to_api(cpu),
+        inherit: Some(arguments.inherit),
+        revocable: Some(!arguments.irrevocable),
+        keep_if_refused: Some(arguments.best_effort_if_refused),
+    })?;
+    let standing = reply.standing.map_or("not decided yet", standing_name);
+    output::print(&format!("Process {pid} has {cpu}: {standing}.\n"))
+}

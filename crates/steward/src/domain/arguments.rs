@@ -1,0 +1,252 @@
+//! The command line of `steward domain`, as clap reads it.
+
+use clap::{Args, Subcommand};
+use libsteward::api::DomainSettings;
+use steward_core::domain::Setting;
+use steward_core::quantity::parse_fraction;
+use steward_core::quantity::parse_size;
+
+use crate::arguments::JsonFlag;
+use crate::who::{Several, Who};
+
+/// Divide the machine among groups of programs
+///
+/// A domain is a group of processes (a cgroup) with a share of the CPU. Its children are paid out of what it has. Every
+/// slice, service and scope of the machine is one too, under its path: user.slice/user-1000.slice.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+        steward domain create batch --cpu 20%        20 % of the machine, whenever batch wants it\n  \
+        steward run --domain batch -- make -j8\n  \
+        steward domain set user.slice --weight 400   four times what its siblings get of the rest\n  \
+        steward domain list")]
+pub enum DomainCommand {
+    Create(CreateArguments),
+    Set(SetArguments),
+    /// List all domains, as a tree
+    ///
+    /// CPU is what is reserved of the parent's, GUARANTEED what a domain with all below it has of the machine when
+    /// everybody wants to run. WEIGHT divides what nobody reserved.
+    List(JsonFlag),
+    Show(ShowArguments),
+    Move(MoveArguments),
+    Remove(RemoveArguments),
+    Check(CheckArguments),
+}
+
+/// Make a domain
+///
+/// It belongs to you, and goes away with its last process, or after a minute without one. To make one at the top needs
+/// the right to reserve; below a domain of your own you may make any.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward domain create batch --cpu 20% --keep\n  \
+        steward domain create front --parent web --weight 300")]
+pub struct CreateArguments {
+    /// What it is to be called: batch, or web/front below the domain web.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The domain that pays for it.
+    #[arg(long, value_name = "DOMAIN")]
+    pub parent: Option<String>,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// The user it is to belong to, by name or number, instead of you.
+    #[arg(long, value_name = "USER", value_parser = crate::users::parse)]
+    pub user: Option<u32>,
+    /// Let it stay when its last process has gone, until the next reboot; says how to have it from every boot on.
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Change what a domain has, at once
+///
+/// Settings that are not named stay as they are; "default" takes one back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        steward domain set batch --cpu 30%\n  \
+        steward domain set batch --cpu default --weight 50\n  \
+        steward domain set user.slice/user-1000.slice --priority 5")]
+pub struct SetArguments {
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+    #[command(flatten)]
+    pub settings: SettingArguments,
+    /// The user it is to belong to, by name or number.
+    #[arg(long, value_name = "USER", value_parser = crate::users::parse)]
+    pub user: Option<u32>,
+    /// Whether it stays when its last process has gone: yes or no.
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, default_missing_value = "yes", value_parser = parse_yes)]
+    pub keep: Option<bool>,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Show one domain, with its processes
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward domain show batch\n  steward domain show --pid $$")]
+pub struct ShowArguments {
+    /// The domain; your own unless said.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// That of this process.
+    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    #[command(flatten)]
+    pub output: JsonFlag,
+}
+
+/// Move a running process with all its threads into a domain that Steward made
+///
+/// You may move processes of your own into domains of your own.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward domain move 4321 batch\n  steward domain move make batch --all")]
+pub struct MoveArguments {
+    /// The process, by number or name.
+    #[arg(value_name = "PROCESS", value_parser = crate::who::parse)]
+    pub process: Who,
+    #[command(flatten)]
+    pub several: Several,
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+}
+
+/// Remove a domain that Steward made, with all below it
+///
+/// Its processes move to its parent. Of any other domain, takes back what it was given.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  steward domain remove batch\n  steward domain remove batch --kill")]
+pub struct RemoveArguments {
+    /// The domain.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: String,
+    /// End the processes in it.
+    #[arg(long)]
+    pub kill: bool,
+}
+
+/// Check files that declare domains
+///
+/// Such files are in /usr/lib/steward/domains, /run/steward/domains.d and /etc/steward/domains. Says what is wrong in them, with
+/// the line, and ends with 1 if anything is. Needs neither root nor the daemon; whether there is room for what they reserve is seen
+/// only when they are put in force (steward status).
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  steward domain check /etc/steward/domains/web.toml")]
+pub struct CheckArguments {
+    /// The files.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<std::path::PathBuf>,
+}
+
+/// What can be asked for a domain. "default" stands for what nobody asked for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SettingArguments {
+    /// CPU reserved, of what the parent has (at the top: of the machine), as 20% or 0.2.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
+    pub cpu: Option<Wanted<f64>>,
+    /// Share of what nobody reserved, among siblings of one priority: 1 to 10000.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub weight: Option<Wanted<i64>>,
+    /// Order among siblings, 0 to 7: what a higher one wants, a lower one gets only by its reservation.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub priority: Option<Wanted<i64>>,
+    /// Weight of its own processes beside its children.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub own_weight: Option<Wanted<i64>>,
+    /// Priority of its own processes beside its children.
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub own_priority: Option<Wanted<i64>>,
+    /// The most of its CPU that its children may reserve together.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
+    pub cpu_limit: Option<Wanted<f64>>,
+    /// Memory reserved, as 64M. Kept and shown; nothing enforces it yet.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub memory: Option<Wanted<i64>>,
+    /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
+    pub disk: Option<Wanted<f64>>,
+}
+
+/// A value, or the default again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wanted<T> {
+    /// This value.
+    Value(T),
+    /// The default.
+    Default,
+}
+
+impl SettingArguments {
+    /// The same as the API has it.
+    pub fn to_api(&self) -> DomainSettings {
+        let mut reset = Vec::new();
+        let settings = DomainSettings {
+            cpu: value(self.cpu, Setting::Cpu, &mut reset),
+            weight: value(self.weight, Setting::Weight, &mut reset),
+            priority: value(self.priority, Setting::Priority, &mut reset),
+            own_weight: value(self.own_weight, Setting::OwnWeight, &mut reset),
+            own_priority: value(self.own_priority, Setting::OwnPriority, &mut reset),
+            cpu_limit: value(self.cpu_limit, Setting::CpuLimit, &mut reset),
+            memory: value(self.memory, Setting::Memory, &mut reset),
+            disk: value(self.disk, Setting::Disk, &mut reset),
+            reset: Vec::new(),
+        };
+        DomainSettings { reset, ..settings }
+    }
+}
+
+fn value<T>(wanted: Option<Wanted<T>>, setting: Setting, reset: &mut Vec<String>) -> Option<T> {
+    match wanted? {
+        Wanted::Value(value) => Some(value),
+        Wanted::Default => {
+            reset.push(setting.name().to_owned());
+            None
+        }
+    }
+}
+
+fn wanted<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Wanted<T>, String> {
+    if text == "default" { Ok(Wanted::Default) } else { parse(text).map(Wanted::Value) }
+}
+
+fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
+    wanted(text, |text| text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned()))
+}
+
+fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
+    wanted(text, |text| {
+        let bytes = parse_size(text).map_err(|fault| fault.to_string())?;
+        i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
+    })
+}
+
+fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {
+    wanted(text, parse_fraction)
+}
+
+fn parse_yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_takes_a_setting_back() {
+        let arguments = SettingArguments {
+            cpu: Some(Wanted::Default),
+            weight: Some(Wanted::Value(50)),
+            ..SettingArguments::default()
+        };
+        let settings = arguments.to_api();
+        assert_eq!((settings.cpu, settings.weight, settings.reset), (None, Some(50), vec!["cpu".to_owned()]));
+    }
+}

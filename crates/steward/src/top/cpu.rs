@@ -1,0 +1,3 @@
+//! What the screen says of CPU time alone.
+
+pub mod promise;

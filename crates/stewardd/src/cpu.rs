@@ -1,0 +1,12 @@
+//! The CPU's room: mechanisms, what people give by hand, forecasts, and the record of promises.
+
+pub mod audit;
+mod by_hand;
+pub mod herald;
+pub(crate) mod lines;
+pub(crate) mod lowered;
+pub mod mechanisms;
+pub(crate) mod real_time;
+pub mod reply;
+pub mod requests;
+pub mod suspension;

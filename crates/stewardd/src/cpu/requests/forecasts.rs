@@ -1,0 +1,329 @@
+//! Requests about forecasts.
+//!
+//! Everybody sees the forecasts of their own tasks, and of tasks in domains that are theirs; the rules say who may see
+//! those of others (`read`). What may not be seen is counted, and is in the sums.
+
+use std::sync::Arc;
+
+use libsteward::api::{self, ApiError};
+use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::cpu::forecast::{Model, TaskSample};
+use steward_kernel::process;
+
+use super::forecast_text::TaskTexts;
+use crate::cpu::herald::{Outlook, OutlookAsked};
+use crate::cpu::reply::forecast;
+use crate::daemon::Daemon;
+use crate::domains::reading::Group;
+use crate::server::access::{Access, Handler};
+use crate::server::peer::Caller;
+use crate::server::report::invalid;
+use crate::server::{Answer, NextReply, Watch};
+use crate::turn::clock::{cpu_time_ns, now_ns};
+
+/// Time between two replies to a watcher, in milliseconds, unless said.
+const EVERY_MS: u64 = 100;
+
+/// What is asked for.
+enum Sought {
+    /// Everything.
+    Machine,
+    /// The cgroup with this id, and all below it.
+    Domain(u64),
+    /// A process.
+    Process(i32),
+}
+
+/// What is asked for, found among what was read last.
+enum Subject {
+    /// Everything.
+    Machine,
+    /// The cgroup with this index, and all below it.
+    Domain(usize),
+    /// A process.
+    Process(i32),
+}
+
+/// What a caller may see.
+pub(crate) struct Sight {
+    pub(crate) uid: u32,
+    /// Everything that was asked for.
+    pub(crate) all: bool,
+}
+
+impl Handler for api::ListForecasts {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.list_forecasts(caller, self)
+    }
+}
+
+impl Handler for api::WatchForecasts {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.watch_forecasts(caller, self)
+    }
+}
+
+impl Daemon {
+    pub(crate) fn list_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: api::ListForecasts,
+    ) -> Result<Answer, ApiError> {
+        let api::ListForecasts { domain, pid, domains_only } = request;
+        let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None, slowed: None };
+        let granted = self.permit_forecasts(caller, &request)?;
+        Ok(Answer::Text(self.forecasts(caller, &request, granted)?.1))
+    }
+
+    pub(crate) fn watch_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: api::WatchForecasts,
+    ) -> Result<Answer, ApiError> {
+        let every_ms = request.every_ms.unwrap_or(EVERY_MS);
+        if !api::FORECAST_EVERY_MS.contains(&every_ms) {
+            let (least, most) = (api::FORECAST_EVERY_MS.start(), api::FORECAST_EVERY_MS.end());
+            let reason = format!("{every_ms} ms is not possible; give {least} to {most}");
+            return Err(invalid("every_ms", reason));
+        }
+        if request.slowed == Some(true) && request.domain.is_none() {
+            return Err(invalid("slowed", "it is about those outside of a domain; give a domain"));
+        }
+        let granted = self.permit_forecasts(caller, &request)?;
+        Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
+    }
+
+    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for each
+    /// reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out. Tasks are
+    /// read unless that was done a moment ago.
+    fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
+        let sees_all = self.sees_all(caller);
+        let now_ns = now_ns();
+        self.refresh(now_ns);
+        let sought = self.look_for(request, now_ns)?;
+        let subject = self.subject(&sought, request)?;
+        let (owner, about) = match subject {
+            Subject::Machine => return Ok(sees_all),
+            _ if sees_all => return Ok(true),
+            Subject::Domain(index) => {
+                let group = &self.sampler.groups.all()[index];
+                if group.belongs_to(caller.uid) {
+                    return Ok(false);
+                }
+                (group.user(), format!("the forecast of the domain {}", group.name))
+            }
+            Subject::Process(pid) => {
+                let task = self.sampler.herald.tasks().iter().find(|task| task.pid == pid);
+                let sight = Sight { uid: caller.uid, all: false };
+                let groups = &self.sampler.groups;
+                let group = |task: &TaskSample| &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)];
+                if task.is_some_and(|task| sight.has_task(task, group(task))) {
+                    return Ok(false);
+                }
+                (task.map(|task| task.uid), format!("the forecast of process {pid}"))
+            }
+        };
+        let about = owner.map_or(about.clone(), |owner| format!("{about} of user {owner}"));
+        self.permit(caller, &Wish::of_all(Action::Read, Target::Others, about))?;
+        Ok(true)
+    }
+
+    fn sees_all(&self, caller: &Caller) -> bool {
+        let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
+        self.settings.policy.permit(&caller.identity(), &machine).is_ok()
+    }
+
+    /// What is asked for. Reads again what it would be missing from: it may have come after the last look.
+    fn look_for(&mut self, request: &api::WatchForecasts, now_ns: u64) -> Result<Sought, ApiError> {
+        match (&request.domain, request.pid) {
+            (Some(_), Some(_)) => Err(invalid("pid", "give a domain or a process, not both")),
+            (None, None) => Ok(Sought::Machine),
+            (Some(domain), None) => {
+                let cgroup = self.domains.resolve(domain)?;
+                self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+                Ok(Sought::Domain(cgroup.id))
+            }
+            (None, Some(pid)) => {
+                if !self.has_process(pid) && process::stat(pid, &self.options.roots).is_ok() {
+                    self.sample(now_ns);
+                }
+                Ok(Sought::Process(pid))
+            }
+        }
+    }
+
+    /// The same among what was read last.
+    fn subject(&self, sought: &Sought, request: &api::WatchForecasts) -> Result<Subject, ApiError> {
+        match *sought {
+            Sought::Machine => Ok(Subject::Machine),
+            Sought::Domain(cgroup_id) => {
+                let gone = || ApiError::NoSuchDomain { domain: request.domain.clone().unwrap_or_default() };
+                Ok(Subject::Domain(self.sampler.groups.index(cgroup_id).ok_or_else(gone)?))
+            }
+            Sought::Process(pid) if self.has_process(pid) => Ok(Subject::Process(pid)),
+            Sought::Process(pid) => Err(ApiError::NoSuchTask { pid }),
+        }
+    }
+
+    fn has_process(&self, pid: i32) -> bool {
+        let tasks = self.sampler.herald.tasks();
+        // The first of its threads has the same number, unless it has ended before the others.
+        tasks.binary_search_by_key(&pid, |task| task.tid).is_ok_and(|place| tasks[place].pid == pid)
+            || tasks.iter().any(|task| task.pid == pid)
+    }
+
+    /// The next reply to somebody who watches; none when all that is known was told before.
+    pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
+        self.sample_if_old(now_ns());
+        if self.sampler.herald.at_ns() == Some(watch.told_at_ns) {
+            return Ok(None);
+        }
+        let (at_ns, text) = self.forecasts(caller, &watch.request, watch.granted)?;
+        watch.told_at_ns = at_ns;
+        Ok(Some(text))
+    }
+
+    /// The reply as text, from what was read last, and when that was. `granted` says that the caller may see all of what is
+    /// asked for. Those who ask the same and may see the same are given the same text.
+    fn forecasts(
+        &mut self,
+        caller: &Caller,
+        request: &api::WatchForecasts,
+        granted: bool,
+    ) -> Result<(u64, Arc<str>), ApiError> {
+        let now_ns = now_ns();
+        let sought = self.look_for(request, now_ns)?;
+        let outlook = self.outlook_of_last_read(now_ns);
+        let asked = OutlookAsked {
+            request: api::WatchForecasts { every_ms: None, ..request.clone() },
+            only_of: (!granted).then_some(caller.uid),
+        };
+        let sees_all = request.slowed == Some(true) && self.sees_all(caller);
+        // Who may see what is asked for, but not all that is outside of it, is given a text of one's own.
+        let is_shared = request.slowed != Some(true) || granted == sees_all;
+        if let Some(text) = self.sampler.text(&asked).filter(|_| is_shared) {
+            return Ok((outlook.report.at_ns, text));
+        }
+        // Only now: places among groups and tasks are those of the outlook.
+        let subject = self.subject(&sought, request)?;
+        let sight = Sight { uid: caller.uid, all: granted };
+        let begun_ns = cpu_time_ns();
+        let (mut reply, tasks) =
+            self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
+        if let (Subject::Domain(domain), Some(true)) = (&subject, request.slowed) {
+            let sight = Sight { uid: caller.uid, all: sees_all };
+            self.add_slowed(&mut reply, &outlook, *domain, &sight);
+        }
+        let text = tasks.into_reply(&reply).into();
+        let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+        self.sampler.keep_text(is_shared.then_some(asked), &text, cost_ns);
+        Ok((outlook.report.at_ns, text))
+    }
+
+    /// The reply without its tasks, and the text of these.
+    fn reported(
+        &self,
+        outlook: &Outlook,
+        subject: &Subject,
+        sight: &Sight,
+        domains_only: bool,
+    ) -> (api::Forecasts, TaskTexts) {
+        let report = &outlook.report;
+        let samples = report.samples();
+        let meant: Vec<usize> = match subject {
+            Subject::Machine => (0..samples.len()).collect(),
+            Subject::Domain(domain) => {
+                let is_member = report.members(*domain);
+                (0..samples.len()).filter(|place| is_member(*place)).collect()
+            }
+            Subject::Process(pid) => {
+                let places = samples.iter().enumerate().filter(|(_, sample)| sample.pid == *pid);
+                places.map(|(place, _)| place).collect()
+            }
+        };
+        let mut hidden = 0;
+        let mut tasks = TaskTexts::default();
+        let groups = self.sampler.groups.all();
+        for &place in &meant {
+            let home = report.home(place).unwrap_or(0);
+            let (sample, group) = (&samples[place], &groups[home]);
+            if !sight.has_task(sample, group) {
+                hidden += 1;
+            } else if !domains_only {
+                tasks.push(sample, home, &group.name, &report.task(place));
+            }
+        }
+        let others = match subject {
+            Subject::Machine => report.machine,
+            _ => report.sum(|place| meant.binary_search(&place).is_err()),
+        };
+        let reply = api::Forecasts {
+            at_ns: report.at_ns,
+            window_ns: report.window_ns,
+            model: match outlook.model {
+                Model::Steward => "steward".to_owned(),
+                Model::ProportionalShare => "proportional-share".to_owned(),
+            },
+            source: self.sampler.source_name().to_owned(),
+            cpus: outlook.cpus,
+            hidden,
+            machine: forecast(&report.machine),
+            others: forecast(&others),
+            domains: self.domain_forecasts(outlook, subject, sight),
+            slowed: Vec::new(),
+            tasks: Vec::new(),
+        };
+        (reply, tasks)
+    }
+
+    fn domain_forecasts(
+        &self,
+        outlook: &Outlook,
+        subject: &Subject,
+        sight: &Sight,
+    ) -> Vec<api::DomainForecast> {
+        let groups = self.sampler.groups.all();
+        let is_at_or_below = |mut index: usize, above: usize| loop {
+            match groups[index].parent {
+                _ if index == above => return true,
+                Some(parent) => index = parent,
+                None => return false,
+            }
+        };
+        let is_meant = |index: usize| match subject {
+            Subject::Machine => true,
+            Subject::Domain(domain) => is_at_or_below(index, *domain),
+            Subject::Process(_) => false,
+        };
+        let shown = groups.iter().zip(&outlook.report.domains).zip(&outlook.samples).enumerate().filter(
+            |(index, ((group, _), _))| group.is_domain && is_meant(*index) && sight.has_domain(group),
+        );
+        shown
+            .map(|(_, ((group, figures), sample))| api::DomainForecast {
+                name: group.name.clone(),
+                parent: group.parent.map(|parent| groups[parent].name.clone()),
+                tasks: figures.tasks,
+                runnable: figures.runnable,
+                guaranteed: group.guaranteed,
+                suspended: sample.suspended,
+                forecast: forecast(&figures.forecast),
+            })
+            .collect()
+    }
+}
+
+impl Sight {
+    pub(crate) fn has_task(&self, task: &TaskSample, group: &Group) -> bool {
+        self.all || task.uid == self.uid || self.has_domain(group)
+    }
+
+    pub(crate) fn has_domain(&self, group: &Group) -> bool {
+        self.all || group.belongs_to(self.uid)
+    }
+}

@@ -1,0 +1,574 @@
+//! The domains that the daemon keeps: their cgroups, their settings, and what the mechanism is told of them.
+//!
+//! Everything that is decided about them (admission, guarantees, what the mechanism is told) is decided in
+//! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes)
+//! is never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends
+//! domains whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
+//! [`lowered`] has those that come last for now, [`view`] shows them.
+
+pub mod cgroups;
+pub mod declared;
+pub mod lifetime;
+pub mod lowered;
+pub mod making;
+pub(crate) mod reading;
+pub mod requests;
+pub mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use libsteward::api::{self, ApiError};
+use serde::{Deserialize, Serialize};
+use steward_core::cpu::audit::Promise;
+use steward_core::cpu::mechanism::MechanismError;
+use steward_core::cpu::policies;
+use steward_core::cpu::policy::DomainPolicy;
+use steward_core::domain::declared::Declared;
+use steward_core::domain::name::{self, Names};
+use steward_core::domain::{Change, Node, OWN_LEAF, Settings, Tree};
+use steward_core::resource::Resource;
+use steward_kernel::KernelError;
+use steward_kernel::cgroup::tree::Cgroup;
+
+use crate::cpu::lowered::AllLowered;
+use crate::cpu::mechanisms::InForce;
+use crate::domains::cgroups::Cgroups;
+use crate::files::state::Kept;
+use crate::health::Topic;
+use crate::server::report;
+use crate::turn::clock::now_ns;
+
+/// How many domains Steward makes at most.
+pub const DOMAINS_MAX: usize = 4096;
+/// How many domains there are at most in one that is not in another, so that whoever may divide one of their own
+/// leaves room for others.
+pub const DOMAINS_IN_ONE_MAX: usize = 1024;
+/// How many changes wait at most to be told.
+const TOLD_MAX: usize = 65_536;
+
+/// A domain that was made by Steward, or given something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// The cgroup's path, without a leading slash.
+    pub path: String,
+    /// The cgroup's id.
+    pub cgroup_id: u64,
+    /// Whether Steward made the cgroup.
+    pub made: bool,
+    /// Whether it stays when its last process has gone.
+    pub keep: bool,
+    /// The user it belongs to.
+    pub user: u32,
+    /// What it was given.
+    pub settings: Settings,
+    /// Whether its own processes are in a leaf, because it hands the CPU out to children.
+    pub leaf: bool,
+    /// Whether a process was ever in it.
+    pub used: bool,
+    /// When it was made, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub made_at_ns: u64,
+    /// What a file declares of it, as it was put in force.
+    #[serde(default)]
+    pub declared: Option<Declared>,
+}
+
+impl Kept for Held {
+    const FILE_NAME: &'static str = "domains.json";
+    const REMEDY: &'static str = "what domains lack (steward domain) must be given again";
+    const TOPIC: Topic = Topic::SaveDomains;
+    const OTHERWISE: &'static str = "after a restart, domains will be lost";
+}
+
+/// A change among domains, to be logged, remembered and told to who watches.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The change.
+    pub event: api::Event,
+    /// The domain after it.
+    pub domain: Option<api::Domain>,
+}
+
+impl Told {
+    /// Whether it is about a domain rather than a task.
+    pub fn is_of_domain(&self) -> bool {
+        report::is_of_domain(self.event.kind)
+    }
+}
+
+/// Who asked for a change: the process (0: nobody) and the user.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asker {
+    /// The process.
+    pub pid: i32,
+    /// The user.
+    pub uid: u32,
+}
+
+/// All of it.
+pub struct Domains {
+    cgroups: Result<Box<dyn Cgroups>, String>,
+    names: Names,
+    root_limit: f64,
+    held: BTreeMap<String, Held>,
+    /// What the mechanism was told, by path.
+    applied: BTreeMap<String, (u64, DomainPolicy)>,
+    /// Why settings are not in force, by path.
+    troubles: BTreeMap<String, String>,
+    told: VecDeque<Told>,
+    /// What comes last for now.
+    lowered: AllLowered,
+    /// Complaints by path.
+    complaints: BTreeMap<String, u64>,
+    /// Whether what is held has changed since it was saved.
+    pub(crate) changed: bool,
+    /// Whether the root hands out the CPU because of us.
+    root_hands_out: bool,
+    check_at_ns: u64,
+    /// The last path that was looked at whether it is still there.
+    checked: String,
+}
+
+impl Domains {
+    /// None yet, on these cgroups (or the reason why there are none). Those that Steward makes are called by
+    /// `names`; the machine's domains may reserve `root_limit` of it together.
+    pub fn new(cgroups: Result<Box<dyn Cgroups>, String>, names: Names, root_limit: f64) -> Self {
+        Domains {
+            cgroups,
+            names,
+            root_limit,
+            held: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            told: VecDeque::new(),
+            lowered: BTreeMap::new(),
+            complaints: BTreeMap::new(),
+            changed: false,
+            root_hands_out: false,
+            check_at_ns: 0,
+            checked: String::new(),
+        }
+    }
+
+    /// How domains are called.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Changes what the machine's domains may reserve together. What is reserved already stays.
+    pub fn set_root_limit(&mut self, root_limit: f64) {
+        self.root_limit = root_limit;
+    }
+
+    /// The tree of cgroups.
+    ///
+    /// # Errors
+    /// [`ApiError::MechanismFailed`] on a machine without it.
+    pub fn cgroups(&self) -> Result<&dyn Cgroups, ApiError> {
+        match &self.cgroups {
+            Ok(cgroups) => Ok(cgroups.as_ref()),
+            Err(reason) => {
+                Err(ApiError::MechanismFailed { reason: format!("there are no domains here: {reason}") })
+            }
+        }
+    }
+
+    /// The cgroups' descriptor to wait for.
+    pub fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.cgroups.as_ref().ok()?.descriptor()
+    }
+
+    /// What is kept of a domain, if it was made or given something.
+    pub fn held(&self, path: &str) -> Option<&Held> {
+        self.held.get(path)
+    }
+
+    /// All that is kept, to be saved.
+    pub fn all_held(&self) -> Vec<Held> {
+        self.held.values().cloned().collect()
+    }
+
+    /// Those that have something reserved of the CPU, for the record of promises.
+    pub fn promises(&self) -> Vec<Promise> {
+        let reserved = self.held.values().filter(|held| held.settings.cpu.is_some_and(|cpu| cpu > 0.0));
+        let promise =
+            |held: &Held| Promise { path: held.path.clone(), cgroup_id: held.cgroup_id, user: held.user };
+        reserved.map(promise).collect()
+    }
+
+    /// The root, and all that were made by Steward or given something, by path and id: few enough for metrics.
+    pub fn places(&self) -> Vec<(String, u64)> {
+        let root = self.cgroups().ok().and_then(|cgroups| cgroups.find("").ok());
+        let held = self.held.values().filter(|held| !held.path.is_empty());
+        let held = held.map(|held| (held.path.clone(), held.cgroup_id));
+        root.map(|root| (root.path, root.id)).into_iter().chain(held).collect()
+    }
+
+    /// Changes since the last call.
+    pub fn take_told(&mut self) -> Vec<Told> {
+        self.told.drain(..).collect()
+    }
+
+    /// The cgroup that a name means.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidParameter`] when it is no name, [`ApiError::NoSuchDomain`].
+    pub fn resolve(&self, name: &str) -> Result<Cgroup, ApiError> {
+        let candidates = self.names.candidates(name).map_err(invalid_name)?;
+        let cgroups = self.cgroups()?;
+        for path in candidates {
+            match cgroups.find(name::domain_of(&path)) {
+                Ok(cgroup) => return Ok(cgroup),
+                Err(error) if error.is_absent() => {}
+                Err(error) => return Err(kernel_failed(&error)),
+            }
+        }
+        Err(ApiError::NoSuchDomain { domain: name.to_owned() })
+    }
+
+    /// The domain that a process is in.
+    ///
+    /// # Errors
+    /// [`ApiError::NoSuchTask`] when it has ended.
+    pub fn of_process(&self, pid: i32) -> Result<Cgroup, ApiError> {
+        let cgroups = self.cgroups()?;
+        let path = cgroups.path_of(pid).map_err(|_| ApiError::NoSuchTask { pid })?;
+        cgroups.find(name::domain_of(&path)).map_err(|_| ApiError::NoSuchTask { pid })
+    }
+
+    /// The user that a domain belongs to: as it was given, or the user of the slice it is in, or the owner of its
+    /// directory.
+    pub fn user_of(&self, cgroup: &Cgroup) -> u32 {
+        let given =
+            self.held.get(&cgroup.path).filter(|held| held.cgroup_id == cgroup.id).map(|held| held.user);
+        given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
+    }
+
+    /// The users of all domains above one, nearest first.
+    pub fn users_above(&self, path: &str) -> Vec<Option<u32>> {
+        let mut users = Vec::new();
+        let mut above = name::parent_of(path);
+        while let Some(path) = above.filter(|path| !path.is_empty()) {
+            let cgroup = self.cgroups().ok().and_then(|cgroups| cgroups.find(path).ok());
+            users.push(cgroup.map(|cgroup| self.user_of(&cgroup)));
+            above = name::parent_of(path);
+        }
+        users
+    }
+
+    /// `cpu.weight` of a cgroup, which counts where its settings have no weight.
+    pub fn kernel_weight(&self, path: &str) -> u32 {
+        self.cgroups().ok().and_then(|cgroups| cgroups.weight(path)).unwrap_or(100)
+    }
+
+    /// The processes of a domain itself.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn processes(&self, path: &str) -> Result<Vec<i32>, ApiError> {
+        let cgroups = self.cgroups()?;
+        let mut processes = cgroups.processes(path).map_err(|error| kernel_failed(&error))?;
+        if let Some(held) = self.held.get(path).filter(|held| held.leaf) {
+            processes.extend(cgroups.processes(&place(held)).unwrap_or_default());
+        }
+        Ok(processes)
+    }
+
+    /// The processes of a domain and of all below it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn processes_below(&self, path: &str) -> Result<Vec<i32>, ApiError> {
+        let mut processes = self.processes(path)?;
+        for cgroup in self.cgroups()?.children(path).map_err(|error| kernel_failed(&error))? {
+            processes.extend(self.processes_below(&cgroup.path)?);
+        }
+        Ok(processes)
+    }
+
+    /// Changes what a domain has. Nothing is changed when any of it is refused.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidParameter`], [`ApiError::Overcommitted`], or why the mechanism cannot do it.
+    pub fn set(
+        &mut self,
+        cgroup: &Cgroup,
+        change: &Change,
+        given: Given,
+        asker: Asker,
+        mechanism: &mut InForce,
+    ) -> Result<(), ApiError> {
+        let path = cgroup.path.as_str();
+        let before = self.held.get(path).cloned();
+        let known = before.clone().unwrap_or_else(|| self.foreign(cgroup));
+        let settings = change.apply(&known.settings).map_err(invalid_setting)?;
+        self.admit(path, &settings, asker)?;
+        let keep = given.keep.unwrap_or(known.keep);
+        let user = given.user.unwrap_or(known.user);
+        let after = Held { settings, keep, user, ..known };
+        if before.as_ref() == Some(&after) {
+            return Ok(());
+        }
+        self.hold(after);
+        self.apply(mechanism);
+        if let Err(error) = self.outcome(path, mechanism) {
+            self.give_back(path, before, mechanism);
+            return Err(error);
+        }
+        self.tell(api::EventKind::DomainChanged, path, asker, None);
+        Ok(())
+    }
+
+    /// A domain that nobody gave anything yet.
+    fn foreign(&self, cgroup: &Cgroup) -> Held {
+        Held {
+            path: cgroup.path.clone(),
+            cgroup_id: cgroup.id,
+            made: false,
+            keep: false,
+            user: self.user_of(cgroup),
+            settings: Settings::default(),
+            leaf: false,
+            used: true,
+            made_at_ns: 0,
+            declared: None,
+        }
+    }
+
+    fn hold(&mut self, held: Held) {
+        self.changed = true;
+        if held.made || held.settings != Settings::default() {
+            self.held.insert(held.path.clone(), held);
+        } else {
+            self.held.remove(&held.path);
+        }
+    }
+
+    fn give_back(&mut self, path: &str, before: Option<Held>, mechanism: &mut InForce) {
+        match before {
+            Some(before) => self.hold(before),
+            None => _ = self.held.remove(path),
+        }
+        self.apply(mechanism);
+    }
+
+    /// Holds what a domain is to have against what its level has; a refusal is told to all who watch.
+    fn admit(&mut self, path: &str, settings: &Settings, asker: Asker) -> Result<(), ApiError> {
+        let Err(refusal) = self.level_of(path).admit(path, settings) else { return Ok(()) };
+        let event = api::Event {
+            kind: api::EventKind::DomainRefused,
+            load: refusal.reserved,
+            bandwidth: refusal.asked,
+            threshold: refusal.limit,
+            reason: None,
+            text: format!("{}{}", refusal.reason, report::asked_by(asker.pid, asker.uid)),
+            ..self.event(path, asker)
+        };
+        self.push(Told { event, domain: None });
+        Err(ApiError::Overcommitted {
+            reason: refusal.reason,
+            asked: refusal.asked,
+            reserved: refusal.reserved,
+            limit: refusal.limit,
+        })
+    }
+
+    /// One domain with its parent, its siblings and its children, as far as they are held: enough to admit.
+    fn level_of(&self, path: &str) -> Tree {
+        let parent = name::parent_of(path);
+        let is_near = |other: &str| {
+            let above = name::parent_of(other);
+            other == path || Some(other) == parent || above == parent || above == Some(path)
+        };
+        self.tree_of(self.held.keys().map(String::as_str).filter(|other| is_near(other)))
+    }
+
+    /// A tree of the domains at these paths and above them.
+    fn tree_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> Tree {
+        let mut tree = Tree::new(self.names.clone(), self.root_limit);
+        if self.held.contains_key("") {
+            tree.insert("", self.node(""));
+        }
+        for path in paths.filter(|path| name::domain_of(path) == *path && !path.is_empty()) {
+            let mut missing = Some(path);
+            while let Some(path) = missing.filter(|path| tree.get(path).is_none()) {
+                tree.insert(path, self.node(path));
+                missing = name::parent_of(path);
+            }
+        }
+        tree
+    }
+
+    fn node(&self, path: &str) -> Node {
+        let held = self.held.get(path);
+        let kernel_weight = match held {
+            // Nobody but Steward sets weights there, and Steward sets none.
+            Some(held) if held.made => None,
+            _ => self.cgroups().ok().and_then(|cgroups| cgroups.weight(path)),
+        };
+        Node {
+            settings: held.map(|held| held.settings.clone()).unwrap_or_default(),
+            kernel_weight: kernel_weight.unwrap_or(100),
+            has_own_tasks: path.is_empty() || held.is_some_and(|held| held.leaf),
+        }
+    }
+
+    /// Tells the mechanism what has changed since it was told last.
+    pub fn apply(&mut self, mechanism: &mut InForce) {
+        let Some(mechanism) = mechanism.as_mut() else {
+            self.applied.clear();
+            return;
+        };
+        let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
+        let mut wanted = policies::policies(&self.tree_of(self.held.keys().map(String::as_str)), &has_leaf);
+        policies::lower(&mut wanted, self.lowered.keys(), mechanism.kind());
+        let given_up: Vec<String> =
+            self.applied.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
+        for path in given_up {
+            // Where it is gone or cannot be told, it has nothing either.
+            if let Some((id, _)) = self.applied.remove(&path) {
+                let _ = mechanism.set_domain(id, None);
+            }
+        }
+        self.troubles.clear();
+        // What gives up something makes room for who gets more.
+        let mut wanted: Vec<(String, DomainPolicy)> = wanted.into_iter().collect();
+        let reserved = |path: &str| self.applied.get(path).map_or(0.0, |(_, policy)| policy.reserved);
+        wanted.sort_by(|one, other| {
+            (one.1.reserved - reserved(&one.0)).total_cmp(&(other.1.reserved - reserved(&other.0)))
+        });
+        for (path, policy) in wanted {
+            let Some(id) = self.id_of(&path) else { continue };
+            if self.applied.get(&path) == Some(&(id, policy)) {
+                continue;
+            }
+            match mechanism.set_domain(id, Some(policy)) {
+                Ok(()) => _ = self.applied.insert(path, (id, policy)),
+                Err(error) => {
+                    let domain = name::domain_of(&path).to_owned();
+                    self.troubles.insert(domain, not_in_force(&error));
+                }
+            }
+        }
+    }
+
+    fn id_of(&self, path: &str) -> Option<u64> {
+        match (self.held.get(path), self.lowered.get(path)) {
+            (Some(held), _) => Some(held.cgroup_id),
+            (None, Some(lowered)) => Some(lowered.cgroup_id),
+            (None, None) => Some(self.cgroups().ok()?.find(path).ok()?.id),
+        }
+    }
+
+    /// Whether what a domain was given came into force.
+    fn outcome(&self, path: &str, mechanism: &InForce) -> Result<(), ApiError> {
+        let needs_none =
+            self.held.get(path).is_none_or(|held| held.settings.policy() == DomainPolicy::default());
+        if needs_none {
+            return Ok(());
+        }
+        if mechanism.is_none() {
+            let reason = "no scheduler is loaded; steward status says why".to_owned();
+            return Err(ApiError::MechanismGone { reason });
+        }
+        match self.troubles.get(path) {
+            Some(trouble) => Err(ApiError::MechanismFailed { reason: trouble.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// A fresh mechanism knows nothing yet.
+    pub fn forget_applied(&mut self) {
+        self.applied.clear();
+    }
+
+    /// Why settings are not in force, in sentences.
+    pub fn trouble_sentences(&self) -> Vec<String> {
+        let sentence =
+            |(path, why): (&String, &String)| format!("domain {}: {why}", self.names.name_of(path));
+        self.troubles.iter().map(sentence).collect()
+    }
+
+    /// Counts a complaint of a process for its domain.
+    pub fn complain(&mut self, path: &str, missed: u64) {
+        let known = self.complaints.contains_key(path);
+        if known || self.complaints.len() < DOMAINS_MAX {
+            let count = self.complaints.entry(path.to_owned()).or_default();
+            *count = count.saturating_add(missed);
+        }
+    }
+
+    fn event(&self, path: &str, asker: Asker) -> api::Event {
+        let tree = self.level_of(path);
+        let reserved = self.held.get(path).and_then(|held| held.settings.cpu).unwrap_or(0.0);
+        let payer = name::parent_of(path).unwrap_or("");
+        api::Event {
+            at_ns: now_ns(),
+            tid: asker.pid,
+            pid: asker.pid,
+            name: self.names.name_of(path),
+            cpu: 0,
+            kind: api::EventKind::DomainChanged,
+            load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
+            bandwidth: reserved,
+            threshold: tree.limit(payer, Resource::Cpu),
+            reason: None,
+            text: String::new(),
+        }
+    }
+
+    /// Tells of a change; `why` goes into the sentence.
+    fn tell(&mut self, kind: api::EventKind, path: &str, asker: Asker, why: Option<&str>) {
+        let event = api::Event { kind, ..self.event(path, asker) };
+        let text = report::domain_sentence(&event, asker.uid, why);
+        let gone = matches!(kind, api::EventKind::DomainRemoved | api::EventKind::DomainVanished);
+        let domain = if gone { None } else { self.view(path, None) };
+        self.push(Told { event: api::Event { text, ..event }, domain });
+    }
+
+    fn push(&mut self, told: Told) {
+        if self.told.len() < TOLD_MAX {
+            self.told.push_back(told);
+        }
+    }
+}
+
+/// What can be given to a domain beside its settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Given {
+    /// The user it is to belong to.
+    pub user: Option<u32>,
+    /// Whether it is to stay when its last process has gone.
+    pub keep: Option<bool>,
+}
+
+/// Where a domain's own processes are.
+fn place(held: &Held) -> String {
+    if held.leaf { format!("{}/{OWN_LEAF}", held.path) } else { held.path.clone() }
+}
+
+fn not_in_force(error: &MechanismError) -> String {
+    match error {
+        MechanismError::NoSuchDomain { .. } => {
+            "the scheduler does not see this cgroup, because the one above does \
+            not hand out the CPU (cgroup.subtree_control has no cpu); of a unit of systemd, say systemctl \
+            set-property --runtime UNIT CPUWeight=100 once"
+                .to_owned()
+        }
+        MechanismError::Unsupported { .. } => {
+            format!("{error}: that needs Steward's own scheduler, through sched_ext (steward doctor)")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn invalid_name(reason: String) -> ApiError {
+    ApiError::InvalidParameter { parameter: "domain".into(), reason }
+}
+
+fn invalid_setting(fault: steward_core::domain::Fault) -> ApiError {
+    ApiError::InvalidParameter { parameter: fault.setting.name().into(), reason: fault.reason }
+}
+
+fn kernel_failed(error: &KernelError) -> ApiError {
+    ApiError::MechanismFailed { reason: error.to_string() }
+}

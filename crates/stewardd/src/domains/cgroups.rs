@@ -1,0 +1,149 @@
+//! The cgroup tree as the daemon uses it: the kernel's, or one in memory for tests ([`crate::fake`]).
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use steward_kernel::cgroup::place;
+use steward_kernel::cgroup::reading::{self, CpuShare};
+use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
+use steward_kernel::{KernelError, Roots};
+
+/// What is asked of a cgroup tree. Paths have no leading slash; the root's is empty. Errors are the kernel's, with
+/// the path, as [`CgroupTree`] describes them method by method.
+#[allow(clippy::missing_errors_doc)]
+pub trait Cgroups: Send {
+    /// All cgroups, parents before children.
+    fn list(&self) -> Result<Vec<Cgroup>, KernelError>;
+    /// Those directly below one.
+    fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError>;
+    /// The one at a path.
+    fn find(&self, path: &str) -> Result<Cgroup, KernelError>;
+    /// The path of the one that a process is in.
+    fn path_of(&self, pid: i32) -> Result<String, KernelError>;
+    /// Makes one.
+    fn create(&self, path: &str) -> Result<Cgroup, KernelError>;
+    /// Removes an empty one.
+    fn remove(&self, path: &str) -> Result<(), KernelError>;
+    /// The processes in one itself.
+    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError>;
+    /// Whether a process is in it or below it.
+    fn is_populated(&self, path: &str) -> Result<bool, KernelError>;
+    /// Whether it is frozen itself.
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError>;
+    /// Its `cpu.weight`, where it has one.
+    fn weight(&self, path: &str) -> Option<u32>;
+    /// Its weight and limit, as far as they can be read.
+    fn cpu_share(&self, path: &str) -> CpuShare;
+    /// Moves a process there.
+    fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError>;
+    /// Moves all processes from one to another; returns how many.
+    fn move_all(&self, from: &str, to: &str) -> Result<u64, KernelError>;
+    /// Ends all processes in it and below it.
+    fn kill(&self, path: &str) -> Result<(), KernelError>;
+    /// Whether its children are groups for a scheduler.
+    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError>;
+    /// Makes its children groups for a scheduler, or no longer.
+    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError>;
+    /// Has [`Cgroups::take_changes`] name it when its last process goes, or its first comes.
+    fn watch(&mut self, path: &str) -> Result<(), KernelError>;
+    /// The watched ones whose state may have changed since the last call.
+    fn take_changes(&mut self) -> Vec<String>;
+    /// A descriptor that is readable when changes wait.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// The kernel's tree.
+struct Kernel {
+    tree: CgroupTree,
+    roots: Roots,
+}
+
+/// Opens the kernel's tree; otherwise says why there are no domains on this machine.
+///
+/// # Errors
+/// A sentence for people.
+pub fn open(roots: &Roots) -> Result<Box<dyn Cgroups>, String> {
+    match CgroupTree::open(roots) {
+        Ok(tree) => Ok(Box::new(Kernel { tree, roots: roots.clone() })),
+        Err(error) => Err(format!(
+            "{error}; domains need the unified hierarchy: start the machine with systemd.unified_cgroup_hierarchy=1"
+        )),
+    }
+}
+
+impl Cgroups for Kernel {
+    fn list(&self) -> Result<Vec<Cgroup>, KernelError> {
+        self.tree.list()
+    }
+
+    fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError> {
+        self.tree.children(path)
+    }
+
+    fn find(&self, path: &str) -> Result<Cgroup, KernelError> {
+        self.tree.find(path)
+    }
+
+    fn path_of(&self, pid: i32) -> Result<String, KernelError> {
+        Ok(place::path_of(pid, &self.roots)?.trim_start_matches('/').to_owned())
+    }
+
+    fn create(&self, path: &str) -> Result<Cgroup, KernelError> {
+        self.tree.create(path)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), KernelError> {
+        self.tree.remove(path)
+    }
+
+    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+        self.tree.processes(path)
+    }
+
+    fn is_populated(&self, path: &str) -> Result<bool, KernelError> {
+        self.tree.is_populated(path)
+    }
+
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        self.tree.is_frozen(path)
+    }
+
+    fn weight(&self, path: &str) -> Option<u32> {
+        self.tree.weight(path)
+    }
+
+    fn cpu_share(&self, path: &str) -> CpuShare {
+        reading::cpu_share(path, &self.roots).unwrap_or_default()
+    }
+
+    fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {
+        self.tree.move_process(pid, path)
+    }
+
+    fn move_all(&self, from: &str, to: &str) -> Result<u64, KernelError> {
+        self.tree.move_all(from, to)
+    }
+
+    fn kill(&self, path: &str) -> Result<(), KernelError> {
+        self.tree.kill(path)
+    }
+
+    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
+        self.tree.hands_out_cpu(path)
+    }
+
+    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
+        self.tree.hand_out_cpu(path, hand_out)
+    }
+
+    fn watch(&mut self, path: &str) -> Result<(), KernelError> {
+        self.tree.watch(path)
+    }
+
+    fn take_changes(&mut self) -> Vec<String> {
+        self.tree.take_changes()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tree.as_fd())
+    }
+}

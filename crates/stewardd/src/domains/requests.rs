@@ -1,0 +1,429 @@
+//! What clients may ask about domains.
+//!
+//! Making a domain and giving one more than it has takes from its siblings, and is a wish to reserve. Taking less,
+//! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are wishes to
+//! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`.
+
+mod slowed;
+
+use std::sync::Arc;
+
+use libsteward::api::{self, ApiError, Method};
+use libsteward::wire;
+use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::domain::{Change, Setting, Settings, name};
+use steward_core::resource::Resource;
+use steward_kernel::cgroup::tree::Cgroup;
+use steward_kernel::process;
+
+use crate::daemon::Daemon;
+use crate::domains::view::Records;
+use crate::domains::{Asker, Given};
+use crate::server::access::{Access, Handler, PROMISED, reply};
+use crate::server::peer::Caller;
+use crate::server::report::{self, invalid};
+use crate::server::target::{for_process, kernel_error};
+use crate::server::{Answer, Topic};
+use crate::turn::clock::now_ns;
+
+/// How much a process can complain of at once.
+const MISSED_MAX: u64 = 1_000_000;
+
+impl Handler for api::ListDomains {
+    const ACCESS: Access = PROMISED;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
+        daemon.shared::<Self>(Daemon::list_domains)
+    }
+}
+
+impl Handler for api::ShowDomain {
+    const ACCESS: Access = PROMISED;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.show_domain(caller, &self))
+    }
+}
+
+impl Handler for api::CreateDomain {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = true;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.create_domain(caller, &self))
+    }
+}
+
+impl Handler for api::SetDomain {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = true;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.set_domain(caller, &self))
+    }
+}
+
+impl Handler for api::RemoveDomain {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = true;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.remove_domain(caller, &self))
+    }
+}
+
+impl Handler for api::MoveProcess {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = true;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.move_process(caller, &self))
+    }
+}
+
+impl Handler for api::WatchDomains {
+    const ACCESS: Access = PROMISED;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
+        let present = daemon.present_domains(self.present == Some(true));
+        Ok(Answer::Stream(Topic::Domains, present))
+    }
+}
+
+impl Handler for api::Complain {
+    const ACCESS: Access =
+        Access::Open("a process says of itself that it was late, which is counted and nothing else");
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        reply(daemon.complain(caller, &self))
+    }
+}
+
+impl Daemon {
+    pub(crate) fn list_domains(&mut self) -> Result<api::DomainList, ApiError> {
+        let records = self.domain_records();
+        let settings = self.best_effort();
+        Ok(api::DomainList {
+            domains: self.domains.list(&records)?,
+            best_effort: api::BestEffort {
+                order: settings.order.to_string(),
+                service_cycle_ns: settings.service_cycle_ns,
+                preemption_interval_ns: settings.preemption_interval_ns,
+            },
+        })
+    }
+
+    /// What the mechanism counts; nothing where it counts nothing.
+    fn domain_records(&mut self) -> Records {
+        let records =
+            self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
+        records.into_iter().map(|record| (record.cgroup_id, record)).collect()
+    }
+
+    pub(crate) fn show_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::ShowDomain,
+    ) -> Result<api::DomainShown, ApiError> {
+        let cgroup = match (&request.domain, request.pid) {
+            (Some(_), Some(_)) => return Err(invalid("pid", "give a domain or a process, not both")),
+            (Some(domain), None) => self.domains.resolve(domain)?,
+            (None, Some(pid)) => self.domains.of_process(pid)?,
+            (None, None) => self.domain_of_caller(caller)?,
+        };
+        let processes = self.domains.processes(&cgroup.path)?;
+        Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
+    }
+
+    /// The domain that a process is in; `None` when either has gone, or domains are not to be had.
+    pub(crate) fn domain_of_process(&mut self, pid: i32) -> Option<api::Domain> {
+        let cgroup = self.domains.of_process(pid).ok()?;
+        self.shown(&cgroup).ok()
+    }
+
+    pub(crate) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
+        let cgroup = self.domains.of_process(caller.pid)?;
+        // Only while it runs does the pid mean the caller.
+        if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }
+    }
+
+    fn shown(&mut self, cgroup: &Cgroup) -> Result<api::Domain, ApiError> {
+        let records = self.domain_records();
+        let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
+        self.domains.view(&cgroup.path, Some(&records)).ok_or_else(gone)
+    }
+
+    pub(crate) fn create_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::CreateDomain,
+    ) -> Result<api::DomainState, ApiError> {
+        let change = change(&request.settings)?;
+        let path = self.domains.path_to_make(&request.domain)?;
+        let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
+        let about = format!("a new domain {}", self.domains.names().name_of(&path));
+        self.permit(caller, &wish(Action::Reserve, &change, target, about))?;
+        let given = Given { user: request.user, keep: request.keep };
+        self.domains.create(&path, &change, given, asker(caller), &mut self.mechanism)?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+    }
+
+    pub(crate) fn set_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::SetDomain,
+    ) -> Result<api::DomainState, ApiError> {
+        let change = change(&request.settings)?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let before = self.domains.held(&cgroup.path).map(|held| held.settings.clone()).unwrap_or_default();
+        let after = change.apply(&before).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;
+        let is_less = after.takes_no_more_than(&before, self.domains.kernel_weight(&cgroup.path));
+        let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
+        let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &wish(action, &change, target, about))?;
+        let given = Given { user: request.user, keep: request.keep };
+        self.domains.set(&cgroup, &change, given, asker(caller), &mut self.mechanism)?;
+        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+    }
+
+    /// Whose a domain is, seen from the caller, and what it is called in a refusal.
+    pub(crate) fn target(&self, caller: &Caller, cgroup: &Cgroup) -> (Target, String) {
+        let user = self.domains.user_of(cgroup);
+        let above = self.domains.users_above(&cgroup.path);
+        let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
+        (Target::of_domain(caller.uid, Some(user), above), about)
+    }
+
+    pub(crate) fn remove_domain(
+        &mut self,
+        caller: &Caller,
+        request: &api::RemoveDomain,
+    ) -> Result<api::DomainRemoved, ApiError> {
+        let cgroup = self.domains.resolve(&request.domain)?;
+        let kill = request.kill == Some(true);
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &Wish::of_all(Action::Limit, target, about))?;
+        if kill && let Some(pid) = self.process_of_others(caller, &cgroup.path)? {
+            let about = format!("process {pid} in it, which belongs to somebody else");
+            self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
+        }
+        self.suspensions.end_below(&cgroup.path, &mut self.mechanism);
+        self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
+    }
+
+    /// A process in a domain or below it that the caller's user could not end by hand.
+    fn process_of_others(&self, caller: &Caller, path: &str) -> Result<Option<i32>, ApiError> {
+        let processes = self.domains.processes_below(path)?;
+        let is_own = |pid: &i32| {
+            let user = process::user(*pid, &self.options.roots);
+            caller.uid == 0 || user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid))
+        };
+        Ok(processes.into_iter().find(|pid| !is_own(pid)))
+    }
+
+    pub(crate) fn move_process(
+        &mut self,
+        caller: &Caller,
+        request: &api::MoveProcess,
+    ) -> Result<api::Moved, ApiError> {
+        let pid = request.pid.unwrap_or(caller.pid);
+        let process = self.take_hold(pid)?;
+        if request.pid.is_none() && !caller.is_alive() {
+            return Err(ApiError::NoSuchTask { pid });
+        }
+        let user = process.user(&self.options.roots).map_err(|error| kernel_error(pid, &error))?;
+        let cgroup = self.domains.resolve(&request.domain)?;
+        self.permit(caller, &for_process(Action::Limit, caller, pid, user))?;
+        let from = self.domains.cgroups()?.path_of(pid).map_err(|error| kernel_error(pid, &error))?;
+        self.permit_leaving(caller, &from, &cgroup.path)?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+        self.domains.enter(pid, &cgroup.path)?;
+        let entered = self.still_of(&process, user).and_then(|()| self.still_there(&cgroup));
+        if let Err(error) = entered {
+            if process.is_alive() {
+                self.put_back(pid, &from);
+            } else {
+                self.put_stranger_back(pid, &cgroup.path);
+            }
+            return Err(error);
+        }
+        let names = self.domains.names();
+        let moved =
+            api::Moved { from: names.name_of(name::domain_of(&from)), domain: names.name_of(&cgroup.path) };
+        tracing::info!(
+            decision = "moved",
+            pid,
+            domain = moved.domain,
+            from = moved.from,
+            uid = caller.uid,
+            "asked for by process {}",
+            caller.pid
+        );
+        Ok(moved)
+    }
+
+    /// Whoever put a process into a domain may have done so to limit it: out of a domain of somebody else it is not
+    /// moved. The root of the tree limits nobody. A user's slice belongs to the user, but its limits are the machine's.
+    fn permit_leaving(&mut self, caller: &Caller, from: &str, to: &str) -> Result<(), ApiError> {
+        let from = name::domain_of(from);
+        if from.is_empty() {
+            return Ok(());
+        }
+        let left_slice = name::slice_of_user(from).filter(|slice| !name::is_at_or_below(to, slice));
+        if let Some(slice) = left_slice {
+            let about = format!("{}, whose limits it would leave", self.domains.names().name_of(slice));
+            return self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, Target::Others, about));
+        }
+        let cgroup = self.domains.cgroups()?.find(from);
+        let cgroup =
+            cgroup.map_err(|_| ApiError::NoSuchDomain { domain: self.domains.names().name_of(from) })?;
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit(
+            caller,
+            &Wish::new(Action::Limit, Resource::Cpu, target, format!("{about}, which it is in")),
+        )
+    }
+
+    /// Whether the cgroup that was decided about is still the one at its path, after acting on it.
+    fn still_there(&self, cgroup: &Cgroup) -> Result<(), ApiError> {
+        let found = self.domains.cgroups()?.find(&cgroup.path).map(|found| found.id);
+        let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
+        if found.is_ok_and(|id| id == cgroup.id) { Ok(()) } else { Err(gone()) }
+    }
+
+    /// The process that was to be moved had ended. If its pid was given out again before the move, another process was
+    /// moved in its place: that one goes where its parent is, which is where it was born.
+    fn put_stranger_back(&self, pid: i32, moved_to: &str) {
+        let roots = &self.options.roots;
+        let Ok(cgroups) = self.domains.cgroups() else { return };
+        let is_here = cgroups.path_of(pid).is_ok_and(|path| name::domain_of(&path) == moved_to);
+        let parent = process::stat(pid, roots).map(|stat| stat.parent);
+        if let (true, Ok(parent)) = (is_here, parent)
+            && let Ok(path) = cgroups.path_of(parent)
+        {
+            self.put_back(pid, &path);
+        }
+    }
+
+    fn put_back(&self, pid: i32, path: &str) {
+        let back = self.domains.cgroups().map(|cgroups| cgroups.move_process(pid, path));
+        if let Ok(Err(error)) = back {
+            tracing::warn!(pid, %error, "a process is not moved back to where it was");
+        }
+    }
+
+    /// `steward run --domain`: moves the caller first. When the rest is refused, it is moved back.
+    pub(crate) fn run_in_domain(
+        &mut self,
+        caller: &Caller,
+        domain: &str,
+        rest: api::Run,
+    ) -> Result<api::Standings, ApiError> {
+        let from = self.domains.cgroups()?.path_of(caller.pid);
+        let from = from.map_err(|error| kernel_error(caller.pid, &error))?;
+        if rest.cpu.is_some() {
+            // Before anything is changed, since polkit may have to be asked.
+            self.permit_run(caller, &rest)?;
+        }
+        self.move_process(caller, &api::MoveProcess { pid: None, domain: domain.to_owned() })?;
+        if rest.cpu.is_none() {
+            return Ok(api::Standings::default());
+        }
+        let outcome = self.run(caller, rest);
+        if outcome.is_err() && caller.is_alive() {
+            self.put_back(caller.pid, &from);
+        }
+        outcome
+    }
+
+    /// The replies to one who starts to watch domains, as they travel: one for each domain that there is, if `wanted`.
+    pub(crate) fn present_domains(&mut self, wanted: bool) -> Arc<str> {
+        if !wanted {
+            return "".into();
+        }
+        let begun_ns = now_ns();
+        if let Some(text) = self.texts.recent(api::WatchDomains::NAME, begun_ns) {
+            return text;
+        }
+        let domains = self.list_domains().map(|list| list.domains).unwrap_or_default();
+        let (before, after) = wire::around_reply(true);
+        let mut text = String::new();
+        for domain in domains {
+            let watched = api::DomainWatched { domain: Some(domain), ..api::DomainWatched::default() };
+            text.extend([before, &*report::json(&watched), after]);
+        }
+        let text = Arc::from(text);
+        self.texts.keep(api::WatchDomains::NAME, &text, begun_ns, now_ns());
+        text
+    }
+
+    pub(crate) fn complain(
+        &mut self,
+        caller: &Caller,
+        request: &api::Complain,
+    ) -> Result<api::Complaints, ApiError> {
+        if request.missed == 0 || request.missed > MISSED_MAX {
+            let reason = format!("{} is no number of misses; give 1 to {MISSED_MAX}", request.missed);
+            return Err(invalid("missed", reason));
+        }
+        let gone = || ApiError::NoSuchTask { pid: caller.pid };
+        let id = process::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
+        if !caller.is_alive() {
+            return Err(gone());
+        }
+        let complaints = self.complaints.note(id, caller.payer, request.missed);
+        if let Ok(cgroup) = self.domains.of_process(caller.pid) {
+            self.domains.complain(&cgroup.path, request.missed);
+        }
+        let of = request.of.as_deref().map(|of| of.escape_debug().to_string());
+        tracing::debug!(decision = "complaint", pid = caller.pid, missed = request.missed, of);
+        Ok(api::Complaints { complaints })
+    }
+}
+
+fn asker(caller: &Caller) -> Asker {
+    Asker { pid: caller.pid, uid: caller.uid }
+}
+
+/// A wish about the resources that a change is about; one about none of them is about the CPU.
+fn wish(action: Action, change: &Change, target: Target, about: String) -> Wish {
+    let is_reset = |setting| change.reset.contains(&setting);
+    let mut resources = vec![Resource::Cpu];
+    if change.memory_bytes.is_some() || is_reset(Setting::Memory) {
+        resources.push(Resource::Memory);
+    }
+    if change.disk.is_some() || is_reset(Setting::Disk) {
+        resources.push(Resource::Disk);
+    }
+    Wish { action, resources, target, about, amount: None }
+}
+
+/// What is to be changed, checked as far as that is possible without knowing the domain.
+fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
+    let setting = |name: &String| {
+        let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.name()).collect();
+        Setting::by_name(name).ok_or_else(|| {
+            invalid("reset", format!("there is no setting {name:?}; there are {}", known.join(", ")))
+        })
+    };
+    let change = Change {
+        priority: asked.priority,
+        weight: asked.weight,
+        cpu: asked.cpu,
+        own_priority: asked.own_priority,
+        own_weight: asked.own_weight,
+        cpu_limit: asked.cpu_limit,
+        memory_bytes: asked.memory,
+        disk: asked.disk,
+        reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
+    };
+    change.apply(&Settings::default()).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;
+    Ok(change)
+}

@@ -1,0 +1,288 @@
+//! A cgroup tree in memory, for tests, with the kernel's rules as far as domains meet them: a cgroup that hands out
+//! the CPU holds no processes, one that is not empty is not removed, ids are never given out again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use steward_core::domain::name::{is_at_or_below, parent_of};
+use steward_kernel::KernelError;
+use steward_kernel::cgroup::reading::CpuShare;
+use steward_kernel::cgroup::tree::Cgroup;
+
+use crate::domains::cgroups::Cgroups;
+
+/// The tree; shared between the test and every daemon on it.
+#[derive(Debug)]
+pub struct Tree {
+    groups: BTreeMap<String, Group>,
+    /// Which cgroup each process is in; one that is not named is in the root.
+    pub members: BTreeMap<i32, String>,
+    next_id: u64,
+    watched: BTreeMap<String, bool>,
+    changed: BTreeSet<String>,
+    /// Processes that were ended with `cgroup.kill`.
+    pub killed: Vec<i32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    id: u64,
+    uid: u32,
+    weight: Option<u32>,
+    hands_out_cpu: bool,
+    frozen: bool,
+}
+
+impl Default for Tree {
+    /// The root, with a slice of the system and one of user 1000 below it.
+    fn default() -> Self {
+        let mut tree = Tree {
+            groups: BTreeMap::from([(String::new(), Group { id: 1, ..Group::default() })]),
+            members: BTreeMap::new(),
+            next_id: 2,
+            watched: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            killed: Vec::new(),
+        };
+        for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
+            tree.add(path, 0);
+        }
+        tree
+    }
+}
+
+impl Tree {
+    /// Makes a cgroup as somebody else than Steward would.
+    pub fn add(&mut self, path: &str, uid: u32) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.groups.insert(path.to_owned(), Group { id, uid, ..Group::default() });
+    }
+
+    /// Removes a cgroup as somebody else than Steward would.
+    pub fn delete(&mut self, path: &str) {
+        self.groups.remove(path);
+    }
+
+    /// Freezes a cgroup, or thaws it, as somebody else than Steward would.
+    pub fn freeze(&mut self, path: &str, frozen: bool) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.frozen = frozen;
+        }
+    }
+
+    /// Whether there is such a cgroup.
+    pub fn has(&self, path: &str) -> bool {
+        self.groups.contains_key(path)
+    }
+
+    /// Its id, 0 when it is not there.
+    pub fn id(&self, path: &str) -> u64 {
+        self.groups.get(path).map_or(0, |group| group.id)
+    }
+
+    fn get(&self, path: &str) -> Result<&Group, KernelError> {
+        self.groups.get(path).ok_or_else(|| failed(path, libc::ENOENT))
+    }
+
+    fn cgroup(&self, path: &str) -> Result<Cgroup, KernelError> {
+        let group = self.get(path)?;
+        Ok(Cgroup { path: path.to_owned(), id: group.id, uid: group.uid })
+    }
+
+    fn processes(&self, path: &str) -> Vec<i32> {
+        let members = self.members.iter().filter(|(pid, place)| *place == path && is_alive(**pid));
+        members.map(|(pid, _)| *pid).collect()
+    }
+
+    fn is_populated(&self, path: &str) -> bool {
+        self.members.iter().any(|(pid, place)| is_at_or_below(place, path) && is_alive(*pid))
+    }
+
+    fn put(&mut self, pid: i32, path: &str) -> Result<(), KernelError> {
+        if self.get(path)?.hands_out_cpu && !path.is_empty() {
+            return Err(failed(path, libc::EBUSY));
+        }
+        if !is_alive(pid) {
+            return Err(failed(path, libc::ESRCH));
+        }
+        let from = self.members.insert(pid, path.to_owned());
+        for place in [Some(path.to_owned()), from].into_iter().flatten() {
+            let mut above = Some(place.as_str());
+            while let Some(cgroup) = above {
+                self.changed.insert(cgroup.to_owned());
+                above = parent_of(cgroup);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, after)| !after.trim_start().starts_with(['Z', 'X']))
+}
+
+fn failed(path: &str, errno: i32) -> KernelError {
+    let source = io::Error::from_raw_os_error(errno);
+    KernelError::Cgroup { path: path.into(), action: "use", source }
+}
+
+/// A handle on a [`Tree`].
+#[derive(Clone, Debug, Default)]
+pub struct FakeCgroups(Arc<Mutex<Tree>>);
+
+impl FakeCgroups {
+    /// Looks at the tree, or changes it.
+    ///
+    /// # Panics
+    /// When a test panicked while it looked.
+    pub fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.0.lock().expect("no test panicked while it held the tree")
+    }
+}
+
+impl Cgroups for FakeCgroups {
+    fn list(&self) -> Result<Vec<Cgroup>, KernelError> {
+        let tree = self.tree();
+        tree.groups.keys().map(|path| tree.cgroup(path)).collect()
+    }
+
+    fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError> {
+        let tree = self.tree();
+        let children = tree.groups.keys().filter(|other| parent_of(other) == Some(path));
+        children.map(|path| tree.cgroup(path)).collect()
+    }
+
+    fn find(&self, path: &str) -> Result<Cgroup, KernelError> {
+        self.tree().cgroup(path)
+    }
+
+    fn path_of(&self, pid: i32) -> Result<String, KernelError> {
+        if !is_alive(pid) {
+            return Err(failed("", libc::ESRCH));
+        }
+        Ok(self.tree().members.get(&pid).cloned().unwrap_or_default())
+    }
+
+    fn create(&self, path: &str) -> Result<Cgroup, KernelError> {
+        let mut tree = self.tree();
+        tree.get(parent_of(path).unwrap_or(""))?;
+        if tree.has(path) {
+            return Err(failed(path, libc::EEXIST));
+        }
+        tree.add(path, 0);
+        tree.cgroup(path)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), KernelError> {
+        let mut tree = self.tree();
+        tree.get(path)?;
+        let has_children = tree.groups.keys().any(|other| parent_of(other) == Some(path));
+        if has_children || tree.is_populated(path) {
+            return Err(failed(path, libc::EBUSY));
+        }
+        tree.groups.remove(path);
+        Ok(())
+    }
+
+    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+        let tree = self.tree();
+        tree.get(path)?;
+        Ok(tree.processes(path))
+    }
+
+    fn is_populated(&self, path: &str) -> Result<bool, KernelError> {
+        let tree = self.tree();
+        tree.get(path)?;
+        Ok(tree.is_populated(path))
+    }
+
+    fn is_frozen(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.tree().get(path)?.frozen)
+    }
+
+    fn weight(&self, path: &str) -> Option<u32> {
+        self.tree().get(path).ok()?.weight
+    }
+
+    fn cpu_share(&self, path: &str) -> CpuShare {
+        let weight = self.weight(path).map(u64::from);
+        CpuShare { weight, ..CpuShare::default() }
+    }
+
+    fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {
+        self.tree().put(pid, path)
+    }
+
+    fn move_all(&self, from: &str, to: &str) -> Result<u64, KernelError> {
+        let mut tree = self.tree();
+        tree.get(from)?;
+        let processes = tree.processes(from);
+        for pid in &processes {
+            tree.put(*pid, to)?;
+        }
+        Ok(processes.len() as u64)
+    }
+
+    fn kill(&self, path: &str) -> Result<(), KernelError> {
+        let mut tree = self.tree();
+        tree.get(path)?;
+        let members: Vec<i32> = tree
+            .members
+            .iter()
+            .filter(|(_, place)| is_at_or_below(place, path))
+            .map(|(pid, _)| *pid)
+            .collect();
+        // They end, for all that the daemon can see.
+        tree.members.retain(|pid, _| !members.contains(pid));
+        tree.killed.extend(members);
+        Ok(())
+    }
+
+    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
+        Ok(self.tree().get(path)?.hands_out_cpu)
+    }
+
+    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
+        let mut tree = self.tree();
+        if hand_out && !path.is_empty() && !tree.processes(path).is_empty() {
+            return Err(failed(path, libc::EBUSY));
+        }
+        tree.get(path)?;
+        if let Some(group) = tree.groups.get_mut(path) {
+            group.hands_out_cpu = hand_out;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, path: &str) -> Result<(), KernelError> {
+        let mut tree = self.tree();
+        tree.get(path)?;
+        let populated = tree.is_populated(path);
+        tree.watched.insert(path.to_owned(), populated);
+        Ok(())
+    }
+
+    fn take_changes(&mut self) -> Vec<String> {
+        let mut tree = self.tree();
+        let moved = std::mem::take(&mut tree.changed);
+        let watched: Vec<(String, bool)> =
+            tree.watched.iter().map(|(path, was)| (path.clone(), *was)).collect();
+        let mut changes = Vec::new();
+        for (path, was) in watched {
+            let is = tree.is_populated(&path);
+            if is != was || moved.contains(&path) {
+                tree.watched.insert(path.clone(), is);
+                changes.push(path);
+            }
+        }
+        changes
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}

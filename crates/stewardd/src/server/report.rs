@@ -1,0 +1,113 @@
+//! From the daemon's types to those of its API.
+
+use std::sync::Arc;
+
+use libsteward::api;
+use serde_json::{Map, Value};
+use steward_core::problem::{Problem, Severity};
+use steward_core::quantity::percent;
+
+/// The parameters of a reply.
+pub fn parameters<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
+    match serde_json::to_value(reply) {
+        Ok(Value::Object(parameters)) => parameters,
+        _ => unreachable!("replies are structs with named fields"),
+    }
+}
+
+/// The parameters of a reply, as the text that is sent.
+pub fn json<T: serde::Serialize>(reply: &T) -> Arc<str> {
+    // Maps with string keys and finite or null numbers: serialising them cannot fail.
+    serde_json::to_string(reply).expect("replies are plain JSON").into()
+}
+
+/// A problem of a file.
+pub fn problem(problem: &Problem) -> api::Problem {
+    api::Problem {
+        file: problem.origin.file.display().to_string(),
+        line: (problem.origin.line > 0).then_some(u64::from(problem.origin.line)),
+        severity: match problem.severity {
+            Severity::Note => api::Severity::Note,
+            Severity::Error => api::Severity::Error,
+        },
+        message: format!("{}; {}", problem.what, problem.advice),
+    }
+}
+
+/// What went wrong in the daemon rather than in a file.
+pub fn trouble(sentence: &str) -> api::Problem {
+    api::Problem {
+        file: "stewardd".to_owned(),
+        line: None,
+        severity: api::Severity::Error,
+        message: sentence.to_owned(),
+    }
+}
+
+/// Whether a decision is about a domain rather than a task.
+pub fn is_of_domain(kind: api::EventKind) -> bool {
+    use api::EventKind as Kind;
+    match kind {
+        Kind::DomainCreated
+        | Kind::DomainChanged
+        | Kind::DomainRefused
+        | Kind::DomainRemoved
+        | Kind::DomainVanished => true,
+        Kind::Admitted
+        | Kind::Refused
+        | Kind::TableFull
+        | Kind::RevokedExhausted
+        | Kind::RevokedHungriest
+        | Kind::RevokedDisplaced
+        | Kind::Reactivated
+        | Kind::Released => false,
+    }
+}
+
+/// The word for a decision about a domain in the log.
+pub fn domain_event_name(kind: api::EventKind) -> &'static str {
+    match kind {
+        api::EventKind::DomainCreated => "domain-created",
+        api::EventKind::DomainChanged => "domain-changed",
+        api::EventKind::DomainRefused => "domain-refused",
+        api::EventKind::DomainRemoved => "domain-removed",
+        _ => "domain-vanished",
+    }
+}
+
+/// A decision about a domain in a sentence. `why` replaces what is known of it otherwise.
+pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> String {
+    let what = match event.kind {
+        api::EventKind::DomainCreated => "was made",
+        api::EventKind::DomainRemoved => "was removed",
+        api::EventKind::DomainVanished => "is gone: somebody else removed its cgroup",
+        _ => "was changed",
+    };
+    let reserved = match event.bandwidth {
+        0.0 => "with nothing reserved".to_owned(),
+        reserved => format!(
+            "with {} reserved of its parent's CPU, of which others have {}",
+            percent(reserved),
+            percent(event.load)
+        ),
+    };
+    let detail = match (event.kind, why) {
+        (_, Some(why)) => format!(": {why}"),
+        (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),
+        _ => String::new(),
+    };
+    format!("Domain {} {what}{detail}{}.", event.name, asked_by(event.pid, uid))
+}
+
+/// Who asked for a change, after it; nothing when nobody did (process 0).
+pub fn asked_by(pid: i32, uid: u32) -> String {
+    match pid {
+        0 => String::new(),
+        pid => format!(" (asked by process {pid} of user {uid})"),
+    }
+}
+
+/// A parameter that cannot be.
+pub(crate) fn invalid(parameter: &str, reason: impl Into<String>) -> api::ApiError {
+    api::ApiError::InvalidParameter { parameter: parameter.to_owned(), reason: reason.into() }
+}

@@ -1,0 +1,243 @@
+//! The daemon's one loop: waits for clients, file changes, signals and the mechanism, and hands each on.
+//!
+//! At rest it wakes once a second, to notice a scheduler that was ejected without an event.
+
+pub mod clock;
+pub mod descriptors;
+pub mod front;
+pub mod log;
+pub mod worker;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use libsteward::api;
+use rustix::event::{PollFlags, Timespec};
+use sd_notify::NotifyState;
+
+use self::clock::now_ns;
+use self::descriptors::{Source, Wait, Woken};
+use self::front::drain;
+use crate::daemon::Daemon;
+use crate::domains::Told;
+use crate::files::watch::Watch;
+use crate::health::Topic;
+use crate::server::control_files::ControlFiles;
+use crate::server::metrics::endpoint::Metrics;
+use crate::server::{Server, Topic as Stream, report};
+
+/// The longest sleep, in nanoseconds.
+const SLEEP_MAX_NS: u64 = 1_000_000_000;
+/// From the first change of a file to reading it again, in nanoseconds: an upgrade changes many at once.
+const SETTLE_NS: u64 = 200_000_000;
+/// Time between two signs of life for systemd, in nanoseconds. Its patience (`WatchdogSec=`) is many times that.
+const SIGN_OF_LIFE_NS: u64 = 1_000_000_000;
+
+/// Ends of pipes that say what signals say: a byte on `stop` ends the daemon, one on `reload` has it read its
+/// files again.
+pub struct Controls {
+    /// SIGTERM and SIGINT.
+    pub stop: UnixStream,
+    /// SIGHUP.
+    pub reload: UnixStream,
+}
+
+/// Lets clients connect and runs until told to stop, then undoes everything and removes the socket.
+///
+/// # Errors
+/// When listening or waiting itself fails. Everything is undone then too.
+pub fn run(
+    mut daemon: Daemon,
+    server: Server,
+    control_files: Option<ControlFiles>,
+    watch: Watch,
+    controls: Controls,
+) -> anyhow::Result<()> {
+    let mut turns = Loop {
+        server,
+        control_files,
+        watch,
+        controls,
+        reload_at_ns: None,
+        gather_until_ns: 0,
+        status: String::new(),
+        sign_of_life_at_ns: 0,
+        metrics: Metrics::default(),
+    };
+    turns.metrics.follow(&mut daemon);
+    turns.watch_files(&mut daemon);
+    // The first read loads the program that reads, which takes long.
+    daemon.sample_if_due(now_ns());
+    let listening = turns.server.listen();
+    if listening.is_ok() {
+        turns.notify_status(&daemon, &[NotifyState::Ready]);
+    }
+    let outcome = listening.and_then(|()| {
+        while turns.turn(&mut daemon)? {}
+        Ok(())
+    });
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    turns.control_files = None;
+    turns.metrics = Metrics::default();
+    daemon.stop();
+    turns.server.close();
+    outcome
+}
+
+struct Loop {
+    server: Server,
+    control_files: Option<ControlFiles>,
+    watch: Watch,
+    controls: Controls,
+    /// When to read the files again that have changed.
+    reload_at_ns: Option<u64>,
+    /// Until when the mechanism's events wait to be taken together.
+    gather_until_ns: u64,
+    /// What systemd was told last, and when.
+    status: String,
+    sign_of_life_at_ns: u64,
+    metrics: Metrics,
+}
+
+impl Loop {
+    /// Waits once and does what there is to do. False when told to stop.
+    fn turn(&mut self, daemon: &mut Daemon) -> anyhow::Result<bool> {
+        let woken = self.wait(daemon)?;
+        if woken.is_by(Source::Stop) {
+            return Ok(false);
+        }
+        let now = now_ns();
+        if woken.is_by(Source::Files) && self.watch.has_changed() {
+            self.reload_at_ns.get_or_insert(now + SETTLE_NS);
+        }
+        let signalled = woken.is_by(Source::Reload) && drain(&self.controls.reload);
+        if signalled || self.reload_at_ns.is_some_and(|at| at <= now) {
+            self.reload_at_ns = None;
+            daemon.reload();
+            self.watch_files(daemon);
+        }
+        self.metrics.follow(daemon);
+        self.answer(daemon, &woken.of(Source::Clients), now);
+        let told = daemon.tick(now);
+        let mechanism_told = told.iter().any(|told| !told.is_of_domain());
+        if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| mechanism_told) {
+            self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
+        }
+        self.broadcast(&told);
+        self.forecast(daemon);
+        self.notify_status(daemon, &[]);
+        Ok(true)
+    }
+
+    /// Answers clients and control files, and those for whom polkit was asked.
+    fn answer(&mut self, daemon: &mut Daemon, ready: &[PollFlags], now_ns: u64) {
+        self.server.set_owner(daemon.settings.policy.owner_uid);
+        self.server.take_turn(ready, &mut |caller, call| daemon.answer(caller, call));
+        let mut files = self.control_files.as_mut();
+        if let Some(files) = &mut files {
+            files.take_turn(&mut |caller, call| daemon.answer(caller, call));
+        }
+        if !daemon.suspensions.is_empty() {
+            daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
+        }
+        if !daemon.domains.none_lowered()
+            && daemon.domains.keep_lowered(|id| self.server.is_connected(id), &mut daemon.mechanism)
+        {
+            daemon.sampler.invalidate();
+        }
+        self.metrics.take_turn(&mut || daemon.figures());
+        if !daemon.polkit.has_questions() {
+            return;
+        }
+        let answered = daemon.polkit.take_in(now_ns);
+        self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+        if let Some(files) = &mut files {
+            files.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+        }
+        let waits_for_file = |id| files.as_ref().is_some_and(|files| files.is_waiting(id));
+        daemon.polkit.keep(|id| self.server.is_connected(id) || waits_for_file(id));
+    }
+
+    /// Reads tasks when it is time to, and answers those who watch.
+    fn forecast(&mut self, daemon: &mut Daemon) {
+        let now = now_ns();
+        self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
+        daemon.sampler.set_watched(self.server.watched_every_ns());
+        daemon.sample_if_due(now);
+    }
+
+    fn wait(&self, daemon: &Daemon) -> anyhow::Result<Woken> {
+        let mut waits = vec![
+            Wait::readable(Source::Stop, self.controls.stop.as_fd()),
+            Wait::readable(Source::Reload, self.controls.reload.as_fd()),
+            Wait::readable(Source::Files, self.watch.as_fd()),
+        ];
+        let gathers = self.gather_until_ns > now_ns();
+        waits.extend(
+            daemon.descriptors().into_iter().filter(|wait| !(gathers && wait.is_of(Source::Mechanism))),
+        );
+        let files = self.control_files.as_ref().map(ControlFiles::as_fd);
+        waits.extend(files.map(|files| Wait::readable(Source::ControlFiles, files)));
+        waits.extend(self.metrics.descriptor().map(|metrics| Wait::readable(Source::Metrics, metrics)));
+        let clients = self.server.poll_descriptors().into_iter();
+        waits.extend(clients.map(|descriptor| Wait::until(Source::Clients, descriptor)));
+        Ok(descriptors::wait(waits, &self.timeout(daemon))?)
+    }
+
+    fn timeout(&self, daemon: &Daemon) -> Timespec {
+        let now = now_ns();
+        let gathered = Some(self.gather_until_ns).filter(|until| *until > now);
+        let moments = [self.reload_at_ns, gathered, self.server.watcher_due_ns(), daemon.poll_timeout(now)];
+        let soonest = moments.into_iter().flatten().map(|at| at.saturating_sub(now)).min();
+        let mut sleep_ns = soonest.unwrap_or(SLEEP_MAX_NS).min(SLEEP_MAX_NS);
+        if self.server.has_calls() || self.control_files.as_ref().is_some_and(ControlFiles::has_requests) {
+            sleep_ns = 0;
+        }
+        Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 }
+    }
+
+    fn broadcast(&mut self, told: &[Told]) {
+        for Told { event, domain } in told {
+            if self.server.has_listeners(Stream::Decisions) {
+                let fill = |lost| report::parameters(&api::Monitored { event: event.clone(), lost });
+                self.server.broadcast(Stream::Decisions, &fill);
+            }
+            if report::is_of_domain(event.kind) && self.server.has_listeners(Stream::Domains) {
+                let fill = |lost| {
+                    let (event, domain) = (Some(event.clone()), domain.clone());
+                    report::parameters(&api::DomainWatched { event, domain, lost })
+                };
+                self.server.broadcast(Stream::Domains, &fill);
+            }
+        }
+    }
+
+    fn watch_files(&mut self, daemon: &mut Daemon) {
+        let mut files = daemon.loaded.paths();
+        files.push(daemon.options.config.clone());
+        let options = &daemon.options;
+        let directories =
+            [&options.spec_directories[..], &options.rule_directories, &options.domain_directories].concat();
+        let Some(failures) = self.watch.set(&directories, &files) else { return };
+        daemon.health.set(Topic::Watch, failures);
+        // What changed between reading and watching was missed: read once more.
+        self.reload_at_ns = Some(now_ns());
+    }
+
+    /// Feeds systemd's watchdog once a second, and tells systemd where things stand when that has changed.
+    fn notify_status(&mut self, daemon: &Daemon, more: &[NotifyState<'_>]) {
+        let (status, now) = (daemon.summary(), now_ns());
+        let is_same = status == self.status && more.is_empty();
+        if is_same && now.saturating_sub(self.sign_of_life_at_ns) < SIGN_OF_LIFE_NS {
+            return;
+        }
+        let mut states = vec![NotifyState::Watchdog];
+        states.extend_from_slice(more);
+        if status != self.status {
+            states.push(NotifyState::Status(&status));
+        }
+        // Without systemd there is nobody to tell.
+        let _ = sd_notify::notify(&states);
+        (self.status, self.sign_of_life_at_ns) = (status, now);
+    }
+}
