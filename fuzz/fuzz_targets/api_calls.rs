@@ -30,8 +30,9 @@ struct Settings {
     cpu_percent: Option<u8>,
     weight: Option<i64>,
     priority: Option<i64>,
-    cpu_limit: Option<f64>,
-    memory: Option<i64>,
+    cpu_reservable: Option<f64>,
+    memory_min: Option<i64>,
+    memory_max: Option<i64>,
     disk: Option<f64>,
     reset: Option<u8>,
 }
@@ -62,14 +63,15 @@ impl Name {
 
 impl Settings {
     fn asked(&self) -> api::DomainSettings {
-        let settings = ["cpu", "weight", "priority", "cpu_limit", "memory", "disk", "no such setting"];
+        let settings = ["cpu", "weight", "priority", "cpu_reservable", "memory_min", "memory_max", "disk", "no such setting"];
         let reset = self.reset.map(|choice| settings[usize::from(choice) % settings.len()].to_owned());
         api::DomainSettings {
             cpu: self.cpu.or(self.cpu_percent.map(|percent| f64::from(percent) / 100.0)),
             weight: self.weight,
             priority: self.priority,
-            cpu_limit: self.cpu_limit,
-            memory: self.memory,
+            cpu_reservable: self.cpu_reservable,
+            memory_min: self.memory_min,
+            memory_max: self.memory_max,
             disk: self.disk,
             reset: reset.into_iter().collect(),
             ..api::DomainSettings::default()

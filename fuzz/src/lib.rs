@@ -103,7 +103,11 @@ impl Machine {
         for parent in &list.domains {
             let children = list.domains.iter().filter(|domain| domain.parent.as_ref() == Some(&parent.name));
             let reserved: f64 = children.filter_map(|domain| domain.cpu).sum();
-            assert!(reserved <= parent.cpu_limit + 1e-9, "{} reserves {reserved}: {list:#?}", parent.name);
+            assert!(
+                reserved <= parent.cpu_reservable + 1e-9,
+                "{} reserves {reserved}: {list:#?}",
+                parent.name
+            );
         }
     }
 }

@@ -250,9 +250,12 @@ class Client:
         revocable: Optional[bool] = None,
         keep_if_refused: Optional[bool] = None,
         domain: Optional[str] = None,
+        memory_min: Optional[int] = None,
+        memory_max: Optional[int] = None,
     ) -> Json:
         """For this process. With cpu ("5ms/30ms"), reserves it and keeps it over exec; without, and without domain, lets
         the process take up the specification of the next program that it executes. With domain, moves it there first.
+        With memory_min or memory_max (bytes), moves it to a domain of its own that has these, below domain if given.
         """
         return self.call(
             "Run",
@@ -261,6 +264,8 @@ class Client:
             revocable=revocable,
             keep_if_refused=keep_if_refused,
             domain=domain,
+            memory_min=memory_min,
+            memory_max=memory_max,
         )
 
     def set(
@@ -325,8 +330,8 @@ class Client:
         keep: Optional[bool] = None,
         **settings: Any,
     ) -> Json:
-        """Makes a domain. settings are of priority, weight, own_priority, own_weight, cpu, cpu_limit, memory, disk:
-        cpu=0.2 reserves a fifth of what the parent has. It goes away with its last process unless keep is true.
+        """Makes a domain. settings are of priority, weight, own_priority, own_weight, cpu, cpu_reservable, memory_min,
+        memory_max (bytes), disk: cpu=0.2 reserves a fifth of what the parent has. It goes away with its last process unless keep is true.
         """
         return self.call("CreateDomain", domain=domain, user=user, keep=keep, settings=_settings(settings))
 
@@ -420,8 +425,9 @@ _SETTINGS: List[str] = [
     "own_priority",
     "own_weight",
     "cpu",
-    "cpu_limit",
-    "memory",
+    "cpu_reservable",
+    "memory_min",
+    "memory_max",
     "disk",
 ]
 

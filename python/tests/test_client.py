@@ -257,7 +257,7 @@ class WithDaemon(unittest.TestCase):
 
     def test_this_process_gets_and_loses_a_reservation(self):
         self.assertEqual(self.client.run(cpu="1ms/100ms"), {"standing": "admitted"})
-        pids = [task["pid"] for task in self.client.status()["tasks"]]
+        pids = [task["pid"] for task in self.client.status()["cpu"]["tasks"]]
         self.assertIn(os.getpid(), pids)
         self.assertEqual(self.client.release(os.getpid()), 1)
         self.assertIn("best-effort", self.client.explain(os.getpid())["text"])
@@ -291,7 +291,7 @@ class WithDaemon(unittest.TestCase):
             self.client.domain_create("streamed")
             kinds = (change["event"]["kind"] for change in changes if change.get("event"))
             self.assertEqual(next(kinds), "domain_created")
-            self.assertEqual(next(decisions)["event"]["name"], "streamed")
+            self.assertEqual(next(decisions)["event"]["domain"]["name"], "streamed")
             self.client.domain_remove("streamed")
 
     def test_forecasts_are_given_once_and_again(self):

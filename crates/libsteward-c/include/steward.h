@@ -83,19 +83,24 @@
 #define STEWARD_CPU 16
 
 /*
- cpu_limit counts.
+ cpu_reservable counts.
  */
-#define STEWARD_CPU_LIMIT 32
+#define STEWARD_CPU_RESERVABLE 32
 
 /*
- memory_bytes counts.
+ memory_min_bytes counts.
  */
-#define STEWARD_MEMORY 64
+#define STEWARD_MEMORY_MIN 64
+
+/*
+ memory_max_bytes counts.
+ */
+#define STEWARD_MEMORY_MAX 128
 
 /*
  disk counts.
  */
-#define STEWARD_DISK 128
+#define STEWARD_DISK 256
 
 /*
  Done.
@@ -245,11 +250,15 @@ struct steward_domain_settings {
     /*
      The most that the children may reserve together, as a fraction of the domain's own.
      */
-    double cpu_limit;
+    double cpu_reservable;
     /*
-     Memory reserved, in bytes. Kept and shown; not enforced yet.
+     Memory promised, in bytes.
      */
-    int64_t memory_bytes;
+    int64_t memory_min_bytes;
+    /*
+     The most memory that it may use, in bytes.
+     */
+    int64_t memory_max_bytes;
     /*
      Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
      */

@@ -131,7 +131,7 @@ pub unsafe extern "C" fn steward_run(
         let cpu = unsafe { cpu.as_ref() };
         let Flags { inherit, revocable, keep_if_refused } = Flags::read(flags)?;
         let cpu = cpu.map(|cpu| cpu.to_api());
-        let request = api::Run { cpu, inherit, revocable, keep_if_refused, domain: None };
+        let request = api::Run { cpu, inherit, revocable, keep_if_refused, ..api::Run::default() };
         let reply = unsafe { handle(client) }?.call(&request)?;
         unsafe { store(number_of(reply.standing), standing, drop) };
         Ok(STEWARD_OK)

@@ -24,12 +24,14 @@ pub const STEWARD_OWN_PRIORITY: u32 = 4;
 pub const STEWARD_OWN_WEIGHT: u32 = 8;
 /// `cpu` counts.
 pub const STEWARD_CPU: u32 = 16;
-/// `cpu_limit` counts.
-pub const STEWARD_CPU_LIMIT: u32 = 32;
-/// `memory_bytes` counts.
-pub const STEWARD_MEMORY: u32 = 64;
+/// `cpu_reservable` counts.
+pub const STEWARD_CPU_RESERVABLE: u32 = 32;
+/// `memory_min_bytes` counts.
+pub const STEWARD_MEMORY_MIN: u32 = 64;
+/// `memory_max_bytes` counts.
+pub const STEWARD_MEMORY_MAX: u32 = 128;
 /// `disk` counts.
-pub const STEWARD_DISK: u32 = 128;
+pub const STEWARD_DISK: u32 = 256;
 
 /// What to change in a domain. Fill it with zeros, then say in `set` which values count (STEWARD_PRIORITY and so on), and
 /// in `reset` which settings are to have their default again; all others stay as they are.
@@ -51,22 +53,25 @@ pub struct StewardDomainSettings {
     /// CPU reserved, as a fraction of the parent's, above 0 and at most 1.
     pub cpu: f64,
     /// The most that the children may reserve together, as a fraction of the domain's own.
-    pub cpu_limit: f64,
-    /// Memory reserved, in bytes. Kept and shown; not enforced yet.
-    pub memory_bytes: i64,
+    pub cpu_reservable: f64,
+    /// Memory promised, in bytes.
+    pub memory_min_bytes: i64,
+    /// The most memory that it may use, in bytes.
+    pub memory_max_bytes: i64,
     /// Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
     pub disk: f64,
 }
 
 /// The settings by the names that the API has for them.
-const NAMES: [(u32, &str); 8] = [
+const NAMES: [(u32, &str); 9] = [
     (STEWARD_PRIORITY, "priority"),
     (STEWARD_WEIGHT, "weight"),
     (STEWARD_OWN_PRIORITY, "own_priority"),
     (STEWARD_OWN_WEIGHT, "own_weight"),
     (STEWARD_CPU, "cpu"),
-    (STEWARD_CPU_LIMIT, "cpu_limit"),
-    (STEWARD_MEMORY, "memory"),
+    (STEWARD_CPU_RESERVABLE, "cpu_reservable"),
+    (STEWARD_MEMORY_MIN, "memory_min"),
+    (STEWARD_MEMORY_MAX, "memory_max"),
     (STEWARD_DISK, "disk"),
 ];
 
@@ -83,8 +88,9 @@ impl StewardDomainSettings {
             own_priority: has(STEWARD_OWN_PRIORITY).then(|| self.own_priority.into()),
             own_weight: has(STEWARD_OWN_WEIGHT).then(|| self.own_weight.into()),
             cpu: has(STEWARD_CPU).then_some(self.cpu),
-            cpu_limit: has(STEWARD_CPU_LIMIT).then_some(self.cpu_limit),
-            memory: has(STEWARD_MEMORY).then_some(self.memory_bytes),
+            cpu_reservable: has(STEWARD_CPU_RESERVABLE).then_some(self.cpu_reservable),
+            memory_min: has(STEWARD_MEMORY_MIN).then_some(self.memory_min_bytes),
+            memory_max: has(STEWARD_MEMORY_MAX).then_some(self.memory_max_bytes),
             disk: has(STEWARD_DISK).then_some(self.disk),
             reset: NAMES
                 .iter()

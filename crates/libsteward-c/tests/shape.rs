@@ -12,7 +12,7 @@ const HEADER: &str = include_str!("../include/steward.h");
 
 /// Parameters that no argument of the method's function stands for: steward_call() takes them.
 const BY_CALL: [(&str, &[&str]); 5] = [
-    ("Run", &["domain"]),
+    ("Run", &["domain", "memory_min", "memory_max"]),
     ("Complain", &["of"]),
     ("CreateDomain", &["user"]),
     ("SetDomain", &["user", "keep"]),

@@ -12,8 +12,9 @@ pub use cpu::*;
 pub use daemon::*;
 pub use domain::*;
 pub use error::ApiError;
-pub use event::{Event, EventKind, Reason, Rule};
-pub use run::{Run, Standings};
+pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};
+pub use memory::MemoryState;
+pub use run::{Ran, Run, Standings};
 
 /// The interface's name.
 pub const INTERFACE: &str = "io.steward";
@@ -41,6 +42,7 @@ pub mod daemon;
 pub mod domain;
 mod error;
 mod event;
+pub mod memory;
 pub mod run;
 
 #[cfg(test)]

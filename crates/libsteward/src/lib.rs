@@ -9,7 +9,7 @@
 //!
 //! let mut steward = Client::connect(libsteward::SOCKET_PATH)?;
 //! let status = steward.call(&api::Status {})?;
-//! println!("{} tasks have a specification", status.tasks.len());
+//! println!("{} tasks have a specification", status.cpu.tasks.len());
 //! # Ok::<(), libsteward::Error>(())
 //! ```
 

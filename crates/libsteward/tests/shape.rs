@@ -175,8 +175,8 @@ macro_rules! compare {
 #[test]
 fn every_type_has_the_fields_and_words_that_are_described() {
     let mut comparison = Comparison::new();
-    let named = compare!(comparison, named: Reservation Standing Grant Task Cpu Thresholds MechanismKind MechanismState
-        Severity Problem Spec EventKind Rule Reason Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
+    let named = compare!(comparison, named: Reservation Standing Grant Task Cpu Thresholds MechanismKind MechanismState CpuState
+        MemoryState Severity Problem Spec EventKind Rule Reason EventTask EventDomain CpuFigures MemoryFigures Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
         DomainForecast AuditedSpan Slowed);
     assert_eq!(comparison.wrong, [""; 0]);
     assert_eq!(named, comparison.interface.types.into_keys().collect(), "all are held to their description");

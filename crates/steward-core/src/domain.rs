@@ -24,5 +24,5 @@ pub mod tree;
 
 pub use admission::Refusal;
 pub use name::{Names, OWN_LEAF};
-pub use settings::{Change, Fault, Setting, Settings};
-pub use tree::{Node, Tree};
+pub use settings::{Change, Common, Fault, Setting, Settings};
+pub use tree::{Machine, Node, Tree};

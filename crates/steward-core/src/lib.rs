@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod disk;
 pub mod domain;
 pub mod last_good;
+pub mod memory;
 pub mod printable;
 pub mod problem;
 pub mod process;

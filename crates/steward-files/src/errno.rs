@@ -54,7 +54,13 @@ mod tests {
             (ApiError::NoSuchTask { pid: 7 }, Errno::SRCH),
             (ApiError::AdmissionRefused { reason: reason(), bandwidth: 0.5, admit_below: 0.8 }, Errno::NOSPC),
             (
-                ApiError::Overcommitted { reason: reason(), asked: 0.5, reserved: 0.6, limit: 0.95 },
+                ApiError::Overcommitted {
+                    resource: "cpu".into(),
+                    reason: reason(),
+                    asked: 0.5,
+                    reserved: 0.6,
+                    limit: 0.95,
+                },
                 Errno::NOSPC,
             ),
             (ApiError::NoSuchDomain { domain: "a".into() }, Errno::NOENT),

@@ -22,11 +22,13 @@ pub enum ControlFile {
     IoSum,
     /// The most that can be reserved on the domain's level.
     IoLimit,
-    /// Memory reserved, in bytes.
+    /// Memory promised, in bytes.
     Memory,
-    /// What is reserved on the domain's level, in bytes.
+    /// The most memory that the domain may use, in bytes.
+    MemoryMax,
+    /// What is promised on the domain's level, in bytes.
     MemorySum,
-    /// The most that can be reserved on the domain's level, in bytes.
+    /// The most that can be promised on the domain's level, in bytes.
     MemoryLimit,
     /// The order among domains that is in force.
     Sched,
@@ -42,7 +44,7 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 16] = [
+    pub const ALL: [ControlFile; 17] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
@@ -52,6 +54,7 @@ impl ControlFile {
         ControlFile::IoSum,
         ControlFile::IoLimit,
         ControlFile::Memory,
+        ControlFile::MemoryMax,
         ControlFile::MemorySum,
         ControlFile::MemoryLimit,
         ControlFile::Sched,
@@ -73,6 +76,7 @@ impl ControlFile {
             ControlFile::IoSum => "io.sum",
             ControlFile::IoLimit => "io.limit",
             ControlFile::Memory => "memory",
+            ControlFile::MemoryMax => "memory.max",
             ControlFile::MemorySum => "memory.sum",
             ControlFile::MemoryLimit => "memory.limit",
             ControlFile::Sched => "sched",
@@ -97,6 +101,7 @@ impl ControlFile {
                 | ControlFile::CpuPriority
                 | ControlFile::Io
                 | ControlFile::Memory
+                | ControlFile::MemoryMax
                 | ControlFile::Members
         )
     }

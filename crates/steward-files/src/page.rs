@@ -35,15 +35,16 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
     let text = match file {
         ControlFile::Cpu => reserved_percent(all(domain.cpu)),
         ControlFile::CpuSum => of_level(|parent| parent.cpu_sum),
-        ControlFile::CpuLimit => of_level(|parent| parent.cpu_limit),
+        ControlFile::CpuLimit => of_level(|parent| parent.cpu_reservable),
         ControlFile::CpuWeight => domain.weight.to_string(),
         ControlFile::CpuPriority => domain.priority.to_string(),
         ControlFile::Io => reserved_percent(all(domain.disk)),
         ControlFile::IoSum => of_level(|parent| parent.disk_sum),
-        ControlFile::IoLimit => of_level(|parent| parent.disk_limit),
-        ControlFile::Memory => bytes(domain.memory),
-        ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_sum).to_string(),
-        ControlFile::MemoryLimit => bytes(parent.and_then(|parent| parent.memory)),
+        ControlFile::IoLimit => of_level(|parent| parent.disk_reservable),
+        ControlFile::Memory => bytes(domain.memory_min),
+        ControlFile::MemoryMax => bytes(domain.memory_max),
+        ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_min_sum).to_string(),
+        ControlFile::MemoryLimit => bytes(parent.map(|parent| parent.memory_reservable)),
         ControlFile::Members => {
             let members: Vec<String> = shown.processes.iter().map(i32::to_string).collect();
             members.join("\n")
@@ -164,7 +165,7 @@ mod tests {
             cpu_guaranteed: 0.1,
             weight: 100,
             priority: 4,
-            memory: Some(1 << 20),
+            memory_min: Some(1 << 20),
             usage: Some(DomainUsage { share: 0.125, ..DomainUsage::default() }),
             ..Domain::default()
         };
@@ -173,7 +174,8 @@ mod tests {
 
     #[test]
     fn figures_are_plain_and_those_of_the_level_are_the_parents() {
-        let parent = Domain { cpu_sum: 0.75, cpu_limit: 0.95, memory: Some(1 << 30), ..Domain::default() };
+        let parent =
+            Domain { cpu_sum: 0.75, cpu_reservable: 0.95, memory_reservable: 1 << 30, ..Domain::default() };
         let cases = [
             (ControlFile::Cpu, "25\n"),
             (ControlFile::CpuSum, "75\n"),
@@ -182,6 +184,7 @@ mod tests {
             (ControlFile::CpuPriority, "4\n"),
             (ControlFile::Io, "none\n"),
             (ControlFile::Memory, "1048576\n"),
+            (ControlFile::MemoryMax, "none\n"),
             (ControlFile::MemoryLimit, "1073741824\n"),
             (ControlFile::Members, "7\n42\n"),
         ];

@@ -119,8 +119,12 @@ impl Requests<'_> {
                 disk.is_none().then_some("disk")
             }
             Value::Memory(bytes) => {
-                settings.memory = bytes.and_then(|bytes| i64::try_from(bytes).ok());
-                bytes.is_none().then_some("memory")
+                settings.memory_min = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+                bytes.is_none().then_some("memory_min")
+            }
+            Value::MemoryMax(bytes) => {
+                settings.memory_max = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+                bytes.is_none().then_some("memory_max")
             }
         };
         settings.reset = reset.map(str::to_owned).into_iter().collect();

@@ -59,8 +59,8 @@ impl State {
             made,
             weight: 100,
             priority: 4,
-            cpu_limit: 0.95,
-            disk_limit: 1.0,
+            cpu_reservable: 0.95,
+            disk_reservable: 1.0,
             ..Domain::default()
         };
         self.domains.insert(name.to_owned(), (domain, Vec::new()));
@@ -119,20 +119,20 @@ impl State {
         let (settings, limit) = (&request.settings, 0.95);
         if let Some(asked) = settings.cpu.filter(|asked| reserved + asked > limit) {
             let reason = format!("{reserved} is reserved, {asked} was asked, {limit} is all");
-            return Err(ApiError::Overcommitted { reason, asked, reserved, limit });
+            return Err(ApiError::Overcommitted { resource: "cpu".into(), reason, asked, reserved, limit });
         }
         let domain = &mut self.find(&request.domain)?.0;
         for name in &settings.reset {
             match name.as_str() {
                 "cpu" => domain.cpu = None,
                 "disk" => domain.disk = None,
-                "memory" => domain.memory = None,
+                "memory_min" => domain.memory_min = None,
                 _ => domain.weight = 100,
             }
         }
         domain.cpu = settings.cpu.or(domain.cpu);
         domain.disk = settings.disk.or(domain.disk);
-        domain.memory = settings.memory.map(|bytes| bytes as u64).or(domain.memory);
+        domain.memory_min = settings.memory_min.map(|bytes| bytes as u64).or(domain.memory_min);
         domain.weight = settings.weight.map_or(domain.weight, |weight| weight as u32);
         domain.priority = settings.priority.map_or(domain.priority, |priority| priority as u8);
         Ok(api::DomainState::default())

@@ -21,8 +21,10 @@ pub enum Value {
     Priority(u8),
     /// Disk time reserved, as a fraction of the parent's, above 0 and at most 1; `None` gives it up.
     Io(Option<f64>),
-    /// Memory reserved, in bytes; `None` gives it up.
+    /// Memory promised, in bytes; `None` gives it up.
     Memory(Option<u64>),
+    /// The most memory, in bytes; `None` for no such limit.
+    MemoryMax(Option<u64>),
     /// A process to move into the domain.
     Member(i32),
 }
@@ -39,6 +41,7 @@ pub fn parse(file: ControlFile, bytes: &[u8]) -> Result<Value, String> {
         ControlFile::CpuWeight => parse_weight(text).map(Value::Weight),
         ControlFile::CpuPriority => parse_priority(text).map(Value::Priority),
         ControlFile::Memory => parse_memory(text).map(Value::Memory),
+        ControlFile::MemoryMax => parse_memory(text).map(Value::MemoryMax),
         ControlFile::Members => parse_pid(text).map(Value::Member),
         _ => Err(format!("{} can only be read", file.name())),
     }
@@ -110,7 +113,7 @@ fn parse_memory(text: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     match parse_size(text) {
-        Ok(0) => Err("0 bytes are no reservation; write none to give it up".to_owned()),
+        Ok(0) => Err("0 bytes are nothing to promise or to work with; write none for neither".to_owned()),
         Ok(bytes) if i64::try_from(bytes).is_err() => {
             Err(format!("{text} is more memory than any machine has; write a size, as in 64M"))
         }
@@ -157,6 +160,7 @@ mod tests {
             (ControlFile::Io, "10", Value::Io(Some(0.1))),
             (ControlFile::Memory, "64M\n", Value::Memory(Some(64 << 20))),
             (ControlFile::Memory, "none\n", Value::Memory(None)),
+            (ControlFile::MemoryMax, "1G", Value::MemoryMax(Some(1 << 30))),
             (ControlFile::CpuWeight, "200\n", Value::Weight(Some(200))),
             (ControlFile::CpuWeight, "default\n", Value::Weight(None)),
             (ControlFile::CpuPriority, "7\n", Value::Priority(7)),

@@ -10,6 +10,10 @@
 //! not take whole is cut off again, and its change is not made. The file is locked while it is in use, so that nobody
 //! reverts under a running daemon.
 
+mod shared;
+
+pub use shared::SharedJournal;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,6 @@
-//! How much memory there is for those who ask for more.
+//! How much memory there is, and for those who ask for more.
+
+pub mod room;
 
 use crate::error::KernelError;
 use crate::roots::{Roots, read};
@@ -9,12 +11,24 @@ use crate::roots::{Roots, read};
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming meminfo.
 pub fn available_bytes(roots: &Roots) -> Result<u64, KernelError> {
+    figure(roots, "MemAvailable:")
+}
+
+/// All memory that the kernel has to hand out (`MemTotal` of proc_meminfo(5)), in bytes.
+///
+/// # Errors
+/// [`KernelError::Read`] or [`KernelError::Parse`] naming meminfo.
+pub fn total_bytes(roots: &Roots) -> Result<u64, KernelError> {
+    figure(roots, "MemTotal:")
+}
+
+fn figure(roots: &Roots, name: &str) -> Result<u64, KernelError> {
     let path = roots.proc.join("meminfo");
     let text = read(&path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|value| value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.and_then(|kib| kib.checked_mul(1024))
-        .ok_or_else(|| KernelError::parse(path, "a line MemAvailable: NUMBER kB", line.unwrap_or("")))
+        .ok_or_else(|| KernelError::parse(path, "a line NAME: NUMBER kB", line.unwrap_or("")))
 }
 
 #[cfg(test)]

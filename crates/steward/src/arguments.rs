@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use steward_core::cpu::reservation::Reservation;
-use steward_core::quantity::parse_duration;
-use steward_core::quantity::parse_fraction;
+use steward_core::quantity::{parse_duration, parse_fraction, parse_size};
 
 /// For commands whose only choice is JSON.
 #[derive(Debug, Args)]
@@ -35,6 +34,15 @@ pub fn parse_reservation(text: &str) -> Result<Reservation, String> {
     let reservation: Reservation = text.parse().map_err(|error| format!("{error}"))?;
     reservation.validate().map_err(|error| error.to_string())?;
     Ok(reservation)
+}
+
+/// Reads an amount of memory, in bytes.
+///
+/// # Errors
+/// When it is none.
+pub fn parse_bytes(text: &str) -> Result<i64, String> {
+    let bytes = parse_size(text).map_err(|fault| fault.to_string())?;
+    i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
 }
 
 /// Reads a time above 0.

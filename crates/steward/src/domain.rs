@@ -9,9 +9,11 @@ use libsteward::api::{self, ApiError};
 use libsteward::{Client, Error};
 use steward_core::accounts::Accounts;
 use steward_core::domain::declared::{parse_domains, to_toml};
+use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Names, Settings};
 use steward_core::quantity::percent;
 use steward_core::quantity::{approximate_duration, format_size};
+use steward_core::{cpu, disk, memory};
 
 use crate::output::{highlight, print, print_json, table};
 use arguments::{CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
@@ -92,14 +94,15 @@ fn create(client: &mut Client, arguments: &CreateArguments) -> anyhow::Result<()
 /// How to have a domain that stays only until the next reboot after it too.
 fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
     let change = Change {
-        priority: asked.priority,
-        weight: asked.weight,
-        cpu: asked.cpu,
-        own_priority: asked.own_priority,
-        own_weight: asked.own_weight,
-        cpu_limit: asked.cpu_limit,
-        memory_bytes: asked.memory,
-        disk: asked.disk,
+        common: CommonChange {
+            priority: asked.priority,
+            weight: asked.weight,
+            own_priority: asked.own_priority,
+            own_weight: asked.own_weight,
+        },
+        cpu: cpu::settings::Change { reserved: asked.cpu, reservable: asked.cpu_reservable },
+        memory: memory::settings::Change { min_bytes: asked.memory_min, max_bytes: asked.memory_max },
+        disk: disk::settings::Change { reserved: asked.disk },
         reset: Vec::new(),
     };
     // The daemon has taken it already.
@@ -263,14 +266,12 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
         ("CPU guaranteed", format!("{} of the machine", percent(domain.cpu_guaranteed))),
         (
             "reserved by children",
-            format!("{} of at most {}", percent(domain.cpu_sum), percent(domain.cpu_limit)),
+            format!("{} of at most {}", percent(domain.cpu_sum), percent(domain.cpu_reservable)),
         ),
         ("weight, priority", standing_text(domain)),
         ("for its own tasks", own_text(domain)),
     ];
-    if let Some(memory) = domain.memory {
-        rows.push(("memory reserved", format!("{} (not enforced yet)", format_size(memory))));
-    }
+    rows.extend(memory_rows(domain));
     if let Some(disk) = domain.disk {
         rows.push(("disk time reserved", format!("{} (not enforced yet)", percent(disk))));
     }
@@ -288,6 +289,18 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
         rows.into_iter().map(|(key, value)| vec![format!("  {key}:"), value]).collect();
     let text = format!("{}\n{}", domain.name, table(&rows, &[]));
     print(&(text + &troubles(std::slice::from_ref(domain))))
+}
+
+/// What it is promised of the memory, and what it may use at most; nothing where it was given neither.
+fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
+    rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
+    if domain.memory_min_sum > 0 {
+        let (promised, most) = (format_size(domain.memory_min_sum), format_size(domain.memory_reservable));
+        rows.push(("promised to children", format!("{promised} of at most {most}")));
+    }
+    rows
 }
 
 /// A domain that is lowered keeps what it was given.

@@ -12,7 +12,7 @@ use steward_core::cpu::reservation::Reservation;
 use steward_core::spec;
 
 use crate::account::{Account, Environment};
-use crate::arguments::parse_reservation;
+use crate::arguments::{parse_bytes, parse_reservation};
 use crate::cpu::api::to_api;
 
 /// Start a program with a CPU reservation
@@ -28,6 +28,7 @@ use crate::cpu::api::to_api;
 #[command(after_help = "Examples:\n  \
         steward run --cpu 5ms/30ms -- mplayer film.mkv\n  \
         steward run --cpu 10ms/100ms --inherit -- make check\n  \
+        steward run --memory-min 64M --memory-max 1G -- gimp\n  \
         steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
         sudo steward run --user alice --cpu 60ms/100ms -- mplayer film.mkv\n  \
         steward run -- mplayer film.mkv")]
@@ -47,6 +48,13 @@ pub struct RunArguments {
     /// Make the domain first if there is none; it goes away with its last process.
     #[arg(long, requires = "domain")]
     pub create: bool,
+    /// Promise it this much memory, as 64M: what it and its children use up to this is not taken from them. Makes a domain for it, below
+    /// --domain where that is given.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
+    pub memory_min: Option<i64>,
+    /// Let it and its children use at most so much memory together, as 1G. Makes a domain for it, as --memory-min.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
+    pub memory_max: Option<i64>,
     /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root only.
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
@@ -127,9 +135,17 @@ fn way_out(error: &libsteward::Error, request: &api::Run) -> &'static str {
     match error {
         libsteward::Error::Api(api::ApiError::NoSuchDomain { .. }) => "\n(--create makes the domain first)",
         // Nothing is reserved that could be done without.
-        libsteward::Error::Api(_) if request.cpu.is_none() && request.domain.is_some() => "",
+        libsteward::Error::Api(_)
+            if request.cpu.is_none() && request.domain.is_some() && !is_limited(request) =>
+        {
+            ""
+        }
         _ => "\n(--best-effort-if-refused runs the program without a reservation)",
     }
+}
+
+fn is_limited(request: &api::Run) -> bool {
+    request.memory_min.is_some() || request.memory_max.is_some()
 }
 
 fn fail(message: &str) -> ExitCode {
@@ -147,24 +163,29 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
             inherit: Some(spec.inherit),
             revocable: Some(spec.revocable),
             keep_if_refused,
-            domain: None,
+            ..api::Run::default()
         });
     }
     let reservation = &arguments.reservation;
-    let domain = arguments.domain.clone();
+    let placed = api::Run {
+        domain: arguments.domain.clone(),
+        memory_min: arguments.memory_min,
+        memory_max: arguments.memory_max,
+        ..api::Run::default()
+    };
     Ok(match reservation.cpu {
         Some(cpu) => api::Run {
             cpu: Some(to_api(cpu)),
             inherit: Some(reservation.inherit),
             revocable: Some(!reservation.irrevocable),
             keep_if_refused,
-            domain,
+            ..placed
         },
-        None => api::Run { domain, ..api::Run::default() },
+        None => placed,
     })
 }
 
-fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Standings, libsteward::Error> {
+fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Ran, libsteward::Error> {
     let mut client = Client::connect(socket)?;
     if let Some(domain) = request.domain.as_ref().filter(|_| create) {
         match client.call(&api::CreateDomain { domain: domain.clone(), ..api::CreateDomain::default() }) {

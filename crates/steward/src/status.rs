@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use libsteward::{Client, api};
-use steward_core::quantity::{approximate_duration, percent_to};
+use steward_core::quantity::{approximate_duration, format_size, percent_to};
 
 use crate::arguments::JsonFlag;
 use crate::cpu::status::{cpu_table, holders, reservation_text, task_table};
@@ -62,23 +62,25 @@ fn span_table(spans: &[api::AuditedSpan]) -> String {
 
 fn status_text(status: &api::StatusReply) -> String {
     let mut text = headline(status);
-    if !status.cpus.is_empty() {
+    if !status.cpu.cpus.is_empty() {
         text.push('\n');
-        text.push_str(&cpu_table(&status.cpus));
-        text.push_str(&holders(&status.tasks));
+        text.push_str(&cpu_table(&status.cpu.cpus));
+        text.push_str(&holders(&status.cpu.tasks));
     }
+    text.push_str(&memory_line(&status.memory));
     text.push('\n');
-    if status.tasks.is_empty() {
+    if status.cpu.tasks.is_empty() {
         text.push_str("No running program has a reservation.\n");
     } else {
-        text.push_str(&task_table(&status.tasks));
+        text.push_str(&task_table(&status.cpu.tasks));
     }
     text.push_str(&problem_text(&status.problems));
     text
 }
 
 fn headline(status: &api::StatusReply) -> String {
-    let mechanism = match status.mechanism.kind {
+    let state = &status.cpu.mechanism;
+    let mechanism = match state.kind {
         Some(kind) => format!("{} is in force", mechanism_name(kind)),
         None => highlight("nothing is in force"),
     };
@@ -88,20 +90,19 @@ fn headline(status: &api::StatusReply) -> String {
         status.pid,
         count(status.specs, "specification")
     );
-    let notes =
-        [("Note", &status.mechanism.note), ("The last scheduler ended", &status.mechanism.exit_reason)];
+    let notes = [("Note", &state.note), ("The last scheduler ended", &state.exit_reason)];
     for (title, note) in notes {
         if let Some(note) = note {
             text.push_str(&format!("{}: {note}\n", highlight(title)));
         }
     }
-    if status.mechanism.restarts > 0 {
+    if state.restarts > 0 {
         text.push_str(&format!(
             "It was loaded again {} since the daemon started.\n",
-            count(status.mechanism.restarts, "time")
+            count(state.restarts, "time")
         ));
     }
-    let thresholds = &status.thresholds;
+    let thresholds = &status.cpu.thresholds;
     text.push_str(&format!(
         "Each CPU: admission stops at {}, revocation starts above {}, reactivation below {}.\n",
         percent_to(thresholds.admit_below, 0),
@@ -113,6 +114,18 @@ fn headline(status: &api::StatusReply) -> String {
         None => "Only root may reserve for anyone (no owner is set).\n".to_owned(),
     });
     text
+}
+
+/// What is promised of the machine's memory; nothing where nothing is.
+fn memory_line(memory: &api::MemoryState) -> String {
+    if memory.promised == 0 {
+        return String::new();
+    }
+    let [promised, reservable, total, available] =
+        [memory.promised, memory.reservable, memory.total, memory.available].map(format_size);
+    format!(
+        "\nMemory: {promised} promised to domains, of at most {reservable} of {total}; {available} available.\n"
+    )
 }
 
 /// The word for a mechanism.

@@ -210,8 +210,8 @@ fn status_shows_mechanism_loads_tasks_and_problems() {
     }
     assert!(!status.contains('\x1b'));
     let status = json(&steward(&daemon, &["status", "--json"]));
-    assert_eq!(status["tasks"][0]["pid"], sleeper.pid());
-    assert_eq!(status["mechanism"]["kind"], "sched_ext");
+    assert_eq!(status["cpu"]["tasks"][0]["pid"], sleeper.pid());
+    assert_eq!(status["cpu"]["mechanism"]["kind"], "sched_ext");
     let specs = json(&steward(&daemon, &["spec", "list", "--json"]));
     assert_eq!(specs["specs"][0]["name"].as_str(), program.to_str());
     assert!(text(&steward(&daemon, &["spec", "list"])).contains("a.toml:1"));

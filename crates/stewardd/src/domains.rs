@@ -25,7 +25,8 @@ use steward_core::cpu::policies;
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
-use steward_core::domain::{Change, Node, OWN_LEAF, Settings, Tree};
+use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
+use steward_core::memory::limits::limits;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::tree::Cgroup;
@@ -35,8 +36,10 @@ use crate::cpu::mechanisms::InForce;
 use crate::domains::cgroups::Cgroups;
 use crate::files::state::Kept;
 use crate::health::Topic;
+use crate::memory::limits::Limits;
 use crate::server::report;
 use crate::turn::clock::now_ns;
+use crate::turn::worker::Job;
 
 /// How many domains Steward makes at most.
 pub const DOMAINS_MAX: usize = 4096;
@@ -108,12 +111,14 @@ pub struct Asker {
 pub struct Domains {
     cgroups: Result<Box<dyn Cgroups>, String>,
     names: Names,
-    root_limit: f64,
+    machine: Machine,
     held: BTreeMap<String, Held>,
     /// What the mechanism was told, by path.
     applied: BTreeMap<String, (u64, DomainPolicy)>,
     /// Why settings are not in force, by path.
     troubles: BTreeMap<String, String>,
+    /// What they have of the memory.
+    memory: Limits,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -130,15 +135,16 @@ pub struct Domains {
 
 impl Domains {
     /// None yet, on these cgroups (or the reason why there are none). Those that Steward makes are called by
-    /// `names`; the machine's domains may reserve `root_limit` of it together.
-    pub fn new(cgroups: Result<Box<dyn Cgroups>, String>, names: Names, root_limit: f64) -> Self {
+    /// `names`; the domains may reserve that much of the machine together.
+    pub fn new(cgroups: Result<Box<dyn Cgroups>, String>, names: Names, machine: Machine) -> Self {
         Domains {
             cgroups,
             names,
-            root_limit,
+            machine,
             held: BTreeMap::new(),
             applied: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            memory: Limits::default(),
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
@@ -154,9 +160,9 @@ impl Domains {
         &self.names
     }
 
-    /// Changes what the machine's domains may reserve together. What is reserved already stays.
-    pub fn set_root_limit(&mut self, root_limit: f64) {
-        self.root_limit = root_limit;
+    /// Changes what domains may reserve of the machine together. What is reserved already stays.
+    pub fn set_machine(&mut self, machine: Machine) {
+        self.machine = machine;
     }
 
     /// The tree of cgroups.
@@ -189,7 +195,8 @@ impl Domains {
 
     /// Those that have something reserved of the CPU, for the record of promises.
     pub fn promises(&self) -> Vec<Promise> {
-        let reserved = self.held.values().filter(|held| held.settings.cpu.is_some_and(|cpu| cpu > 0.0));
+        let reserved =
+            self.held.values().filter(|held| held.settings.cpu.reserved.is_some_and(|cpu| cpu > 0.0));
         let promise =
             |held: &Held| Promise { path: held.path.clone(), cgroup_id: held.cgroup_id, user: held.user };
         reserved.map(promise).collect()
@@ -354,17 +361,26 @@ impl Domains {
     /// Holds what a domain is to have against what its level has; a refusal is told to all who watch.
     fn admit(&mut self, path: &str, settings: &Settings, asker: Asker) -> Result<(), ApiError> {
         let Err(refusal) = self.level_of(path).admit(path, settings) else { return Ok(()) };
-        let event = api::Event {
+        let mut event = api::Event {
             kind: api::EventKind::DomainRefused,
-            load: refusal.reserved,
-            bandwidth: refusal.asked,
-            threshold: refusal.limit,
-            reason: None,
             text: format!("{}{}", refusal.reason, report::asked_by(asker.pid, asker.uid)),
             ..self.event(path, asker)
         };
+        let (asked, reserved, limit) = (refusal.asked, refusal.reserved, refusal.limit);
+        (event.cpu, event.memory) = match refusal.resource {
+            Resource::Memory => {
+                let [asked, beside, limit] = [asked, reserved, limit].map(|bytes| bytes as u64);
+                (None, Some(api::MemoryFigures { beside, asked, limit }))
+            }
+            Resource::Cpu | Resource::Disk => {
+                let figures =
+                    api::CpuFigures { load: reserved, bandwidth: asked, threshold: limit, cpu: None };
+                (Some(figures).filter(|_| refusal.resource == Resource::Cpu), None)
+            }
+        };
         self.push(Told { event, domain: None });
         Err(ApiError::Overcommitted {
+            resource: refusal.resource.name().to_owned(),
             reason: refusal.reason,
             asked: refusal.asked,
             reserved: refusal.reserved,
@@ -384,7 +400,7 @@ impl Domains {
 
     /// A tree of the domains at these paths and above them.
     fn tree_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> Tree {
-        let mut tree = Tree::new(self.names.clone(), self.root_limit);
+        let mut tree = Tree::new(self.names.clone(), self.machine);
         if self.held.contains_key("") {
             tree.insert("", self.node(""));
         }
@@ -412,8 +428,48 @@ impl Domains {
         }
     }
 
-    /// Tells the mechanism what has changed since it was told last.
+    /// The top of the tree, as far as it is held.
+    pub(crate) fn tree_of_top(&self) -> Tree {
+        let is_top = |path: &&str| name::parent_of(path) == Some("");
+        self.tree_of(self.held.keys().map(String::as_str).filter(is_top))
+    }
+
+    /// Tells the mechanism, and the kernel, what has changed since they were told last.
     pub fn apply(&mut self, mechanism: &mut InForce) {
+        self.apply_memory();
+        self.apply_cpu(mechanism);
+    }
+
+    /// What is to be done for it is done by the worker: [`Domains::take_jobs`].
+    fn apply_memory(&mut self) {
+        let Ok(cgroups) = &self.cgroups else { return };
+        let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made);
+        let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
+        let tree = self.tree_of(self.held.keys().map(String::as_str));
+        let wanted = limits(&tree, &is_made, &has_leaf);
+        let id_of = |path: &str| match self.held.get(path) {
+            Some(held) => Some(held.cgroup_id),
+            None => cgroups.find(path).ok().map(|cgroup| cgroup.id),
+        };
+        self.memory.want(cgroups.as_ref(), &wanted, &id_of);
+    }
+
+    /// What the worker has to do for domains.
+    pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
+        self.memory.take_jobs().collect()
+    }
+
+    /// Whether the worker has not done all of it yet.
+    pub(crate) fn awaits_worker(&self) -> bool {
+        self.memory.is_pending()
+    }
+
+    /// Takes in what became of what the worker was given about the memory of a cgroup.
+    pub(crate) fn note_memory(&mut self, path: &str, failure: Option<String>) {
+        self.memory.note(path, failure);
+    }
+
+    fn apply_cpu(&mut self, mechanism: &mut InForce) {
         let Some(mechanism) = mechanism.as_mut() else {
             self.applied.clear();
             return;
@@ -461,6 +517,7 @@ impl Domains {
 
     /// Whether what a domain was given came into force.
     fn outcome(&self, path: &str, mechanism: &InForce) -> Result<(), ApiError> {
+        self.outcome_of_memory(path)?;
         let needs_none =
             self.held.get(path).is_none_or(|held| held.settings.policy() == DomainPolicy::default());
         if needs_none {
@@ -476,6 +533,30 @@ impl Domains {
         }
     }
 
+    fn outcome_of_memory(&self, path: &str) -> Result<(), ApiError> {
+        let Some(held) = self.held.get(path).filter(|held| !held.settings.memory.is_default()) else {
+            return Ok(());
+        };
+        if !held.made {
+            let reason = format!(
+                "{} was not made by Steward, and its memory is its manager's business: make a domain of your own (steward domain \
+                 create), or ask systemd (systemctl set-property UNIT MemoryMin=... MemoryMax=...)",
+                self.names.name_of(path)
+            );
+            return Err(ApiError::InvalidParameter { parameter: "memory".into(), reason });
+        }
+        self.memory_failure(path)
+    }
+
+    /// Whether what a domain was given of the memory could not be put in force.
+    ///
+    /// # Errors
+    /// [`ApiError::MechanismFailed`] with what the kernel said.
+    pub(crate) fn memory_failure(&self, path: &str) -> Result<(), ApiError> {
+        let failed = self.memory.failures().find(|(failed, _)| *failed == path);
+        failed.map_or(Ok(()), |(_, reason)| Err(ApiError::MechanismFailed { reason: reason.clone() }))
+    }
+
     /// A fresh mechanism knows nothing yet.
     pub fn forget_applied(&mut self) {
         self.applied.clear();
@@ -485,7 +566,14 @@ impl Domains {
     pub fn trouble_sentences(&self) -> Vec<String> {
         let sentence =
             |(path, why): (&String, &String)| format!("domain {}: {why}", self.names.name_of(path));
-        self.troubles.iter().map(sentence).collect()
+        self.troubles.iter().chain(self.memory.failures()).map(sentence).collect()
+    }
+
+    /// Why what a domain was given is not in force.
+    pub(super) fn trouble(&self, path: &str) -> Option<String> {
+        let own = format!("{path}/{OWN_LEAF}");
+        let memory = self.memory.trouble(path).or_else(|| self.memory.trouble(&own));
+        self.troubles.get(path).map(String::as_str).or(memory).map(str::to_owned)
     }
 
     /// Counts a complaint of a process for its domain.
@@ -499,18 +587,26 @@ impl Domains {
 
     fn event(&self, path: &str, asker: Asker) -> api::Event {
         let tree = self.level_of(path);
-        let reserved = self.held.get(path).and_then(|held| held.settings.cpu).unwrap_or(0.0);
+        let settings = self.held.get(path).map(|held| held.settings.clone()).unwrap_or_default();
         let payer = name::parent_of(path).unwrap_or("");
+        let reserved = settings.cpu.reserved.unwrap_or(0.0);
+        let promised = settings.memory.min_bytes.unwrap_or(0);
         api::Event {
             at_ns: now_ns(),
-            tid: asker.pid,
-            pid: asker.pid,
-            name: self.names.name_of(path),
-            cpu: 0,
             kind: api::EventKind::DomainChanged,
-            load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
-            bandwidth: reserved,
-            threshold: tree.limit(payer, Resource::Cpu),
+            task: None,
+            domain: Some(api::EventDomain { name: self.names.name_of(path), asked_by: asker.pid }),
+            cpu: Some(api::CpuFigures {
+                cpu: None,
+                load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
+                bandwidth: reserved,
+                threshold: tree.limit(payer, Resource::Cpu),
+            }),
+            memory: (!settings.memory.is_default()).then(|| api::MemoryFigures {
+                beside: (tree.reserved_below(payer, Resource::Memory) as u64).saturating_sub(promised),
+                asked: promised,
+                limit: tree.limit(payer, Resource::Memory) as u64,
+            }),
             reason: None,
             text: String::new(),
         }

@@ -7,7 +7,7 @@
 //! - [`files`]: what people write, and what must survive a restart.
 //! - [`programs`]: what specifications give to programs.
 //! - [`domains`]: the domains that are kept.
-//! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises.
+//! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises; [`memory`]: the memory's, minima and maxima.
 //! - [`health`]: what goes wrong; [`watchdog`]: lets domains go on after `kill -9`.
 //!
 //! Tests put a [`fake`] in the place of the mechanism, of the cgroup tree and of the machine's tasks.
@@ -18,6 +18,7 @@ pub mod domains;
 pub mod fake;
 pub mod files;
 pub mod health;
+pub mod memory;
 pub mod programs;
 pub mod server;
 pub mod turn;

@@ -155,8 +155,12 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");
     }
     let options = options(&arguments);
-    let cgroups = cgroups::open(&options.roots);
-    let daemon = Daemon::start(options, mechanisms::loader(&arguments.state_directory), cgroups);
+    let undo = journal::open(&arguments.state_directory, &options.roots);
+    if let Err(reason) = &undo {
+        tracing::warn!(decision = "no-journal", "nothing is changed that would have to be undone: {reason}");
+    }
+    let cgroups = cgroups::open(&options.roots, &undo);
+    let daemon = Daemon::start(options, mechanisms::loader(undo), cgroups);
     match daemon {
         Ok(mut daemon) => {
             daemon.note_leftovers(leftovers);

@@ -120,7 +120,7 @@ impl Loop {
         self.answer(daemon, &woken.of(Source::Clients), now);
         let told = daemon.tick(now);
         let mechanism_told = told.iter().any(|told| !told.is_of_domain());
-        if let Some(mechanism) = daemon.mechanism.as_ref().filter(|_| mechanism_told) {
+        if let Some(mechanism) = daemon.cpu.mechanism.as_ref().filter(|_| mechanism_told) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
         self.broadcast(&told);
@@ -137,13 +137,13 @@ impl Loop {
         if let Some(files) = &mut files {
             files.take_turn(&mut |caller, call| daemon.answer(caller, call));
         }
-        if !daemon.suspensions.is_empty() {
-            daemon.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.mechanism);
+        if !daemon.cpu.suspensions.is_empty() {
+            daemon.cpu.suspensions.keep(|id| self.server.is_connected(id), &mut daemon.cpu.mechanism);
         }
         if !daemon.domains.none_lowered()
-            && daemon.domains.keep_lowered(|id| self.server.is_connected(id), &mut daemon.mechanism)
+            && daemon.domains.keep_lowered(|id| self.server.is_connected(id), &mut daemon.cpu.mechanism)
         {
-            daemon.sampler.invalidate();
+            daemon.cpu.sampler.invalidate();
         }
         self.metrics.take_turn(&mut || daemon.figures());
         if !daemon.polkit.has_questions() {
@@ -162,7 +162,7 @@ impl Loop {
     fn forecast(&mut self, daemon: &mut Daemon) {
         let now = now_ns();
         self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
-        daemon.sampler.set_watched(self.server.watched_every_ns());
+        daemon.cpu.sampler.set_watched(self.server.watched_every_ns());
         daemon.sample_if_due(now);
     }
 

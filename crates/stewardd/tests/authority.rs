@@ -120,12 +120,12 @@ fn polkit_is_asked_where_a_rule_says_so_and_others_are_answered_meanwhile() {
     let asked = std::thread::spawn(move || waiting.call(&set(pid, reservation(1, 100))));
     let others: Vec<_> = (0..3).map(|_| daemon.status()).collect();
     assert!(
-        others.iter().all(|status| status.tasks.is_empty()),
+        others.iter().all(|status| status.cpu.tasks.is_empty()),
         "nothing is given before polkit has said yes"
     );
     std::fs::write(machine.path("answered"), "").expect("written");
     asked.join().expect("it does not panic").expect("polkit said yes");
-    assert_eq!(daemon.status().tasks.len(), 1);
+    assert_eq!(daemon.status().cpu.tasks.len(), 1);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn a_domain_is_made_with_what_it_reserves_and_told_to_the_scheduler() {
     assert!((made.cpu_guaranteed - 0.2).abs() < 1e-9, "{made:?}");
     assert_eq!(told(&machine, "steward.batch"), Some(0.2));
     let root = find(&daemon, "/").expect("the root is always there");
-    assert_eq!((root.cpu_sum, root.cpu_limit, root.parent), (0.2, 0.95, None));
+    assert_eq!((root.cpu_sum, root.cpu_reservable, root.parent), (0.2, 0.95, None));
     let nested = daemon.client().call(&create("batch/night", Some(1.0))).expect("all of it").domain;
     assert_eq!((nested.parent.as_deref(), nested.cpu), (Some("batch"), Some(1.0)));
     assert_eq!(told(&machine, "steward.batch/night"), Some(1.0));
@@ -90,7 +90,7 @@ fn a_level_is_never_overcommitted_and_a_refusal_leaves_nothing_behind() {
     let mut watcher = daemon.client().stream(&api::WatchDomains::default()).expect("sent");
     daemon.client().call(&create("a", Some(0.6))).expect("there is room");
     daemon.client().call(&reserve("user.slice", 0.3)).expect("there is room");
-    let ApiError::Overcommitted { reason, asked, reserved, limit } =
+    let ApiError::Overcommitted { reason, asked, reserved, limit, .. } =
         refusal(daemon.client().call(&create("b", Some(0.1))))
     else {
         panic!("only 5 % are left")
@@ -263,7 +263,8 @@ fn others_divide_only_what_is_their_own() {
     client.call(&reserve("own", 0.3)).expect("less is always possible");
     client.call(&create("own/part", Some(0.5))).expect("what one has, one divides");
     client.call(&reserve("own/part", 0.9)).expect("it is paid out of one's own");
-    let limit = DomainSettings { cpu_limit: Some(0.95), own_weight: Some(500), ..DomainSettings::default() };
+    let limit =
+        DomainSettings { cpu_reservable: Some(0.95), own_weight: Some(500), ..DomainSettings::default() };
     client.call(&set("own", limit)).expect("that takes from nobody else");
     client.call(&remove("own/part", false)).expect("one's own");
     client.call(&remove("own", false)).expect("one's own");
@@ -363,7 +364,7 @@ fn complaints_are_counted_for_the_process_and_its_domain() {
     client.call(&complain(2)).expect("anyone may");
     assert_eq!(client.call(&complain(3)).expect("anyone may").complaints, 5);
     assert_eq!(find(&daemon, "batch").expect("it is there").complaints, 5);
-    assert_eq!(daemon.status().tasks[0].complaints, 5);
+    assert_eq!(daemon.status().cpu.tasks[0].complaints, 5);
     for missed in [0, u64::MAX] {
         assert!(matches!(refusal(client.call(&complain(missed))), ApiError::InvalidParameter { .. }));
     }

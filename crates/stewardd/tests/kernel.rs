@@ -82,7 +82,7 @@ impl Transcript {
 
 /// The budget in nanoseconds that a process has, if it is admitted.
 fn budget_ns(status: &api::StatusReply, pid: i32) -> Option<u64> {
-    let task = status.tasks.iter().find(|task| task.tid == pid)?;
+    let task = status.cpu.tasks.iter().find(|task| task.tid == pid)?;
     assert_eq!(task.standing, api::Standing::Admitted, "{task:?}");
     Some(task.grant.reservation.budget_ns)
 }
@@ -96,7 +96,7 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
 
     told.says("best-effort", &["is best-effort", "a best-effort program started it"]);
     let status = told.status("specification");
-    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::SchedExt));
+    assert_eq!(status.cpu.mechanism.kind, Some(api::MechanismKind::SchedExt));
     assert_eq!((budget_ns(&status, by_spec), budget_ns(&status, by_hand)), (Some(5_000_000), None));
     assert!(budget_ns(&status, status.pid).is_some(), "stewardd reserves for itself");
 
@@ -127,7 +127,7 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
     told.says("tune-command", &["needs", "[[spec]]", "cpu = ", "exit code 0", "1 specification"]);
     told.says("tune-pid", &["needs", "exit code 0", "promised"]);
 
-    let real_time: f64 = told.status("real-time").cpus.iter().map(|cpu| cpu.real_time).sum();
+    let real_time: f64 = told.status("real-time").cpu.cpus.iter().map(|cpu| cpu.real_time).sum();
     assert!(real_time > 0.01, "{real_time}");
     told.says("real-time-explained", &["is a real-time task (SCHED_FIFO)"]);
 
@@ -137,7 +137,7 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
         let budgets = (budget_ns(&status, by_spec), budget_ns(&status, by_hand));
         assert_eq!(budgets, (Some(8_000_000), Some(2_000_000)), "{section}");
     }
-    let mechanism = told.status("ejected").mechanism;
+    let mechanism = told.status("ejected").cpu.mechanism;
     assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::SchedExt), 1));
     assert!(mechanism.exit_reason.is_some_and(|reason| reason.contains("sysrq")), "it says why");
     told.says("log", &["the kernel took the scheduler back", "mechanism-lost"]);
@@ -154,7 +154,7 @@ fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
     told.says("second-daemon", &["another stewardd listens", "exit code 1"]);
     told.says("not-root", &["root", "exit code 1"]);
 
-    let mechanism = told.status("given-up").mechanism;
+    let mechanism = told.status("given-up").cpu.mechanism;
     assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::Nice), 4));
     let note = mechanism.note.expect("it says why");
     assert!(note.contains("3 attempts") && note.contains("sysrq"), "{note}");
@@ -305,7 +305,7 @@ fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler
     let text = told.text("after");
     let status: api::StatusReply = serde_json::from_str(text.split_once('\n').expect("two parts").1)
         .unwrap_or_else(|error| panic!("{error}:\n{text}"));
-    let mechanism = status.mechanism;
+    let mechanism = status.cpu.mechanism;
     assert_eq!((mechanism.kind, mechanism.restarts), (Some(api::MechanismKind::SchedExt), 0));
 }
 

@@ -38,7 +38,7 @@ fn specifications_are_in_force_at_the_start_for_running_programs_too() {
     assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
     let specs = daemon.client().call(&api::ListSpecs {}).expect("everyone may read").specs;
     assert_eq!((specs[0].name.as_str(), specs[0].resolved), (program.to_str().unwrap(), true));
-    assert_eq!(daemon.status().tasks[0].grant.spec.as_deref(), program.to_str());
+    assert_eq!(daemon.status().cpu.tasks[0].grant.spec.as_deref(), program.to_str());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn changes_are_noticed_without_being_told() {
     daemon.status();
     machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
     let event = events.next().expect("the daemon runs").expect("an event").event;
-    assert_eq!((event.pid, event.kind), (sleeper.pid(), api::EventKind::Admitted));
+    assert_eq!((event.pid(), event.kind), (Some(sleeper.pid()), api::EventKind::Admitted));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_signal_reads_everything_again_thresholds_included() {
     let daemon = machine.start();
     std::fs::write(machine.path("steward.toml"), "[thresholds]\nadmit_below = 0.7\n").expect("written");
     daemon.signal_reload();
-    until(&daemon, |status| status.thresholds.admit_below == 0.7);
+    until(&daemon, |status| status.cpu.thresholds.admit_below == 0.7);
     assert_eq!(machine.fake.machine().thresholds.admit_below, 0.7);
 }
 
@@ -248,15 +248,15 @@ fn an_ejected_scheduler_is_loaded_again_three_times_and_then_replaced() {
     let daemon = machine.start();
     for attempt in 1..=3 {
         machine.fake.eject("runnable task stall");
-        let status = until(&daemon, |status| status.mechanism.restarts == attempt);
-        assert_eq!(status.mechanism.kind, Some(api::MechanismKind::SchedExt));
-        assert_eq!(status.mechanism.exit_reason.as_deref(), Some("runnable task stall"));
+        let status = until(&daemon, |status| status.cpu.mechanism.restarts == attempt);
+        assert_eq!(status.cpu.mechanism.kind, Some(api::MechanismKind::SchedExt));
+        assert_eq!(status.cpu.mechanism.exit_reason.as_deref(), Some("runnable task stall"));
         assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
     }
     machine.fake.eject("runnable task stall");
-    let status = until(&daemon, |status| status.mechanism.restarts == 4);
-    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::Nice));
-    let note = status.mechanism.note.expect("it says why");
+    let status = until(&daemon, |status| status.cpu.mechanism.restarts == 4);
+    assert_eq!(status.cpu.mechanism.kind, Some(api::MechanismKind::Nice));
+    let note = status.cpu.mechanism.note.expect("it says why");
     assert!(note.contains("3 attempts") && note.contains("runnable task stall"), "{note}");
     assert!(note.contains("nothing is reserved"), "{note}");
     assert_eq!(machine.fake.machine().loaded, Some(MechanismKind::Nice));
@@ -271,11 +271,11 @@ fn with_nothing_left_the_daemon_answers_that_nothing_is_in_force() {
     let daemon = machine.start();
     for attempt in 1..=3 {
         machine.fake.eject("stall");
-        until(&daemon, |status| status.mechanism.restarts == attempt);
+        until(&daemon, |status| status.cpu.mechanism.restarts == attempt);
     }
     machine.fake.eject("stall");
-    let status = until(&daemon, |status| status.mechanism.kind.is_none());
-    assert!(status.mechanism.exit_reason.is_some());
+    let status = until(&daemon, |status| status.cpu.mechanism.kind.is_none());
+    assert!(status.cpu.mechanism.exit_reason.is_some());
     let error =
         daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).expect_err("nothing enforces it");
     assert!(matches!(error, libsteward::Error::Api(libsteward::ApiError::MechanismGone { .. })), "{error}");
@@ -286,8 +286,8 @@ fn without_sched_ext_the_daemon_starts_on_the_other_mechanism_and_says_why() {
     let machine = Machine::new();
     machine.fake.machine().broken.push(broken(MechanismKind::SchedExt, "this kernel has no sched_ext", true));
     let status = machine.start().status();
-    assert_eq!(status.mechanism.kind, Some(api::MechanismKind::Deadline));
-    assert!(status.mechanism.note.is_some_and(|note| note.contains("no sched_ext")));
+    assert_eq!(status.cpu.mechanism.kind, Some(api::MechanismKind::Deadline));
+    assert!(status.cpu.mechanism.note.is_some_and(|note| note.contains("no sched_ext")));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_refused_program_is_shown_as_refused() {
     let sleeper = Sleeper::start(&program);
     let daemon = machine.start();
     assert_eq!(machine.fake.machine().tasks[&sleeper.pid()].1, Standing::Refused);
-    assert_eq!(daemon.status().tasks[0].standing, api::Standing::Refused);
+    assert_eq!(daemon.status().cpu.tasks[0].standing, api::Standing::Refused);
     let text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
     assert!(text.contains("NOT in force"), "{text}");
 }

@@ -110,7 +110,7 @@ fn check_levels(domains: &[api::Domain]) -> Result<(), TestCaseError> {
         let children = domains.iter().filter(|domain| domain.parent.as_ref() == Some(&parent.name));
         let reserved: f64 = children.filter_map(|domain| domain.cpu).sum();
         prop_assert!(
-            reserved <= parent.cpu_limit + 1e-9,
+            reserved <= parent.cpu_reservable + 1e-9,
             "{} has {reserved} reserved: {domains:?}",
             parent.name
         );

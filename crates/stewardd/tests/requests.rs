@@ -80,7 +80,7 @@ fn a_reservation_without_room_is_refused_or_waits_as_asked() {
     let waiting = api::Set { keep_if_refused: Some(true), ..request };
     let standing = daemon.client().call(&waiting).expect("it waits").standing;
     assert_eq!(standing, Some(api::Standing::Refused));
-    assert_eq!(daemon.status().tasks.len(), 1);
+    assert_eq!(daemon.status().cpu.tasks.len(), 1);
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn decisions_are_streamed_as_they_are_taken() {
     daemon.client().call(&set(pid, reservation(1, 100))).expect("it fits");
     let mut stream = daemon.client().stream(&api::Monitor { history: Some(true) }).expect("sent");
     let first = stream.next().expect("one is remembered").expect("an event");
-    assert_eq!((first.event.pid, first.event.kind), (pid, api::EventKind::Admitted));
+    assert_eq!((first.event.pid(), first.event.kind), (Some(pid), api::EventKind::Admitted));
     daemon.client().call(&set(pid, reservation(2, 100))).expect("it fits");
     let second = stream.next().expect("one was just taken").expect("an event");
-    assert_eq!((second.event.bandwidth, second.lost), (0.02, 0));
+    assert_eq!((second.event.cpu.map(|cpu| cpu.bandwidth), second.lost), (Some(0.02), 0));
     assert_eq!(refusal(daemon.client().call(&api::Monitor::default())), ApiError::ExpectedMore);
 }

@@ -122,14 +122,14 @@ fn a_scheduler_that_is_loaded_again_is_told_and_none_at_all_is_an_error() {
     let mut client = daemon.client();
     suspend(&mut client, "batch", true).expect("root may");
     machine.fake.eject("a test");
-    until(&daemon, || daemon.status().mechanism.restarts == 1);
+    until(&daemon, || daemon.status().cpu.mechanism.restarts == 1);
     assert!(is_suspended(&machine));
     let failure = LoadFailure { reason: "a test".into(), kernel_lacks_it: false };
     for kind in [MechanismKind::SchedExt, MechanismKind::Deadline] {
         machine.fake.machine().broken.push((kind, failure.clone()));
     }
     machine.fake.eject("once more");
-    until(&daemon, || daemon.status().mechanism.kind.is_none());
+    until(&daemon, || daemon.status().cpu.mechanism.kind.is_none());
     let error = suspend(&mut client, "batch", true).expect_err("nobody could do it");
     assert!(matches!(error, Error::Api(ApiError::MechanismGone { .. })), "{error}");
     assert!(!suspend(&mut client, "batch", false).expect("letting go needs nobody"));
@@ -200,7 +200,7 @@ fn a_scheduler_that_is_loaded_again_is_told_who_is_behind_and_a_daemon_that_star
     let mut client = daemon.client();
     lower(&mut client, "batch", true).expect("root may");
     machine.fake.eject("a test");
-    until(&daemon, || daemon.status().mechanism.restarts == 1);
+    until(&daemon, || daemon.status().cpu.mechanism.restarts == 1);
     until(&daemon, || priority_in_force(&machine, "steward.batch") == Some(0));
     drop(daemon);
     let daemon = machine.start();
@@ -222,7 +222,7 @@ fn where_it_cannot_be_lowered_nothing_is_noted_and_where_nothing_decides_that_is
         machine.fake.machine().broken.push((kind, failure.clone()));
     }
     machine.fake.eject("a test");
-    until(&daemon, || daemon.status().mechanism.kind.is_none());
+    until(&daemon, || daemon.status().cpu.mechanism.kind.is_none());
     let error = lower(&mut client, "batch", true).expect_err("nobody could do it");
     assert!(matches!(error, Error::Api(ApiError::MechanismGone { .. })), "{error}");
 }

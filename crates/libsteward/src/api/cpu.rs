@@ -140,6 +140,19 @@ pub struct MechanismState {
     pub restarts: u64,
 }
 
+/// The CPUs, what enforces reservations of them, and who has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuState {
+    /// What enforces reservations.
+    pub mechanism: MechanismState,
+    /// The limits of admission.
+    pub thresholds: Thresholds,
+    /// All CPUs.
+    pub cpus: Vec<Cpu>,
+    /// All tasks that have a specification.
+    pub tasks: Vec<Task>,
+}
+
 /// Gives a running process a reservation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

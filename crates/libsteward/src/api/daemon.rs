@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cpu::{Cpu, Grant, MechanismState, Task, Thresholds};
+use super::cpu::{CpuState, Grant};
+use super::memory::MemoryState;
 use super::{Event, Method};
 
 /// How bad a [`Problem`] is.
@@ -59,10 +60,6 @@ pub struct StatusReply {
     pub version: String,
     /// The daemon's process.
     pub pid: i32,
-    /// What enforces reservations.
-    pub mechanism: MechanismState,
-    /// The limits of admission.
-    pub thresholds: Thresholds,
     /// The user beside root who may reserve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -70,10 +67,10 @@ pub struct StatusReply {
     pub specs: u64,
     /// Decisions that could not be recorded because they came too fast.
     pub events_lost: u64,
-    /// All CPUs.
-    pub cpus: Vec<Cpu>,
-    /// All tasks that have a specification.
-    pub tasks: Vec<Task>,
+    /// The CPUs, and who has reservations of them.
+    pub cpu: CpuState,
+    /// The memory.
+    pub memory: MemoryState,
     /// What was left out.
     pub problems: Vec<Problem>,
 }

@@ -27,10 +27,13 @@ pub struct DomainSettings {
     pub cpu: Option<f64>,
     /// The most that the children may reserve together, as a fraction of this domain's own CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_limit: Option<f64>,
-    /// Memory reserved, in bytes. Kept and shown; not enforced yet.
+    pub cpu_reservable: Option<f64>,
+    /// Memory promised, in bytes: what it uses up to this is not taken from it. Paid out of what its parent is promised.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<i64>,
+    pub memory_min: Option<i64>,
+    /// The most memory that it may use, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<i64>,
     /// Disk time reserved. Kept and shown; not enforced yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
@@ -75,22 +78,27 @@ pub struct Domain {
     /// What its children have reserved together, as a fraction of its own.
     pub cpu_sum: f64,
     /// The most that its children may reserve together.
-    pub cpu_limit: f64,
+    pub cpu_reservable: f64,
     /// What it is guaranteed with all below it, as a fraction of the machine: what is reserved for it, and its weight's part of the rest where
     /// no tasks of its parent's own, which weigh as much as there are, stand beside it.
     pub cpu_guaranteed: f64,
-    /// Memory reserved, in bytes. Not enforced yet.
+    /// Memory promised, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
-    /// What its children have reserved together, in bytes.
-    pub memory_sum: u64,
+    pub memory_min: Option<u64>,
+    /// The most memory that it may use, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<u64>,
+    /// What its children are promised together, in bytes.
+    pub memory_min_sum: u64,
+    /// The most that its children may be promised together, in bytes.
+    pub memory_reservable: u64,
     /// Disk time reserved, as a fraction of the parent's. Not enforced yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
     /// What its children have reserved together.
     pub disk_sum: f64,
     /// The most that its children may reserve together.
-    pub disk_limit: f64,
+    pub disk_reservable: f64,
     /// What its processes complained of so far with [`Complain`], as a sum.
     pub complaints: u64,
     /// What the scheduler counts for it, where it knows it.

@@ -50,9 +50,11 @@ pub enum ApiError {
     /// A level of domains would reserve more than it has.
     #[error("{reason}")]
     Overcommitted {
+        /// What of: `cpu`, `memory` or `disk`.
+        resource: String,
         /// What is there, what was asked, what is left, in a sentence.
         reason: String,
-        /// The fraction that was asked for.
+        /// What was asked for: a fraction, or bytes of memory.
         asked: f64,
         /// What the others of the level have reserved.
         reserved: f64,
@@ -108,9 +110,9 @@ impl ApiError {
             ),
             ApiError::NoSuchDomain { domain } => ("io.steward.NoSuchDomain", json!({ "domain": domain })),
             ApiError::DomainExists { domain } => ("io.steward.DomainExists", json!({ "domain": domain })),
-            ApiError::Overcommitted { reason, asked, reserved, limit } => (
+            ApiError::Overcommitted { resource, reason, asked, reserved, limit } => (
                 "io.steward.Overcommitted",
-                json!({ "reason": reason, "asked": asked, "reserved": reserved, "limit": limit }),
+                json!({ "resource": resource, "reason": reason, "asked": asked, "reserved": reserved, "limit": limit }),
             ),
             ApiError::MechanismGone { reason } => ("io.steward.MechanismGone", json!({ "reason": reason })),
             ApiError::MechanismFailed { reason } => {
@@ -147,6 +149,7 @@ impl ApiError {
             "io.steward.NoSuchDomain" => ApiError::NoSuchDomain { domain: text("domain") },
             "io.steward.DomainExists" => ApiError::DomainExists { domain: text("domain") },
             "io.steward.Overcommitted" => ApiError::Overcommitted {
+                resource: text("resource"),
                 reason: text("reason"),
                 asked: number("asked"),
                 reserved: number("reserved"),
@@ -178,7 +181,13 @@ mod tests {
             ApiError::AdmissionRefused { reason: reason(), bandwidth: 0.5, admit_below: 0.8 },
             ApiError::NoSuchDomain { domain: "web".into() },
             ApiError::DomainExists { domain: "web".into() },
-            ApiError::Overcommitted { reason: reason(), asked: 0.5, reserved: 0.6, limit: 0.95 },
+            ApiError::Overcommitted {
+                resource: "cpu".into(),
+                reason: reason(),
+                asked: 0.5,
+                reserved: 0.6,
+                limit: 0.95,
+            },
             ApiError::MechanismGone { reason: reason() },
             ApiError::MechanismFailed { reason: reason() },
             ApiError::MethodNotFound { method: "a.B".into() },

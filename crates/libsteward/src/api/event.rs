@@ -67,34 +67,80 @@ pub struct Reason {
     pub limit: f64,
 }
 
-/// One decision, with the figures that it was made with.
-///
-/// One about a domain has its name in `name`, and in `tid` and `pid` the process that asked (0: nobody did).
-/// `bandwidth` is then the fraction that the domain has reserved or asked for, `load` what its level had reserved
-/// beside it, and `threshold` the most that the level may reserve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// When, in nanoseconds.
-    pub at_ns: u64,
+/// The task that a decision is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventTask {
     /// Thread id.
     pub tid: i32,
     /// Process id.
     pub pid: i32,
     /// The kernel's name of the task.
     pub name: String,
-    /// The CPU concerned.
-    pub cpu: u32,
+}
+
+/// The domain that a decision is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventDomain {
+    /// Its name.
+    pub name: String,
+    /// The process that asked for it; 0: nobody did.
+    pub asked_by: i32,
+}
+
+/// With which figures of the CPU a decision was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuFigures {
+    /// The CPU concerned, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// The CPU's load; of a domain, the fraction that its level had reserved beside it.
+    pub load: f64,
+    /// The task's bandwidth; of a domain, the fraction that it has reserved or asked for.
+    pub bandwidth: f64,
+    /// The threshold that the load was held against; of a domain, the most that its level may reserve.
+    pub threshold: f64,
+}
+
+/// With which figures of memory a decision was made, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryFigures {
+    /// What the domain's level was promised beside it.
+    pub beside: u64,
+    /// What it is promised or asked for.
+    pub asked: u64,
+    /// The most that its level may be promised.
+    pub limit: u64,
+}
+
+/// One decision: about a task or a domain, with the figures of the resources that it was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
     /// What was decided.
     pub kind: EventKind,
-    /// The CPU's load at the time.
-    pub load: f64,
-    /// The task's bandwidth.
-    pub bandwidth: f64,
-    /// The threshold that the load was held against.
-    pub threshold: f64,
+    /// The task that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<EventTask>,
+    /// The domain that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<EventDomain>,
+    /// The figures of the CPU, if it is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuFigures>,
+    /// The figures of memory, if it is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryFigures>,
     /// By which rule it was decided, if there is more to say than that there is room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// The same in a sentence.
     pub text: String,
+}
+
+impl Event {
+    /// The process that it is about.
+    pub fn pid(&self) -> Option<i32> {
+        self.task.as_ref().map(|task| task.pid)
+    }
 }

@@ -25,8 +25,25 @@ pub struct Run {
     /// Move to this domain first. With it and without `cpu` the process gets nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// Move to a domain of its own first, below `domain` where that is given, that is promised this much memory, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_min: Option<i64>,
+    /// The same, with at most so much memory, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<i64>,
 }
-method!(Run, "io.steward.Run", Standings);
+method!(Run, "io.steward.Run", Ran);
+
+/// What [`Run`] returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Where the process' main thread stands now; `None` where that is decided later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+    /// The domain that was made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+}
 
 /// Where the task stands now; `None` where that is decided later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -38,13 +38,15 @@ impl Tree {
 
 /// Divides one domain among its children and its own tasks.
 fn divide(parent: Option<&Node>, level: &[(&str, &Node)], factors: &mut BTreeMap<String, f64>) {
-    let reserved = |node: &Node| node.settings.cpu.unwrap_or(0.0);
+    let reserved = |node: &Node| node.settings.cpu.reserved.unwrap_or(0.0);
     let own = parent.filter(|node| node.has_own_tasks);
-    let priorities = level.iter().map(|(_, node)| node.settings.priority);
-    let first = priorities.chain(own.map(|node| node.settings.own_priority)).max().unwrap_or(0);
-    let weight = |node: &Node| if node.settings.priority == first { f64::from(node.weight()) } else { 0.0 };
-    let beside = own.filter(|node| node.settings.own_priority == first);
-    let own_weight = beside.map_or(0.0, |node| node.settings.own_weight.map_or(f64::INFINITY, f64::from));
+    let priorities = level.iter().map(|(_, node)| node.settings.common.priority);
+    let first = priorities.chain(own.map(|node| node.settings.common.own_priority)).max().unwrap_or(0);
+    let weight =
+        |node: &Node| if node.settings.common.priority == first { f64::from(node.weight()) } else { 0.0 };
+    let beside = own.filter(|node| node.settings.common.own_priority == first);
+    let own_weight =
+        beside.map_or(0.0, |node| node.settings.common.own_weight.map_or(f64::INFINITY, f64::from));
     let weights: f64 = level.iter().map(|(_, node)| weight(node)).sum::<f64>() + own_weight;
     let rest = (1.0 - level.iter().map(|(_, node)| reserved(node)).sum::<f64>()).max(0.0);
     for (path, node) in level {

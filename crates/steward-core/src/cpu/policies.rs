@@ -52,10 +52,10 @@ mod tests {
     use super::*;
     use crate::domain::name::Names;
     use crate::domain::settings::Settings;
-    use crate::domain::tree::{Node, ROOT_LIMIT};
+    use crate::domain::tree::{Machine, Node};
 
     fn tree(domains: &[(&str, Settings)]) -> Tree {
-        let mut tree = Tree::new(Names::default(), ROOT_LIMIT);
+        let mut tree = Tree::new(Names::default(), Machine::default());
         for (path, settings) in domains {
             tree.insert(path, Node { settings: settings.clone(), ..Node::default() });
         }
@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn only_what_somebody_asked_for_is_told() {
-        let reserved = Settings { cpu: Some(0.2), ..Settings::default() };
+        let mut reserved = Settings::default();
+        reserved.cpu.reserved = Some(0.2);
         let tree = tree(&[("user.slice", Settings::default()), ("steward.a", reserved)]);
         let told = policies(&tree, &|_| false);
         assert_eq!(told.len(), 1);
@@ -73,7 +74,8 @@ mod tests {
 
     #[test]
     fn what_is_lowered_comes_last_and_keeps_what_else_it_was_given() {
-        let given = Settings { cpu: Some(0.2), weight: Some(300), priority: 6, ..Settings::default() };
+        let mut given = Settings::default();
+        (given.cpu.reserved, given.common.weight, given.common.priority) = (Some(0.2), Some(300), 6);
         let tree = tree(&[("steward.a", given)]);
         let lowered = ["steward.a".to_owned(), "system.slice".to_owned()];
         let told = |mechanism| {
@@ -93,7 +95,8 @@ mod tests {
 
     #[test]
     fn what_a_domain_keeps_for_itself_goes_to_its_leaf() {
-        let settings = Settings { own_weight: Some(300), own_priority: 6, ..Settings::default() };
+        let mut settings = Settings::default();
+        (settings.common.own_weight, settings.common.own_priority) = (Some(300), 6);
         let tree = tree(&[("steward.a", settings), ("steward.a/b", Settings::default())]);
         let told = policies(&tree, &|path| path == "steward.a");
         let leaf = told["steward.a/.own"];

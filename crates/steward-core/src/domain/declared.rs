@@ -15,23 +15,26 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Change, Names, Setting, Settings};
+use super::settings::CommonChange;
+use super::{Change, Common, Names, Setting, Settings};
 use crate::accounts::Accounts;
 use crate::last_good::{self, About, Mistake};
 use crate::problem::{Origin, Problem};
 use crate::quantity::{format_size, parse_fraction, parse_size};
 use crate::toml_reader::{Reader, Value, lookup};
+use crate::{cpu, disk, memory};
 
 /// The keys of a row. All but `name` and `user` are settings, by their names.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "cpu",
     "weight",
     "priority",
     "own_weight",
     "own_priority",
-    "cpu_limit",
-    "memory",
+    "cpu_reservable",
+    "memory_min",
+    "memory_max",
     "disk",
     "user",
 ];
@@ -157,14 +160,21 @@ fn read_row<'a>(
     let name = read_name(reader, row, table, names);
     let user = read_user(reader, table, accounts);
     let change = Change {
-        cpu: read_fraction(reader, table, "cpu"),
-        cpu_limit: read_fraction(reader, table, "cpu_limit"),
-        disk: read_fraction(reader, table, "disk"),
-        weight: read_whole(reader, table, "weight"),
-        priority: read_whole(reader, table, "priority"),
-        own_weight: read_whole(reader, table, "own_weight"),
-        own_priority: read_whole(reader, table, "own_priority"),
-        memory_bytes: read_memory(reader, table),
+        common: CommonChange {
+            priority: read_whole(reader, table, "priority"),
+            weight: read_whole(reader, table, "weight"),
+            own_priority: read_whole(reader, table, "own_priority"),
+            own_weight: read_whole(reader, table, "own_weight"),
+        },
+        cpu: cpu::settings::Change {
+            reserved: read_fraction(reader, table, "cpu"),
+            reservable: read_fraction(reader, table, "cpu_reservable"),
+        },
+        memory: memory::settings::Change {
+            min_bytes: read_size(reader, table, "memory_min"),
+            max_bytes: read_size(reader, table, "memory_max"),
+        },
+        disk: disk::settings::Change { reserved: read_fraction(reader, table, "disk") },
         reset: Vec::new(),
     };
     let settings = match change.apply(&Settings::default()) {
@@ -242,12 +252,12 @@ fn read_whole<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Op
     Some(value as i64)
 }
 
-fn read_memory<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<i64> {
-    let text = reader.string(table, "memory", "64M")?;
+fn read_size<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Option<i64> {
+    let text = reader.string(table, key, "64M")?;
     match parse_size(text.get_ref()) {
         Ok(bytes) => Some(i64::try_from(bytes).unwrap_or(i64::MAX)),
         Err(fault) => {
-            reader.error(text.span(), format!("memory: {}", fault.what), fault.advice);
+            reader.error(text.span(), format!("{key}: {}", fault.what), fault.advice);
             None
         }
     }
@@ -271,20 +281,22 @@ pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
 
 /// The value of a setting as it is written; `None` for the default.
 fn written(settings: &Settings, setting: Setting) -> Option<String> {
-    let default = Settings::default();
+    let (common, default) = (&settings.common, Common::default());
     // As few digits as read back the same.
     let fraction = |value: Option<f64>| value.map(|value| format!("{value:?}"));
+    let size = |value: Option<u64>| value.map(|bytes| format!("\"{}\"", format_size(bytes)));
     match setting {
-        Setting::Priority => (settings.priority != default.priority).then(|| settings.priority.to_string()),
+        Setting::Priority => (common.priority != default.priority).then(|| common.priority.to_string()),
+        Setting::Weight => common.weight.map(|weight| weight.to_string()),
         Setting::OwnPriority => {
-            (settings.own_priority != default.own_priority).then(|| settings.own_priority.to_string())
+            (common.own_priority != default.own_priority).then(|| common.own_priority.to_string())
         }
-        Setting::Weight => settings.weight.map(|weight| weight.to_string()),
-        Setting::OwnWeight => settings.own_weight.map(|weight| weight.to_string()),
-        Setting::Cpu => fraction(settings.cpu),
-        Setting::CpuLimit => fraction(settings.cpu_limit),
-        Setting::Disk => fraction(settings.disk),
-        Setting::Memory => settings.memory_bytes.map(|bytes| format!("\"{}\"", format_size(bytes))),
+        Setting::OwnWeight => common.own_weight.map(|weight| weight.to_string()),
+        Setting::Cpu => fraction(settings.cpu.reserved),
+        Setting::CpuReservable => fraction(settings.cpu.reservable),
+        Setting::MemoryMin => size(settings.memory.min_bytes),
+        Setting::MemoryMax => size(settings.memory.max_bytes),
+        Setting::Disk => fraction(settings.disk.reserved),
     }
 }
 

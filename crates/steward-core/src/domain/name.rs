@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 3072;
 pub const DEPTH_MAX: usize = 12;
 
 /// The control files in the directory of every domain: one of their names for a domain would hide it there.
-const CONTROL_FILES: [&str; 16] = [
+const CONTROL_FILES: [&str; 17] = [
     "cpu",
     "cpu.sum",
     "cpu.limit",
@@ -30,6 +30,7 @@ const CONTROL_FILES: [&str; 16] = [
     "io.sum",
     "io.limit",
     "memory",
+    "memory.max",
     "memory.sum",
     "memory.limit",
     "sched",

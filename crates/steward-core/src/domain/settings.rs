@@ -1,8 +1,12 @@
 //! What can be asked for a domain, and what is wrong with what was asked.
+//!
+//! What counts for all resources stands here; what is about one is in that resource's room.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::policy::{DomainPolicy, PRIORITIES, PRIORITY_DEFAULT};
+use crate::resource::Resource;
+use crate::{cpu, disk, memory};
 
 /// The smallest and the largest weight, as for `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=10_000;
@@ -10,40 +14,37 @@ const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// shortest turn that is worth switching for.
 pub const FRACTION_MIN: f64 = 0.0001;
 
-/// What a domain was given. All fractions are of what the parent has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a domain was given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// Its place among its siblings, for every resource.
+    pub common: Common,
+    /// Of the CPU.
+    pub cpu: cpu::settings::Settings,
+    /// Of the memory.
+    pub memory: memory::Settings,
+    /// Of the disk.
+    pub disk: disk::Settings,
+}
+
+/// The place of a domain among its siblings, and of what is its own among its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Common {
     /// Order among siblings, 0 to 7: what a higher one wants, a lower one gets only by its reservation.
     pub priority: u8,
     /// Share of the unreserved rest among siblings of one priority, 1 to 10,000; `None`: the cgroup's `cpu.weight`.
     pub weight: Option<u32>,
-    /// CPU reserved, above 0 and at most 1.
-    pub cpu: Option<f64>,
     /// Priority of the domain's own tasks beside its children.
     pub own_priority: u8,
     /// Weight of the domain's own tasks beside its children; `None`: as the mechanism has it.
     pub own_weight: Option<u32>,
-    /// The most that the children may reserve together, as a fraction of this domain's CPU; `None`: all of it.
-    pub cpu_limit: Option<f64>,
-    /// Memory reserved, in bytes. Kept and shown; nothing enforces it yet.
-    pub memory_bytes: Option<u64>,
-    /// Disk time reserved. Kept and shown; nothing enforces it yet.
-    pub disk: Option<f64>,
 }
 
-impl Default for Settings {
+impl Default for Common {
     fn default() -> Self {
-        Settings {
-            priority: PRIORITY_DEFAULT,
-            weight: None,
-            cpu: None,
-            own_priority: PRIORITY_DEFAULT,
-            own_weight: None,
-            cpu_limit: None,
-            memory_bytes: None,
-            disk: None,
-        }
+        Common { priority: PRIORITY_DEFAULT, weight: None, own_priority: PRIORITY_DEFAULT, own_weight: None }
     }
 }
 
@@ -51,11 +52,11 @@ impl Settings {
     /// The part of it that the scheduler is told.
     pub fn policy(&self) -> DomainPolicy {
         DomainPolicy {
-            priority: self.priority,
-            weight: self.weight,
-            reserved: self.cpu.unwrap_or(0.0),
-            own_priority: self.own_priority,
-            own_weight: self.own_weight,
+            priority: self.common.priority,
+            weight: self.common.weight,
+            reserved: self.cpu.reserved.unwrap_or(0.0),
+            own_priority: self.common.own_priority,
+            own_weight: self.common.own_weight,
         }
     }
 }
@@ -63,34 +64,37 @@ impl Settings {
 /// One of the settings, by the name that the API and the command line have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
-    /// [`Settings::priority`].
+    /// [`Common::priority`].
     Priority,
-    /// [`Settings::weight`].
+    /// [`Common::weight`].
     Weight,
-    /// [`Settings::cpu`].
-    Cpu,
-    /// [`Settings::own_priority`].
+    /// [`Common::own_priority`].
     OwnPriority,
-    /// [`Settings::own_weight`].
+    /// [`Common::own_weight`].
     OwnWeight,
-    /// [`Settings::cpu_limit`].
-    CpuLimit,
-    /// [`Settings::memory_bytes`].
-    Memory,
-    /// [`Settings::disk`].
+    /// [`cpu::settings::Settings::reserved`].
+    Cpu,
+    /// [`cpu::settings::Settings::reservable`].
+    CpuReservable,
+    /// [`memory::Settings::min_bytes`].
+    MemoryMin,
+    /// [`memory::Settings::max_bytes`].
+    MemoryMax,
+    /// [`disk::Settings::reserved`].
     Disk,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 8] = [
+    pub const ALL: [Setting; 9] = [
         Setting::Priority,
         Setting::Weight,
-        Setting::Cpu,
         Setting::OwnPriority,
         Setting::OwnWeight,
-        Setting::CpuLimit,
-        Setting::Memory,
+        Setting::Cpu,
+        Setting::CpuReservable,
+        Setting::MemoryMin,
+        Setting::MemoryMax,
         Setting::Disk,
     ];
 
@@ -99,11 +103,12 @@ impl Setting {
         match self {
             Setting::Priority => "priority",
             Setting::Weight => "weight",
-            Setting::Cpu => "cpu",
             Setting::OwnPriority => "own_priority",
             Setting::OwnWeight => "own_weight",
-            Setting::CpuLimit => "cpu_limit",
-            Setting::Memory => "memory",
+            Setting::Cpu => "cpu",
+            Setting::CpuReservable => "cpu_reservable",
+            Setting::MemoryMin => "memory_min",
+            Setting::MemoryMax => "memory_max",
             Setting::Disk => "disk",
         }
     }
@@ -112,29 +117,48 @@ impl Setting {
     pub fn by_name(name: &str) -> Option<Self> {
         Setting::ALL.into_iter().find(|setting| setting.name() == name)
     }
+
+    /// The resource whose division it changes. A place among siblings is one for the CPU.
+    pub fn resource(self) -> Resource {
+        match self {
+            Setting::MemoryMin | Setting::MemoryMax => Resource::Memory,
+            Setting::Disk => Resource::Disk,
+            Setting::Priority
+            | Setting::Weight
+            | Setting::OwnPriority
+            | Setting::OwnWeight
+            | Setting::Cpu
+            | Setting::CpuReservable => Resource::Cpu,
+        }
+    }
 }
 
-/// What to change: settings that are `Some` get that value, those in `reset` their default.
+/// What to change: what is `Some` gets that value, what is in `reset` its default before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// [`Settings::priority`].
-    pub priority: Option<i64>,
-    /// [`Settings::weight`].
-    pub weight: Option<i64>,
-    /// [`Settings::cpu`].
-    pub cpu: Option<f64>,
-    /// [`Settings::own_priority`].
-    pub own_priority: Option<i64>,
-    /// [`Settings::own_weight`].
-    pub own_weight: Option<i64>,
-    /// [`Settings::cpu_limit`].
-    pub cpu_limit: Option<f64>,
-    /// [`Settings::memory_bytes`].
-    pub memory_bytes: Option<i64>,
-    /// [`Settings::disk`].
-    pub disk: Option<f64>,
+    /// Of its place among its siblings.
+    pub common: CommonChange,
+    /// Of the CPU.
+    pub cpu: cpu::settings::Change,
+    /// Of the memory.
+    pub memory: memory::settings::Change,
+    /// Of the disk.
+    pub disk: disk::settings::Change,
     /// Settings that get their default again.
     pub reset: Vec<Setting>,
+}
+
+/// What to change of [`Common`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommonChange {
+    /// [`Common::priority`].
+    pub priority: Option<i64>,
+    /// [`Common::weight`].
+    pub weight: Option<i64>,
+    /// [`Common::own_priority`].
+    pub own_priority: Option<i64>,
+    /// [`Common::own_weight`].
+    pub own_weight: Option<i64>,
 }
 
 /// A value that a setting cannot have.
@@ -150,15 +174,17 @@ pub struct Fault {
 impl Change {
     /// The change after which there is nothing but these settings.
     pub fn to(settings: &Settings) -> Self {
+        let common = &settings.common;
         Change {
-            priority: Some(settings.priority.into()),
-            weight: settings.weight.map(Into::into),
-            cpu: settings.cpu,
-            own_priority: Some(settings.own_priority.into()),
-            own_weight: settings.own_weight.map(Into::into),
-            cpu_limit: settings.cpu_limit,
-            memory_bytes: settings.memory_bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
-            disk: settings.disk,
+            common: CommonChange {
+                priority: Some(common.priority.into()),
+                weight: common.weight.map(Into::into),
+                own_priority: Some(common.own_priority.into()),
+                own_weight: common.own_weight.map(Into::into),
+            },
+            cpu: settings.cpu.as_change(),
+            memory: settings.memory.as_change(),
+            disk: settings.disk.as_change(),
             reset: Setting::ALL.to_vec(),
         }
     }
@@ -172,58 +198,71 @@ impl Change {
         for setting in &self.reset {
             after.reset(*setting);
         }
+        self.common.apply(&mut after.common)?;
+        self.cpu.apply(&mut after.cpu)?;
+        self.memory.apply(&mut after.memory)?;
+        self.disk.apply(&mut after.disk)?;
+        Ok(after)
+    }
+
+    /// The resources that it is about; one about none of them is about the CPU.
+    pub fn resources(&self) -> Vec<Resource> {
+        let is_about = |resource| {
+            let resets = self.reset.iter().any(|setting| setting.resource() == resource);
+            resets
+                || match resource {
+                    Resource::Cpu => true,
+                    Resource::Memory => self.memory != memory::settings::Change::default(),
+                    Resource::Disk => self.disk != disk::settings::Change::default(),
+                }
+        };
+        Resource::ALL.into_iter().filter(|resource| is_about(*resource)).collect()
+    }
+}
+
+impl CommonChange {
+    fn apply(&self, settings: &mut Common) -> Result<(), Fault> {
         if let Some(value) = self.priority {
-            after.priority = priority(Setting::Priority, value)?;
+            settings.priority = priority(Setting::Priority, value)?;
         }
         if let Some(value) = self.own_priority {
-            after.own_priority = priority(Setting::OwnPriority, value)?;
+            settings.own_priority = priority(Setting::OwnPriority, value)?;
         }
         if let Some(value) = self.weight {
-            after.weight = Some(weight(Setting::Weight, value)?);
+            settings.weight = Some(weight(Setting::Weight, value)?);
         }
         if let Some(value) = self.own_weight {
-            after.own_weight = Some(weight(Setting::OwnWeight, value)?);
+            settings.own_weight = Some(weight(Setting::OwnWeight, value)?);
         }
-        if let Some(value) = self.cpu {
-            after.cpu = Some(fraction(Setting::Cpu, value)?);
-        }
-        if let Some(value) = self.cpu_limit {
-            after.cpu_limit = Some(fraction(Setting::CpuLimit, value)?);
-        }
-        if let Some(value) = self.disk {
-            after.disk = Some(fraction(Setting::Disk, value)?);
-        }
-        if let Some(value) = self.memory_bytes {
-            after.memory_bytes = Some(memory(value)?);
-        }
-        Ok(after)
+        Ok(())
     }
 }
 
 impl Settings {
     fn reset(&mut self, setting: Setting) {
-        let default = Settings::default();
+        let default = Common::default();
         match setting {
-            Setting::Priority => self.priority = default.priority,
-            Setting::Weight => self.weight = default.weight,
-            Setting::Cpu => self.cpu = default.cpu,
-            Setting::OwnPriority => self.own_priority = default.own_priority,
-            Setting::OwnWeight => self.own_weight = default.own_weight,
-            Setting::CpuLimit => self.cpu_limit = default.cpu_limit,
-            Setting::Memory => self.memory_bytes = default.memory_bytes,
-            Setting::Disk => self.disk = default.disk,
+            Setting::Priority => self.common.priority = default.priority,
+            Setting::Weight => self.common.weight = default.weight,
+            Setting::OwnPriority => self.common.own_priority = default.own_priority,
+            Setting::OwnWeight => self.common.own_weight = default.own_weight,
+            Setting::Cpu => self.cpu.reserved = None,
+            Setting::CpuReservable => self.cpu.reservable = None,
+            Setting::MemoryMin => self.memory.min_bytes = None,
+            Setting::MemoryMax => self.memory.max_bytes = None,
+            Setting::Disk => self.disk.reserved = None,
         }
     }
 
     /// Whether `self` asks for nothing that `before` does not have already, towards its siblings: no more
-    /// reserved, no higher priority, no larger weight. `kernel_weight` stands for a weight that is not set.
+    /// reserved, no higher priority, no larger weight, no higher maximum. `kernel_weight` stands for a weight that is not set.
     pub fn takes_no_more_than(&self, before: &Settings, kernel_weight: u32) -> bool {
-        let weight = |settings: &Settings| settings.weight.unwrap_or(kernel_weight);
-        self.priority <= before.priority
+        let weight = |settings: &Settings| settings.common.weight.unwrap_or(kernel_weight);
+        self.common.priority <= before.common.priority
             && weight(self) <= weight(before)
-            && self.cpu.unwrap_or(0.0) <= before.cpu.unwrap_or(0.0)
-            && self.memory_bytes.unwrap_or(0) <= before.memory_bytes.unwrap_or(0)
-            && self.disk.unwrap_or(0.0) <= before.disk.unwrap_or(0.0)
+            && self.cpu.reserved.unwrap_or(0.0) <= before.cpu.reserved.unwrap_or(0.0)
+            && self.memory.takes_no_more_than(&before.memory)
+            && self.disk.reserved.unwrap_or(0.0) <= before.disk.reserved.unwrap_or(0.0)
     }
 }
 
@@ -243,7 +282,7 @@ fn weight(setting: Setting, value: i64) -> Result<u32, Fault> {
     })
 }
 
-fn fraction(setting: Setting, value: f64) -> Result<f64, Fault> {
+pub(crate) fn fraction(setting: Setting, value: f64) -> Result<f64, Fault> {
     // A NaN is in no range.
     if (FRACTION_MIN..=1.0).contains(&value) {
         return Ok(value);
@@ -256,46 +295,49 @@ fn fraction(setting: Setting, value: f64) -> Result<f64, Fault> {
     Err(Fault { setting, reason })
 }
 
-fn memory(value: i64) -> Result<u64, Fault> {
-    let known = u64::try_from(value).ok().filter(|value| *value > 0);
-    known.ok_or_else(|| Fault {
-        setting: Setting::Memory,
-        reason: format!("{value} is no amount of memory; give a number of bytes above 0"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn cpu(reserved: f64) -> Settings {
+        let mut settings = Settings::default();
+        settings.cpu.reserved = Some(reserved);
+        settings
+    }
+
     #[test]
     fn a_change_that_is_wrong_in_one_part_changes_nothing() {
-        let before = Settings { weight: Some(50), ..Settings::default() };
-        let wrong = Change { weight: Some(70), cpu: Some(1.5), ..Change::default() };
+        let mut before = Settings::default();
+        before.common.weight = Some(50);
+        let mut wrong = Change::default();
+        (wrong.common.weight, wrong.cpu.reserved) = (Some(70), Some(1.5));
         let fault = wrong.apply(&before).expect_err("150 %");
         assert_eq!(fault.setting, Setting::Cpu);
         assert!(fault.to_string().contains("1.5 is not a fraction"), "{fault}");
-        let right = Change { cpu: Some(0.5), reset: vec![Setting::Weight], ..Change::default() };
-        let expected = Settings { cpu: Some(0.5), ..Settings::default() };
-        assert_eq!(right.apply(&before), Ok(expected));
+        let mut right = Change { reset: vec![Setting::Weight], ..Change::default() };
+        right.cpu.reserved = Some(0.5);
+        assert_eq!(right.apply(&before), Ok(cpu(0.5)));
     }
 
     #[test]
     fn values_out_of_range_are_refused() {
-        let wrong = [
-            Change { cpu: Some(0.0), ..Change::default() },
-            Change { cpu: Some(-0.1), ..Change::default() },
-            Change { cpu: Some(f64::NAN), ..Change::default() },
-            Change { cpu: Some(f64::INFINITY), ..Change::default() },
-            Change { cpu_limit: Some(1.01), ..Change::default() },
-            Change { disk: Some(0.0), ..Change::default() },
-            Change { weight: Some(0), ..Change::default() },
-            Change { own_weight: Some(10_001), ..Change::default() },
-            Change { priority: Some(8), ..Change::default() },
-            Change { own_priority: Some(-1), ..Change::default() },
-            Change { memory_bytes: Some(0), ..Change::default() },
+        let wrong: [fn(&mut Change); 12] = [
+            |change| change.cpu.reserved = Some(0.0),
+            |change| change.cpu.reserved = Some(-0.1),
+            |change| change.cpu.reserved = Some(f64::NAN),
+            |change| change.cpu.reserved = Some(f64::INFINITY),
+            |change| change.cpu.reservable = Some(1.01),
+            |change| change.disk.reserved = Some(0.0),
+            |change| change.common.weight = Some(0),
+            |change| change.common.own_weight = Some(10_001),
+            |change| change.common.priority = Some(8),
+            |change| change.common.own_priority = Some(-1),
+            |change| change.memory.min_bytes = Some(0),
+            |change| change.memory.max_bytes = Some(-1),
         ];
-        for change in wrong {
+        for spoil in wrong {
+            let mut change = Change::default();
+            spoil(&mut change);
             assert!(change.apply(&Settings::default()).is_err(), "{change:?}");
         }
     }
@@ -303,19 +345,16 @@ mod tests {
     #[test]
     fn every_setting_has_a_name_and_can_be_reset() {
         let all = Settings {
-            priority: 7,
-            weight: Some(1),
-            cpu: Some(0.1),
-            own_priority: 0,
-            own_weight: Some(3),
-            cpu_limit: Some(0.5),
-            memory_bytes: Some(1),
-            disk: Some(0.2),
+            common: Common { priority: 7, weight: Some(1), own_priority: 0, own_weight: Some(3) },
+            cpu: cpu::settings::Settings { reserved: Some(0.1), reservable: Some(0.5) },
+            memory: memory::Settings { min_bytes: Some(1), max_bytes: Some(2) },
+            disk: disk::Settings { reserved: Some(0.2) },
         };
         for setting in Setting::ALL {
             assert_eq!(Setting::by_name(setting.name()), Some(setting));
             let change = Change { reset: vec![setting], ..Change::default() };
             assert_ne!(change.apply(&all).expect("a reset"), all);
+            assert!(change.resources().contains(&setting.resource()));
         }
         let change = Change { reset: Setting::ALL.to_vec(), ..Change::default() };
         assert_eq!(change.apply(&all), Ok(Settings::default()));
@@ -324,13 +363,25 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_about_the_resources_that_it_names() {
+        let mut change = Change::default();
+        assert_eq!(change.resources(), [Resource::Cpu]);
+        change.memory.max_bytes = Some(1);
+        assert_eq!(change.resources(), [Resource::Cpu, Resource::Memory]);
+    }
+
+    #[test]
     fn less_is_told_from_more() {
-        let has = Settings { cpu: Some(0.2), weight: Some(50), ..Settings::default() };
-        let less = Settings { cpu: Some(0.1), ..has.clone() };
+        let mut has = cpu(0.2);
+        has.common.weight = Some(50);
+        let mut less = has.clone();
+        less.cpu.reserved = Some(0.1);
         assert!(less.takes_no_more_than(&has, 100) && !has.takes_no_more_than(&less, 100));
-        let default_weight = Settings { weight: None, ..has.clone() };
+        let mut default_weight = has.clone();
+        default_weight.common.weight = None;
         assert!(!default_weight.takes_no_more_than(&has, 100));
-        let own = Settings { own_weight: Some(9), own_priority: 7, cpu_limit: Some(1.0), ..has.clone() };
+        let mut own = has.clone();
+        (own.common.own_weight, own.common.own_priority, own.cpu.reservable) = (Some(9), 7, Some(1.0));
         assert!(own.takes_no_more_than(&has, 100), "what it keeps for itself takes from nobody else");
     }
 }

@@ -6,9 +6,27 @@ use super::name::{self, Names};
 use super::settings::Settings;
 use crate::resource::Resource;
 
-/// The most that can be reserved of the whole machine unless the configuration says otherwise: the kernel itself
+/// The most of the CPUs, and of the disks' time, that can be reserved unless the configuration says otherwise: the kernel itself
 /// keeps 5 % of each CPU from such schedulers.
 pub const ROOT_LIMIT: f64 = 0.95;
+
+/// What all domains may reserve of the machine together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Of its CPUs, a fraction.
+    pub cpu: f64,
+    /// Of its memory, in bytes.
+    pub memory_bytes: u64,
+    /// Of its disks' time, a fraction.
+    pub disk: f64,
+}
+
+impl Default for Machine {
+    /// [`ROOT_LIMIT`], and no memory: how much there is must be said.
+    fn default() -> Self {
+        Machine { cpu: ROOT_LIMIT, memory_bytes: 0, disk: ROOT_LIMIT }
+    }
+}
 
 /// One domain, as far as dividing needs to know it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +48,7 @@ impl Default for Node {
 impl Node {
     /// The weight that counts.
     pub fn weight(&self) -> u32 {
-        self.settings.weight.unwrap_or(self.kernel_weight)
+        self.settings.common.weight.unwrap_or(self.kernel_weight)
     }
 }
 
@@ -38,15 +56,15 @@ impl Node {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     names: Names,
-    root_limit: f64,
+    machine: Machine,
     nodes: BTreeMap<String, Node>,
 }
 
 impl Tree {
-    /// A tree with nothing but the root, whose children may reserve `root_limit` together.
-    pub fn new(names: Names, root_limit: f64) -> Self {
+    /// A tree with nothing but the root, whose children may reserve that much of the machine together.
+    pub fn new(names: Names, machine: Machine) -> Self {
         let nodes = BTreeMap::from([(String::new(), Node { has_own_tasks: true, ..Node::default() })]);
-        Tree { names, root_limit, nodes }
+        Tree { names, machine, nodes }
     }
 
     /// How domains are called.
@@ -79,26 +97,33 @@ impl Tree {
         self.nodes.iter().filter(move |(other, _)| name::parent_of(other) == Some(path))
     }
 
-    /// What the children of the domain at `path` have reserved together, as a fraction of what it has.
+    /// What the children of the domain at `path` have reserved together: a fraction of what it has, bytes of memory.
     pub fn reserved_below(&self, path: &str, resource: Resource) -> f64 {
-        self.paid_by(path).map(|(_, node)| fraction_of(&node.settings, resource)).sum()
+        self.paid_by(path).map(|(_, node)| reserved_by(&node.settings, resource)).sum()
     }
 
-    /// The most that the children of the domain at `path` may reserve together.
+    /// The most that the children of the domain at `path` may reserve together: a fraction of what it has, bytes of memory. Memory
+    /// is paid out of what the domain itself is promised.
     pub fn limit(&self, path: &str, resource: Resource) -> f64 {
-        let own =
-            self.get(path).and_then(|node| node.settings.cpu_limit).filter(|_| resource == Resource::Cpu);
-        let of_all = if path.is_empty() { self.root_limit } else { 1.0 };
-        own.map_or(of_all, |own| own.min(of_all))
+        let settings = self.get(path).map(|node| &node.settings);
+        match (resource, path.is_empty()) {
+            (Resource::Cpu, is_root) => {
+                let of_all = if is_root { self.machine.cpu } else { 1.0 };
+                settings.and_then(|settings| settings.cpu.reservable).map_or(of_all, |own| own.min(of_all))
+            }
+            (Resource::Memory, true) => self.machine.memory_bytes as f64,
+            (Resource::Memory, false) => settings.map_or(0.0, |own| reserved_by(own, Resource::Memory)),
+            (Resource::Disk, true) => self.machine.disk,
+            (Resource::Disk, false) => 1.0,
+        }
     }
 }
 
-/// The fraction of its parent's that is reserved for a domain with these settings. Memory is reserved in bytes, which no
-/// level counts: 0.
-pub(crate) fn fraction_of(settings: &Settings, resource: Resource) -> f64 {
+/// What is reserved for a domain with these settings: a fraction of what its parent has, bytes of memory.
+pub(crate) fn reserved_by(settings: &Settings, resource: Resource) -> f64 {
     match resource {
-        Resource::Cpu => settings.cpu.unwrap_or(0.0),
-        Resource::Memory => 0.0,
-        Resource::Disk => settings.disk.unwrap_or(0.0),
+        Resource::Cpu => settings.cpu.reserved.unwrap_or(0.0),
+        Resource::Memory => settings.memory.min_bytes.unwrap_or(0) as f64,
+        Resource::Disk => settings.disk.reserved.unwrap_or(0.0),
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use steward_core::resource::Resource;
 
 use crate::error::KernelError;
 use crate::roots::Roots;
@@ -285,20 +286,22 @@ impl CgroupTree {
         (removed, left)
     }
 
-    /// Whether a cgroup hands the CPU out to its children, so that they are groups for a scheduler.
+    /// Whether a cgroup hands a resource out to its children, so that these have a part of it each.
     ///
     /// # Errors
     /// [`KernelError::Read`] naming `cgroup.subtree_control`.
-    pub fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
-        Ok(self.read(path, "cgroup.subtree_control")?.split_ascii_whitespace().any(|name| name == "cpu"))
+    pub fn hands_out(&self, path: &str, resource: Resource) -> Result<bool, KernelError> {
+        let controllers = self.read(path, "cgroup.subtree_control")?;
+        Ok(controllers.split_ascii_whitespace().any(|name| name == controller(resource)))
     }
 
-    /// Has a cgroup hand the CPU out to its children, or no longer. Other controllers stay as they are.
+    /// Has a cgroup hand a resource out to its children, or no longer. Other controllers stay as they are.
     ///
     /// # Errors
     /// [`KernelError::Write`] naming `cgroup.subtree_control`.
-    pub fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
-        self.write(path, "cgroup.subtree_control", if hand_out { "+cpu" } else { "-cpu" })
+    pub fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError> {
+        let sign = if hand_out { '+' } else { '-' };
+        self.write(path, "cgroup.subtree_control", &format!("{sign}{}", controller(resource)))
     }
 
     /// From now on [`CgroupTree::take_changes`] names this cgroup when its last process goes, or its first comes.
@@ -373,6 +376,15 @@ pub(crate) fn watch_opened(
     inotify::add_watch(inotify, format!("/proc/self/fd/{}", file.as_raw_fd()), flags)
 }
 
+/// What the kernel calls the controller of a resource.
+fn controller(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "cpu",
+        Resource::Memory => "memory",
+        Resource::Disk => "io",
+    }
+}
+
 fn file_path(path: &str, file: &str) -> String {
     if path.is_empty() { file.to_owned() } else { format!("{path}/{file}") }
 }
@@ -423,7 +435,10 @@ mod tests {
     fn what_a_cgroup_says_is_read_from_its_files() {
         let (_keep, tree) = tree();
         assert_eq!(tree.processes("a").expect("readable"), [7, 8]);
-        assert!(tree.is_populated("a").expect("readable") && tree.hands_out_cpu("a").expect("readable"));
+        assert!(
+            tree.is_populated("a").expect("readable")
+                && tree.hands_out("a", Resource::Cpu).expect("readable")
+        );
         assert!(tree.processes("a/b").expect_err("no such file").is_absent());
         assert_eq!(tree.weight("a"), None);
     }

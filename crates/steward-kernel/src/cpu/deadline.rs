@@ -49,7 +49,7 @@ use steward_core::process::{FileIdentity, Process, TaskId};
 use crate::cpu::rescheduling::{self, Real};
 use crate::cpu::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
 use crate::error::KernelError;
-use crate::journal::{self, Change, Journal, JournalError};
+use crate::journal::{Change, JournalError, SharedJournal};
 use crate::mounts::MountTable;
 use crate::process;
 use crate::roots::Roots;
@@ -100,7 +100,7 @@ enum Answer {
 #[derive(Debug)]
 pub struct DeadlineMechanism {
     roots: Roots,
-    journal: Journal,
+    journal: SharedJournal,
     /// Whether nice values are all that is given.
     only_nice: bool,
     table: HashMap<FileIdentity, Option<Grant>>,
@@ -125,12 +125,12 @@ impl DeadlineMechanism {
     ///
     /// # Errors
     /// [`KernelError`] when the CPUs that are online can not be read.
-    pub fn new(roots: Roots, journal: Journal) -> Result<Self, KernelError> {
+    pub fn new(roots: Roots, journal: impl Into<SharedJournal>) -> Result<Self, KernelError> {
         let cpu_count = account::online_cpus(&roots)?.len();
         Ok(DeadlineMechanism {
             cpu_count: u32::try_from(cpu_count).unwrap_or(1).max(1),
             roots,
-            journal,
+            journal: journal.into(),
             only_nice: false,
             table: HashMap::new(),
             thresholds: Thresholds::default(),
@@ -151,7 +151,10 @@ impl DeadlineMechanism {
     ///
     /// # Errors
     /// As [`DeadlineMechanism::new`].
-    pub fn with_nice_values_only(roots: Roots, journal: Journal) -> Result<Self, KernelError> {
+    pub fn with_nice_values_only(
+        roots: Roots,
+        journal: impl Into<SharedJournal>,
+    ) -> Result<Self, KernelError> {
         let mut mechanism = DeadlineMechanism::new(roots, journal)?;
         mechanism.only_nice = true;
         Ok(mechanism)
@@ -287,8 +290,9 @@ impl DeadlineMechanism {
     /// Puts a task back to what it was before it was given anything.
     fn take_away(&mut self, tid: i32) -> Result<Option<Managed>, MechanismError> {
         let Some(task) = self.tasks.remove(&tid) else { return Ok(None) };
-        if let Some(change) = task.change.and_then(|number| self.journal.outstanding().get(&number)) {
-            journal::undo(change, &self.roots).map_err(|error| refused_by_kernel(error, RESTORE_ADVICE))?;
+        if let Some(number) = task.change {
+            let undone = self.journal.undo(number, &self.roots);
+            undone.map_err(|error| refused_by_kernel(error, RESTORE_ADVICE))?;
         }
         self.close(task.change);
         Ok(Some(task))
@@ -515,8 +519,7 @@ impl Drop for DeadlineMechanism {
         self.undo_weights();
         let numbers: Vec<u64> = self.tasks.values().filter_map(|task| task.change).collect();
         for number in numbers {
-            let Some(change) = self.journal.outstanding().get(&number) else { continue };
-            if journal::undo(change, &self.roots).is_ok() {
+            if self.journal.undo(number, &self.roots).is_ok() {
                 let _ = self.journal.close(number);
             }
         }

@@ -143,7 +143,7 @@ impl Target {
                 // A launcher becomes the program while it is looked at: the last one counts.
                 *executable = std::fs::read_link(format!("/proc/{pid}/exe")).ok().or(executable.take());
                 let status = client.call(&api::Status {})?;
-                Ok(of_tasks(status.tasks.iter().filter(|task| task.pid == *pid)))
+                Ok(of_tasks(status.cpu.tasks.iter().filter(|task| task.pid == *pid)))
             }
             Target::Domain { name, .. } => {
                 let domains = client.call(&api::ListDomains {})?.domains;
@@ -343,7 +343,7 @@ fn make_domain(client: &mut Client, name: &str, start: f64) -> Result<(), Error>
 
 /// All that the parent of a domain is guaranteed, in CPUs.
 fn cpus_of_parent(client: &mut Client, name: &str) -> Result<f64, Error> {
-    let cpus = client.call(&api::Status {})?.cpus.iter().filter(|cpu| cpu.online).count() as f64;
+    let cpus = client.call(&api::Status {})?.cpu.cpus.iter().filter(|cpu| cpu.online).count() as f64;
     let fraction = parent_of(client, name)?.map_or(1.0, |parent| parent.cpu_guaranteed);
     Ok(cpus * if fraction > 0.0 { fraction } else { 1.0 })
 }
@@ -360,7 +360,7 @@ fn starting_level(client: &mut Client, target: &Target, arguments: &TuneArgument
     let has = match target {
         Target::Process { pid, .. } => {
             let status = client.call(&api::Status {})?;
-            let task = status.tasks.into_iter().find(|task| task.pid == *pid);
+            let task = status.cpu.tasks.into_iter().find(|task| task.pid == *pid);
             task.map(|task| task.grant.reservation)
                 .map(|cpu| Reservation { budget_ns: cpu.budget_ns, period_ns: cpu.period_ns }.bandwidth())
         }
@@ -377,7 +377,7 @@ fn highest(client: &mut Client, target: &Target, said: f64) -> Result<f64, Error
     let Target::Domain { name, .. } = target else { return Ok(said) };
     let Some(parent) = parent_of(client, name)? else { return Ok(said) };
     let own = client.call(&api::ShowDomain { domain: Some(name.clone()), pid: None })?.domain.cpu;
-    let left = parent.cpu_limit - (parent.cpu_sum - own.unwrap_or(0.0));
+    let left = parent.cpu_reservable - (parent.cpu_sum - own.unwrap_or(0.0));
     Ok(said.min(left).max(lowest(target)))
 }
 

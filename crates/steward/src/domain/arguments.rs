@@ -4,9 +4,8 @@ use clap::{Args, Subcommand};
 use libsteward::api::DomainSettings;
 use steward_core::domain::Setting;
 use steward_core::quantity::parse_fraction;
-use steward_core::quantity::parse_size;
 
-use crate::arguments::JsonFlag;
+use crate::arguments::{JsonFlag, parse_bytes};
 use crate::who::{Several, Who};
 
 /// Divide the machine among groups of programs
@@ -161,10 +160,13 @@ pub struct SettingArguments {
     pub own_priority: Option<Wanted<i64>>,
     /// The most of its CPU that its children may reserve together.
     #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
-    pub cpu_limit: Option<Wanted<f64>>,
-    /// Memory reserved, as 64M. Kept and shown; nothing enforces it yet.
+    pub cpu_reservable: Option<Wanted<f64>>,
+    /// Memory promised, as 64M: what it uses up to this is not taken from it.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
-    pub memory: Option<Wanted<i64>>,
+    pub memory_min: Option<Wanted<i64>>,
+    /// The most memory that it may use, as 1G.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub memory_max: Option<Wanted<i64>>,
     /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
     #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub disk: Option<Wanted<f64>>,
@@ -189,8 +191,9 @@ impl SettingArguments {
             priority: value(self.priority, Setting::Priority, &mut reset),
             own_weight: value(self.own_weight, Setting::OwnWeight, &mut reset),
             own_priority: value(self.own_priority, Setting::OwnPriority, &mut reset),
-            cpu_limit: value(self.cpu_limit, Setting::CpuLimit, &mut reset),
-            memory: value(self.memory, Setting::Memory, &mut reset),
+            cpu_reservable: value(self.cpu_reservable, Setting::CpuReservable, &mut reset),
+            memory_min: value(self.memory_min, Setting::MemoryMin, &mut reset),
+            memory_max: value(self.memory_max, Setting::MemoryMax, &mut reset),
             disk: value(self.disk, Setting::Disk, &mut reset),
             reset: Vec::new(),
         };
@@ -217,10 +220,7 @@ fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
 }
 
 fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
-    wanted(text, |text| {
-        let bytes = parse_size(text).map_err(|fault| fault.to_string())?;
-        i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
-    })
+    wanted(text, parse_bytes)
 }
 
 fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {

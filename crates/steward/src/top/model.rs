@@ -120,24 +120,25 @@ impl Model {
     pub fn take(&mut self, reading: Reading) {
         let Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains } = reading;
         for event in events.iter().filter(|event| promise::puts_out(event.kind)) {
-            self.decisions.insert(event.tid, event.clone());
+            self.decisions.extend(event.task.as_ref().map(|task| (task.tid, event.clone())));
         }
         // What is known of tasks without a specification serves nobody any more.
-        let known: HashSet<i32> = status.tasks.iter().map(|task| task.tid).collect();
+        let known: HashSet<i32> = status.cpu.tasks.iter().map(|task| task.tid).collect();
         self.decisions.retain(|tid, _| known.contains(tid));
         let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
         let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
         let suspended = suspended(&rows_of_domains);
         let mut rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
         rows_of_tasks.iter_mut().for_each(|row| row.kernel = kernel_threads.contains(&row.task.tid));
-        let flags = status.tasks.iter().map(|task| (task.tid, (task.grant.inherit, task.grant.revocable)));
+        let flags =
+            status.cpu.tasks.iter().map(|task| (task.tid, (task.grant.inherit, task.grant.revocable)));
         self.flags = flags.collect();
         let first = self.is_empty();
         self.snapshot = Snapshot {
             unix_ms,
             at_ns,
             window_ns,
-            mechanism: status.mechanism.kind.map(|kind| crate::status::mechanism_name(kind).to_owned()),
+            mechanism: status.cpu.mechanism.kind.map(|kind| crate::status::mechanism_name(kind).to_owned()),
             model,
             source,
             cpus,
@@ -162,7 +163,8 @@ impl Model {
         suspended: &HashSet<String>,
         at_ns: u64,
     ) -> Vec<TaskRow> {
-        let promised: HashMap<i32, &api::Task> = status.tasks.iter().map(|task| (task.tid, task)).collect();
+        let promised: HashMap<i32, &api::Task> =
+            status.cpu.tasks.iter().map(|task| (task.tid, task)).collect();
         let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
             let of_status = promised.get(&task.tid).filter(|promised| promised.pid == task.pid);
@@ -226,7 +228,7 @@ fn domain_rows(
 ) -> Vec<DomainRow> {
     let by_name: HashMap<&str, &api::Domain> =
         domains.domains.iter().map(|domain| (domain.name.as_str(), domain)).collect();
-    let mechanism = &status.mechanism;
+    let mechanism = &status.cpu.mechanism;
     let reason = mechanism.exit_reason.as_deref().or(mechanism.note.as_deref());
     let nothing_in_force =
         mechanism.kind.is_none().then(|| reason.unwrap_or("nothing enforces reservations now"));
@@ -381,7 +383,7 @@ mod tests {
         assert_eq!(vim, Keeping::Kept, "{why}");
         assert!(why.contains("2 of 100 deadlines since it was admitted"), "{why}");
         let mut next = reading(1);
-        next.status.tasks[1].deadlines_missed += 1;
+        next.status.cpu.tasks[1].deadlines_missed += 1;
         model.take(next);
         let (vim, why) = state(&task(model.snapshot(), "vim").promise);
         assert_eq!((vim, why), (Keeping::Broken, "missed 1 of 25 deadlines in the last 1s"));
@@ -396,8 +398,8 @@ mod tests {
             domain(model.snapshot(), "web").promise.clone()
         };
         let gone = changed(&|reading| {
-            reading.status.mechanism.kind = None;
-            reading.status.mechanism.exit_reason = Some("the scheduler was ejected".into());
+            reading.status.cpu.mechanism.kind = None;
+            reading.status.cpu.mechanism.exit_reason = Some("the scheduler was ejected".into());
         });
         assert_eq!(state(&gone), (Keeping::Broken, "not in force: the scheduler was ejected"));
         let suspended = changed(&|reading| reading.forecasts.domains[4].suspended = true);

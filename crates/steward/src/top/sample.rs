@@ -130,16 +130,19 @@ pub fn status(second: u64) -> api::StatusReply {
     api::StatusReply {
         version: "0.1.0".into(),
         pid: 1,
-        mechanism: api::MechanismState { kind, ..api::MechanismState::default() },
-        thresholds: api::Thresholds { reactivate_below: 0.7, admit_below: 0.8, revoke_above: 0.9 },
         owner: Some("1000".into()),
         specs: 2,
         events_lost: 0,
-        cpus: Vec::new(),
-        tasks: vec![
-            promised(4321, "mplayer", api::Standing::Revoked, 5, 30, second),
-            promised(4400, "vim", api::Standing::Admitted, 2, 40, second),
-        ],
+        cpu: api::CpuState {
+            mechanism: api::MechanismState { kind, ..api::MechanismState::default() },
+            thresholds: api::Thresholds { reactivate_below: 0.7, admit_below: 0.8, revoke_above: 0.9 },
+            cpus: Vec::new(),
+            tasks: vec![
+                promised(4321, "mplayer", api::Standing::Revoked, 5, 30, second),
+                promised(4400, "vim", api::Standing::Admitted, 2, 40, second),
+            ],
+        },
+        memory: api::MemoryState::default(),
         problems: Vec::new(),
     }
 }
@@ -172,14 +175,11 @@ pub fn domains() -> api::DomainList {
 pub fn events() -> Vec<api::Event> {
     vec![api::Event {
         at_ns: START_NS - STEP_NS,
-        tid: 4321,
-        pid: 4321,
-        name: "mplayer".into(),
-        cpu: 0,
         kind: api::EventKind::RevokedHungriest,
-        load: 0.95,
-        bandwidth: 0.17,
-        threshold: 0.9,
+        task: Some(api::EventTask { tid: 4321, pid: 4321, name: "mplayer".into() }),
+        domain: None,
+        cpu: Some(api::CpuFigures { cpu: Some(0), load: 0.95, bandwidth: 0.17, threshold: 0.9 }),
+        memory: None,
         reason: None,
         text: "mplayer was revoked: CPU 0 had 95 % load, above 90 %, and it was the hungriest".into(),
     }]

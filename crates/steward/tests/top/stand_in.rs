@@ -142,7 +142,13 @@ fn change(method: &str, parameters: Value) -> Result<Map<String, Value>, ApiErro
             let cpu = set.settings.cpu;
             if let Some(asked) = cpu.filter(|asked| *asked > 0.5) {
                 let reason = format!("no room: {asked} was asked, 0.5 is left");
-                return Err(ApiError::Overcommitted { reason, asked, reserved: 0.45, limit: 0.95 });
+                return Err(ApiError::Overcommitted {
+                    resource: "cpu".to_owned(),
+                    reason,
+                    asked,
+                    reserved: 0.45,
+                    limit: 0.95,
+                });
             }
             let domain = api::Domain { name: set.domain, cpu, cpu_guaranteed: 0.4, ..api::Domain::default() };
             Ok(write(&api::DomainState { domain }))

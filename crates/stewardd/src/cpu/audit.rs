@@ -113,13 +113,9 @@ impl Audit {
     /// Has the record written. One that has not begun to be written is overtaken.
     fn save(&mut self, at_s: u64, worker: &mut Worker) {
         self.records.expire(at_s);
-        worker.give(Job::Replace {
-            topic: Topic::Audit,
-            path: self.path.clone(),
-            text: file::encode(&self.records, &self.timeline),
-            synced: true,
-            otherwise: "after a restart, the record of promises will be old",
-        });
+        let text = file::encode(&self.records, &self.timeline);
+        let otherwise = "after a restart, the record of promises will be old";
+        worker.give(Job::replace(Topic::Audit, self.path.clone(), text, true, otherwise));
     }
 
     /// Has written what is not written yet.

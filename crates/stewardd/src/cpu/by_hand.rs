@@ -23,7 +23,7 @@ impl Daemon {
     pub(crate) fn amount(&self, caller: &Caller, process: TaskId, grant: &Grant) -> Amount {
         let is_other =
             |hand: &&ByHand| hand.user == caller.uid && hand.process != process && hand.grant.is_some();
-        let others = self.by_hand.iter().filter(is_other);
+        let others = self.cpu.by_hand.iter().filter(is_other);
         let alive = others.filter(|hand| process::is_alive(hand.process, &self.options.roots));
         let bandwidths = alive.filter_map(|hand| Some(hand.grant?.reservation.bandwidth()));
         Amount {

@@ -1,6 +1,5 @@
 //! Puts a mechanism in force: the sched_ext program, SCHED_DEADLINE, or nice values.
 
-use std::path::Path;
 use std::time::Duration;
 
 use steward_core::cpu::mechanism::{Mechanism, MechanismError, MechanismKind};
@@ -9,8 +8,8 @@ use steward_core::domain::Names;
 use steward_core::process::Process;
 use steward_kernel::Roots;
 use steward_kernel::cpu::deadline::DeadlineMechanism;
-use steward_kernel::journal::Journal;
 
+use crate::files::journal::OwnJournal;
 use crate::watchdog::Guard;
 
 /// A mechanism with what it needs from time to time.
@@ -56,9 +55,8 @@ pub struct LoadFailure {
 /// Puts a mechanism in force.
 pub type Loader = Box<dyn FnMut(MechanismKind, Thresholds) -> Result<Box<dyn Enforcer>, LoadFailure> + Send>;
 
-/// Loads the real mechanisms. What SCHED_DEADLINE and nice values change is recorded in the state directory.
-pub fn loader(state_directory: &Path) -> Loader {
-    let journal = state_directory.join(libsteward::UNDO_JOURNAL);
+/// Loads the real mechanisms. What SCHED_DEADLINE and nice values change is recorded in the journal.
+pub fn loader(journal: OwnJournal) -> Loader {
     Box::new(move |kind, thresholds| match kind {
         MechanismKind::SchedExt => load_sched_ext(thresholds),
         MechanismKind::Deadline | MechanismKind::Nice => load_without_scheduler(kind, thresholds, &journal)
@@ -131,22 +129,15 @@ fn may_schedule() -> bool {
 fn load_without_scheduler(
     kind: MechanismKind,
     thresholds: Thresholds,
-    journal: &Path,
+    journal: &OwnJournal,
 ) -> Result<Box<dyn Enforcer>, String> {
     if !may_schedule() {
         return Err(
             "no permission to give reservations: run stewardd as root, or with CAP_SYS_NICE".to_owned()
         );
     }
-    if let Some(directory) = journal.parent() {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
-    }
     let roots = Roots::default();
-    let journal = Journal::open(journal, &roots).map_err(|error| error.to_string())?;
-    if let Some(sentence) = journal.set_aside() {
-        tracing::warn!(decision = "not-reverted", "{sentence}");
-    }
+    let journal = journal.clone()?;
     let mechanism = if kind == MechanismKind::Nice {
         DeadlineMechanism::with_nice_values_only(roots, journal)
     } else {

@@ -91,14 +91,16 @@ pub fn mechanism_kind(kind: MechanismKind) -> api::MechanismKind {
 pub fn event(event: &Event) -> api::Event {
     api::Event {
         at_ns: event.at_ns,
-        tid: event.tid,
-        pid: event.pid,
-        name: event.name.clone(),
-        cpu: event.cpu,
         kind: event_kind(event.kind),
-        load: event.load,
-        bandwidth: event.bandwidth,
-        threshold: event.threshold,
+        task: Some(api::EventTask { tid: event.tid, pid: event.pid, name: event.name.clone() }),
+        domain: None,
+        cpu: Some(api::CpuFigures {
+            cpu: Some(event.cpu),
+            load: event.load,
+            bandwidth: event.bandwidth,
+            threshold: event.threshold,
+        }),
+        memory: None,
         reason: event.reason.map(reason),
         text: explain_event(event),
     }

@@ -58,7 +58,10 @@ impl Handler for api::Release {
 }
 
 impl Daemon {
-    pub(crate) fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Standings, ApiError> {
+    pub(crate) fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Ran, ApiError> {
+        if request.memory_min.is_some() || request.memory_max.is_some() {
+            return self.run_limited(caller, request);
+        }
         if let Some(domain) = request.domain.take() {
             return self.run_in_domain(caller, &domain, request);
         }
@@ -66,10 +69,10 @@ impl Daemon {
         let (asked, user) = self.permit_run(caller, &request)?;
         let Some(request) = asked else {
             let reason = self.gone_reason();
-            let mechanism = self.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
+            let mechanism = self.cpu.mechanism.as_mut().ok_or(ApiError::MechanismGone { reason })?;
             mechanism.allow_interactive_exec(caller.pid).map_err(reply::mechanism_error)?;
             tracing::info!(decision = "allowed-exec", pid = caller.pid, uid = caller.uid, "by steward run");
-            return Ok(api::Standings { standing: None });
+            return Ok(api::Ran::default());
         };
         let id = process::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
         let given = self.give(id, &[caller.pid], &request);
@@ -82,7 +85,8 @@ impl Daemon {
             let _ = self.assign(caller.pid, None);
             return Err(became_anothers(caller.pid));
         }
-        self.given(id, &request, given, caller)
+        let api::Standings { standing } = self.given(id, &request, given, caller)?;
+        Ok(api::Ran { standing, domain: None })
     }
 
     /// May the caller reserve that for itself? The user who asks is the one who connected; the process may have executed a
@@ -145,7 +149,7 @@ impl Daemon {
     fn forget_threads(&mut self, process: TaskId) {
         let threads = process::threads_of(process.tid, &self.options.roots);
         let is_thread = |task: TaskId| task != process && threads.iter().any(|thread| thread.id == task);
-        self.by_hand.retain(|hand| !is_thread(hand.process));
+        self.cpu.by_hand.retain(|hand| !is_thread(hand.process));
     }
 
     /// Gives to all these threads of a process. When the first is refused and is not to wait for room, it and the

@@ -1,11 +1,16 @@
 //! The cgroup tree as the daemon uses it: the kernel's, or one in memory for tests ([`crate::fake`]).
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
+use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::reading::{self, CpuShare};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::{KernelError, Roots};
+
+use crate::files::journal::OwnJournal;
+use crate::memory::knobs::{KernelKnobs, Knobs};
 
 /// What is asked of a cgroup tree. Paths have no leading slash; the root's is empty. Errors are the kernel's, with
 /// the path, as [`CgroupTree`] describes them method by method.
@@ -39,10 +44,12 @@ pub trait Cgroups: Send {
     fn move_all(&self, from: &str, to: &str) -> Result<u64, KernelError>;
     /// Ends all processes in it and below it.
     fn kill(&self, path: &str) -> Result<(), KernelError>;
-    /// Whether its children are groups for a scheduler.
-    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError>;
-    /// Makes its children groups for a scheduler, or no longer.
-    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError>;
+    /// Whether its children have a part of a resource each.
+    fn hands_out(&self, path: &str, resource: Resource) -> Result<bool, KernelError>;
+    /// Has its children have a part of a resource each, or no longer.
+    fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError>;
+    /// What writes the limits of its memory.
+    fn memory_knobs(&self) -> Arc<dyn Knobs>;
     /// Has [`Cgroups::take_changes`] name it when its last process goes, or its first comes.
     fn watch(&mut self, path: &str) -> Result<(), KernelError>;
     /// The watched ones whose state may have changed since the last call.
@@ -55,15 +62,19 @@ pub trait Cgroups: Send {
 struct Kernel {
     tree: CgroupTree,
     roots: Roots,
+    memory_knobs: Arc<dyn Knobs>,
 }
 
 /// Opens the kernel's tree; otherwise says why there are no domains on this machine.
 ///
 /// # Errors
 /// A sentence for people.
-pub fn open(roots: &Roots) -> Result<Box<dyn Cgroups>, String> {
+pub fn open(roots: &Roots, journal: &OwnJournal) -> Result<Box<dyn Cgroups>, String> {
     match CgroupTree::open(roots) {
-        Ok(tree) => Ok(Box::new(Kernel { tree, roots: roots.clone() })),
+        Ok(tree) => {
+            let memory_knobs = Arc::new(KernelKnobs::new(roots, journal));
+            Ok(Box::new(Kernel { tree, roots: roots.clone(), memory_knobs }))
+        }
         Err(error) => Err(format!(
             "{error}; domains need the unified hierarchy: start the machine with systemd.unified_cgroup_hierarchy=1"
         )),
@@ -127,12 +138,16 @@ impl Cgroups for Kernel {
         self.tree.kill(path)
     }
 
-    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
-        self.tree.hands_out_cpu(path)
+    fn hands_out(&self, path: &str, resource: Resource) -> Result<bool, KernelError> {
+        self.tree.hands_out(path, resource)
     }
 
-    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
-        self.tree.hand_out_cpu(path, hand_out)
+    fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError> {
+        self.tree.hand_out(path, resource, hand_out)
+    }
+
+    fn memory_knobs(&self) -> Arc<dyn Knobs> {
+        Arc::clone(&self.memory_knobs)
     }
 
     fn watch(&mut self, path: &str) -> Result<(), KernelError> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use libsteward::api::ApiError;
 use steward_core::accounts::Accounts;
 use steward_core::domain::declared::{Declared, ParsedDomains, parse_domains};
-use steward_core::domain::{Change, Names};
+use steward_core::domain::{Change, Names, Settings};
 use steward_core::problem::Problem;
 use steward_kernel::files;
 
@@ -110,7 +110,12 @@ impl Domains {
 
     fn gives_up(&self, declared: &Declared) -> bool {
         let held = self.names.path_to_make(&declared.name).ok().and_then(|path| self.held.get(&path));
-        held.is_some_and(|held| declared.settings.cpu.unwrap_or(0.0) < held.settings.cpu.unwrap_or(0.0))
+        let reserved = |settings: &Settings| settings.cpu.reserved.unwrap_or(0.0);
+        let promised = |settings: &Settings| settings.memory.min_bytes.unwrap_or(0);
+        held.is_some_and(|held| {
+            reserved(&declared.settings) < reserved(&held.settings)
+                || promised(&declared.settings) < promised(&held.settings)
+        })
     }
 
     fn fulfil(&mut self, declared: &Declared, mechanism: &mut InForce) -> Result<(), ApiError> {

@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use libsteward::api;
 use steward_core::domain::name;
+use steward_core::resource::Resource;
 
 use super::{Asker, Domains, Held};
 use crate::cpu::mechanisms::InForce;
@@ -146,6 +147,9 @@ impl Domains {
     /// Leaves a tidy tree: removes the cgroups of domains without processes. What is held stays held, for the next
     /// daemon.
     pub fn stop(&mut self) {
+        if let Ok(cgroups) = &self.cgroups {
+            self.memory.stop(cgroups.as_ref());
+        }
         let held: Vec<Held> = self.held.values().rev().filter(|held| held.made).cloned().collect();
         for held in &held {
             if !self.is_populated(&held.path) {
@@ -169,7 +173,7 @@ impl Domains {
             return;
         }
         if children.iter().all(|child| cgroups.weight(&child.path).is_none_or(|weight| weight == 100))
-            && cgroups.hand_out_cpu("", false).is_ok()
+            && cgroups.hand_out("", Resource::Cpu, false).is_ok()
         {
             self.root_hands_out = false;
         }

@@ -6,6 +6,7 @@
 
 use libsteward::api::{self, ApiError};
 use steward_core::domain::{Change, OWN_LEAF, Settings, name};
+use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 
 use super::{
@@ -112,8 +113,8 @@ impl Domains {
         let parent = name::parent_of(path).unwrap_or("");
         if !parent.is_empty() {
             self.open_leaf(parent)?;
-        } else if !cgroups.hands_out_cpu("")? {
-            cgroups.hand_out_cpu("", true)?;
+        } else if !cgroups.hands_out("", Resource::Cpu)? {
+            cgroups.hand_out("", Resource::Cpu, true)?;
             self.root_hands_out = true;
         }
         let Ok(cgroups) = &self.cgroups else { return Ok(0) };
@@ -126,9 +127,9 @@ impl Domains {
         let leaf = format!("{path}/{OWN_LEAF}");
         create_if_absent(cgroups.as_ref(), &leaf)?;
         let mut tries_left = LEAF_TRIES;
-        while !cgroups.hands_out_cpu(path)? {
+        while !cgroups.hands_out(path, Resource::Cpu)? {
             cgroups.move_all(path, &leaf)?;
-            match cgroups.hand_out_cpu(path, true) {
+            match cgroups.hand_out(path, Resource::Cpu, true) {
                 // A process was forked between the two: it is moved at the next try.
                 Err(error) if error.errno() == Some(libc::EBUSY) && tries_left > 0 => tries_left -= 1,
                 outcome => outcome?,

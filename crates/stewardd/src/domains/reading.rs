@@ -254,7 +254,7 @@ impl Groups {
 
 /// What is guaranteed to a domain by a reservation of its own or below one; a mere weight guarantees nothing for sure.
 fn guaranteed(guarantees: &BTreeMap<String, f64>, domains: &Domains, path: &str) -> f64 {
-    let is_reserved = domains.held(path).is_some_and(|held| held.settings.cpu.is_some());
+    let is_reserved = domains.held(path).is_some_and(|held| held.settings.cpu.reserved.is_some());
     if is_reserved { guarantees.get(path).copied().unwrap_or(0.0) } else { 0.0 }
 }
 

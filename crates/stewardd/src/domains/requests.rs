@@ -11,8 +11,10 @@ use std::sync::Arc;
 use libsteward::api::{self, ApiError, Method};
 use libsteward::wire;
 use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Setting, Settings, name};
 use steward_core::resource::Resource;
+use steward_core::{cpu, disk, memory};
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process;
 
@@ -120,7 +122,7 @@ impl Daemon {
     /// What the mechanism counts; nothing where it counts nothing.
     fn domain_records(&mut self) -> Records {
         let records =
-            self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
+            self.cpu.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
         records.into_iter().map(|record| (record.cgroup_id, record)).collect()
     }
 
@@ -168,7 +170,12 @@ impl Daemon {
         let about = format!("a new domain {}", self.domains.names().name_of(&path));
         self.permit(caller, &wish(Action::Reserve, &change, target, about))?;
         let given = Given { user: request.user, keep: request.keep };
-        self.domains.create(&path, &change, given, asker(caller), &mut self.mechanism)?;
+        self.domains.create(&path, &change, given, asker(caller), &mut self.cpu.mechanism)?;
+        self.settle_memory();
+        if let Err(error) = self.domains.memory_failure(&path) {
+            self.domains.remove(&path, false, asker(caller), &mut self.cpu.mechanism)?;
+            return Err(error);
+        }
         let cgroup = self.domains.resolve(&request.domain)?;
         Ok(api::DomainState { domain: self.shown(&cgroup)? })
     }
@@ -188,7 +195,23 @@ impl Daemon {
         let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &wish(action, &change, target, about))?;
         let given = Given { user: request.user, keep: request.keep };
-        self.domains.set(&cgroup, &change, given, asker(caller), &mut self.mechanism)?;
+        let had = self
+            .domains
+            .held(&cgroup.path)
+            .map(|held| Given { user: Some(held.user), keep: Some(held.keep) });
+        self.domains.set(&cgroup, &change, given, asker(caller), &mut self.cpu.mechanism)?;
+        self.settle_memory();
+        if let Err(error) = self.domains.memory_failure(&cgroup.path) {
+            let back = Change::to(&before);
+            self.domains.set(
+                &cgroup,
+                &back,
+                had.unwrap_or_default(),
+                asker(caller),
+                &mut self.cpu.mechanism,
+            )?;
+            return Err(error);
+        }
         Ok(api::DomainState { domain: self.shown(&cgroup)? })
     }
 
@@ -213,8 +236,8 @@ impl Daemon {
             let about = format!("process {pid} in it, which belongs to somebody else");
             self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
         }
-        self.suspensions.end_below(&cgroup.path, &mut self.mechanism);
-        self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.mechanism)
+        self.cpu.suspensions.end_below(&cgroup.path, &mut self.cpu.mechanism);
+        self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.cpu.mechanism)
     }
 
     /// A process in a domain or below it that the caller's user could not end by hand.
@@ -319,13 +342,38 @@ impl Daemon {
         }
     }
 
+    /// `steward run --memory-min` or `--memory-max`: makes a domain for the caller, below the one that it names, and moves it there. When
+    /// the rest is refused, the domain goes again.
+    pub(crate) fn run_limited(&mut self, caller: &Caller, mut rest: api::Run) -> Result<api::Ran, ApiError> {
+        if rest.cpu.is_some() {
+            // Before anything is changed, since polkit may have to be asked.
+            self.permit_run(caller, &rest)?;
+        }
+        let own = format!("run-{}", caller.pid);
+        let domain = rest.domain.take().map_or_else(|| own.clone(), |parent| format!("{parent}/{own}"));
+        let settings = api::DomainSettings {
+            memory_min: rest.memory_min.take(),
+            memory_max: rest.memory_max.take(),
+            ..api::DomainSettings::default()
+        };
+        let create = api::CreateDomain { domain: domain.clone(), settings, ..api::CreateDomain::default() };
+        self.create_domain(caller, &create)?;
+        let outcome = self.run_in_domain(caller, &domain, rest);
+        if outcome.is_err()
+            && let Ok(cgroup) = self.domains.resolve(&domain)
+        {
+            self.domains.remove(&cgroup.path, false, asker(caller), &mut self.cpu.mechanism)?;
+        }
+        outcome.map(|ran| api::Ran { domain: Some(domain), ..ran })
+    }
+
     /// `steward run --domain`: moves the caller first. When the rest is refused, it is moved back.
     pub(crate) fn run_in_domain(
         &mut self,
         caller: &Caller,
         domain: &str,
         rest: api::Run,
-    ) -> Result<api::Standings, ApiError> {
+    ) -> Result<api::Ran, ApiError> {
         let from = self.domains.cgroups()?.path_of(caller.pid);
         let from = from.map_err(|error| kernel_error(caller.pid, &error))?;
         if rest.cpu.is_some() {
@@ -334,7 +382,7 @@ impl Daemon {
         }
         self.move_process(caller, &api::MoveProcess { pid: None, domain: domain.to_owned() })?;
         if rest.cpu.is_none() {
-            return Ok(api::Standings::default());
+            return Ok(api::Ran::default());
         }
         let outcome = self.run(caller, rest);
         if outcome.is_err() && caller.is_alive() {
@@ -394,15 +442,7 @@ fn asker(caller: &Caller) -> Asker {
 
 /// A wish about the resources that a change is about; one about none of them is about the CPU.
 fn wish(action: Action, change: &Change, target: Target, about: String) -> Wish {
-    let is_reset = |setting| change.reset.contains(&setting);
-    let mut resources = vec![Resource::Cpu];
-    if change.memory_bytes.is_some() || is_reset(Setting::Memory) {
-        resources.push(Resource::Memory);
-    }
-    if change.disk.is_some() || is_reset(Setting::Disk) {
-        resources.push(Resource::Disk);
-    }
-    Wish { action, resources, target, about, amount: None }
+    Wish { action, resources: change.resources(), target, about, amount: None }
 }
 
 /// What is to be changed, checked as far as that is possible without knowing the domain.
@@ -414,14 +454,15 @@ fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
         })
     };
     let change = Change {
-        priority: asked.priority,
-        weight: asked.weight,
-        cpu: asked.cpu,
-        own_priority: asked.own_priority,
-        own_weight: asked.own_weight,
-        cpu_limit: asked.cpu_limit,
-        memory_bytes: asked.memory,
-        disk: asked.disk,
+        common: CommonChange {
+            priority: asked.priority,
+            weight: asked.weight,
+            own_priority: asked.own_priority,
+            own_weight: asked.own_weight,
+        },
+        cpu: cpu::settings::Change { reserved: asked.cpu, reservable: asked.cpu_reservable },
+        memory: memory::settings::Change { min_bytes: asked.memory_min, max_bytes: asked.memory_max },
+        disk: disk::settings::Change { reserved: asked.disk },
         reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
     };
     change.apply(&Settings::default()).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;

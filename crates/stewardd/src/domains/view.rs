@@ -26,7 +26,7 @@ struct Sight<'a> {
 #[derive(Clone, Copy, Default)]
 struct Sums {
     cpu: f64,
-    memory_bytes: u64,
+    memory_min_bytes: u64,
     disk: f64,
 }
 
@@ -36,9 +36,11 @@ impl<'a> Sight<'a> {
         for (path, node) in tree.iter() {
             let Some(payer) = name::parent_of(path) else { continue };
             let sum = sums.entry(payer.to_owned()).or_default();
-            sum.cpu += node.settings.cpu.unwrap_or(0.0);
-            sum.memory_bytes = sum.memory_bytes.saturating_add(node.settings.memory_bytes.unwrap_or(0));
-            sum.disk += node.settings.disk.unwrap_or(0.0);
+            let settings = &node.settings;
+            sum.cpu += settings.cpu.reserved.unwrap_or(0.0);
+            let min_bytes = settings.memory.min_bytes.unwrap_or(0);
+            sum.memory_min_bytes = sum.memory_min_bytes.saturating_add(min_bytes);
+            sum.disk += settings.disk.reserved.unwrap_or(0.0);
         }
         Sight { guarantees: tree.guarantees(), tree, sums, records }
     }
@@ -59,7 +61,7 @@ impl Domains {
 
     /// What each domain is guaranteed, by path; nothing where nobody has reserved anything.
     pub fn guarantees(&self) -> BTreeMap<String, f64> {
-        if self.held.values().all(|held| held.settings.cpu.is_none()) {
+        if self.held.values().all(|held| held.settings.cpu.reserved.is_none()) {
             return BTreeMap::new();
         }
         let listed = self.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
@@ -83,7 +85,7 @@ impl Domains {
         let path = cgroup.path.as_str();
         let held = self.held.get(path).filter(|held| held.cgroup_id == cgroup.id);
         let settings = held.map(|held| held.settings.clone()).unwrap_or_default();
-        let Settings { priority, own_priority, own_weight, cpu, memory_bytes, disk, .. } = settings;
+        let Settings { common, cpu, memory, disk } = settings;
         let tree = &sight.tree;
         let sums = sight.sums.get(path).copied().unwrap_or_default();
         api::Domain {
@@ -94,23 +96,25 @@ impl Domains {
             made: held.is_some_and(|held| held.made),
             keep: held.is_some_and(|held| held.keep),
             user: self.user_of(cgroup),
-            priority,
+            priority: common.priority,
             lowered: self.is_lowered(cgroup.id),
             weight: tree.get(path).map_or(100, steward_core::domain::Node::weight),
-            own_priority,
-            own_weight,
-            cpu,
+            own_priority: common.own_priority,
+            own_weight: common.own_weight,
+            cpu: cpu.reserved,
             cpu_sum: sums.cpu,
-            cpu_limit: tree.limit(path, Resource::Cpu),
+            cpu_reservable: tree.limit(path, Resource::Cpu),
             cpu_guaranteed: sight.guarantees.get(path).copied().unwrap_or(0.0),
-            memory: memory_bytes,
-            memory_sum: sums.memory_bytes,
-            disk,
+            memory_min: memory.min_bytes,
+            memory_max: memory.max_bytes,
+            memory_min_sum: sums.memory_min_bytes,
+            memory_reservable: tree.limit(path, Resource::Memory) as u64,
+            disk: disk.reserved,
             disk_sum: sums.disk,
-            disk_limit: tree.limit(path, Resource::Disk),
+            disk_reservable: tree.limit(path, Resource::Disk),
             complaints: self.complaints.get(path).copied().unwrap_or(0),
             usage: sight.records.and_then(|records| self.usage(cgroup, records)),
-            trouble: self.troubles.get(path).cloned(),
+            trouble: self.trouble(path),
         }
     }
 

@@ -7,11 +7,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::domain::name::{is_at_or_below, parent_of};
+use steward_core::memory::Settings;
+use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::reading::CpuShare;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::cgroups::Cgroups;
+use crate::memory::knobs::{Knobs, Place};
 
 /// The tree; shared between the test and every daemon on it.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub struct Tree {
     changed: BTreeSet<String>,
     /// Processes that were ended with `cgroup.kill`.
     pub killed: Vec<i32>,
+    /// What the kernel says to whoever limits memory, if it does not do it.
+    pub refuses_memory: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,7 +36,9 @@ struct Group {
     id: u64,
     uid: u32,
     weight: Option<u32>,
-    hands_out_cpu: bool,
+    hands_out: BTreeSet<Resource>,
+    /// The minimum and maximum of its memory.
+    memory: Settings,
     frozen: bool,
 }
 
@@ -45,6 +52,7 @@ impl Default for Tree {
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
             killed: Vec::new(),
+            refuses_memory: None,
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
             tree.add(path, 0);
@@ -78,6 +86,11 @@ impl Tree {
         self.groups.contains_key(path)
     }
 
+    /// The minimum and the maximum of its memory.
+    pub fn memory(&self, path: &str) -> Settings {
+        self.groups.get(path).map(|group| group.memory).unwrap_or_default()
+    }
+
     /// Its id, 0 when it is not there.
     pub fn id(&self, path: &str) -> u64 {
         self.groups.get(path).map_or(0, |group| group.id)
@@ -102,7 +115,7 @@ impl Tree {
     }
 
     fn put(&mut self, pid: i32, path: &str) -> Result<(), KernelError> {
-        if self.get(path)?.hands_out_cpu && !path.is_empty() {
+        if !self.get(path)?.hands_out.is_empty() && !path.is_empty() {
             return Err(failed(path, libc::EBUSY));
         }
         if !is_alive(pid) {
@@ -142,6 +155,25 @@ impl FakeCgroups {
     pub fn tree(&self) -> MutexGuard<'_, Tree> {
         self.0.lock().expect("no test panicked while it held the tree")
     }
+}
+
+impl Knobs for FakeCgroups {
+    fn set(&self, place: &Place, wanted: Settings) -> Result<(), String> {
+        let mut tree = self.tree();
+        let refusal = tree.refuses_memory.clone();
+        let above = parent_of(&place.path).unwrap_or("");
+        let handed_out = tree.get(above).is_ok_and(|group| group.hands_out.contains(&Resource::Memory));
+        let group =
+            tree.groups.get_mut(&place.path).filter(|group| group.id == place.cgroup_id && handed_out);
+        let group = group.ok_or_else(|| format!("the cgroup {} is gone", place.path))?;
+        if let Some(refusal) = refusal.filter(|_| wanted != Settings::default()) {
+            return Err(refusal);
+        }
+        group.memory = wanted;
+        Ok(())
+    }
+
+    fn forget(&self, _: u64) {}
 }
 
 impl Cgroups for FakeCgroups {
@@ -242,18 +274,26 @@ impl Cgroups for FakeCgroups {
         Ok(())
     }
 
-    fn hands_out_cpu(&self, path: &str) -> Result<bool, KernelError> {
-        Ok(self.tree().get(path)?.hands_out_cpu)
+    fn memory_knobs(&self) -> Arc<dyn Knobs> {
+        Arc::new(self.clone())
     }
 
-    fn hand_out_cpu(&self, path: &str, hand_out: bool) -> Result<(), KernelError> {
+    fn hands_out(&self, path: &str, resource: Resource) -> Result<bool, KernelError> {
+        Ok(self.tree().get(path)?.hands_out.contains(&resource))
+    }
+
+    fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError> {
         let mut tree = self.tree();
         if hand_out && !path.is_empty() && !tree.processes(path).is_empty() {
             return Err(failed(path, libc::EBUSY));
         }
         tree.get(path)?;
         if let Some(group) = tree.groups.get_mut(path) {
-            group.hands_out_cpu = hand_out;
+            if hand_out {
+                group.hands_out.insert(resource)
+            } else {
+                group.hands_out.remove(&resource)
+            };
         }
         Ok(())
     }

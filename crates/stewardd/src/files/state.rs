@@ -130,13 +130,7 @@ impl<T: Kept> StateFile<T> {
 
     /// Has the worker replace what was kept.
     pub fn keep(&self, kept: &[T], worker: &mut Worker) {
-        worker.give(Job::Replace {
-            topic: T::TOPIC,
-            path: self.path.clone(),
-            text: self.text(kept),
-            synced: false,
-            otherwise: T::OTHERWISE,
-        });
+        worker.give(Job::replace(T::TOPIC, self.path.clone(), self.text(kept), false, T::OTHERWISE));
     }
 
     /// Replaces what was kept, at once.

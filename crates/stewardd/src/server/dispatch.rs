@@ -63,7 +63,7 @@ fn put<M: Handler>(
     if M::CHANGES_FORECASTS {
         daemon.texts.forget();
         if answer.is_ok() {
-            daemon.sampler.invalidate();
+            daemon.cpu.sampler.invalidate();
         }
     }
     answer

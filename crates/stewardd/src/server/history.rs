@@ -75,18 +75,14 @@ mod tests {
 
     fn event(pid: i32) -> api::Event {
         let (name, text) = ("a \"b\"\n".to_owned(), "Sentence.".to_owned());
-        let (load, bandwidth, threshold) = (0.5, 0.25, 0.0);
-        let kind = api::EventKind::Admitted;
+        let figures = api::CpuFigures { cpu: Some(1), load: 0.5, bandwidth: 0.25, threshold: 0.0 };
         api::Event {
             at_ns: 7,
-            tid: pid,
-            pid,
-            name,
-            cpu: 1,
-            kind,
-            load,
-            bandwidth,
-            threshold,
+            kind: api::EventKind::Admitted,
+            task: Some(api::EventTask { tid: pid, pid, name }),
+            domain: None,
+            cpu: Some(figures),
+            memory: None,
             reason: None,
             text,
         }

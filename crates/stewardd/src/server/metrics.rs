@@ -259,11 +259,11 @@ impl Daemon {
         let standings = [Standing::Admitted, Standing::Refused, Standing::Revoked];
         let count = |standing| snapshot.tasks.iter().filter(|task| task.standing == standing).count() as u64;
         let records =
-            self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
+            self.cpu.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok()).unwrap_or_default();
         Figures {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mechanism: self.mechanism.as_ref().map(|mechanism| mechanism.kind()),
-            restarts: self.loading.restarts,
+            mechanism: self.cpu.mechanism.as_ref().map(|mechanism| mechanism.kind()),
+            restarts: self.cpu.loading.restarts,
             cpus: self.online_cpu_count(),
             tasks: standings.map(|standing| (standing, count(standing))).to_vec(),
             decisions: self.decisions.iter().map(|(kind, count)| (*kind, *count)).collect(),
@@ -281,7 +281,7 @@ impl Daemon {
             let mut figures = DomainFigures {
                 name: self.domains.names().name_of(&path),
                 reserved: family.reserved_of_machine(cgroup_id),
-                audit: self.audit.totals.get(&path).copied(),
+                audit: self.cpu.audit.totals.get(&path).copied(),
                 ..DomainFigures::default()
             };
             for record in family.at_or_below(cgroup_id) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libsteward::api;
 use serde_json::{Map, Value};
 use steward_core::problem::{Problem, Severity};
-use steward_core::quantity::percent;
+use steward_core::quantity::{format_size, percent};
 
 /// The parameters of a reply.
 pub fn parameters<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
@@ -83,20 +83,28 @@ pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> Strin
         api::EventKind::DomainVanished => "is gone: somebody else removed its cgroup",
         _ => "was changed",
     };
-    let reserved = match event.bandwidth {
-        0.0 => "with nothing reserved".to_owned(),
-        reserved => format!(
-            "with {} reserved of its parent's CPU, of which others have {}",
-            percent(reserved),
-            percent(event.load)
-        ),
-    };
+    let reserved = reserved_sentence(event);
     let detail = match (event.kind, why) {
         (_, Some(why)) => format!(": {why}"),
         (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),
         _ => String::new(),
     };
-    format!("Domain {} {what}{detail}{}.", event.name, asked_by(event.pid, uid))
+    let domain = event.domain.clone().unwrap_or_default();
+    format!("Domain {} {what}{detail}{}.", domain.name, asked_by(domain.asked_by, uid))
+}
+
+/// What a domain has reserved, as the end of a sentence.
+fn reserved_sentence(event: &api::Event) -> String {
+    let cpu = event.cpu.filter(|cpu| cpu.bandwidth > 0.0).map(|cpu| {
+        let (reserved, beside) = (percent(cpu.bandwidth), percent(cpu.load));
+        format!("{reserved} reserved of its parent's CPU, of which others have {beside}")
+    });
+    let memory = event.memory.filter(|memory| memory.asked > 0).map(|memory| {
+        let (promised, beside) = (format_size(memory.asked), format_size(memory.beside));
+        format!("{promised} of memory promised, beside {beside} of others")
+    });
+    let parts: Vec<String> = [cpu, memory].into_iter().flatten().collect();
+    if parts.is_empty() { "with nothing reserved".to_owned() } else { format!("with {}", parts.join("; ")) }
 }
 
 /// Who asked for a change, after it; nothing when nobody did (process 0).

@@ -77,22 +77,25 @@ impl Daemon {
         self.note_cgroups();
         let snapshot = self.snapshot().unwrap_or_default();
         let real_time = self.real_time(&snapshot.tasks);
-        let kind = self.mechanism.as_ref().map(|mechanism| reply::mechanism_kind(mechanism.kind()));
+        let kind = self.cpu.mechanism.as_ref().map(|mechanism| reply::mechanism_kind(mechanism.kind()));
         api::StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: rustix::process::getpid().as_raw_nonzero().get(),
-            mechanism: api::MechanismState {
-                kind,
-                note: self.loading.note.clone(),
-                exit_reason: self.loading.exit_reason.clone(),
-                restarts: self.loading.restarts,
-            },
-            thresholds: reply::thresholds(&self.settings.config.thresholds),
             owner: self.settings.policy.owner_uid.map(|uid| uid.to_string()),
             specs: self.loaded.specs.len() as u64,
             events_lost: self.events_lost,
-            cpus: snapshot.cpus.iter().map(|cpu| reply::cpu(cpu, taken(&real_time, cpu.cpu))).collect(),
-            tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
+            cpu: api::CpuState {
+                mechanism: api::MechanismState {
+                    kind,
+                    note: self.cpu.loading.note.clone(),
+                    exit_reason: self.cpu.loading.exit_reason.clone(),
+                    restarts: self.cpu.loading.restarts,
+                },
+                thresholds: reply::thresholds(&self.settings.config.thresholds),
+                cpus: snapshot.cpus.iter().map(|cpu| reply::cpu(cpu, taken(&real_time, cpu.cpu))).collect(),
+                tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
+            },
+            memory: self.memory_state(),
             problems: self.reported_problems(),
         }
     }

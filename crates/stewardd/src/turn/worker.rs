@@ -1,51 +1,55 @@
-//! The thread for what may take long: whatever writes to a disk. The loop gives it jobs and takes what became of them; it waits
+//! The thread for what may take long: whatever writes to a disk, or takes memory away. The loop gives it jobs and takes what became of them; it waits
 //! for none before it stops.
 //!
 //! A job that has not begun is replaced by a later one about the same thing, so that there are never more than things.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use steward_kernel::files;
 
 use super::front::Bell;
 use crate::health::Topic;
 
-/// What is to be done.
+/// What a job is about. One that has not begun gives way to a later one about the same thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Job {
-    /// Replaces a file whole.
-    Replace {
-        /// What it is about: what becomes of it is said there.
-        topic: Topic,
-        /// The file.
-        path: PathBuf,
-        /// All that is to be in it.
-        text: String,
-        /// Whether it has to be on the disk, and not only in the kernel's memory, when this is done.
-        synced: bool,
-        /// What a failure means, to stand before its reason.
-        otherwise: &'static str,
-    },
+pub enum About {
+    /// Something that is kept in a file; what becomes of it is said on this topic.
+    File(Topic),
+    /// What the cgroup at this path may use of the memory.
+    Memory(String),
+}
+
+/// What is to be done.
+pub struct Job {
+    /// What it is about.
+    pub about: About,
+    /// Does it; the error says in a sentence why it could not be done.
+    pub work: Box<dyn FnOnce() -> Result<(), String> + Send>,
 }
 
 impl Job {
-    fn topic(&self) -> Topic {
-        match self {
-            Job::Replace { topic, .. } => *topic,
-        }
+    /// Replaces a file whole. `synced`: it has to be on the disk, and not only in the kernel's memory, when this is done.
+    /// `otherwise` says what a failure means, to stand before its reason.
+    pub fn replace(topic: Topic, path: PathBuf, text: String, synced: bool, otherwise: &'static str) -> Self {
+        let work =
+            move || files::replace(&path, &text, synced).map_err(|error| format!("{otherwise}: {error}"));
+        Job { about: About::File(topic), work: Box::new(work) }
     }
 
     fn carry_out(self) -> Outcome {
-        match self {
-            Job::Replace { topic, path, text, synced, otherwise } => {
-                let failure = files::replace(&path, &text, synced).err();
-                Outcome { topic, failure: failure.map(|error| format!("{otherwise}: {error}")) }
-            }
-        }
+        Outcome { about: self.about, failure: (self.work)().err() }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Job").field("about", &self.about).finish_non_exhaustive()
     }
 }
 
@@ -53,7 +57,7 @@ impl Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// What it was about.
-    pub topic: Topic,
+    pub about: About,
     /// Why it failed, in a sentence; `None` when it was done.
     pub failure: Option<String>,
 }
@@ -63,6 +67,8 @@ pub struct Outcome {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// There is another outcome.
+    done: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +117,7 @@ impl Worker {
     /// Has a job done, after those that were given before. One about the same thing that has not begun yet is given up for it.
     pub fn give(&mut self, job: Job) {
         let mut state = self.shared.lock();
-        match state.jobs.iter_mut().find(|waiting| waiting.topic() == job.topic()) {
+        match state.jobs.iter_mut().find(|waiting| waiting.about == job.about) {
             Some(waiting) => *waiting = job,
             None => state.jobs.push_back(job),
         }
@@ -127,6 +133,7 @@ impl Worker {
             while let Some(job) = shared.next() {
                 let outcome = job.carry_out();
                 shared.lock().outcomes.push(outcome);
+                shared.done.notify_all();
                 bell.ring();
             }
         };
@@ -141,6 +148,13 @@ impl Worker {
     pub fn take_outcomes(&self) -> Vec<Outcome> {
         self.bell.has_rung();
         std::mem::take(&mut self.shared.lock().outcomes)
+    }
+
+    /// Waits until there is an outcome, or for that long at most: for what is usually done at once.
+    pub fn await_outcome(&self, at_most: Duration) {
+        let state = self.shared.lock();
+        // Whether one came is seen when it is taken.
+        let _ = self.shared.done.wait_timeout_while(state, at_most, |state| state.outcomes.is_empty());
     }
 
     /// Waits until all jobs are done. What became of them can be taken still.
@@ -180,8 +194,7 @@ mod tests {
     use super::*;
 
     fn job(topic: Topic, path: &Path, text: &str) -> Job {
-        let (path, text) = (path.to_owned(), text.to_owned());
-        Job::Replace { topic, path, text, synced: false, otherwise: "it will be old" }
+        Job::replace(topic, path.to_owned(), text.to_owned(), false, "it will be old")
     }
 
     #[test]
@@ -191,7 +204,7 @@ mod tests {
         let mut worker = Worker::new().expect("a worker");
         worker.give(job(Topic::Save, &path, "one"));
         poll(&mut [PollFd::new(&worker, PollFlags::IN)], None).expect("woken");
-        assert_eq!(worker.take_outcomes(), [Outcome { topic: Topic::Save, failure: None }]);
+        assert_eq!(worker.take_outcomes(), [Outcome { about: About::File(Topic::Save), failure: None }]);
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "one");
         assert!(worker.take_outcomes().is_empty());
     }
@@ -209,7 +222,8 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "three", "the last one counts");
         let outcomes = worker.take_outcomes();
         let failures: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
-        let [Outcome { topic: Topic::SaveDomains, failure: Some(sentence) }] = failures[..] else {
+        let [Outcome { about: About::File(Topic::SaveDomains), failure: Some(sentence) }] = failures[..]
+        else {
             panic!("{outcomes:?}")
         };
         assert!(sentence.starts_with("it will be old: ") && sentence.contains("file"), "{sentence}");
@@ -225,8 +239,8 @@ mod tests {
         worker.give(job(Topic::SaveSpecs, &path("b"), "b"));
         worker.give(job(Topic::Save, &path("a"), "new"));
         worker.finish();
-        let topics: Vec<Topic> = worker.take_outcomes().iter().map(|outcome| outcome.topic).collect();
-        assert_eq!(topics, [Topic::Save, Topic::SaveSpecs]);
+        let about: Vec<About> = worker.take_outcomes().into_iter().map(|outcome| outcome.about).collect();
+        assert_eq!(about, [About::File(Topic::Save), About::File(Topic::SaveSpecs)]);
         assert_eq!(std::fs::read_to_string(path("a")).expect("it is there"), "new");
     }
 

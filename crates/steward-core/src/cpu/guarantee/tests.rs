@@ -5,18 +5,24 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::name::Names;
 use crate::domain::settings::Settings;
-use crate::domain::tree::ROOT_LIMIT;
+use crate::domain::tree::Machine;
+
+fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
+}
 
 fn reserved(cpu: f64) -> Node {
-    Node { settings: Settings { cpu: Some(cpu), ..Settings::default() }, ..Node::default() }
+    Node { settings: settings(|settings| settings.cpu.reserved = Some(cpu)), ..Node::default() }
 }
 
 fn weighted(weight: u32) -> Node {
-    Node { settings: Settings { weight: Some(weight), ..Settings::default() }, ..Node::default() }
+    Node { settings: settings(|settings| settings.common.weight = Some(weight)), ..Node::default() }
 }
 
 fn tree(domains: &[(&str, Node)]) -> Tree {
-    let mut tree = Tree::new(Names::default(), ROOT_LIMIT);
+    let mut tree = Tree::new(Names::default(), Machine::default());
     for (path, node) in domains {
         tree.insert(path, node.clone());
     }
@@ -46,7 +52,10 @@ fn a_guarantee_is_the_product_of_reservations_and_shares_up_to_the_root() {
 
 #[test]
 fn a_lower_priority_is_guaranteed_its_reservation_only() {
-    let low = |node: Node| Node { settings: Settings { priority: 1, ..node.settings }, ..node };
+    let low = |mut node: Node| {
+        node.settings.common.priority = 1;
+        node
+    };
     let mut tree = tree(&[("a", Node::default()), ("b", low(reserved(0.1))), ("c", low(Node::default()))]);
     tree.insert("", Node::default());
     let guarantees = tree.guarantees();
@@ -58,7 +67,7 @@ fn a_lower_priority_is_guaranteed_its_reservation_only() {
 fn beside_tasks_of_the_parents_own_that_weigh_what_they_weigh_only_reservations_are_sure() {
     let mut tree = tree(&[("a", reserved(0.3)), ("b", Node::default())]);
     assert_eq!((tree.guarantees()["a"], tree.guarantees()["b"]), (0.3, 0.0));
-    let settings = Settings { own_weight: Some(200), ..Settings::default() };
+    let settings = settings(|settings| settings.common.own_weight = Some(200));
     tree.insert("", Node { settings, has_own_tasks: true, ..Node::default() });
     let guarantees = tree.guarantees();
     assert!(
@@ -92,7 +101,7 @@ proptest! {
             tree.insert(path, Node::default());
         }
         for (index, cpu) in reservations {
-            let settings = Settings { cpu: Some(cpu), ..Settings::default() };
+            let settings = settings(|settings| settings.cpu.reserved = Some(cpu));
             if tree.admit(PATHS[index], &settings).is_ok() {
                 tree.insert(PATHS[index], Node { settings, ..Node::default() });
             }
@@ -102,7 +111,7 @@ proptest! {
         for (path, node) in tree.iter().filter(|(path, _)| !path.is_empty()) {
             // Each gets at least what it reserved of whoever pays for it.
             let above = guarantees[name::parent_of(path).expect("not the root")];
-            let least = above * node.settings.cpu.unwrap_or(0.0);
+            let least = above * node.settings.cpu.reserved.unwrap_or(0.0);
             prop_assert!(guarantees[path] >= least - 1e-6, "{path}: {} < {least}", guarantees[path]);
             prop_assert!(factors[path] <= 1.0 + 1e-6, "{path}: {factors:?}");
         }

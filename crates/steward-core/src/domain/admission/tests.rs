@@ -3,15 +3,18 @@
 use proptest::prelude::*;
 
 use super::super::name::Names;
-use super::super::tree::{Node, ROOT_LIMIT};
+use super::super::tree::{Machine, Node, ROOT_LIMIT};
 use super::*;
 
+/// A machine of which a gibibyte may be promised.
+const MACHINE: Machine = Machine { cpu: ROOT_LIMIT, memory_bytes: 1 << 30, disk: ROOT_LIMIT };
+
 fn reserved(cpu: f64) -> Node {
-    Node { settings: Settings { cpu: Some(cpu), ..Settings::default() }, ..Node::default() }
+    Node { settings: asks(cpu), ..Node::default() }
 }
 
 fn tree(domains: &[(&str, Node)]) -> Tree {
-    let mut tree = Tree::new(Names::default(), ROOT_LIMIT);
+    let mut tree = Tree::new(Names::default(), MACHINE);
     for (path, node) in domains {
         tree.insert(path, node.clone());
     }
@@ -19,7 +22,21 @@ fn tree(domains: &[(&str, Node)]) -> Tree {
 }
 
 fn asks(cpu: f64) -> Settings {
-    Settings { cpu: Some(cpu), ..Settings::default() }
+    let mut settings = Settings::default();
+    settings.cpu.reserved = Some(cpu);
+    settings
+}
+
+fn asks_memory(mib: u64) -> Settings {
+    let mut settings = Settings::default();
+    settings.memory.min_bytes = Some(mib << 20);
+    settings
+}
+
+fn limited(limit: f64, cpu: f64) -> Settings {
+    let mut settings = asks(cpu);
+    settings.cpu.reservable = Some(limit);
+    settings
 }
 
 #[test]
@@ -46,21 +63,63 @@ fn below_a_domain_all_of_it_or_its_limit_can_be_reserved() {
     let mut tree = tree(&[("steward.a", reserved(0.5)), ("steward.a/x", reserved(0.7))]);
     assert_eq!(tree.admit("steward.a/y", &asks(0.3)), Ok(()));
     assert!(tree.admit("steward.a/y", &asks(0.31)).is_err());
-    let limited = Settings { cpu_limit: Some(0.8), ..asks(0.5) };
-    assert_eq!(tree.admit("steward.a", &limited), Ok(()));
-    tree.insert("steward.a", Node { settings: limited, ..Node::default() });
+    let limit = limited(0.8, 0.5);
+    assert_eq!(tree.admit("steward.a", &limit), Ok(()));
+    tree.insert("steward.a", Node { settings: limit, ..Node::default() });
     assert!(tree.admit("steward.a/y", &asks(0.2)).is_err());
-    let too_low = Settings { cpu_limit: Some(0.6), ..asks(0.5) };
+    let too_low = limited(0.6, 0.5);
     let refusal = tree.admit("steward.a", &too_low).expect_err("70 % are reserved below");
     assert!(refusal.reason.contains("its children have reserved 70 %"), "{refusal}");
 }
 
 #[test]
 fn the_disk_is_counted_by_itself() {
-    let disk = |disk| Settings { disk: Some(disk), ..Settings::default() };
+    let disk = |disk| {
+        let mut settings = Settings::default();
+        settings.disk.reserved = Some(disk);
+        settings
+    };
     let tree = tree(&[("steward.a", Node { settings: disk(0.9), ..reserved(0.0) })]);
     assert_eq!(tree.admit("steward.b", &asks(0.9)), Ok(()));
     assert!(tree.admit("steward.b", &disk(0.2)).expect_err("90 % are taken").reason.contains("disk time"));
+}
+
+#[test]
+fn memory_is_promised_out_of_what_the_payer_is_promised_and_the_machine_has() {
+    let mut tree = tree(&[("steward.a", Node { settings: asks_memory(600), ..Node::default() })]);
+    assert_eq!(tree.admit("steward.b", &asks_memory(424)), Ok(()));
+    let refusal = tree.admit("steward.b", &asks_memory(425)).expect_err("424 MiB are left");
+    assert_eq!((refusal.resource, refusal.limit), (Resource::Memory, (1 << 30) as f64));
+    let expected = "b cannot have 425M of the memory of the machine: other domains have 600M of it, at most 1G may be \
+                    reserved, so 424M is left (a 600M); ask for less, or lower one of those";
+    assert_eq!(refusal.reason, expected);
+    assert_eq!(tree.admit("steward.a/x", &asks_memory(600)), Ok(()));
+    let refusal = tree.admit("steward.b/x", &asks_memory(1)).expect_err("b is promised nothing");
+    assert!(refusal.reason.ends_with("ask for less, or promise b more first"), "{refusal}");
+    tree.insert("steward.a/x", Node { settings: asks_memory(500), ..Node::default() });
+    let refusal = tree.admit("steward.a", &asks_memory(400)).expect_err("500 MiB are promised below");
+    assert!(refusal.reason.contains("its children are promised 500M"), "{refusal}");
+    assert!(tree.admit("steward.a", &Settings::default()).is_err(), "none is less still");
+}
+
+proptest! {
+    #[test]
+    fn promises_of_memory_never_exceed_what_pays_for_them(
+        requests in prop::collection::vec((0..PATHS.len(), prop::option::of(1..700_u64)), 0..40),
+    ) {
+        let mut tree = tree(&[]);
+        for (place, mib) in requests {
+            let settings = mib.map_or_else(Settings::default, asks_memory);
+            if tree.admit(PATHS[place], &settings).is_ok() {
+                tree.insert(PATHS[place], Node { settings, ..Node::default() });
+            }
+            let payers = PATHS.iter().copied().filter_map(name::parent_of);
+            for payer in payers.filter(|payer| payer.is_empty() || tree.get(payer).is_some()) {
+                let reserved = tree.reserved_below(payer, Resource::Memory);
+                prop_assert!(reserved <= tree.limit(payer, Resource::Memory), "{payer}: {reserved}");
+            }
+        }
+    }
 }
 
 /// A request: which domain of a small tree, and what it asks for.
@@ -88,7 +147,8 @@ proptest! {
             tree.insert(path, Node::default());
         }
         for (index, cpu, cpu_limit) in requests {
-            let settings = Settings { cpu: Some(cpu), cpu_limit, ..Settings::default() };
+            let mut settings = asks(cpu);
+            settings.cpu.reservable = cpu_limit;
             let before = tree.clone();
             match tree.admit(PATHS[index], &settings) {
                 Ok(()) => tree.insert(PATHS[index], Node { settings, ..Node::default() }),

@@ -13,7 +13,6 @@ use steward_core::cpu::mechanism::MechanismError;
 use super::{DeadlineMechanism, journal_failed};
 use crate::cgroup::place;
 use crate::cgroup::tree::CgroupTree;
-use crate::journal;
 
 /// Writes into files what was in them before, once this process has ended.
 pub trait Outliver: Send + Debug {
@@ -82,10 +81,8 @@ impl DeadlineMechanism {
 
     fn thaw(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
         let Some((number, file)) = self.frozen.changes.remove(&cgroup_id) else { return Ok(()) };
-        if let Some(change) = self.journal.outstanding().get(&number) {
-            // Of a cgroup that is gone there is nothing to undo.
-            let _ = journal::undo(change, &self.roots);
-        }
+        // Of a cgroup that is gone there is nothing to undo.
+        let _ = self.journal.undo(number, &self.roots);
         self.forget_file(&file);
         self.close(Some(number));
         Ok(())

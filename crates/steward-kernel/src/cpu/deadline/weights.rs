@@ -14,7 +14,7 @@ use steward_core::domain::name::Names;
 use super::{DeadlineMechanism, journal_failed};
 use crate::cgroup::place;
 use crate::cgroup::tree::CgroupTree;
-use crate::{journal, roots};
+use crate::roots;
 
 /// The weights that are in force.
 #[derive(Debug, Default)]
@@ -68,10 +68,8 @@ impl DeadlineMechanism {
 
     fn undo_weight(&mut self, cgroup_id: u64) -> Result<(), MechanismError> {
         let Some((number, file)) = self.weights.changes.remove(&cgroup_id) else { return Ok(()) };
-        if let Some(change) = self.journal.outstanding().get(&number) {
-            // Of a cgroup that is gone there is nothing to undo.
-            let _ = journal::undo(change, &self.roots);
-        }
+        // Of a cgroup that is gone there is nothing to undo.
+        let _ = self.journal.undo(number, &self.roots);
         self.forget_file(&file);
         self.close(Some(number));
         Ok(())

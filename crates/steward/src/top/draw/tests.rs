@@ -185,7 +185,7 @@ fn nothing_of_the_header_and_the_keys_is_cut_at_80_columns() {
     let film = &mut forecasts.tasks[4].forecast;
     (film.actual_ms_per_s, film.desired_ms_per_s) = (9_000.0, 9_999.0);
     (film.predicted_ms_per_s, film.potential_ms_per_s) = (9_000.0, 9_999.0);
-    reading.status.mechanism.kind = Some(libsteward::api::MechanismKind::Deadline);
+    reading.status.cpu.mechanism.kind = Some(libsteward::api::MechanismKind::Deadline);
     let mut app = App::new(Looks { colour: false, unicode: true });
     app.take(reading);
     press(&mut app, &letters("/mplayer"));

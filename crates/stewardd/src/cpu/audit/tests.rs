@@ -67,17 +67,18 @@ impl Machine {
     }
 
     fn sum(&self, daemon: &Daemon, path: &str, span: Span) -> Tally {
-        let now_s = daemon.audit.now_s(self.since_boot_s);
-        daemon.audit.record(path, 0).map(|record| record.sum(span, now_s)).unwrap_or_default()
+        let now_s = daemon.cpu.audit.now_s(self.since_boot_s);
+        daemon.cpu.audit.record(path, 0).map(|record| record.sum(span, now_s)).unwrap_or_default()
     }
 }
 
 fn create(daemon: &mut Daemon, name: &str, cpu: f64) {
-    let change = steward_core::domain::Change { cpu: Some(cpu), ..Default::default() };
+    let mut change = steward_core::domain::Change::default();
+    change.cpu.reserved = Some(cpu);
     let path = daemon.domains.path_to_make(name).expect("the name is free");
     let given = crate::domains::Given { keep: Some(true), user: None };
     let asker = crate::domains::Asker::default();
-    daemon.domains.create(&path, &change, given, asker, &mut daemon.mechanism).expect("there is room");
+    daemon.domains.create(&path, &change, given, asker, &mut daemon.cpu.mechanism).expect("there is room");
 }
 
 /// A domain with one busy task and nothing counted yet.
@@ -108,12 +109,12 @@ fn while_nothing_is_reserved_nothing_is_read_and_the_disk_is_for_once_a_minute()
     let mut machine = Machine::new();
     let mut daemon = machine.start();
     machine.second(&mut daemon, &[("user.slice", 0)]);
-    assert_eq!((daemon.audit.busy, daemon.audit.wake_at_ns()), (false, None));
+    assert_eq!((daemon.cpu.audit.busy, daemon.cpu.audit.wake_at_ns()), (false, None));
     create(&mut daemon, "a", 0.3);
     (0..3).for_each(|_| machine.second(&mut daemon, &[("steward.a", 0)]));
-    assert!(daemon.audit.busy && daemon.audit.wake_at_ns().is_some());
+    assert!(daemon.cpu.audit.busy && daemon.cpu.audit.wake_at_ns().is_some());
     assert!(!machine.directory.path().join("state/audit").exists());
-    let saved_at_ns = daemon.audit.save_at_ns.expect("something is to be written");
+    let saved_at_ns = daemon.cpu.audit.save_at_ns.expect("something is to be written");
     assert!(saved_at_ns >= 5 * SECOND_NS + SAVE_EVERY_NS);
     daemon.audit_if_due(saved_at_ns);
     daemon.worker.finish();
@@ -154,7 +155,7 @@ fn a_damaged_file_is_set_aside_with_a_message_and_its_good_part_is_read() {
     for (damage, left) in [(whole[..whole.len() - 9].to_vec(), 1), (vec![0xff; 100], 0), (Vec::new(), 0)] {
         std::fs::write(&file, damage).expect("written");
         let daemon = machine.start();
-        assert_eq!(daemon.audit.records.iter().count(), left);
+        assert_eq!(daemon.cpu.audit.records.iter().count(), left);
         let message = daemon.health.all().find(|sentence| sentence.contains("record of promises"));
         let message = message.expect("it is said");
         assert!(message.contains("damaged: line ") && message.contains("it is now "), "{message}");
@@ -171,7 +172,7 @@ fn a_directory_that_cannot_be_written_is_said_and_costs_nothing_else() {
     let state = machine.directory.path().join("state");
     std::fs::create_dir_all(&state).expect("created");
     std::fs::write(state.join("audit"), "in the way").expect("written");
-    daemon.audit.save(0, &mut daemon.worker);
+    daemon.cpu.audit.save(0, &mut daemon.worker);
     daemon.worker.finish();
     daemon.tick(machine.now_ns);
     let sentence = daemon.health.all().find(|sentence| sentence.contains("record of promises"));
@@ -189,15 +190,15 @@ fn what_was_missing_is_forgotten_when_the_scheduler_is_loaded_again_and_a_domain
     machine.fake.eject("a test");
     machine.fake.machine().counted.clear();
     daemon.tick(machine.now_ns);
-    assert_eq!(daemon.loading.restarts, 1);
+    assert_eq!(daemon.cpu.loading.restarts, 1);
     machine.second(&mut daemon, &[("steward.a", 500 * MS)]);
     assert_eq!(machine.sum(&daemon, "steward.a", Span::Day), before, "nothing is known of that second");
     machine.second(&mut daemon, &[("steward.a", 500 * MS)]);
     let after = machine.sum(&daemon, "steward.a", Span::Day);
     assert_eq!((after.seconds, after.broken), (before.seconds + 1, before.broken));
     let asker = crate::domains::Asker::default();
-    daemon.domains.remove("steward.a", false, asker, &mut daemon.mechanism).expect("it is there");
+    daemon.domains.remove("steward.a", false, asker, &mut daemon.cpu.mechanism).expect("it is there");
     machine.second(&mut daemon, &[]);
     assert_eq!(machine.sum(&daemon, "steward.a", Span::Day), after);
-    assert!(!daemon.audit.busy);
+    assert!(!daemon.cpu.audit.busy);
 }

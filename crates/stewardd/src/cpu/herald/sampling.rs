@@ -24,25 +24,25 @@ fn open_source(roots: &Roots) -> Box<dyn Source> {
 impl Daemon {
     /// Reads tasks from here instead of from this machine.
     pub fn set_task_source(&mut self, source: Box<dyn Source>) {
-        self.sampler.source = Some(source);
+        self.cpu.sampler.source = Some(source);
     }
 
     /// To be called often: reads all tasks when it is time to.
     pub(crate) fn sample_if_due(&mut self, now_ns: u64) {
-        if self.sampler.pace.due_ns(now_ns) <= now_ns {
+        if self.cpu.sampler.pace.due_ns(now_ns) <= now_ns {
             self.sample(now_ns);
         }
     }
 
     /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
-        self.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
+        self.cpu.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
         self.sample_if_old(now_ns);
     }
 
     /// Reads all tasks, unless that was done a moment ago.
     pub(crate) fn sample_if_old(&mut self, now_ns: u64) {
-        if !self.sampler.pace.is_fresh(now_ns) {
+        if !self.cpu.sampler.pace.is_fresh(now_ns) {
             self.sample(now_ns);
         }
     }
@@ -50,22 +50,23 @@ impl Daemon {
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
         // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of before.
-        let is_open = self.sampler.source.is_some();
+        let is_open = self.cpu.sampler.source.is_some();
         if !is_open {
-            self.sampler.source = Some(open_source(&self.options.roots));
-            self.sampler.idle = IdleClock::open(&self.options.roots).ok();
-            self.sampler.groups.watch(CgroupChanges::open(&self.options.roots).ok());
+            self.cpu.sampler.source = Some(open_source(&self.options.roots));
+            self.cpu.sampler.idle = IdleClock::open(&self.options.roots).ok();
+            self.cpu.sampler.groups.watch(CgroupChanges::open(&self.options.roots).ok());
         }
         let now_ns = if is_open { now_ns } else { clock::now_ns() };
         let begun_ns = cpu_time_ns();
         let reserved = self
+            .cpu
             .mechanism
             .as_mut()
             .and_then(|mechanism| mechanism.reservations_in_force().ok())
             .unwrap_or_default();
         let domain_records = self.read_domains();
         let Sampler { source, idle, herald, groups, outlook, texts, records, pace, real_time, .. } =
-            &mut self.sampler;
+            &mut self.cpu.sampler;
         let Some(source) = source else { return };
         let outcome = source.read(now_ns);
         let failure = outcome.as_ref().err().map(|error| format!("forecasts are old: {error}"));
@@ -90,7 +91,7 @@ impl Daemon {
 
     /// Which scheduler decides.
     fn model(&self) -> Model {
-        match self.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
+        match self.cpu.mechanism.as_ref().map(|mechanism| mechanism.kind()) {
             Some(MechanismKind::SchedExt) => Model::Steward,
             Some(MechanismKind::Deadline | MechanismKind::Nice) | None => Model::ProportionalShare,
         }
@@ -101,39 +102,39 @@ impl Daemon {
         if self.model() != Model::Steward {
             return None;
         }
-        self.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok())
+        self.cpu.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok())
     }
 
     /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains are
     /// the groups as they are when this returns, in their order.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
-        if let Some((made_at_ns, outlook)) = &self.sampler.outlook
-            && now_ns.saturating_sub(*made_at_ns) < self.sampler.pace.fresh_ns()
-            && outlook.generation == self.sampler.groups.generation()
+        if let Some((made_at_ns, outlook)) = &self.cpu.sampler.outlook
+            && now_ns.saturating_sub(*made_at_ns) < self.cpu.sampler.pace.fresh_ns()
+            && outlook.generation == self.cpu.sampler.groups.generation()
         {
             return Arc::clone(outlook);
         }
         let outlook = Arc::new(self.make_outlook(now_ns));
-        self.sampler.texts = OutlookTexts::default();
-        self.sampler.outlook = Some((now_ns, Arc::clone(&outlook)));
+        self.cpu.sampler.texts = OutlookTexts::default();
+        self.cpu.sampler.outlook = Some((now_ns, Arc::clone(&outlook)));
         outlook
     }
 
     fn make_outlook(&mut self, now_ns: u64) -> Outlook {
         let model = self.model();
-        let just_read = self.sampler.records.take().filter(|_| self.sampler.pace.is_fresh(now_ns));
+        let just_read = self.cpu.sampler.records.take().filter(|_| self.cpu.sampler.pace.is_fresh(now_ns));
         let records = just_read.or_else(|| self.read_domains());
-        let mut samples = self.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
+        let mut samples = self.cpu.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
         for sample in &mut samples {
-            sample.suspended |= self.suspensions.is_suspended(sample.cgroup_id);
+            sample.suspended |= self.cpu.suspensions.is_suspended(sample.cgroup_id);
         }
-        let generation = self.sampler.groups.generation();
-        if self.sampler.cpus_of != Some(generation) {
-            (self.sampler.cpus, self.sampler.cpus_of) = (self.online_cpu_count(), Some(generation));
+        let generation = self.cpu.sampler.groups.generation();
+        if self.cpu.sampler.cpus_of != Some(generation) {
+            (self.cpu.sampler.cpus, self.cpu.sampler.cpus_of) = (self.online_cpu_count(), Some(generation));
         }
-        let cpus = self.sampler.cpus;
+        let cpus = self.cpu.sampler.cpus;
         Outlook {
-            report: self.sampler.herald.forecasts(model, cpus, &samples),
+            report: self.cpu.sampler.herald.forecasts(model, cpus, &samples),
             model,
             cpus,
             samples,

@@ -39,8 +39,8 @@ impl Daemon {
             }
         };
         let name = self.domains.names().name_of(&cgroup.path);
-        let now_s = self.audit.now_s(since_boot_s());
-        let record = self.audit.record(&cgroup.path, self.domains.user_of(&cgroup));
+        let now_s = self.cpu.audit.now_s(since_boot_s());
+        let record = self.cpu.audit.record(&cgroup.path, self.domains.user_of(&cgroup));
         let kept = |span| (span, record.map(|record| record.sum(span, now_s)).unwrap_or_default());
         let kept: Vec<(Span, Tally)> = Span::ALL.into_iter().map(kept).collect();
         let text = explain(&name, &self.promised(&cgroup), &kept);
@@ -58,12 +58,12 @@ impl Daemon {
 
     /// What a domain is promised now.
     fn promised(&mut self, cgroup: &Cgroup) -> Promised {
-        let reserved = self.domains.held(&cgroup.path).and_then(|held| held.settings.cpu);
+        let reserved = self.domains.held(&cgroup.path).and_then(|held| held.settings.cpu.reserved);
         if reserved.is_none_or(|reserved| reserved <= 0.0) {
             return Promised::Nothing;
         }
         let mechanism =
-            self.mechanism.as_mut().filter(|mechanism| mechanism.kind() == MechanismKind::SchedExt);
+            self.cpu.mechanism.as_mut().filter(|mechanism| mechanism.kind() == MechanismKind::SchedExt);
         let Some(records) = mechanism.and_then(|mechanism| mechanism.domains().ok()) else {
             return Promised::NotInForce;
         };

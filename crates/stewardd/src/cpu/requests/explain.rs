@@ -44,7 +44,7 @@ impl Daemon {
         Ok(api::Explanation {
             text: about_tasks + &self.explain_domain_of(pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
-            events: self.history.events().filter(|event| event.pid == pid).cloned().collect(),
+            events: self.history.events().filter(|event| event.pid() == Some(pid)).cloned().collect(),
         })
     }
 
@@ -60,13 +60,13 @@ impl Daemon {
     pub(crate) fn real_time(&mut self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
         self.refresh(now_ns());
         let promised = promised.iter().map(|task| task.tid).collect();
-        self.sampler.real_time.tasks(&self.options.roots, &promised)
+        self.cpu.sampler.real_time.tasks(&self.options.roots, &promised)
     }
 
     fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord], real_time: &[RealTimeTask]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
         let thresholds = &self.settings.config.thresholds;
-        if self.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::Nice) {
+        if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::Nice) {
             let TaskRecord { name, tid, .. } = task;
             return format!("{name} (thread {tid}) has a better nice value: {}.\n", self.gone_reason());
         }
@@ -109,7 +109,7 @@ impl Daemon {
 
     /// Why a process has nothing.
     fn explain_nothing(&self, pid: i32, name: &str) -> String {
-        let by_hand = self.by_hand.iter().any(|hand| hand.process.tid == pid && hand.grant.is_none());
+        let by_hand = self.cpu.by_hand.iter().any(|hand| hand.process.tid == pid && hand.grant.is_none());
         let process = process::find(pid, &self.options.roots).ok().flatten();
         let entry = process.as_ref().and_then(|process| self.loaded.table.entry_for(process));
         let why = match entry {

@@ -112,16 +112,16 @@ impl Daemon {
             Subject::Machine => return Ok(sees_all),
             _ if sees_all => return Ok(true),
             Subject::Domain(index) => {
-                let group = &self.sampler.groups.all()[index];
+                let group = &self.cpu.sampler.groups.all()[index];
                 if group.belongs_to(caller.uid) {
                     return Ok(false);
                 }
                 (group.user(), format!("the forecast of the domain {}", group.name))
             }
             Subject::Process(pid) => {
-                let task = self.sampler.herald.tasks().iter().find(|task| task.pid == pid);
+                let task = self.cpu.sampler.herald.tasks().iter().find(|task| task.pid == pid);
                 let sight = Sight { uid: caller.uid, all: false };
-                let groups = &self.sampler.groups;
+                let groups = &self.cpu.sampler.groups;
                 let group = |task: &TaskSample| &groups.all()[groups.index(task.cgroup_id).unwrap_or(0)];
                 if task.is_some_and(|task| sight.has_task(task, group(task))) {
                     return Ok(false);
@@ -146,7 +146,7 @@ impl Daemon {
             (None, None) => Ok(Sought::Machine),
             (Some(domain), None) => {
                 let cgroup = self.domains.resolve(domain)?;
-                self.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+                self.cpu.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
                 Ok(Sought::Domain(cgroup.id))
             }
             (None, Some(pid)) => {
@@ -164,7 +164,7 @@ impl Daemon {
             Sought::Machine => Ok(Subject::Machine),
             Sought::Domain(cgroup_id) => {
                 let gone = || ApiError::NoSuchDomain { domain: request.domain.clone().unwrap_or_default() };
-                Ok(Subject::Domain(self.sampler.groups.index(cgroup_id).ok_or_else(gone)?))
+                Ok(Subject::Domain(self.cpu.sampler.groups.index(cgroup_id).ok_or_else(gone)?))
             }
             Sought::Process(pid) if self.has_process(pid) => Ok(Subject::Process(pid)),
             Sought::Process(pid) => Err(ApiError::NoSuchTask { pid }),
@@ -172,7 +172,7 @@ impl Daemon {
     }
 
     fn has_process(&self, pid: i32) -> bool {
-        let tasks = self.sampler.herald.tasks();
+        let tasks = self.cpu.sampler.herald.tasks();
         // The first of its threads has the same number, unless it has ended before the others.
         tasks.binary_search_by_key(&pid, |task| task.tid).is_ok_and(|place| tasks[place].pid == pid)
             || tasks.iter().any(|task| task.pid == pid)
@@ -181,7 +181,7 @@ impl Daemon {
     /// The next reply to somebody who watches; none when all that is known was told before.
     pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
         self.sample_if_old(now_ns());
-        if self.sampler.herald.at_ns() == Some(watch.told_at_ns) {
+        if self.cpu.sampler.herald.at_ns() == Some(watch.told_at_ns) {
             return Ok(None);
         }
         let (at_ns, text) = self.forecasts(caller, &watch.request, watch.granted)?;
@@ -207,7 +207,7 @@ impl Daemon {
         let sees_all = request.slowed == Some(true) && self.sees_all(caller);
         // Who may see what is asked for, but not all that is outside of it, is given a text of one's own.
         let is_shared = request.slowed != Some(true) || granted == sees_all;
-        if let Some(text) = self.sampler.text(&asked).filter(|_| is_shared) {
+        if let Some(text) = self.cpu.sampler.text(&asked).filter(|_| is_shared) {
             return Ok((outlook.report.at_ns, text));
         }
         // Only now: places among groups and tasks are those of the outlook.
@@ -222,7 +222,7 @@ impl Daemon {
         }
         let text = tasks.into_reply(&reply).into();
         let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
-        self.sampler.keep_text(is_shared.then_some(asked), &text, cost_ns);
+        self.cpu.sampler.keep_text(is_shared.then_some(asked), &text, cost_ns);
         Ok((outlook.report.at_ns, text))
     }
 
@@ -249,7 +249,7 @@ impl Daemon {
         };
         let mut hidden = 0;
         let mut tasks = TaskTexts::default();
-        let groups = self.sampler.groups.all();
+        let groups = self.cpu.sampler.groups.all();
         for &place in &meant {
             let home = report.home(place).unwrap_or(0);
             let (sample, group) = (&samples[place], &groups[home]);
@@ -270,7 +270,7 @@ impl Daemon {
                 Model::Steward => "steward".to_owned(),
                 Model::ProportionalShare => "proportional-share".to_owned(),
             },
-            source: self.sampler.source_name().to_owned(),
+            source: self.cpu.sampler.source_name().to_owned(),
             cpus: outlook.cpus,
             hidden,
             machine: forecast(&report.machine),
@@ -288,7 +288,7 @@ impl Daemon {
         subject: &Subject,
         sight: &Sight,
     ) -> Vec<api::DomainForecast> {
-        let groups = self.sampler.groups.all();
+        let groups = self.cpu.sampler.groups.all();
         let is_at_or_below = |mut index: usize, above: usize| loop {
             match groups[index].parent {
                 _ if index == above => return true,

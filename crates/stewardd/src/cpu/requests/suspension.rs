@@ -41,17 +41,17 @@ impl Daemon {
             let (target, about) = self.target(caller, &cgroup);
             self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
             self.refuse_to_suspend(caller, &cgroup)?;
-            if self.mechanism.is_none() {
+            if self.cpu.mechanism.is_none() {
                 return Err(ApiError::MechanismGone { reason: self.gone_reason() });
             }
             let (path, id) = (cgroup.path.as_str(), cgroup.id);
-            let outcome = self.suspensions.suspend(path, id, caller.id, &mut self.mechanism);
+            let outcome = self.cpu.suspensions.suspend(path, id, caller.id, &mut self.cpu.mechanism);
             outcome.map_err(reply::mechanism_error)?;
-            self.audit.note_suspended(id);
+            self.cpu.audit.note_suspended(id);
             true
         } else {
             // Nobody is asked: it ends only what this caller's own connection began.
-            self.suspensions.let_go(&cgroup.path, caller.id, &mut self.mechanism)
+            self.cpu.suspensions.let_go(&cgroup.path, caller.id, &mut self.cpu.mechanism)
         };
         tracing::debug!(
             decision = if request.suspended { "suspended" } else { "let-go" },
@@ -77,14 +77,14 @@ impl Daemon {
                 let reason = "there is nothing beside it to come first; lower a domain below it".to_owned();
                 return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
             }
-            if self.mechanism.is_none() {
+            if self.cpu.mechanism.is_none() {
                 return Err(ApiError::MechanismGone { reason: self.gone_reason() });
             }
-            self.domains.lower(&cgroup, caller.id, &mut self.mechanism)?;
+            self.domains.lower(&cgroup, caller.id, &mut self.cpu.mechanism)?;
             true
         } else {
             // Nobody is asked: it ends only what this caller's own connection began.
-            self.domains.raise(&cgroup.path, caller.id, &mut self.mechanism)
+            self.domains.raise(&cgroup.path, caller.id, &mut self.cpu.mechanism)
         };
         tracing::debug!(
             decision = if request.lowered { "lowered" } else { "raised" },
@@ -113,7 +113,7 @@ impl Daemon {
         if holds(caller.pid) {
             return refused("the process that asks is in it, and could never let it go on; ask from outside");
         }
-        let is_ours = self.suspensions.is_suspended(cgroup.id);
+        let is_ours = self.cpu.suspensions.is_suspended(cgroup.id);
         if !is_ours && cgroups.is_frozen(&cgroup.path).unwrap_or(false) {
             let name = &cgroup.path;
             return refused(&format!(

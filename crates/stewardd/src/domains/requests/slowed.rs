@@ -35,7 +35,7 @@ impl Daemon {
         let report = &outlook.report;
         let is_other = |place: usize| !spared.contains(&report.home(place).unwrap_or(0));
         forecasts.others = forecast(&report.sum(is_other));
-        let groups = self.sampler.groups.all();
+        let groups = self.cpu.sampler.groups.all();
         let mut told = Told::default();
         for (place, slowdown) in report.slowed(is_other) {
             let task = &report.samples()[place];
@@ -45,9 +45,9 @@ impl Daemon {
         }
         let beside = self.beside(&spared);
         self.read_pressure(&beside, report.at_ns);
-        let groups = self.sampler.groups.all();
-        for ((cgroup_id, resource), slowdown) in self.sampler.stalls.slowdowns() {
-            let index = self.sampler.groups.index(*cgroup_id).filter(|index| beside.contains(index));
+        let groups = self.cpu.sampler.groups.all();
+        for ((cgroup_id, resource), slowdown) in self.cpu.sampler.stalls.slowdowns() {
+            let index = self.cpu.sampler.groups.index(*cgroup_id).filter(|index| beside.contains(index));
             let Some(group) = index.map(|index| &groups[index]) else { continue };
             let by = match resource {
                 Resource::Cpu => Lack::Cpu,
@@ -62,7 +62,7 @@ impl Daemon {
     /// The domain with this index, all that come last for now, and all that is below them.
     fn spared(&self, domain: usize) -> BTreeSet<usize> {
         let mut spared = BTreeSet::from([domain]);
-        for (index, group) in self.sampler.groups.all().iter().enumerate() {
+        for (index, group) in self.cpu.sampler.groups.all().iter().enumerate() {
             let is_below = group.parent.is_some_and(|parent| spared.contains(&parent));
             if is_below || self.domains.is_lowered_at(&group.path) {
                 spared.insert(index);
@@ -73,7 +73,7 @@ impl Daemon {
 
     /// The cgroups beside the spared ones, and beside all that are above these: none of them has a spared one in it.
     fn beside(&self, spared: &BTreeSet<usize>) -> Vec<usize> {
-        let groups = self.sampler.groups.all();
+        let groups = self.cpu.sampler.groups.all();
         let parent = |index: usize| groups.get(index).and_then(|group| group.parent);
         let above: BTreeSet<usize> = spared
             .iter()
@@ -89,7 +89,7 @@ impl Daemon {
 
     /// Reads for how long the cgroups with these indices stood still.
     fn read_pressure(&mut self, places: &[usize], at_ns: u64) {
-        let groups = places.iter().map(|index| &self.sampler.groups.all()[*index]);
+        let groups = places.iter().map(|index| &self.cpu.sampler.groups.all()[*index]);
         let totals: Vec<((u64, Resource), u64)> = groups
             .flat_map(|group| Resource::STALLS.map(|resource| (group, resource)))
             .filter_map(|(group, resource)| {
@@ -98,7 +98,7 @@ impl Daemon {
                 Some(((group.cgroup_id(), resource), stalled_ns))
             })
             .collect();
-        self.sampler.stalls.observe(at_ns, totals);
+        self.cpu.sampler.stalls.observe(at_ns, totals);
     }
 }
 

@@ -1,0 +1,87 @@
+//! What the kernel is told of memory: the minimum and the maximum of every cgroup that needs one.
+//!
+//! Protection in the kernel goes down the tree: a cgroup is protected no further than the one above it, and where a cgroup hands memory
+//! out, nothing of its minimum covers what is charged to a child that has none (Documentation/admin-guide/cgroup-v2.rst, memory.min).
+//! So a domain whose own processes are in a leaf passes on to that leaf what its other children are not promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Settings;
+use crate::domain::name::{OWN_LEAF, parent_of};
+use crate::domain::tree::Tree;
+
+/// What the kernel is to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// By path of the cgroup; none of them has nothing.
+    pub cgroups: BTreeMap<String, Settings>,
+    /// The cgroups that hand memory out to their children, so that these can have any; the ones above come first.
+    pub hand_out: BTreeSet<String>,
+}
+
+/// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing is written.
+/// `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
+pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&str) -> bool) -> Limits {
+    let mut limits = Limits::default();
+    let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
+    for (path, node) in tree.iter() {
+        let memory = node.settings.memory;
+        if path.is_empty() || memory.is_default() || !is_made(path) {
+            continue;
+        }
+        limits.cgroups.insert(path.clone(), memory);
+        limits
+            .hand_out
+            .extend(std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned));
+    }
+    for payer in limits.hand_out.iter().filter(|path| has_leaf(path)) {
+        let promised: u64 =
+            tree.paid_by(payer).map(|(_, node)| node.settings.memory.min_bytes.unwrap_or(0)).sum();
+        let left = settings(payer).min_bytes.unwrap_or(0).saturating_sub(promised);
+        if left > 0 {
+            let own = Settings { min_bytes: Some(left), max_bytes: None };
+            limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
+        }
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::name::Names;
+    use crate::domain::tree::{Machine, Node};
+
+    fn tree(domains: &[(&str, Option<u64>, Option<u64>)]) -> Tree {
+        let mut tree = Tree::new(Names::default(), Machine { memory_bytes: 1000, ..Machine::default() });
+        for (path, min_bytes, max_bytes) in domains {
+            let mut node = Node::default();
+            node.settings.memory = Settings { min_bytes: *min_bytes, max_bytes: *max_bytes };
+            tree.insert(path, node);
+        }
+        tree
+    }
+
+    #[test]
+    fn only_cgroups_of_stewards_own_are_written_and_memory_is_handed_out_down_to_them() {
+        let tree = tree(&[
+            ("user.slice", Some(10), None),
+            ("steward.a", None, None),
+            ("steward.a/x", None, Some(50)),
+            ("steward.b", None, None),
+        ]);
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false);
+        assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.a/x"]);
+        assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
+    }
+
+    #[test]
+    fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
+        let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
+        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a");
+        let own = Settings { min_bytes: Some(100), max_bytes: None };
+        assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
+        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a");
+        assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");
+    }
+}

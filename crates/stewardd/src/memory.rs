@@ -1,0 +1,8 @@
+//! The memory's room: what domains may use of it, and what is promised to them.
+//!
+//! - [`knobs`]: writes the kernel's minima and maxima; [`limits`]: what each domain is to have, and what became of it.
+//! - [`state`]: the machine's memory in figures.
+
+pub mod knobs;
+pub mod limits;
+pub(crate) mod state;

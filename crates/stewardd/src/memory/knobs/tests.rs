@@ -1,0 +1,88 @@
+//! Minima and maxima, written into a directory that stands in for the kernel's tree.
+
+use std::os::unix::fs::MetadataExt;
+
+use steward_kernel::journal;
+
+use super::*;
+
+struct Machine {
+    directory: tempfile::TempDir,
+    roots: Roots,
+    place: Place,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let roots = Roots::under(directory.path());
+        let cgroup = roots.cgroup.join("steward.a");
+        std::fs::create_dir_all(&cgroup).expect("a cgroup");
+        std::fs::create_dir_all(roots.proc.join("sys/kernel/random")).expect("a directory");
+        std::fs::write(roots.proc.join("sys/kernel/random/boot_id"), "boot").expect("a file");
+        for (file, value) in [("memory.min", "0\n"), ("memory.max", "max\n"), ("memory.current", "1000\n")] {
+            std::fs::write(cgroup.join(file), value).expect("a file");
+        }
+        let cgroup_id = std::fs::metadata(&cgroup).expect("it is there").ino();
+        Machine { directory, roots, place: Place { path: "steward.a".into(), cgroup_id } }
+    }
+
+    fn knobs(&self) -> KernelKnobs {
+        KernelKnobs::new(&self.roots, &crate::files::journal::open(self.directory.path(), &self.roots))
+    }
+
+    fn says(&self, file: &str) -> String {
+        let path = self.roots.cgroup.join("steward.a").join(file);
+        std::fs::read_to_string(path).expect("it is there").trim().to_owned()
+    }
+}
+
+fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Settings {
+    Settings { min_bytes, max_bytes }
+}
+
+#[test]
+fn what_is_asked_for_is_written_and_what_is_no_more_asked_for_is_as_it_was() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    knobs.set(&machine.place, wanted(Some(500), Some(2000))).expect("it is there");
+    assert_eq!((machine.says("memory.min"), machine.says("memory.max")), ("500".into(), "2000".into()));
+    knobs.set(&machine.place, wanted(Some(700), None)).expect("it is there");
+    assert_eq!((machine.says("memory.min"), machine.says("memory.max")), ("700".into(), "max".into()));
+    knobs.set(&machine.place, wanted(None, None)).expect("it is there");
+    assert_eq!((machine.says("memory.min"), machine.says("memory.max")), ("0".into(), "max".into()));
+}
+
+#[test]
+fn after_a_kill_the_journal_puts_back_what_was_there_before_the_first_change() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    for min_bytes in [500, 700] {
+        knobs.set(&machine.place, wanted(Some(min_bytes), Some(2000))).expect("it is there");
+    }
+    drop(knobs);
+    let path = machine.directory.path().join(libsteward::UNDO_JOURNAL);
+    journal::revert(&path, &machine.roots).expect("it can be read");
+    assert_eq!((machine.says("memory.min"), machine.says("memory.max")), ("0".into(), "max".into()));
+}
+
+#[test]
+fn a_maximum_below_what_is_used_and_cannot_be_taken_is_not_written() {
+    let machine = Machine::new();
+    // Nothing takes what is written here, so that the use stays what it is, until the tries are over.
+    let reclaim = machine.roots.cgroup.join("steward.a/memory.reclaim");
+    let refused = machine.knobs().set(&machine.place, wanted(None, Some(900))).expect_err("no such file");
+    assert!(refused.contains("memory.reclaim"), "{refused}");
+    assert_eq!(machine.says("memory.max"), "max");
+    assert!(!reclaim.exists());
+}
+
+#[test]
+fn another_cgroup_under_the_same_name_is_left_alone() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    let place = Place { cgroup_id: machine.place.cgroup_id + 1, ..machine.place.clone() };
+    let refused = knobs.set(&place, wanted(Some(500), None)).expect_err("it is another one");
+    assert!(refused.contains("is gone"), "{refused}");
+    assert_eq!(machine.says("memory.min"), "0");
+}

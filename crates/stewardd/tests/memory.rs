@@ -1,0 +1,150 @@
+//! Memory of domains: promised, limited, refused, given back, and what becomes of it when somebody ends.
+
+mod common;
+
+use common::{Machine, Running, Sleeper};
+use libsteward::api::DomainSettings;
+use libsteward::{ApiError, Error, api};
+use steward_core::memory::Settings;
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
+    match result.expect_err("it is refused") {
+        Error::Api(error) => error,
+        other => panic!("the daemon did not answer: {other}"),
+    }
+}
+
+const MIB: i64 = 1 << 20;
+
+fn settings(min: Option<i64>, max: Option<i64>) -> DomainSettings {
+    DomainSettings { memory_min: min, memory_max: max, ..DomainSettings::default() }
+}
+
+fn create(domain: &str, min: Option<i64>, max: Option<i64>) -> api::CreateDomain {
+    api::CreateDomain { domain: domain.into(), settings: settings(min, max), ..api::CreateDomain::default() }
+}
+
+fn set(domain: &str, min: Option<i64>, max: Option<i64>) -> api::SetDomain {
+    api::SetDomain { domain: domain.into(), settings: settings(min, max), ..api::SetDomain::default() }
+}
+
+fn show(daemon: &Running, domain: &str) -> Result<api::Domain, Error> {
+    let shown = daemon.client().call(&api::ShowDomain { domain: Some(domain.into()), pid: None });
+    Ok(shown?.domain)
+}
+
+/// Asks until a domain is as wanted. Each question is a turn of the daemon's loop.
+fn until(daemon: &Running, domain: &str, wanted: impl Fn(&api::Domain) -> bool) {
+    for _ in 0..100_000 {
+        if show(daemon, domain).is_ok_and(|domain| wanted(&domain)) {
+            return;
+        }
+    }
+    panic!("never: {:?}", show(daemon, domain));
+}
+
+fn kernel_has(machine: &Machine, path: &str) -> (Option<i64>, Option<i64>) {
+    let Settings { min_bytes, max_bytes } = machine.cgroups.tree().memory(path);
+    (min_bytes.map(|bytes| bytes as i64), max_bytes.map(|bytes| bytes as i64))
+}
+
+#[test]
+fn what_a_domain_is_promised_and_may_use_is_written_and_taken_back() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let made =
+        daemon.client().call(&create("a", Some(64 * MIB), Some(128 * MIB))).expect("there is room").domain;
+    assert_eq!((made.memory_min, made.memory_max), (Some(64 << 20), Some(128 << 20)));
+    until(&daemon, "a", |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (Some(64 * MIB), Some(128 * MIB)));
+    daemon.client().call(&set("a", Some(32 * MIB), None)).expect("less");
+    until(&daemon, "a", |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (Some(32 * MIB), Some(128 * MIB)));
+    let state = daemon.status().memory;
+    assert!(state.promised == 32 << 20 && state.reservable < state.total, "{state:?}");
+    daemon.stop();
+    assert_eq!(kernel_has(&machine, "steward.a"), (None, None), "a daemon that is gone has left nothing");
+}
+
+#[test]
+fn promises_beyond_the_machine_or_the_payer_are_refused_with_the_amounts() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let too_much = create("a", Some(i64::MAX), None);
+    let ApiError::Overcommitted { resource, reason, .. } = refusal(daemon.client().call(&too_much)) else {
+        panic!("no machine has that")
+    };
+    assert!(resource == "memory" && reason.contains("may be reserved"), "{reason}");
+    assert!(show(&daemon, "a").is_err(), "nothing is left of it");
+    let upside_down = create("a", Some(2 * MIB), Some(MIB));
+    let wrong = refusal(daemon.client().call(&upside_down));
+    assert!(
+        matches!(&wrong, ApiError::InvalidParameter { parameter, .. } if parameter == "memory_max"),
+        "{wrong}"
+    );
+    daemon.client().call(&create("a", Some(64 * MIB), None)).expect("there is room");
+    daemon.client().call(&create("a/x", Some(64 * MIB), None)).expect("all of it");
+    let beyond = refusal(daemon.client().call(&create("a/y", Some(1), None)));
+    assert!(beyond.to_string().contains("promise a more first"), "{beyond}");
+    let below = refusal(daemon.client().call(&set("a", Some(MIB), None)));
+    assert!(below.to_string().contains("its children are promised 64M"), "{below}");
+}
+
+#[test]
+fn memory_of_cgroups_of_others_is_their_managers_business() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let refused = refusal(daemon.client().call(&set("user.slice", Some(MIB), None)));
+    assert!(refused.to_string().contains("systemctl set-property"), "{refused}");
+    assert_eq!(show(&daemon, "user.slice").expect("it is there").memory_min, None);
+    assert_eq!(kernel_has(&machine, "user.slice"), (None, None));
+}
+
+#[test]
+fn what_the_kernel_refuses_is_said_and_leaves_all_as_it_was() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("a", Some(MIB), None)).expect("there is room");
+    until(&daemon, "a", |domain| domain.trouble.is_none());
+    machine.cgroups.tree().refuses_memory = Some("it uses 300M and no more can be taken".into());
+    // The worker has mostly done it when the call is answered; where it has not, the domain says what became of it.
+    match daemon.client().call(&set("a", None, Some(2 * MIB))) {
+        Err(Error::Api(refused)) => {
+            assert!(refused.to_string().contains("no more can be taken"), "{refused}");
+            assert_eq!(show(&daemon, "a").expect("it is there").memory_max, None);
+        }
+        _ => until(&daemon, "a", |domain| {
+            domain.trouble.as_ref().is_some_and(|trouble| trouble.contains("no more can be taken"))
+        }),
+    }
+}
+
+#[test]
+fn a_program_that_is_promised_memory_has_a_domain_of_its_own_that_goes_with_it() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let run = api::Run { memory_min: Some(MIB), memory_max: Some(64 * MIB), ..api::Run::default() };
+    let ran = daemon.client().call(&run).expect("there is room");
+    let domain = ran.domain.expect("one was made for it");
+    assert_eq!(domain, format!("run-{}", std::process::id()));
+    until(&daemon, &domain, |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, &format!("steward.{domain}")), (Some(MIB), Some(64 * MIB)));
+    let own = daemon.client().call(&api::ShowDomain::default()).expect("it is there").domain.name;
+    assert_eq!(own, domain);
+    let beyond = api::Run { memory_min: Some(2 * MIB), domain: Some(domain), ..api::Run::default() };
+    assert!(refusal(daemon.client().call(&beyond)).to_string().contains("more first"));
+    let sleeper = Sleeper::start(&machine.program("program"));
+    drop(sleeper);
+}
+
+#[test]
+fn a_daemon_that_starts_again_promises_the_same_again() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let keep = api::CreateDomain { keep: Some(true), ..create("a", Some(MIB), None) };
+    daemon.client().call(&keep).expect("there is room");
+    daemon.stop();
+    let daemon = machine.start();
+    until(&daemon, "a", |domain| domain.memory_min == Some(MIB as u64) && domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (Some(MIB), None));
+}
