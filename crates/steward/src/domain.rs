@@ -291,9 +291,22 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
     print(&(text + &troubles(std::slice::from_ref(domain))))
 }
 
-/// What it is promised of the memory, and what it may use at most; nothing where it was given neither.
+fn used_text(memory: &api::DomainMemory) -> String {
+    let swapped = match memory.swapped {
+        0 => String::new(),
+        bytes => format!(", and {} in the swap", format_size(bytes)),
+    };
+    format!(
+        "{}{swapped}; stood still for {}",
+        format_size(memory.used),
+        approximate_duration(memory.stalled_ns)
+    )
+}
+
+/// What it is promised of the memory, what it uses, and what it may use at most; nothing where it was given neither.
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
+    rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
     if domain.memory_min_sum > 0 {

@@ -10,6 +10,7 @@ pub mod detail;
 pub mod draw;
 pub mod groups;
 pub mod history;
+pub mod memory;
 pub mod model;
 pub mod print;
 pub mod record;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
+use super::memory::DomainMemory;
 use super::{Event, Method};
 
 /// What can be asked for a domain. All fractions are of what its parent has, above 0 and at most 1; a domain that
@@ -92,6 +93,9 @@ pub struct Domain {
     pub memory_min_sum: u64,
     /// The most that its children may be promised together, in bytes.
     pub memory_reservable: u64,
+    /// What it uses; `None` where the kernel does not count it, because the cgroup above hands no memory out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DomainMemory>,
     /// Disk time reserved, as a fraction of the parent's. Not enforced yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,

@@ -1,4 +1,4 @@
-//! Memory: what the machine has, and what is promised of it.
+//! Memory: what the machine has, what is promised of it, and what each domain uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,4 +13,15 @@ pub struct MemoryState {
     pub promised: u64,
     /// The most that they may be promised.
     pub reservable: u64,
+}
+
+/// What a domain and all below it use of the memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainMemory {
+    /// All that is charged to it.
+    pub used: u64,
+    /// What of it is in the swap besides.
+    pub swapped: u64,
+    /// For how long at least one of its tasks stood still for want of memory so far, in nanoseconds.
+    pub stalled_ns: u64,
 }

@@ -1,4 +1,5 @@
-//! What a cgroup was given, read from its files.
+//! What a cgroup was given and what it uses, read from its files, a part for each resource; for how long it stood still for want of one is
+//! beside it ([`super::pressure`]).
 
 use std::path::Path;
 
@@ -39,6 +40,49 @@ pub fn cpu_share(cgroup: &str, roots: &Roots) -> Result<CpuShare, KernelError> {
     })
 }
 
+/// What a cgroup and all below it use of the memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// All that is charged to it (`memory.current`).
+    pub used_bytes: u64,
+    /// What of it is in the swap besides (`memory.swap.current`).
+    pub swapped_bytes: u64,
+    /// Pages of files, of those that are charged (`file` of `memory.stat`).
+    pub file_bytes: u64,
+    /// What of these must be written before it can be taken (`file_dirty` and `file_writeback`).
+    pub dirty_bytes: u64,
+    /// Pages of programs' own (`anon`).
+    pub anonymous_bytes: u64,
+    /// Pages that were taken and used again, so far (`workingset_refault_anon` and `_file`).
+    pub refaults: u64,
+}
+
+/// What memory a cgroup uses; `None` where the one above it does not hand memory out, so that nobody counts it.
+///
+/// # Errors
+/// [`KernelError::Read`] or [`KernelError::Parse`] naming the file.
+pub fn memory_use(cgroup: &str, roots: &Roots) -> Result<Option<MemoryUse>, KernelError> {
+    let directory = directory(cgroup, roots);
+    let Some(used_bytes) = number(&directory.join("memory.current"))? else { return Ok(None) };
+    let statistics = read_if_present(&directory.join("memory.stat"))?.unwrap_or_default();
+    let figure = |name: &str| figure(&statistics, name);
+    Ok(Some(MemoryUse {
+        used_bytes,
+        swapped_bytes: number(&directory.join("memory.swap.current"))?.unwrap_or(0),
+        file_bytes: figure("file"),
+        dirty_bytes: figure("file_dirty").saturating_add(figure("file_writeback")),
+        anonymous_bytes: figure("anon"),
+        refaults: figure("workingset_refault_anon").saturating_add(figure("workingset_refault_file")),
+    }))
+}
+
+/// A figure of `memory.stat`; 0 where this kernel has none of that name.
+fn figure(statistics: &str, name: &str) -> u64 {
+    let lines = statistics.lines().filter_map(|line| line.split_once(' '));
+    let value = lines.into_iter().find_map(|(found, value)| (found == name).then_some(value));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
 fn number(path: &Path) -> Result<Option<u64>, KernelError> {
     let Some(text) = read_if_present(path)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| KernelError::parse(path, "a number", &text))
@@ -68,6 +112,28 @@ mod tests {
         }
         let roots = Roots::under(directory.path());
         (directory, roots)
+    }
+
+    #[test]
+    fn what_is_used_is_read_where_memory_is_counted() {
+        let statistics = "anon 300\nfile 200\nfile_mapped 7\nfile_dirty 20\nfile_writeback 5\nworkingset_refault_anon 3\n\
+                          workingset_refault_file 4\n";
+        let (_keep, roots) = tree(&[
+            ("sys/fs/cgroup/a/memory.current", "512\n"),
+            ("sys/fs/cgroup/a/memory.swap.current", "64\n"),
+            ("sys/fs/cgroup/a/memory.stat", statistics),
+            ("sys/fs/cgroup/b/cpu.weight", "100\n"),
+        ]);
+        let expected = MemoryUse {
+            used_bytes: 512,
+            swapped_bytes: 64,
+            file_bytes: 200,
+            dirty_bytes: 25,
+            anonymous_bytes: 300,
+            refaults: 7,
+        };
+        assert_eq!(memory_use("/a", &roots).expect("readable"), Some(expected));
+        assert_eq!(memory_use("/b", &roots).expect("nothing to read"), None);
     }
 
     #[test]

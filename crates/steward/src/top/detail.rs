@@ -44,11 +44,12 @@ fn title(row: Row, users: &Users) -> String {
         Row::Domain(row) => {
             let domain = &row.domain;
             format!(
-                "domain {}: {} tasks, {} runnable, guaranteed {} of the machine",
+                "domain {}: {} tasks, {} runnable, guaranteed {} of the machine{}",
                 clean(&domain.name),
                 domain.tasks,
                 domain.runnable,
-                percent(domain.guaranteed)
+                percent(domain.guaranteed),
+                row.memory.map(|memory| format!("; {}", memory.words())).unwrap_or_default()
             )
         }
         Row::Task(row) => {

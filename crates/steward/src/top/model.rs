@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::cpu::promise::{self, Keeping};
 use super::groups::{self, GroupRow};
 use super::history::History;
+use super::memory::Memory;
 use super::row::{DomainRow, Key, TaskRow};
 use super::text::NOTHING_MS_PER_S;
 
@@ -245,7 +246,8 @@ fn domain_rows(
         let has = cpu.map_or(domain.forecast.actual_ms_per_s, |_| promised_ms_per_s);
         has_ms_per_s.entry(domain.name.clone()).or_insert(has);
         let promise = promise::of_domain(&domain, &by_name, promised_ms_per_s, nothing_in_force, measured);
-        DomainRow { domain, promise }
+        let memory = by_name.get(domain.name.as_str()).and_then(|known| Memory::of(known));
+        DomainRow { domain, promise, memory }
     });
     rows.collect()
 }

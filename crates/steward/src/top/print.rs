@@ -49,8 +49,20 @@ fn headline(snapshot: &Snapshot) -> String {
     )
 }
 
-const TITLES: [&str; 11] =
-    ["NAME", "TASK", "USER", "ACTUAL", "DESIRED", "PREDICTED", "POTENTIAL", "BAR", "NOW", "NEXT", "RESERVED"];
+const TITLES: [&str; 12] = [
+    "NAME",
+    "TASK",
+    "USER",
+    "ACTUAL",
+    "DESIRED",
+    "PREDICTED",
+    "POTENTIAL",
+    "BAR",
+    "NOW",
+    "NEXT",
+    "MEMORY",
+    "RESERVED",
+];
 
 fn rows(snapshot: &Snapshot, all: bool, users: &Users) -> String {
     let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
@@ -62,7 +74,7 @@ fn rows(snapshot: &Snapshot, all: bool, users: &Users) -> String {
         0 => String::new(),
         count => format!("\n{count} idle row(s) without a promise are left out (--all shows them).\n"),
     };
-    table(&rows, &[1, 2, 3, 4, 5, 6, 8, 9]) + &left_out
+    table(&rows, &[1, 2, 3, 4, 5, 6, 8, 9, 10]) + &left_out
 }
 
 fn row(line: &Line, cpus: u32, users: &Users) -> Vec<String> {
@@ -80,6 +92,7 @@ fn row(line: &Line, cpus: u32, users: &Users) -> Vec<String> {
     };
     let suspended = matches!(row, Row::Domain(row) if row.domain.suspended);
     let suspended = if suspended { " (suspended)" } else { "" };
+    let memory = if let Row::Domain(row) = row { row.memory } else { None };
     let promise = row.promise().map(|promise| format!("{} {}", promise.reserved, promise.state.name()));
     vec![
         format!("{}{name}{suspended}", "  ".repeat(line.depth)),
@@ -92,6 +105,7 @@ fn row(line: &Line, cpus: u32, users: &Users) -> Vec<String> {
         format!("[{}]", bar_text(forecast, row.whole_ms_per_s(cpus), BAR)),
         slowdown(forecast, Slowdown::Now),
         slowdown(forecast, Slowdown::Next),
+        memory.map(|memory| memory.cell()).unwrap_or_default(),
         promise.unwrap_or_default(),
     ]
 }

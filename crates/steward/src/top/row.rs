@@ -4,6 +4,7 @@ use libsteward::api;
 use serde::{Deserialize, Serialize};
 
 use super::cpu::promise::Promise;
+use super::memory::Memory;
 
 /// A domain with its promise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct DomainRow {
     /// What was promised; left out when nothing is reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
+    /// Its memory; left out where the kernel does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
 }
 
 impl DomainRow {

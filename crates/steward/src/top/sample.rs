@@ -157,6 +157,8 @@ pub fn domains() -> api::DomainList {
         ..api::Domain::default()
     };
     let mut web = domain("web", Some("/"), Some(0.3));
+    web.memory = Some(api::DomainMemory { used: 300 << 20, ..api::DomainMemory::default() });
+    web.memory_min = Some(64 << 20);
     web.usage = Some(api::DomainUsage { throttled: true, ..api::DomainUsage::default() });
     api::DomainList {
         domains: vec![

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use steward_core::resource::Resource;
-use steward_kernel::cgroup::place;
-use steward_kernel::cgroup::reading::{self, CpuShare};
+use steward_kernel::cgroup::reading::{self, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
+use steward_kernel::cgroup::{place, pressure};
 use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
@@ -38,6 +38,10 @@ pub trait Cgroups: Send {
     fn weight(&self, path: &str) -> Option<u32>;
     /// Its weight and limit, as far as they can be read.
     fn cpu_share(&self, path: &str) -> CpuShare;
+    /// What it uses of the memory, where that is counted and can be read.
+    fn memory_use(&self, path: &str) -> Option<MemoryUse>;
+    /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
+    fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
     /// Moves a process there.
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError>;
     /// Moves all processes from one to another; returns how many.
@@ -124,6 +128,14 @@ impl Cgroups for Kernel {
 
     fn cpu_share(&self, path: &str) -> CpuShare {
         reading::cpu_share(path, &self.roots).unwrap_or_default()
+    }
+
+    fn memory_use(&self, path: &str) -> Option<MemoryUse> {
+        reading::memory_use(path, &self.roots).unwrap_or_default()
+    }
+
+    fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64> {
+        pressure::stalled_ns(path, resource, &self.roots).unwrap_or_default()
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

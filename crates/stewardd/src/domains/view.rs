@@ -10,6 +10,7 @@ use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use super::{Domains, kernel_failed};
+use crate::memory::usage;
 
 /// What the mechanism says of each cgroup, by id.
 pub type Records = BTreeMap<u64, DomainRecord>;
@@ -109,6 +110,7 @@ impl Domains {
             memory_max: memory.max_bytes,
             memory_min_sum: sums.memory_min_bytes,
             memory_reservable: tree.limit(path, Resource::Memory) as u64,
+            memory: self.cgroups().ok().and_then(|cgroups| usage::of(cgroups, path)),
             disk: disk.reserved,
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),

@@ -10,7 +10,7 @@ use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_core::memory::Settings;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
-use steward_kernel::cgroup::reading::CpuShare;
+use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::cgroups::Cgroups;
@@ -29,6 +29,8 @@ pub struct Tree {
     pub killed: Vec<i32>,
     /// What the kernel says to whoever limits memory, if it does not do it.
     pub refuses_memory: Option<String>,
+    /// What cgroups use of the memory, by path.
+    pub used: BTreeMap<String, MemoryUse>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,6 +55,7 @@ impl Default for Tree {
             changed: BTreeSet::new(),
             killed: Vec::new(),
             refuses_memory: None,
+            used: BTreeMap::new(),
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
             tree.add(path, 0);
@@ -243,6 +246,14 @@ impl Cgroups for FakeCgroups {
     fn cpu_share(&self, path: &str) -> CpuShare {
         let weight = self.weight(path).map(u64::from);
         CpuShare { weight, ..CpuShare::default() }
+    }
+
+    fn memory_use(&self, path: &str) -> Option<MemoryUse> {
+        self.tree().used.get(path).copied()
+    }
+
+    fn stalled_ns(&self, _: &str, _: Resource) -> Option<u64> {
+        Some(0)
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {
