@@ -196,7 +196,7 @@ pub fn is_alive(task: TaskId, roots: &Roots) -> bool {
 }
 
 /// As [`find`], with mounts that were read before.
-pub(crate) fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
+pub fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
     look_at_with(pid, roots, mounts, &threads)
 }
 

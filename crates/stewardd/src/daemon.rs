@@ -26,7 +26,9 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::placed::Programs;
 use crate::programs::complaints::Complaints;
+use crate::programs::running::Running;
 use crate::programs::table::Ids;
 use crate::server::history::History;
 use crate::server::polkit::Polkit;
@@ -83,6 +85,10 @@ pub struct Daemon {
     /// What is declared and cannot be done.
     unfulfilled: Vec<Problem>,
     spec_state: StateFile<LastGood>,
+    /// Which programs run that specifications give more than CPU time.
+    pub(crate) running: Running,
+    /// What became of that for their memory.
+    pub(crate) programs: Programs,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -134,6 +140,8 @@ impl Daemon {
             declarations: Declarations::default(),
             unfulfilled: Vec::new(),
             spec_state,
+            running: Running::default(),
+            programs: Programs::default(),
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
@@ -149,6 +157,7 @@ impl Daemon {
             daemon.save_last_good();
         }
         daemon.domains.restore(held);
+        daemon.running.want(daemon.specs_are_about_memory());
         daemon.read_declarations();
         daemon.log_problems();
         let files_read = begun.elapsed();
@@ -202,6 +211,7 @@ impl Daemon {
         if old.last_good != self.loaded.last_good {
             self.save_last_good();
         }
+        self.running.want(self.specs_are_about_memory());
         self.read_declarations();
         self.log_problems();
         if best_effort != self.best_effort() {
@@ -308,6 +318,7 @@ impl Daemon {
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Told> {
         self.note_outcomes();
         let mut told = self.tick_cpu(now_ns);
+        self.tick_programs(now_ns);
         self.domains.tick(now_ns, &mut self.cpu.mechanism);
         told.extend(self.settle_domains());
         told

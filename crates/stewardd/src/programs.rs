@@ -1,4 +1,5 @@
-//! Programs: what specifications give them, and what they complain of.
+//! Programs: what specifications give them, which of them run, and what they complain of.
 
 pub(crate) mod complaints;
+pub mod running;
 pub mod table;

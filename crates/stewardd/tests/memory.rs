@@ -148,3 +148,62 @@ fn a_daemon_that_starts_again_promises_the_same_again() {
     until(&daemon, "a", |domain| domain.memory_min == Some(MIB as u64) && domain.trouble.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (Some(MIB), None));
 }
+
+fn row(program: &std::path::Path, memory: &str) -> String {
+    format!("[[spec]]\npath = \"{}\"\n{memory}", program.display())
+}
+
+/// The domain of a process.
+fn domain_of(daemon: &Running, pid: i32) -> String {
+    let shown = daemon.client().call(&api::ShowDomain { domain: None, pid: Some(pid) });
+    shown.expect("it runs").domain.name
+}
+
+#[test]
+fn what_a_specification_says_of_memory_is_a_programs_from_the_daemons_start_on() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sleeper = Sleeper::start(&program);
+    machine.write_specs("a.toml", &row(&program, "memory_min = \"1M\"\nmemory_max = \"64M\"\n"));
+    let daemon = machine.start();
+    let own = format!("program-{}", sleeper.pid());
+    until(&daemon, &own, |domain| domain.trouble.is_none());
+    assert_eq!(domain_of(&daemon, sleeper.pid()), own);
+    assert_eq!(kernel_has(&machine, &format!("steward.{own}")), (Some(MIB), Some(64 * MIB)));
+    let text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
+    assert!(text.contains("is in force in a domain of its own"), "{text}");
+    // A change of the specification is one of that domain, and so is a restart.
+    machine.replace_specs("a.toml", &row(&program, "memory_max = \"32M\"\n"));
+    until(&daemon, &own, |domain| domain.memory_max == Some(32 << 20) && domain.memory_min.is_none());
+    daemon.stop();
+    let daemon = machine.start();
+    until(&daemon, &own, |domain| domain.memory_max == Some(32 << 20) && domain.trouble.is_none());
+    assert_eq!(domain_of(&daemon, sleeper.pid()), own);
+    // Its domain goes with it.
+    drop(sleeper);
+    for _ in 0..100_000 {
+        if show(&daemon, &own).is_err() {
+            return;
+        }
+    }
+    panic!("it is still there: {:?}", show(&daemon, &own));
+}
+
+#[test]
+fn a_program_that_another_manager_has_placed_stays_there_and_is_told_why() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sleeper = Sleeper::start(&program);
+    machine.cgroups.tree().members.insert(sleeper.pid(), "system.slice".into());
+    machine.write_specs("a.toml", &row(&program, "memory_min = \"1M\"\n"));
+    let daemon = machine.start();
+    let mut text = String::new();
+    for _ in 0..100_000 {
+        text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
+        if text.contains("is not in force") {
+            break;
+        }
+    }
+    assert!(text.contains("it is in system.slice") && text.contains("steward run --memory-min"), "{text}");
+    assert_eq!(domain_of(&daemon, sleeper.pid()), "system.slice");
+}

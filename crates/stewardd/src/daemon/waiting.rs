@@ -14,12 +14,17 @@ impl Daemon {
             Wait::readable(Source::Worker, self.worker.as_fd()),
         ];
         let domains = self.domains.descriptor().map(|changes| Wait::readable(Source::Domains, changes));
-        own.into_iter().chain(self.cpu.descriptors()).chain(domains).collect()
+        own.into_iter()
+            .chain(self.cpu.descriptors())
+            .chain(self.running.descriptors())
+            .chain(domains)
+            .collect()
     }
 
     /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in nanoseconds of
     /// `CLOCK_MONOTONIC`.
     pub(crate) fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
-        self.cpu.poll_timeout(now_ns)
+        let moments = [self.cpu.poll_timeout(now_ns), self.running.poll_timeout()];
+        moments.into_iter().flatten().min()
     }
 }

@@ -16,6 +16,8 @@ pub enum Source {
     Files,
     /// Those whom polkit was asked about.
     Polkit,
+    /// The kernel's account of processes.
+    Programs,
     /// The worker, with what became of its jobs.
     Worker,
     /// The mechanism, with its decisions.

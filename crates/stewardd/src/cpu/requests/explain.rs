@@ -42,10 +42,23 @@ impl Daemon {
         let about_tasks =
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
-            text: about_tasks + &self.explain_domain_of(pid),
+            text: about_tasks + &self.explain_memory_of(pid) + &self.explain_domain_of(pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
             events: self.history.events().filter(|event| event.pid() == Some(pid)).cloned().collect(),
         })
+    }
+
+    /// What became of what a specification says of a process' memory; nothing where none says anything.
+    fn explain_memory_of(&self, pid: i32) -> String {
+        match self.programs.of(pid) {
+            None => String::new(),
+            Some(Ok(domain)) => {
+                format!(
+                    "What its specification says of its memory is in force in a domain of its own, {domain}.\n"
+                )
+            }
+            Some(Err(why)) => format!("What its specification says of its memory is not in force: {why}.\n"),
+        }
     }
 
     /// Where a process is, in a sentence; nothing where that cannot be told, because it explains only.

@@ -1,0 +1,163 @@
+//! Which running process matched which specification that gives more than CPU time: for every resource whose room has to do
+//! something for that process itself.
+//!
+//! What CPU time a program gets is decided in the kernel as it starts. All else is done a moment later, by the kernel's account of
+//! processes ([`steward_kernel::process::events`]); where there is none, all processes are looked at again and again. Neither is asked for
+//! while no specification needs it.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use steward_core::cpu::table::Table;
+use steward_core::process::{Process, TaskId};
+use steward_kernel::mounts::MountTable;
+use steward_kernel::process::events::{ProcessEvent, ProcessEvents};
+use steward_kernel::{Roots, process};
+
+use crate::turn::descriptors::{Source, Wait};
+
+/// How often all processes are looked at where the kernel tells nothing, in nanoseconds.
+const SCAN_EVERY_NS: u64 = 5_000_000_000;
+/// How many events are taken in at once: the rest waits for the loop's next turn, so that a storm of forks holds up nobody.
+const EVENTS_AT_ONCE: usize = 1024;
+
+/// A process, with the specification of its program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// The process.
+    pub process: TaskId,
+    /// The user whose it is.
+    pub user: u32,
+    /// What the specification is known by: the executable's path.
+    pub spec: String,
+}
+
+/// Something that rooms are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A process runs a program that a specification names. It may have run another before.
+    Began(Matched),
+    /// It has ended, or runs another program.
+    Ended(Matched),
+}
+
+/// What is known of processes, and where it comes from.
+#[derive(Debug, Default)]
+pub struct Running {
+    events: Option<ProcessEvents>,
+    mounts: MountTable,
+    known: BTreeMap<i32, Matched>,
+    /// Whether anybody needs it.
+    wanted: bool,
+    scan_at_ns: u64,
+}
+
+impl Running {
+    /// From now on it is needed, or no longer; all processes are looked at anew in the next turn, and those that match are told
+    /// again, since what their specifications say may have changed.
+    pub fn want(&mut self, wanted: bool) {
+        self.wanted = wanted;
+        self.scan_at_ns = 0;
+        if wanted {
+            self.known.clear();
+        }
+        if !wanted {
+            self.events = None;
+        } else if self.events.is_none() {
+            self.events = ProcessEvents::open()
+                .inspect_err(|error| {
+                    tracing::info!(decision = "no-process-events", %error, "programs are looked for every 5 s");
+                })
+                .ok();
+        }
+    }
+
+    /// The descriptors that announce something for it.
+    pub fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
+        self.events.as_ref().map(|events| Wait::readable(Source::Programs, events.as_fd())).into_iter()
+    }
+
+    /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
+        (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns)
+    }
+
+    /// What has changed since the last call. `cares` says for which specifications anybody does something.
+    pub fn take(
+        &mut self,
+        now_ns: u64,
+        roots: &Roots,
+        table: &Table,
+        cares: &dyn Fn(&str) -> bool,
+    ) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if !self.wanted {
+            changes.extend(std::mem::take(&mut self.known).into_values().map(Change::Ended));
+            return changes;
+        }
+        let mut lost = false;
+        for _ in 0..EVENTS_AT_ONCE {
+            match self.events.as_mut().and_then(ProcessEvents::next_event) {
+                Some(ProcessEvent::Executed { process: pid }) => {
+                    let found = process::look_at(pid, roots, &mut self.mounts);
+                    self.note(pid, found.as_ref(), table, cares, &mut changes);
+                }
+                Some(ProcessEvent::Ended { process: pid, tid }) if pid == tid => {
+                    changes.extend(self.known.remove(&pid).map(Change::Ended));
+                }
+                Some(ProcessEvent::Lost) => lost = true,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let is_due = self.scan_at_ns == 0 || self.events.is_none() && self.scan_at_ns <= now_ns;
+        if lost || is_due {
+            self.scan_at_ns = now_ns + SCAN_EVERY_NS;
+            self.scan(roots, table, cares, &mut changes);
+        }
+        changes
+    }
+
+    fn scan(
+        &mut self,
+        roots: &Roots,
+        table: &Table,
+        cares: &dyn Fn(&str) -> bool,
+        changes: &mut Vec<Change>,
+    ) {
+        let Ok(listed) = process::list_first_threads(roots) else { return };
+        let gone: Vec<i32> = self
+            .known
+            .values()
+            .filter(|known| !listed.iter().any(|process| process.id == known.process))
+            .map(|known| known.process.tid)
+            .collect();
+        changes.extend(gone.iter().filter_map(|pid| self.known.remove(pid)).map(Change::Ended));
+        for process in &listed {
+            self.note(process.id.tid, Some(process), table, cares, changes);
+        }
+    }
+
+    fn note(
+        &mut self,
+        pid: i32,
+        found: Option<&Process>,
+        table: &Table,
+        cares: &dyn Fn(&str) -> bool,
+        changes: &mut Vec<Change>,
+    ) {
+        let matched = found.filter(|process| !process.kernel_thread).and_then(|process| {
+            let spec = table.entry_for(process).map(|entry| entry.name.clone()).filter(|name| cares(name))?;
+            Some(Matched { process: process.id, user: process.uid, spec })
+        });
+        if self.known.get(&pid) == matched.as_ref() {
+            return;
+        }
+        changes.extend(self.known.remove(&pid).map(Change::Ended));
+        if let Some(matched) = matched {
+            self.known.insert(pid, matched.clone());
+            changes.push(Change::Began(matched));
+        }
+    }
+}
