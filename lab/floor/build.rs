@@ -6,7 +6,6 @@ use std::path::PathBuf;
 const HEADERS: &str = "../../crates/steward-sched/src/bpf";
 
 fn main() {
-    println!("cargo:rerun-if-changed={HEADERS}/kernel.bpf.h");
     println!("cargo:rerun-if-changed={HEADERS}/compat.bpf.h");
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let headers = format!("-I{}", manifest.join(HEADERS).display());

@@ -10,6 +10,9 @@ use libbpf_cargo::SkeletonBuilder;
 const ARGUMENTS: [&str; 5] =
     ["-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-declarations"];
 
+/// Where `kernel.bpf.h` is, which all of them include: what they use of the kernel.
+const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+
 /// Compiles `program`, a path from the crate's directory, into `$OUT_DIR/NAME.skel.rs` for `NAME.bpf.c`. clang gets
 /// `more_arguments` too.
 ///
@@ -20,15 +23,17 @@ pub fn compile(program: &str, more_arguments: &[&str]) {
     if let Some(directory) = Path::new(program).parent() {
         println!("cargo:rerun-if-changed={}", directory.display());
     }
+    println!("cargo:rerun-if-changed={HEADERS}");
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let file = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
     let name = file.strip_suffix(".bpf.c").unwrap_or(file);
     let clang = find_clang();
+    let headers = format!("-I{HEADERS}");
     SkeletonBuilder::new()
         .source(program)
         .clang(&clang)
-        .clang_args(ARGUMENTS.iter().chain(more_arguments))
+        .clang_args(ARGUMENTS.iter().copied().chain([headers.as_str()]).chain(more_arguments.iter().copied()))
         .build_and_generate(out.join(format!("{name}.skel.rs")))
         .unwrap_or_else(|error| panic!("cannot build {program} with {}: {error:#}", clang.display()));
 }

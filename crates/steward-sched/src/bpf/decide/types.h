@@ -13,7 +13,7 @@
 #define STEWARD_DECIDE_TYPES_H
 
 #ifdef __bpf__
-#include "../kernel.bpf.h"
+#include "kernel.bpf.h"
 #else
 #include <stdbool.h>
 #include <stdint.h>

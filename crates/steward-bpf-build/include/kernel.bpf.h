@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What this program uses of the kernel: types, constants and functions, and nothing else.
+ * What Steward's BPF programs use of the kernel: types, constants and functions, and nothing else.
  *
  * A vmlinux.h would bring 140,000 lines of one kernel build and a package to fetch it from. Every structure here is
  * marked for relocation (CO-RE): libbpf looks the fields up by name in the running kernel's BTF, so only the names
  * and types must agree, not the layout. Constants that kernels number differently are relocated too (see
- * compat.bpf.h). Names are those of include/linux/sched.h, include/linux/sched/ext.h, kernel/sched/ext.c and
+ * compat.bpf.h). What a program does not touch costs it nothing. Names are those of include/linux/sched.h, include/linux/sched/ext.h,
+ * include/linux/cred.h, include/linux/cgroup-defs.h, include/linux/bpf.h, kernel/sched/sched.h, kernel/sched/ext.c and
  * include/uapi/linux/bpf.h, kernel 7.3.
  */
 #ifndef STEWARD_KERNEL_BPF_H
@@ -44,10 +45,12 @@ enum bpf_map_type {
 
 enum {
 	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
 	BPF_F_TIMER_CPU_PIN = 1ULL << 1,
+	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 1ULL << 1,
 };
 
@@ -67,6 +70,8 @@ enum {
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define TASK_INTERRUPTIBLE 0x00000001
+/* Set beside TASK_UNINTERRUPTIBLE by threads that wait for work, not for something that is under way. */
+#define TASK_IDLE_NOLOAD 0x00000400
 #define NO_SYSCALL (-1)
 
 struct bpf_timer {
@@ -84,6 +89,12 @@ struct bpf_spin_lock {
 struct bpf_iter_num {
 	__u64 opaque[1];
 } __attribute__((aligned(8)));
+
+/* The walk over all tasks as a loop within a program (kernel/bpf/task_iter.c, Linux 6.8 and later). */
+struct bpf_iter_task {
+	__u64 opaque[3];
+};
+#define BPF_TASK_ITER_ALL_THREADS 1
 
 struct bpf_iter_scx_dsq {
 	u64 opaque[6];
@@ -146,10 +157,35 @@ struct pt_regs {
 	s32 syscallno; /* arm64: the system call, or NO_SYSCALL */
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
+struct sched_entity {
+	u64 exec_start;
+	u64 sum_exec_runtime;
+};
+
+struct sched_info {
+	unsigned long long run_delay;
+	unsigned long long last_queued;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
+	u32 on_cpu; /* a byte in newer kernels: an unsigned one may be read in its own width */
+	int static_prio;
+	struct sched_entity se;
 	struct sched_ext_entity scx;
+	unsigned int policy;
+	struct sched_info sched_info;
+	int exit_state;
 	const struct cpumask *cpus_ptr;
 	struct cpumask cpus_mask;
 	int nr_cpus_allowed;
@@ -158,9 +194,11 @@ struct task_struct {
 	const struct cred *real_cred;
 	s32 pid;
 	s32 tgid;
+	u64 start_boottime;
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
+	struct css_set *cgroups;
 	char comm[16];
 };
 
@@ -198,6 +236,24 @@ struct cgroup {
 	struct cgroup_subsys_state self;
 	int level;
 	struct kernfs_node *kn;
+};
+
+struct rq {
+	u64 clock;
+	u64 clock_task;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct scx_init_task_args {
@@ -312,6 +368,11 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 /* struct cpumask: on which CPUs tasks of users may run. */
 extern const void __cpu_active_mask __ksym;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __ksym;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym;
+/* Of each CPU; in the kernel's BTF as a variable. */
+extern const struct rq runqueues __ksym;
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 
