@@ -2,7 +2,7 @@
 //!
 //! - [`mechanism`]: what whatever enforces reservations takes and gives; [`reservation`], [`event`], [`thresholds`], [`best_effort`] and
 //!   [`policy`] are its words.
-//! - [`settings`]: what a domain can be given.
+//! - [`config`]: what is set for the whole machine; [`settings`]: what a domain can be given.
 //! - [`policies`]: what the mechanism is told about domains; [`guarantee`]: what each domain can rely on.
 //! - [`table`] and [`plan`]: what each program gets, and what becomes of those that run when that changes; [`waiting`]: who waits
 //!   for room; [`retry`]: how often a scheduler that was lost is loaded again.
@@ -12,6 +12,7 @@
 
 pub mod audit;
 pub mod best_effort;
+pub mod config;
 pub mod event;
 pub mod explain;
 pub mod forecast;

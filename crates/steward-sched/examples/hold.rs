@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use steward_core::config::order_by_name;
+use steward_core::cpu::config::order_by_name;
 use steward_core::cpu::mechanism::Mechanism;
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use steward_core::config::MechanismChoice;
 use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_core::cpu::config::MechanismChoice;
 use steward_core::cpu::plan;
 use steward_core::cpu::reservation::Reservation;
 use steward_core::domain::{Machine, Names};
-use steward_core::memory::RESERVABLE;
 use steward_core::problem::{Origin, Problem};
 use steward_kernel::{Roots, memory};
 
@@ -178,7 +177,7 @@ impl Daemon {
     /// wrong changes nothing: its last good version stays in force.
     pub(crate) fn reload(&mut self) -> Applied {
         self.texts.forget();
-        let (thresholds, best_effort) = (self.settings.config.thresholds, self.best_effort());
+        let (thresholds, best_effort) = (self.settings.config.cpu.thresholds, self.best_effort());
         let owner = self.settings.policy.owner_uid;
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
@@ -203,7 +202,7 @@ impl Daemon {
                 "mechanism was changed while stewardd runs",
                 advice,
             ));
-            self.settings.config.mechanism = choice;
+            self.settings.config.cpu.mechanism = choice;
         }
         let directories = &self.options.spec_directories;
         let new = specs::load(directories, &mut self.ids, &self.options.roots, &self.loaded.last_good);
@@ -219,7 +218,7 @@ impl Daemon {
         }
         self.declare_domains();
         if old.table == self.loaded.table
-            && thresholds == self.settings.config.thresholds
+            && thresholds == self.settings.config.cpu.thresholds
             && owner == self.settings.policy.owner_uid
         {
             return Applied::default();
@@ -367,10 +366,7 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings, ro
 
 /// What domains may reserve of the machine together. Where nobody knows how much memory there is, none.
 fn machine(settings: &Settings, roots: &Roots) -> Machine {
-    let memory_bytes = memory::total_bytes(roots).unwrap_or(0) as f64 * RESERVABLE;
-    Machine {
-        cpu: settings.config.domains.cpu_limit,
-        memory_bytes: memory_bytes as u64,
-        ..Machine::default()
-    }
+    let config = &settings.config;
+    let memory_bytes = memory::total_bytes(roots).unwrap_or(0) as f64 * config.memory.reservable;
+    Machine { cpu: config.cpu.reservable, memory_bytes: memory_bytes as u64, ..Machine::default() }
 }

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, ValueEnum};
-use steward_core::config::MechanismChoice;
 use steward_core::cpu::best_effort::BestEffortOrder;
+use steward_core::cpu::config::MechanismChoice;
 use steward_kernel::Roots;
 use stewardd::cpu::mechanisms;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};

@@ -374,11 +374,11 @@ fn complaints_are_counted_for_the_process_and_its_domain() {
 fn the_order_among_domains_is_set_and_changed_by_the_configuration() {
     let machine = Machine::new();
     let write = |text: &str| std::fs::write(machine.path("steward.toml"), text).expect("written");
-    write("best_effort = \"wrr\"\nservice_cycle = \"100ms\"\n");
+    write("[cpu]\nbest_effort = \"wrr\"\nservice_cycle = \"100ms\"\n");
     let daemon = machine.start();
     let settings = machine.fake.machine().best_effort;
     assert_eq!((settings.order, settings.service_cycle_ns), (BestEffortOrder::Wrr, 100_000_000));
-    write("best_effort = \"wrr\"\n");
+    write("[cpu]\nbest_effort = \"wrr\"\n");
     daemon.client().call(&api::Reload {}).expect("root may");
     assert_eq!(machine.fake.machine().best_effort.order, BestEffortOrder::Wrr);
     let shown = daemon.client().call(&api::ListDomains {}).expect("everyone may read").best_effort;

@@ -200,7 +200,7 @@ fn an_executable_that_is_replaced_is_known_by_its_new_file() {
 fn a_signal_reads_everything_again_thresholds_included() {
     let machine = Machine::new();
     let daemon = machine.start();
-    std::fs::write(machine.path("steward.toml"), "[thresholds]\nadmit_below = 0.7\n").expect("written");
+    std::fs::write(machine.path("steward.toml"), "[cpu.thresholds]\nadmit_below = 0.7\n").expect("written");
     daemon.signal_reload();
     until(&daemon, |status| status.cpu.thresholds.admit_below == 0.7);
     assert_eq!(machine.fake.machine().thresholds.admit_below, 0.7);
@@ -267,7 +267,7 @@ fn an_ejected_scheduler_is_loaded_again_three_times_and_then_replaced() {
 fn with_nothing_left_the_daemon_answers_that_nothing_is_in_force() {
     let machine = Machine::new();
     let sleeper = Sleeper::start(&machine.program("program"));
-    std::fs::write(machine.path("steward.toml"), "mechanism = \"sched_ext\"\n").expect("written");
+    std::fs::write(machine.path("steward.toml"), "[cpu]\nmechanism = \"sched_ext\"\n").expect("written");
     let daemon = machine.start();
     for attempt in 1..=3 {
         machine.fake.eject("stall");

@@ -1,7 +1,7 @@
 //! Which mechanism is in force: loads it, tells it everything, loads it again when the kernel has taken it out, and falls back.
 
-use steward_core::config::MechanismChoice;
 use steward_core::cpu::best_effort::BestEffortSettings;
+use steward_core::cpu::config::MechanismChoice;
 use steward_core::cpu::mechanism::{MechanismError, MechanismKind};
 use steward_core::cpu::plan::{self, Held};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
@@ -21,7 +21,7 @@ const OWN_NICE: i32 = -20;
 impl Daemon {
     /// Which mechanism is wanted.
     pub(crate) fn choice(&self) -> MechanismChoice {
-        self.options.mechanism.unwrap_or(self.settings.config.mechanism)
+        self.options.mechanism.unwrap_or(self.settings.config.cpu.mechanism)
     }
 
     pub(crate) fn load_first_mechanism(&mut self) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ impl Daemon {
     }
 
     pub(crate) fn load_mechanism(&mut self, kind: MechanismKind) -> Result<(), LoadFailure> {
-        let mut mechanism = (self.cpu.loader)(kind, self.settings.config.thresholds)?;
+        let mut mechanism = (self.cpu.loader)(kind, self.settings.config.cpu.thresholds)?;
         mechanism.set_domain_names(self.domains.names());
         tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
         self.cpu.mechanism = Some(mechanism);
@@ -94,7 +94,7 @@ impl Daemon {
     pub(crate) fn configure(&mut self) {
         let Some(mechanism) = self.cpu.mechanism.as_mut() else { return };
         let outcomes = [
-            mechanism.set_thresholds(self.settings.config.thresholds),
+            mechanism.set_thresholds(self.settings.config.cpu.thresholds),
             mechanism.set_owner(self.settings.policy.owner_uid),
             mechanism.set_exec_table(&self.loaded.table.executables()),
         ];
@@ -111,7 +111,7 @@ impl Daemon {
 
     /// The order among domains that is wanted.
     pub(crate) fn best_effort(&self) -> BestEffortSettings {
-        let configured = self.settings.config.best_effort;
+        let configured = self.settings.config.cpu.best_effort;
         BestEffortSettings { order: self.options.best_effort.unwrap_or(configured.order), ..configured }
     }
 

@@ -191,7 +191,7 @@ impl Daemon {
     }
 
     fn admission_refused(&mut self, grant: &Grant) -> ApiError {
-        let admit_below = self.settings.config.thresholds.admit_below;
+        let admit_below = self.settings.config.cpu.thresholds.admit_below;
         let bandwidth = grant.reservation.bandwidth();
         let cpus = self.snapshot().map(|snapshot| snapshot.cpus).unwrap_or_default();
         let load = |cpu: &CpuRecord| cpu.measured_load.max(cpu.projected_load);

@@ -101,15 +101,15 @@ mod tests {
         let mut after = |text: &str| {
             std::fs::write(&file, text).expect("written");
             let settings = load(&file, &[], &mut last);
-            let limit = settings.config.domains.cpu_limit;
+            let limit = settings.config.cpu.reservable;
             (settings.policy.owner_uid, limit, settings.problems)
         };
-        assert_eq!(after("owner = 7\n[domains]\ncpu_limit = 0.5\n"), (Some(7), 0.5, vec![]));
+        assert_eq!(after("owner = 7\n[cpu]\nreservable = 0.5\n"), (Some(7), 0.5, vec![]));
         for wrong in ["owner = 8\n[domains]\ncpu_limt = 0.6\n", "owner = \n", "owner = \"no such user\"\n"] {
             let (owner, limit, problems) = after(wrong);
             assert_eq!((owner, limit), (Some(7), 0.5), "{wrong}");
             assert!(problems[0].advice.ends_with("the earlier version of this file is in force"));
         }
-        assert_eq!(after("owner = 8\n"), (Some(8), Config::default().domains.cpu_limit, vec![]));
+        assert_eq!(after("owner = 8\n"), (Some(8), Config::default().cpu.reservable, vec![]));
     }
 }

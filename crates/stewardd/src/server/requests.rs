@@ -91,7 +91,7 @@ impl Daemon {
                     exit_reason: self.cpu.loading.exit_reason.clone(),
                     restarts: self.cpu.loading.restarts,
                 },
-                thresholds: reply::thresholds(&self.settings.config.thresholds),
+                thresholds: reply::thresholds(&self.settings.config.cpu.thresholds),
                 cpus: snapshot.cpus.iter().map(|cpu| reply::cpu(cpu, taken(&real_time, cpu.cpu))).collect(),
                 tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
             },

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use steward_core::config::order_by_name;
 use steward_core::cpu::best_effort::BestEffortSettings;
+use steward_core::cpu::config::order_by_name;
 use steward_core::cpu::policy::PRIORITIES;
 use steward_core::cpu::reservation::Reservation;
 use steward_core::cpu::thresholds::Thresholds;

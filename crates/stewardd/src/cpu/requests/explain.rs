@@ -78,7 +78,7 @@ impl Daemon {
 
     fn explain_record(&self, task: &TaskRecord, cpus: &[CpuRecord], real_time: &[RealTimeTask]) -> String {
         let spec = self.ids.name(task.grant.spec_id).and_then(|name| self.loaded.by_name(name));
-        let thresholds = &self.settings.config.thresholds;
+        let thresholds = &self.settings.config.cpu.thresholds;
         if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::Nice) {
             let TaskRecord { name, tid, .. } = task;
             return format!("{name} (thread {tid}) has a better nice value: {}.\n", self.gone_reason());
