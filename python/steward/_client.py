@@ -361,7 +361,7 @@ class Client:
         return self.call("MoveProcess", domain=domain, pid=pid)
 
     def domain_suspend(self, domain: str, suspended: bool = True) -> bool:
-        """Suspends a domain with all below it, or lets it go on. It goes on when this client is closed, too. Returns
+        """Suspends a domain with all below it, or resumes it. It goes on when this client is closed, too. Returns
         whether it is suspended now, by this client or another.
         """
         return bool(self.call("SuspendDomain", domain=domain, suspended=suspended)["suspended"])

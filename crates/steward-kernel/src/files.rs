@@ -36,7 +36,7 @@ enum Reason {
 }
 
 impl Unreadable {
-    /// What is wrong, to stand behind the file's name.
+    /// What is wrong, to come after the file's name.
     pub fn what(&self) -> String {
         match &self.reason {
             Reason::Failed(error) => format!("cannot be read: {error}"),

@@ -121,7 +121,7 @@ fn trees() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8, bool)>> {
 }
 
 proptest! {
-    /// A domain's tasks stand behind what can run with a higher priority where the ways up the tree meet, and behind nothing else.
+    /// A domain's tasks are deferred to what can run with a higher priority where the ways up the tree meet, and to nothing else.
     #[test]
     fn who_stands_behind_is_told_by_the_tree(tree in trees()) {
         let mut table = DomainTable::new();

@@ -126,7 +126,7 @@ mod tests {
         for part in [
             "steward.toml \\- configuration of stewardd",
             "owner = \"alice\"",
-            "\\fBservice_cycle\\fR",
+            "\\fBcpu.service_cycle\\fR",
             "steward.authority(5)",
         ] {
             assert!(toml.contains(part), "{part:?} is not in:\n{toml}");

@@ -8,7 +8,7 @@
 //! - [`programs`]: what specifications give to programs.
 //! - [`domains`]: the domains that are kept.
 //! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises; [`memory`]: the memory's, minima and maxima.
-//! - [`health`]: what goes wrong; [`watchdog`]: lets domains go on after `kill -9`.
+//! - [`health`]: what goes wrong; [`watchdog`]: resumes domains after `kill -9`.
 //!
 //! Tests put a [`fake`] in the place of the mechanism, of the cgroup tree and of the machine's tasks.
 

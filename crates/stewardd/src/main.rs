@@ -62,7 +62,7 @@ struct Arguments {
     /// What to log: error, warn, info, debug, or a list as in info,bpf=debug.
     #[arg(long, value_name = "FILTER", env = "STEWARD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
-    /// Be the process that lets suspended programs go on when stewardd is killed.
+    /// Be the process that resumes suspended programs when stewardd is killed.
     #[arg(long, hide = true)]
     guard: bool,
     /// Print the man page, for packagers.

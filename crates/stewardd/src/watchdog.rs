@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use steward_kernel::cpu::deadline::Outliver;
+use steward_kernel::cpu::deadline::Watchdog;
 
 /// The option that makes this program the guard.
 pub const OPTION: &str = "--guard";
@@ -55,7 +55,7 @@ impl Guard {
     }
 }
 
-impl Outliver for Guard {
+impl Watchdog for Guard {
     fn changing(&mut self, file: &Path, back: &str) -> io::Result<()> {
         self.files.insert(file.to_owned(), back.to_owned());
         let told = match self.tell(&format!("+{back} "), file) {

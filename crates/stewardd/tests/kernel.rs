@@ -398,7 +398,7 @@ fn background_work_stands_behind_all_and_has_an_ordinary_place_when_its_controll
 
     told.says("frozen", &["in force 1 1", ORDINARY]);
     assert!(work("frozen", "work") >= 60, "{}", told.text("frozen"));
-    assert_eq!(work("guard-killed", "left"), 0, "nobody was left to let it go on");
+    assert_eq!(work("guard-killed", "left"), 0, "nobody was left to resume it");
     told.says("guard-killed", &[ORDINARY, "exit code 0"]);
     assert!(work("guard-killed", "work") >= 60, "{}", told.text("guard-killed"));
     let is_left = told.0.values().flatten().any(|line| line == "/sys/fs/cgroup/steward.quiet");

@@ -83,7 +83,7 @@ fn what_must_go_on_is_not_suspended() {
     let own = std::process::id() as i32;
     machine.cgroups.tree().members.insert(own, "steward.batch".into());
     // In this test the daemon and its client are one process.
-    assert!(refusal(suspend(&mut client, "batch", true)).contains("could never let it go on"));
+    assert!(refusal(suspend(&mut client, "batch", true)).contains("could never resume it"));
     machine.cgroups.tree().members.remove(&own);
     machine.cgroups.tree().freeze("steward.batch", true);
     let reason = refusal(suspend(&mut client, "batch", true));

@@ -22,8 +22,8 @@ pub enum Contender {
     StewardMtrLs,
     /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default scheduler.
     StewardDeadline,
-    /// The least that a sched_ext scheduler can be (`lab/floor`): what the framework itself costs.
-    SchedExtFloor,
+    /// The least that a sched_ext scheduler can be (`lab/null-scheduler`): what the framework itself costs.
+    NullScheduler,
     /// Another project's sched_ext scheduler, from the crate registry (`lab/machine/peer.sh`).
     #[serde(rename = "scx_bpfland")]
     ScxBpfland,
@@ -45,7 +45,7 @@ impl Contender {
         Contender::StewardWrr,
         Contender::StewardMtrLs,
         Contender::StewardDeadline,
-        Contender::SchedExtFloor,
+        Contender::NullScheduler,
         Contender::ScxBpfland,
         Contender::ScxFlash,
         Contender::ScxCosmos,
@@ -81,7 +81,7 @@ impl Contender {
 
     /// The program that loads its scheduler and holds it, where that is not Steward's daemon.
     pub fn holder(self) -> Option<&'static str> {
-        (self.is_peer() || self == Contender::SchedExtFloor).then_some(self.name())
+        (self.is_peer() || self == Contender::NullScheduler).then_some(self.name())
     }
 
     /// The name in scenario files, results and on the command line.
@@ -94,7 +94,7 @@ impl Contender {
             Contender::StewardWrr => "steward-wrr",
             Contender::StewardMtrLs => "steward-mtr-ls",
             Contender::StewardDeadline => "steward-deadline",
-            Contender::SchedExtFloor => "sched-ext-floor",
+            Contender::NullScheduler => "null-scheduler",
             Contender::ScxBpfland => "scx_bpfland",
             Contender::ScxFlash => "scx_flash",
             Contender::ScxCosmos => "scx_cosmos",

@@ -112,7 +112,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
     let mut deadline_ns = None;
     let reservation = row.cpu.or(row.interactive);
     match contender {
-        Contender::Stock | Contender::SchedExtFloor => {}
+        Contender::Stock | Contender::NullScheduler => {}
         // A bomb that tries to be interactive has no other means here than the nice value.
         // Nor has a program under another project's scheduler, which knows no reservations.
         Contender::StockNice | Contender::ScxBpfland | Contender::ScxFlash | Contender::ScxCosmos => {

@@ -319,14 +319,14 @@ fn overhead_sentence(outcome: &Outcome) -> Option<String> {
     let each: Vec<(&str, f64)> = each.collect();
     let (dearest, most) = each.iter().max_by(|left, right| left.1.total_cmp(&right.1))?;
     let (cheapest, least) = each.iter().min_by(|left, right| left.1.total_cmp(&right.1))?;
-    let floor = outcome.contenders.get(&Contender::SchedExtFloor);
-    let floor = floor.and_then(|metrics| metrics.get(&format!("{prefix}{dearest}")));
-    let floor = floor.map_or_else(String::new, |ratio| {
+    let null_scheduler = outcome.contenders.get(&Contender::NullScheduler);
+    let null_scheduler = null_scheduler.and_then(|metrics| metrics.get(&format!("{prefix}{dearest}")));
+    let null_scheduler = null_scheduler.map_or_else(String::new, |ratio| {
         format!(" (where the least that a sched_ext scheduler can be takes {ratio:.3})")
     });
     Some(format!(
         "What it costs: over the {} benchmarks of `{}` a machine with Steward takes {overall:.3} of the instructions that it takes with the \
-         default scheduler, from {least:.3} in `{cheapest}` to {most:.3} in `{dearest}`{floor}; {}, median of {}.",
+         default scheduler, from {least:.3} in `{cheapest}` to {most:.3} in `{dearest}`{null_scheduler}; {}, median of {}.",
         each.len(),
         outcome.scenario,
         cpus_in_words(std::slice::from_ref(outcome)),

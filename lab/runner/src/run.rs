@@ -153,9 +153,9 @@ fn guest_files(
         files.push(GuestFile::from_host(built(&binaries, "stewardd")?, "/usr/sbin/stewardd")?);
         files.push(GuestFile::from_host(built(&binaries, "steward")?, "/usr/bin/steward")?);
     }
-    let floor = Contender::SchedExtFloor.name();
-    if plan.runs.iter().any(|run| run.contender == floor) {
-        files.push(GuestFile::from_host(built(&binaries, floor)?, format!("{PROGRAM_DIRECTORY}/{floor}"))?);
+    let null = Contender::NullScheduler.name();
+    if plan.runs.iter().any(|run| run.contender == null) {
+        files.push(GuestFile::from_host(built(&binaries, null)?, format!("{PROGRAM_DIRECTORY}/{null}"))?);
     }
     files.extend(peers);
     for row in &scenario.files {

@@ -8,7 +8,7 @@ const SCENARIO: &str = r#"
 title = "A film and a bomb"
 duration = "4s"
 repeat = 1
-contenders = ["stock", "deadline", "sched-ext-floor"]
+contenders = ["stock", "deadline", "null-scheduler"]
 [machine]
 cpus = 1
 memory = "256M"

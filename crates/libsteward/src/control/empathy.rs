@@ -14,7 +14,7 @@
 //! and gets 2 is not seen beside one that gets its 1,000, and beside one that is always slow the slowest says nothing. The others
 //! are looked at together as well, for those that live too briefly to be looked at alone.
 //!
-//! **What counts depends on the scheduler.** Under Steward's own, the work stands behind everybody, at once, and what
+//! **What counts depends on the scheduler.** Under Steward's own, the work is deferred to everybody, at once, and what
 //! others wait for a CPU they wait for each other: only who lacks memory or the disk is a reason to suspend it. Elsewhere,
 //! waits for a CPU count as well.
 //!

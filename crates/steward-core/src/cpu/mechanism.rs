@@ -287,7 +287,7 @@ pub trait Mechanism: Send {
         Err(MechanismError::Unsupported { what: "policies of domains", by: self.kind() })
     }
 
-    /// Suspends the domain of this cgroup, whose path has no leading slash, with all below it, or lets it go on.
+    /// Suspends the domain of this cgroup, whose path has no leading slash, with all below it, or resumes it.
     /// What its tasks have reserved for themselves they get all the same. Doing it twice changes nothing.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ mod placing;
 mod suspension;
 mod weights;
 
-pub use suspension::Outliver;
+pub use suspension::Watchdog;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::RawFd;

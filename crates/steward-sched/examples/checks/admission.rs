@@ -249,7 +249,7 @@ pub fn make_room() -> Outcome {
     assign(&mut scheduler, free.pid(), grant(10_000, 20_000))?;
     sleep(Duration::from_secs(3));
     let from = record(&mut scheduler, free.pid()).ok_or("no record")?.cpu;
-    let pinned = bound.bind(from as usize);
+    let pinned = bound.pin(from as usize);
     let standing = assign(&mut scheduler, pinned.pid(), grant(10_000, 20_000))?;
     sleep(Duration::from_millis(200));
     let times = measure(&[&free, &pinned], 3.0);

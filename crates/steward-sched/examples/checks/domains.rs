@@ -187,14 +187,14 @@ pub fn reservations_are_paid() -> Outcome {
     Ok(format!("{share:.3} of 0.5, with 0.3 reserved for a task of it"))
 }
 
-/// A suspended domain gets nothing, with all below it and a task that is bound to a CPU; it goes on when it may, and what was killed
+/// A suspended domain gets nothing, with all below it and a task that is pinned to a CPU; it goes on when it may, and what was killed
 /// meanwhile ends soon.
 pub fn suspension() -> Outcome {
     let mut scheduler = shared()?;
     let (parent, other) = (Group::new("still"), Group::new("busy"));
     let below = Group::new("still/below");
     let quiet: Vec<Program> =
-        vec![Program::start(&["spin"]).within(&below), Program::start(&["spin"]).within(&below).bind(0)];
+        vec![Program::start(&["spin"]).within(&below), Program::start(&["spin"]).within(&below).pin(0)];
     let mut doomed = Program::start(&["spin"]).within(&below);
     let beside = Program::start(&["spin"]).within(&other);
     sleep(Duration::from_millis(500));

@@ -200,7 +200,7 @@ pub fn overload() -> Outcome {
     let mut sleepers = Vec::new();
     // Each announces 0.3 of CPU 0. An announcement nobody lives up to fades, and then the next one fits.
     for _ in 0..4 {
-        let program = Program::start(&["later", "14000"]).bind(0);
+        let program = Program::start(&["later", "14000"]).pin(0);
         let admitted = wait_until(8.0, || {
             assign(&mut scheduler, program.pid(), grant(6_000, 20_000)) == Ok(Standing::Admitted)
         });

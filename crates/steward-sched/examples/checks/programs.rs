@@ -202,8 +202,8 @@ impl Program {
         self
     }
 
-    pub fn bind(self, cpu: usize) -> Self {
-        bind(self.pid(), &[cpu]);
+    pub fn pin(self, cpu: usize) -> Self {
+        pin(self.pid(), &[cpu]);
         self
     }
 
@@ -244,7 +244,7 @@ pub fn named_pipe(path: &str) -> Result<(), String> {
 }
 
 /// Restricts a task to the CPUs.
-pub fn bind(pid: i32, cpus: &[usize]) {
+pub fn pin(pid: i32, cpus: &[usize]) {
     // SAFETY: the set is initialized before it is used.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -146,7 +146,7 @@ pub fn flipped_quota() -> Outcome {
 /// Tasks bound to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
 pub fn bound_tasks() -> Outcome {
     let scheduler = shared()?;
-    let bound: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).bind(0)).collect();
+    let bound: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).pin(0)).collect();
     let free: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();
     sleep(Duration::from_secs(1));
     let times = measure(&bound.iter().chain(&free).collect::<Vec<_>>(), SECONDS);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
-use crate::programs::{Program, bind, load, measure, record, unload, wait_until};
+use crate::programs::{Program, load, measure, pin, record, unload, wait_until};
 use crate::{Outcome, check};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -99,7 +99,7 @@ pub fn affinity() -> Outcome {
     scheduler.assign(player.pid(), Some(grant())).map_err(|error| error.to_string())?;
     let before = record(&mut scheduler, player.pid()).ok_or("no record")?.cpu;
     let loops: Vec<Program> = (0..6).map(|_| Program::start(&["spin"])).collect();
-    bind(player.pid(), &[1 - before as usize]);
+    pin(player.pid(), &[1 - before as usize]);
     sleep(Duration::from_millis(500));
     let time = measure(&[&player], 2.0)[0];
     let after = record(&mut scheduler, player.pid()).ok_or("no record")?;

@@ -190,7 +190,7 @@ int steward_set_domain(struct domain_request *request)
 }
 
 /*
- * The daemon suspends a domain with all below it, or lets it go on. What runs ends at its CPU's next tick; what waits is
+ * The daemon suspends a domain with all below it, or resumes it. What runs ends at its CPU's next tick; what waits is
  * found by the look at quotas, 5 ms after it was let go. When the daemon dies this scheduler goes with it, and
  * nothing is suspended any more.
  */

@@ -131,7 +131,7 @@ static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_stat
 	return t->at_gate ? AT_GATE : INSIDE_PREEMPTED;
 }
 
-/* Whether the domain's tasks have to stand behind something that can run; verified once. */
+/* Whether the domain's tasks are deferred to something that can run; verified once. */
 __noinline bool domain_stands_behind(u32 index)
 {
 	struct domain_table *table = domains();
@@ -273,7 +273,7 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
 }
 
-/* Lets those in one of a domain's queues leave that came there before it was held or had to stand behind. */
+/* Lets those in one of a domain's queues leave that came there before it was held or deferred. */
 static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns)
 {
 	struct bpf_iter_scx_dsq it;
@@ -313,7 +313,7 @@ static __always_inline void forget_look(u32 index)
 		*looked_ns = 0;
 }
 
-/* Looks through the queues of domains that are held or stand behind. True when somebody waits to leave. */
+/* Looks through the queues of domains that are held or deferred. True when somebody waits to leave. */
 static __noinline bool look_after_holds(u64 now_ns)
 {
 	struct domain_table *table = domains();

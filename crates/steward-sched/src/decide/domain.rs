@@ -389,7 +389,7 @@ impl DomainTable {
         unsafe { decide_domain_end(self, index) }
     }
 
-    /// Whether the domain's own tasks have to stand behind something that can run: at its level, or at one above it. O(depth).
+    /// Whether the domain's own tasks are deferred to something that can run: at its level, or at one above it. O(depth).
     pub fn behind(&mut self, index: u16) -> bool {
         // SAFETY: as in begin().
         unsafe { decide_domain_behind(self, index) }
@@ -458,7 +458,7 @@ impl DomainTable {
         unsafe { decide_order_set_policy(self, index, policy) }
     }
 
-    /// Suspends a domain with all below it, or lets it go on; true when that changes anything. O(depth).
+    /// Suspends a domain with all below it, or resumes it; true when that changes anything. O(depth).
     pub fn suspend(&mut self, index: u16, suspended: bool) -> bool {
         // SAFETY: as in begin().
         unsafe { decide_domain_suspend(self, index, suspended) }

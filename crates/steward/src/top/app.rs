@@ -138,7 +138,7 @@ pub struct App {
 /// What was typed so far is at most this long.
 const TYPED_MAX: usize = 64;
 
-/// Puts something in or out; without a wish, the other way than it is.
+/// Puts something in or out; unless it is said, the other way than it is.
 fn toggle<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, of: T, put_in: Option<bool>) {
     if put_in.unwrap_or(!set.contains(&of)) {
         set.insert(of);
@@ -328,7 +328,7 @@ impl App {
         }
     }
 
-    /// Folds or unfolds the selected row, or for a task that which it is in; without a wish, the other way than it is.
+    /// Folds or unfolds the selected row, or for a task that which it is in; unless it is said, the other way than it is.
     fn fold(&mut self, fold: Option<bool>) {
         let lines = self.view.lines(self.model.snapshot());
         let Some(line) = lines.get(self.cursor) else { return };

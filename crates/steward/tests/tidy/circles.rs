@@ -17,7 +17,7 @@ const CRATES: [&str; 12] = [
     "crates/steward-record",
     "crates/steward-tasks",
     "crates/stewardd",
-    "lab/floor",
+    "lab/null-scheduler",
     "lab/guest",
     "lab/machine",
     "lab/workloads",

@@ -119,7 +119,7 @@ impl Daemon {
         let settings = self.best_effort();
         let Some(mechanism) = self.cpu.mechanism.as_mut() else { return };
         let failure = match mechanism.set_best_effort(settings) {
-            // Where there is no order to choose, the default is nobody's wish.
+            // Where there is no order to choose, nobody has asked for the default.
             Err(MechanismError::Unsupported { .. }) if settings == BestEffortSettings::default() => None,
             outcome => outcome.err(),
         };

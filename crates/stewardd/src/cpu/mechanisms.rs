@@ -147,7 +147,7 @@ fn load_without_scheduler(
     mechanism.set_thresholds(thresholds).map_err(|error| error.to_string())?;
     // Where this program cannot be found again, nothing is frozen.
     if let Ok(own) = std::env::current_exe() {
-        mechanism.set_outliver(Box::new(Guard::new(&own)));
+        mechanism.set_watchdog(Box::new(Guard::new(&own)));
     }
     Ok(Box::new(mechanism))
 }

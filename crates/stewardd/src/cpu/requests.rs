@@ -110,8 +110,8 @@ impl Daemon {
         let of_specifications = Amount { asked: 0.0, held: 0.0, inherit: false, revocable: true };
         let amount =
             asked.as_ref().map_or(of_specifications, |request| self.amount(caller, id, &request.grant));
-        let wish = for_process(Action::Reserve, caller, caller.pid, user);
-        self.permit(caller, &wish.for_amount(amount))?;
+        let request = for_process(Action::Reserve, caller, caller.pid, user);
+        self.permit(caller, &request.for_amount(amount))?;
         Ok((asked, user))
     }
 
@@ -121,8 +121,8 @@ impl Daemon {
         let (held, first) = self.take_hold_of_task(number)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(number, &error))?;
         let amount = self.amount(caller, held.id(), &request.grant);
-        let wish = for_process(Action::Reserve, caller, held.id().tid, user).for_amount(amount);
-        self.permit(caller, &wish)?;
+        let asked = for_process(Action::Reserve, caller, held.id().tid, user).for_amount(amount);
+        self.permit(caller, &asked)?;
         let is_process = first == held.id();
         let tids: Vec<i32> = if request.grant.inherit && is_process {
             // The main thread first: its standing is the answer.

@@ -60,7 +60,7 @@ impl Suspensions {
         Ok(())
     }
 
-    /// A connection lets a domain go on; true when it is suspended still, by another.
+    /// A connection resumes a domain; true when it is suspended still, by another.
     pub fn let_go(&mut self, path: &str, caller: u64, mechanism: &mut InForce) -> bool {
         let Some(suspended) = self.domains.get_mut(path) else { return false };
         suspended.callers.remove(&caller);

@@ -1,7 +1,7 @@
 //! What clients may ask about domains.
 //!
-//! Making a domain and giving one more than it has takes from its siblings, and is a wish to reserve. Taking less,
-//! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are wishes to
+//! Making a domain and giving one more than it has takes from its siblings, and is a request to reserve. Taking less,
+//! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are requests to
 //! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`.
 
 mod slowed;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use libsteward::api::{self, ApiError, Method};
 use libsteward::wire;
-use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::authority::{Action, Request, Target};
 use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Setting, Settings, name};
 use steward_core::resource::Resource;
@@ -168,7 +168,7 @@ impl Daemon {
         let path = self.domains.path_to_make(&request.domain)?;
         let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
         let about = format!("a new domain {}", self.domains.names().name_of(&path));
-        self.permit(caller, &wish(Action::Reserve, &change, target, about))?;
+        self.permit(caller, &request_about(Action::Reserve, &change, target, about))?;
         let given = Given { user: request.user, keep: request.keep };
         self.domains.create(&path, &change, given, asker(caller), &mut self.cpu.mechanism)?;
         self.settle_memory();
@@ -193,7 +193,7 @@ impl Daemon {
         let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
         let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
         let (target, about) = self.target(caller, &cgroup);
-        self.permit(caller, &wish(action, &change, target, about))?;
+        self.permit(caller, &request_about(action, &change, target, about))?;
         let given = Given { user: request.user, keep: request.keep };
         let had = self
             .domains
@@ -231,10 +231,10 @@ impl Daemon {
         let cgroup = self.domains.resolve(&request.domain)?;
         let kill = request.kill == Some(true);
         let (target, about) = self.target(caller, &cgroup);
-        self.permit(caller, &Wish::of_all(Action::Limit, target, about))?;
+        self.permit(caller, &Request::of_all(Action::Limit, target, about))?;
         if kill && let Some(pid) = self.process_of_others(caller, &cgroup.path)? {
             let about = format!("process {pid} in it, which belongs to somebody else");
-            self.permit(caller, &Wish::of_all(Action::Administer, Target::Others, about))?;
+            self.permit(caller, &Request::of_all(Action::Administer, Target::Others, about))?;
         }
         self.cpu.suspensions.end_below(&cgroup.path, &mut self.cpu.mechanism);
         self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.cpu.mechanism)
@@ -266,7 +266,7 @@ impl Daemon {
         let from = self.domains.cgroups()?.path_of(pid).map_err(|error| kernel_error(pid, &error))?;
         self.permit_leaving(caller, &from, &cgroup.path)?;
         let (target, about) = self.target(caller, &cgroup);
-        self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+        self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))?;
         self.domains.enter(pid, &cgroup.path)?;
         let entered = self.still_of(&process, user).and_then(|()| self.still_there(&cgroup));
         if let Err(error) = entered {
@@ -302,7 +302,7 @@ impl Daemon {
         let left_slice = name::slice_of_user(from).filter(|slice| !name::is_at_or_below(to, slice));
         if let Some(slice) = left_slice {
             let about = format!("{}, whose limits it would leave", self.domains.names().name_of(slice));
-            return self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, Target::Others, about));
+            return self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, Target::Others, about));
         }
         let cgroup = self.domains.cgroups()?.find(from);
         let cgroup =
@@ -310,7 +310,7 @@ impl Daemon {
         let (target, about) = self.target(caller, &cgroup);
         self.permit(
             caller,
-            &Wish::new(Action::Limit, Resource::Cpu, target, format!("{about}, which it is in")),
+            &Request::new(Action::Limit, Resource::Cpu, target, format!("{about}, which it is in")),
         )
     }
 
@@ -440,9 +440,9 @@ fn asker(caller: &Caller) -> Asker {
     Asker { pid: caller.pid, uid: caller.uid }
 }
 
-/// A wish about the resources that a change is about; one about none of them is about the CPU.
-fn wish(action: Action, change: &Change, target: Target, about: String) -> Wish {
-    Wish { action, resources: change.resources(), target, about, amount: None }
+/// A request about the resources that a change is about; one about none of them is about the CPU.
+fn request_about(action: Action, change: &Change, target: Target, about: String) -> Request {
+    Request { action, resources: change.resources(), target, about, amount: None }
 }
 
 /// What is to be changed, checked as far as that is possible without knowing the domain.

@@ -7,7 +7,7 @@ use libsteward::ApiError;
 use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value};
-use steward_core::authority::{Request as Wish, Target};
+use steward_core::authority::{Request, Target};
 
 use crate::daemon::Daemon;
 use crate::server::access::{Access, Handler};
@@ -57,7 +57,7 @@ fn put<M: Handler>(
     parameters: Map<String, Value>,
 ) -> Result<Answer, ApiError> {
     if let Access::All(action, about) = M::ACCESS {
-        daemon.permit(caller, &Wish::of_all(action, Target::Others, about))?;
+        daemon.permit(caller, &Request::of_all(action, Target::Others, about))?;
     }
     let answer = parse::<M>(parameters).and_then(|request| request.handle(daemon, caller));
     if M::CHANGES_FORECASTS {

@@ -3,7 +3,7 @@
 //! taken back.
 
 use libsteward::ApiError;
-use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::authority::{Action, Request, Target};
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
@@ -57,14 +57,14 @@ pub(crate) fn became_anothers(pid: i32) -> ApiError {
     ApiError::PermissionDenied { reason }
 }
 
-/// A wish for CPU time about a process that belongs to `user` (see [`Pidfd::user`]).
-pub(crate) fn for_process(action: Action, caller: &Caller, pid: i32, user: Option<u32>) -> Wish {
+/// A request for CPU time about a process that belongs to `user` (see [`Pidfd::user`]).
+pub(crate) fn for_process(action: Action, caller: &Caller, pid: i32, user: Option<u32>) -> Request {
     let target = Target::of_process(caller.uid, user);
     let whose = match user {
         Some(uid) => format!("process {pid} of user {uid}"),
         None => format!("process {pid}, which has the rights of several users"),
     };
-    Wish::new(action, Resource::Cpu, target, whose)
+    Request::new(action, Resource::Cpu, target, whose)
 }
 
 pub(crate) fn kernel_error(pid: i32, error: &KernelError) -> ApiError {

@@ -174,7 +174,7 @@ pub struct WatchForecasts {
 }
 method!(WatchForecasts, "io.steward.WatchForecasts", Forecasts);
 
-/// Suspends a domain with all below it, or lets it go on. A suspension belongs to the connection that asked for it:
+/// Suspends a domain with all below it, or resumes it. A suspension belongs to the connection that asked for it:
 /// when that one is closed, for whatever reason, the domain goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,7 +1,7 @@
 //! Suspension of cgroups through the kernel's freezer, where Steward has no scheduler of its own.
 //!
 //! A frozen cgroup would stay frozen when the daemon is killed, until the next one reads the journal. So somebody who
-//! outlives the daemon is told of each cgroup before it is frozen ([`Outliver`]).
+//! outlives the daemon is told of each cgroup before it is frozen ([`Watchdog`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use crate::cgroup::place;
 use crate::cgroup::tree::CgroupTree;
 
 /// Writes into files what was in them before, once this process has ended.
-pub trait Outliver: Send + Debug {
+pub trait Watchdog: Send + Debug {
     /// To be called before the file is written: from now on `back` is written into it when this process ends.
     ///
     /// # Errors
@@ -28,15 +28,15 @@ pub trait Outliver: Send + Debug {
 /// What is frozen.
 #[derive(Debug, Default)]
 pub(super) struct Frozen {
-    outliver: Option<Box<dyn Outliver>>,
+    watchdog: Option<Box<dyn Watchdog>>,
     /// By cgroup id: the change's number in the journal, and the file.
     changes: BTreeMap<u64, (u64, PathBuf)>,
 }
 
 impl DeadlineMechanism {
     /// Who thaws cgroups when this process is killed. Without one nothing is frozen.
-    pub fn set_outliver(&mut self, outliver: Box<dyn Outliver>) {
-        self.frozen.outliver = Some(outliver);
+    pub fn set_watchdog(&mut self, watchdog: Box<dyn Watchdog>) {
+        self.frozen.watchdog = Some(watchdog);
     }
 
     pub(super) fn set_frozen(
@@ -61,7 +61,7 @@ impl DeadlineMechanism {
 
     /// Freezes the cgroup of this file, after everybody who is to undo that has been told.
     pub(super) fn freeze(&mut self, cgroup_id: u64, file: PathBuf) -> Result<(), MechanismError> {
-        if self.frozen.outliver.is_none() {
+        if self.frozen.watchdog.is_none() {
             return Err(not_told(
                 &file,
                 io::Error::other("there is nobody to thaw it when this process ends"),
@@ -89,14 +89,14 @@ impl DeadlineMechanism {
     }
 
     pub(super) fn forget_file(&mut self, file: &Path) {
-        if let Some(outliver) = &mut self.frozen.outliver {
-            outliver.changed_back(file);
+        if let Some(watchdog) = &mut self.frozen.watchdog {
+            watchdog.changed_back(file);
         }
     }
 
     /// Has a file put back when this process is killed, if there is somebody to do it.
     pub(super) fn remember_file(&mut self, file: &Path, back: &str) -> Result<(), MechanismError> {
-        let told = self.frozen.outliver.as_mut().map_or(Ok(()), |outliver| outliver.changing(file, back));
+        let told = self.frozen.watchdog.as_mut().map_or(Ok(()), |watchdog| watchdog.changing(file, back));
         told.map_err(|source| not_told(file, source))
     }
 

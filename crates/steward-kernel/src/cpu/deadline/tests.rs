@@ -394,7 +394,7 @@ fn a_task_that_has_ended_is_told_apart() {
 #[derive(Debug, Default)]
 struct Told(std::sync::Arc<std::sync::Mutex<Vec<(char, String)>>>);
 
-impl Outliver for Told {
+impl Watchdog for Told {
     fn changing(&mut self, file: &std::path::Path, back: &str) -> std::io::Result<()> {
         assert_eq!(back, "0");
         let says = std::fs::read_to_string(file)?;
@@ -409,7 +409,7 @@ impl Outliver for Told {
 }
 
 #[test]
-fn a_cgroup_is_frozen_only_after_the_journal_and_the_outliver_know_and_thawed_before_they_forget() {
+fn a_cgroup_is_frozen_only_after_the_journal_and_the_watchdog_know_and_thawed_before_they_forget() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let journal_path = directory.path().join("undo");
     let file = directory.path().join("cgroup.freeze");
@@ -422,7 +422,7 @@ fn a_cgroup_is_frozen_only_after_the_journal_and_the_outliver_know_and_thawed_be
     assert!(error.contains("cgroup.freeze"), "{error}");
     let told = Told::default();
     let seen = told.0.clone();
-    mechanism.set_outliver(Box::new(told));
+    mechanism.set_watchdog(Box::new(told));
     mechanism.freeze(7, file.clone()).expect("frozen");
     assert_eq!(std::fs::read_to_string(&file).expect("readable"), "1");
     assert!(std::fs::read_to_string(&journal_path).expect("readable").contains("cgroup.freeze"));

@@ -2,7 +2,7 @@
 //!
 //! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that Steward
 //! made, with its old value in the journal first: those of others have a manager. When the daemon is killed, the
-//! [outliver](super::Outliver) puts them back.
+//! [watchdog](super::Watchdog) puts them back.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

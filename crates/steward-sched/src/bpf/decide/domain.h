@@ -166,7 +166,7 @@ struct domain_table {
 	u32 cpus; /* online */
 	u32 high_water; /* no index at or above it was ever used */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
-	u32 priorities; /* how many domains have a priority that is not the default; while none has, nobody has to stand behind */
+	u32 priorities; /* how many domains have a priority that is not the default; while none has, nobody is deferred */
 	u32 waiting; /* how many domains have their own tasks in the heaps */
 	struct walk walk;
 	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
@@ -394,7 +394,7 @@ DECIDE bool domain_is(struct domain_table *t, u16 index, u64 cgroup_id)
 	return d->in_use && !d->dying && d->cgroup_id == cgroup_id;
 }
 
-/* Suspends a domain with all below it, or lets it go on. True when that changes anything. */
+/* Suspends a domain with all below it, or resumes it. True when that changes anything. */
 DECIDE bool domain_suspend(struct domain_table *t, u16 index, bool suspended)
 {
 	struct domain *d = domain_at(t, index);
@@ -441,7 +441,7 @@ DECIDE u32 level_above(const struct domain *level, u32 priority)
 	return above;
 }
 
-/* Whether the domain's own tasks have to stand behind something that can run: at its level, or at one above it. O(depth). */
+/* Whether the domain's own tasks are deferred to something that can run: at its level, or at one above it. O(depth). */
 DECIDE_CALLED bool domain_behind(struct domain_table *t, u32 index)
 {
 	u32 priority = domain_at(t, index)->own_priority, level;

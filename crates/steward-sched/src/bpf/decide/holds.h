@@ -5,7 +5,7 @@
  * A task that is kept from running keeps the kernel's locks that it has. So a task whose domain is held (cpu.max used up,
  * suspended) is kept from running only where it has none: at the boundary, on its return to user space. One that is found
  * anywhere else leaves: it runs on, ahead of other best-effort work, until it has reached the boundary. The same holds for
- * a task that has to stand behind others by its domain's priority, if it was preempted inside the kernel or waited there for
+ * a task that is deferred to others by its domain's priority, if it was preempted inside the kernel or waited there for
  * something other than its own will.
  *
  * Whoever leaves gets at most LEAVING_FRACTION of a CPU while other work waits there, so that nobody gains by long system
@@ -47,7 +47,7 @@ enum whereabouts {
  * it is through.
  */
 #define UNKNOWN_AFTER_NS (100 * NSEC_PER_MSEC)
-/* How often the queues of domains that are held or stand behind are looked through for tasks that came there before. */
+/* How often the queues of domains that are held or deferred are looked through for tasks that came there before. */
 #define HOLD_LOOK_NS (25 * NSEC_PER_MSEC)
 
 /* Whether a task that could run is let run on until it has left the kernel. held, behind: its domain is, or has to. */

@@ -1,7 +1,7 @@
 //! Did a domain get what it was promised? Everybody may ask for the domain that they are in; for others by the rules.
 
 use libsteward::api::{self, ApiError};
-use steward_core::authority::{Action, Request as Wish};
+use steward_core::authority::{Action, Request};
 use steward_core::cpu::audit::text::{Promised, explain};
 use steward_core::cpu::audit::{Family, Tally};
 use steward_core::cpu::mechanism::MechanismKind;
@@ -53,7 +53,7 @@ impl Daemon {
             return Ok(());
         }
         let (target, about) = self.target(caller, cgroup);
-        self.permit(caller, &Wish::new(Action::Read, Resource::Cpu, target, about))
+        self.permit(caller, &Request::new(Action::Read, Resource::Cpu, target, about))
     }
 
     /// What a domain is promised now.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use libsteward::api::{self, ApiError};
-use steward_core::authority::{Action, Request as Wish, Target};
+use steward_core::authority::{Action, Request, Target};
 use steward_core::cpu::forecast::{Model, TaskSample};
 use steward_kernel::process;
 
@@ -130,12 +130,12 @@ impl Daemon {
             }
         };
         let about = owner.map_or(about.clone(), |owner| format!("{about} of user {owner}"));
-        self.permit(caller, &Wish::of_all(Action::Read, Target::Others, about))?;
+        self.permit(caller, &Request::of_all(Action::Read, Target::Others, about))?;
         Ok(true)
     }
 
     fn sees_all(&self, caller: &Caller) -> bool {
-        let machine = Wish::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
+        let machine = Request::of_all(Action::Read, Target::Others, "the forecasts of other users' tasks");
         self.settings.policy.permit(&caller.identity(), &machine).is_ok()
     }
 

@@ -1,7 +1,7 @@
 //! `SuspendDomain` and `LowerDomain`: who may suspend or lower what, and what must never be.
 
 use libsteward::api::{self, ApiError};
-use steward_core::authority::{Action, Request as Wish};
+use steward_core::authority::{Action, Request};
 use steward_core::domain::name;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
@@ -39,7 +39,7 @@ impl Daemon {
         let cgroup = self.domains.resolve(&request.domain)?;
         let suspended = if request.suspended {
             let (target, about) = self.target(caller, &cgroup);
-            self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+            self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))?;
             self.refuse_to_suspend(caller, &cgroup)?;
             if self.cpu.mechanism.is_none() {
                 return Err(ApiError::MechanismGone { reason: self.gone_reason() });
@@ -72,7 +72,7 @@ impl Daemon {
         let cgroup = self.domains.resolve(&request.domain)?;
         let lowered = if request.lowered {
             let (target, about) = self.target(caller, &cgroup);
-            self.permit(caller, &Wish::new(Action::Limit, Resource::Cpu, target, about))?;
+            self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))?;
             if cgroup.path.is_empty() {
                 let reason = "there is nothing beside it to come first; lower a domain below it".to_owned();
                 return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
@@ -108,10 +108,10 @@ impl Daemon {
         let cgroups = self.domains.cgroups()?;
         let holds = |pid: i32| cgroups.path_of(pid).is_ok_and(|at| name::is_at_or_below(&at, &cgroup.path));
         if holds(rustix::process::getpid().as_raw_nonzero().get()) {
-            return refused("stewardd itself is in it, and could never let it go on");
+            return refused("stewardd itself is in it, and could never resume it");
         }
         if holds(caller.pid) {
-            return refused("the process that asks is in it, and could never let it go on; ask from outside");
+            return refused("the process that asks is in it, and could never resume it; ask from outside");
         }
         let is_ours = self.cpu.suspensions.is_suspended(cgroup.id);
         if !is_ours && cgroups.is_frozen(&cgroup.path).unwrap_or(false) {

@@ -11,28 +11,28 @@ char _license[] SEC("license") = "GPL";
 #define QUEUE 0
 #define SLICE_NS 4000000ULL
 
-SEC("struct_ops/floor_enqueue")
-void BPF_PROG(floor_enqueue, struct task_struct *p, u64 enq_flags)
+SEC("struct_ops/null_enqueue")
+void BPF_PROG(null_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	queue_insert(p, QUEUE, SLICE_NS, enq_flags);
 }
 
-SEC("struct_ops/floor_dispatch")
-void BPF_PROG(floor_dispatch, s32 cpu, struct task_struct *prev)
+SEC("struct_ops/null_dispatch")
+void BPF_PROG(null_dispatch, s32 cpu, struct task_struct *prev)
 {
 	queue_to_local(QUEUE);
 }
 
-SEC("struct_ops.s/floor_init")
-s32 BPF_PROG(floor_init)
+SEC("struct_ops.s/null_init")
+s32 BPF_PROG(null_init)
 {
 	return scx_bpf_create_dsq(QUEUE, -1);
 }
 
 SEC(".struct_ops.link")
-struct sched_ext_ops floor_ops = {
-	.enqueue = (void *)floor_enqueue,
-	.dispatch = (void *)floor_dispatch,
-	.init = (void *)floor_init,
-	.name = "floor",
+struct sched_ext_ops null_ops = {
+	.enqueue = (void *)null_enqueue,
+	.dispatch = (void *)null_dispatch,
+	.init = (void *)null_init,
+	.name = "null",
 };
