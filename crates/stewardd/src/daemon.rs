@@ -291,10 +291,10 @@ impl Daemon {
 
     /// What became of what the worker was given.
     fn note_outcomes(&mut self) {
-        for Outcome { about, failure } in self.worker.take_outcomes() {
+        for Outcome { about, goes_on, failure } in self.worker.take_outcomes() {
             match about {
                 About::File(topic) => self.health.set(topic, failure.into_iter().collect()),
-                About::Memory(path) => self.domains.note_memory(&path, failure),
+                About::Memory(path) => self.domains.note_memory(&path, goes_on, failure),
             }
         }
     }
@@ -310,6 +310,9 @@ impl Daemon {
         {
             self.worker.await_outcome(left);
             self.note_outcomes();
+            for job in self.domains.take_jobs() {
+                self.worker.give(job);
+            }
         }
     }
 

@@ -465,8 +465,9 @@ impl Domains {
     }
 
     /// Takes in what became of what the worker was given about the memory of a cgroup.
-    pub(crate) fn note_memory(&mut self, path: &str, failure: Option<String>) {
-        self.memory.note(path, failure);
+    pub(crate) fn note_memory(&mut self, path: &str, goes_on: bool, failure: Option<String>) {
+        let Ok(cgroups) = &self.cgroups else { return };
+        self.memory.note(cgroups.as_ref(), path, goes_on, failure);
     }
 
     fn apply_cpu(&mut self, mechanism: &mut InForce) {

@@ -120,6 +120,19 @@ fn what_the_kernel_refuses_is_said_and_leaves_all_as_it_was() {
 }
 
 #[test]
+fn a_maximum_comes_into_force_once_enough_was_taken_and_others_have_their_turn_meanwhile() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    machine.cgroups.tree().memory_goes_on = 1000;
+    daemon.client().call(&create("a", None, Some(64 * MIB))).expect("there is room");
+    daemon.client().call(&create("b", Some(MIB), None)).expect("there is room");
+    until(&daemon, "b", |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.b"), (Some(MIB), None));
+    until(&daemon, "a", |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (None, Some(64 * MIB)));
+}
+
+#[test]
 fn a_program_that_is_promised_memory_has_a_domain_of_its_own_that_goes_with_it() {
     let machine = Machine::new();
     let daemon = machine.start();

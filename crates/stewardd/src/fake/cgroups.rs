@@ -15,6 +15,7 @@ use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::cgroups::Cgroups;
 use crate::memory::knobs::{Knobs, Place};
+use crate::turn::worker::Progress;
 
 /// The tree; shared between the test and every daemon on it.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Tree {
     pub killed: Vec<i32>,
     /// What the kernel says to whoever limits memory, if it does not do it.
     pub refuses_memory: Option<String>,
+    /// How often memory is still to be taken before a maximum can be written.
+    pub memory_goes_on: u32,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
 }
@@ -55,6 +58,7 @@ impl Default for Tree {
             changed: BTreeSet::new(),
             killed: Vec::new(),
             refuses_memory: None,
+            memory_goes_on: 0,
             used: BTreeMap::new(),
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
@@ -161,19 +165,24 @@ impl FakeCgroups {
 }
 
 impl Knobs for FakeCgroups {
-    fn set(&self, place: &Place, wanted: Settings) -> Result<(), String> {
+    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String> {
         let mut tree = self.tree();
         let refusal = tree.refuses_memory.clone();
         let above = parent_of(&place.path).unwrap_or("");
         let handed_out = tree.get(above).is_ok_and(|group| group.hands_out.contains(&Resource::Memory));
-        let group =
-            tree.groups.get_mut(&place.path).filter(|group| group.id == place.cgroup_id && handed_out);
-        let group = group.ok_or_else(|| format!("the cgroup {} is gone", place.path))?;
+        let group = tree.groups.get(&place.path).filter(|group| group.id == place.cgroup_id && handed_out);
+        group.ok_or_else(|| format!("the cgroup {} is gone", place.path))?;
         if let Some(refusal) = refusal.filter(|_| wanted != Settings::default()) {
             return Err(refusal);
         }
-        group.memory = wanted;
-        Ok(())
+        if tree.memory_goes_on > 0 && wanted.max_bytes.is_some() {
+            tree.memory_goes_on -= 1;
+            return Ok(Progress::GoesOn);
+        }
+        if let Some(group) = tree.groups.get_mut(&place.path) {
+            group.memory = wanted;
+        }
+        Ok(Progress::Done)
     }
 
     fn forget(&self, _: u64) {}

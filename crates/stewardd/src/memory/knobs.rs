@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use steward_core::memory::Settings;
 use steward_core::quantity::format_size;
@@ -13,9 +14,12 @@ use steward_kernel::memory::room;
 use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
+use crate::turn::worker::Progress;
 
 /// How much is taken at once from a cgroup that uses more than it may: the kernel does not end before it has that.
 const PIECE_BYTES: u64 = 1 << 20;
+/// For how long memory is taken before others have the worker's turn.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How often nothing at all may be had before that counts as an answer.
 const TRIES_MAX: u32 = 5;
 
@@ -30,11 +34,12 @@ pub struct Place {
 
 /// What writes them.
 pub trait Knobs: fmt::Debug + Send + Sync {
-    /// Has a cgroup have this minimum and this maximum; what is not set is as it was before Steward set it. Waits.
+    /// Has a cgroup have this minimum and this maximum; what is not set is as it was before Steward set it. Waits, but not for all
+    /// of the memory that it may have to take first: what is left of that goes on when it is called again.
     ///
     /// # Errors
     /// Why not, in a sentence.
-    fn set(&self, place: &Place, wanted: Settings) -> Result<(), String>;
+    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String>;
 
     /// The cgroup is gone, and what it had with it.
     fn forget(&self, cgroup_id: u64);
@@ -90,13 +95,16 @@ impl KernelKnobs {
 }
 
 impl Knobs for KernelKnobs {
-    fn set(&self, place: &Place, wanted: Settings) -> Result<(), String> {
+    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String> {
         let directory = self.directory(place)?;
         self.write(place, "memory.min", wanted.min_bytes)?;
-        if let Some(max_bytes) = wanted.max_bytes {
-            make_room(&directory, max_bytes)?;
+        if let Some(max_bytes) = wanted.max_bytes
+            && make_room(&directory, max_bytes)? == Progress::GoesOn
+        {
+            return Ok(Progress::GoesOn);
         }
-        self.write(place, "memory.max", wanted.max_bytes)
+        self.write(place, "memory.max", wanted.max_bytes)?;
+        Ok(Progress::Done)
     }
 
     fn forget(&self, cgroup_id: u64) {
@@ -114,12 +122,15 @@ impl Knobs for KernelKnobs {
 
 /// Takes memory from a cgroup until it uses no more than its maximum will be. Written above what it uses, a maximum has the
 /// kernel end processes in it as soon as it cannot take enough.
-fn make_room(directory: &Path, max_bytes: u64) -> Result<(), String> {
-    let mut tries_left = TRIES_MAX;
+fn make_room(directory: &Path, max_bytes: u64) -> Result<Progress, String> {
+    let (mut tries_left, begun) = (TRIES_MAX, Instant::now());
     loop {
         let used = room::current_bytes(directory).map_err(|error| sentence(&error))?;
         if used <= max_bytes {
-            return Ok(());
+            return Ok(Progress::Done);
+        }
+        if begun.elapsed() > PATIENCE {
+            return Ok(Progress::GoesOn);
         }
         match room::reclaim(directory, PIECE_BYTES.min(used - max_bytes)) {
             Ok(()) => tries_left = TRIES_MAX,

@@ -10,7 +10,7 @@ use steward_core::resource::Resource;
 
 use super::knobs::{Knobs, Place};
 use crate::domains::cgroups::Cgroups;
-use crate::turn::worker::{About, Job};
+use crate::turn::worker::{About, Job, Progress};
 
 /// What a domain says until the worker has done it.
 const NOT_YET: &str = "its memory is being limited: what it uses above its maximum is being taken from it";
@@ -86,13 +86,13 @@ impl Limits {
         let knobs = Arc::clone(knobs);
         let work = move || {
             knobs.forget(cgroup_id);
-            Ok(())
+            Ok(Progress::Done)
         };
         // Another cgroup may be there by now, about which another job says something.
         self.push(&format!("{path} ({cgroup_id})"), Box::new(work));
     }
 
-    fn push(&mut self, path: &str, work: Box<dyn FnOnce() -> Result<(), String> + Send>) {
+    fn push(&mut self, path: &str, work: Box<dyn FnOnce() -> Result<Progress, String> + Send>) {
         self.pending.insert(path.to_owned());
         self.jobs.push_back(Job { about: About::Memory(path.to_owned()), work });
     }
@@ -107,9 +107,12 @@ impl Limits {
         !self.pending.is_empty()
     }
 
-    /// Takes in what became of a job.
-    pub fn note(&mut self, path: &str, failure: Option<String>) {
+    /// Takes in what became of a job; what `goes_on` is another one.
+    pub fn note(&mut self, cgroups: &dyn Cgroups, path: &str, goes_on: bool, failure: Option<String>) {
         self.pending.remove(path);
+        if let Some((id, settings)) = self.told.get(path).copied().filter(|_| goes_on) {
+            self.tell(&cgroups.memory_knobs(), path, id, settings);
+        }
         if let Some(failure) = failure
             && self.told.contains_key(path)
         {

@@ -29,21 +29,33 @@ pub enum About {
 pub struct Job {
     /// What it is about.
     pub about: About,
-    /// Does it; the error says in a sentence why it could not be done.
-    pub work: Box<dyn FnOnce() -> Result<(), String> + Send>,
+    /// Does it, or a part of it; the error says in a sentence why it could not be done.
+    pub work: Box<dyn FnOnce() -> Result<Progress, String> + Send>,
+}
+
+/// How far a job got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is done.
+    Done,
+    /// It has done what it could without making others wait for long: whoever gave it gives the rest as another job.
+    GoesOn,
 }
 
 impl Job {
     /// Replaces a file whole. `synced`: it has to be on the disk, and not only in the kernel's memory, when this is done.
     /// `otherwise` says what a failure means, to stand before its reason.
     pub fn replace(topic: Topic, path: PathBuf, text: String, synced: bool, otherwise: &'static str) -> Self {
-        let work =
-            move || files::replace(&path, &text, synced).map_err(|error| format!("{otherwise}: {error}"));
+        let work = move || {
+            let replaced = files::replace(&path, &text, synced);
+            replaced.map(|()| Progress::Done).map_err(|error| format!("{otherwise}: {error}"))
+        };
         Job { about: About::File(topic), work: Box::new(work) }
     }
 
     fn carry_out(self) -> Outcome {
-        Outcome { about: self.about, failure: (self.work)().err() }
+        let outcome = (self.work)();
+        Outcome { about: self.about, goes_on: outcome == Ok(Progress::GoesOn), failure: outcome.err() }
     }
 }
 
@@ -58,6 +70,8 @@ impl fmt::Debug for Job {
 pub struct Outcome {
     /// What it was about.
     pub about: About,
+    /// Whether there is a rest of it to be done.
+    pub goes_on: bool,
     /// Why it failed, in a sentence; `None` when it was done.
     pub failure: Option<String>,
 }
@@ -204,7 +218,10 @@ mod tests {
         let mut worker = Worker::new().expect("a worker");
         worker.give(job(Topic::Save, &path, "one"));
         poll(&mut [PollFd::new(&worker, PollFlags::IN)], None).expect("woken");
-        assert_eq!(worker.take_outcomes(), [Outcome { about: About::File(Topic::Save), failure: None }]);
+        assert_eq!(
+            worker.take_outcomes(),
+            [Outcome { about: About::File(Topic::Save), goes_on: false, failure: None }]
+        );
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "one");
         assert!(worker.take_outcomes().is_empty());
     }
@@ -222,7 +239,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "three", "the last one counts");
         let outcomes = worker.take_outcomes();
         let failures: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
-        let [Outcome { about: About::File(Topic::SaveDomains), failure: Some(sentence) }] = failures[..]
+        let [Outcome { about: About::File(Topic::SaveDomains), failure: Some(sentence), .. }] = failures[..]
         else {
             panic!("{outcomes:?}")
         };
