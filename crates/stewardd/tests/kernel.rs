@@ -432,3 +432,24 @@ fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
     told.says("full-disk", &["nothing was changed in the kernel", "No space left"]);
     told.says("flipped", &["undo.journal is damaged", "undo.journal.damaged", "exit code 0"]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
+    let told = Transcript::of(include_str!("kernel/memory.sh"));
+    let mib = |mib: u64| (mib << 20).to_string();
+    told.says("made", &["exit code 0", &format!("{} {}", mib(64), mib(128))]);
+    told.says("nested", &["exit code 0", &format!("{} {}", mib(48), mib(16))]);
+    told.says("too-much", &["b cannot have 100G of the memory of the machine", "(a 64M)", "exit code 1"]);
+    told.says("upside-down", &["cannot be promised where at most 1M may be used", "exit code 1"]);
+    // Whether that is known when the call is answered is a matter of milliseconds.
+    told.says("below-use", &["no more can be taken from it", &mib(64), "alive with 3000000"]);
+    told.says("above-use", &[&mib(32)]);
+    // Beyond its maximum the kernel ends it, and nobody else.
+    told.says("grows", &["exit code 137"]);
+    told.says("program", &[&format!("{} 1", mib(48)), "is in force in a domain of its own"]);
+    told.says("killed", &[&mib(64)]);
+    told.says("started-again", &["memory promised: 64M", &format!("{} {}", mib(64), mib(128))]);
+    told.says("stopped", &["0 0 max"]);
+    told.says("reverted", &["domains.json: what domains had is forgotten"]);
+}
