@@ -161,6 +161,12 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
     Err(format!("it must be above 0 and at most 100% (1){hint}"))
 }
 
+/// About how many bytes, as people read it: to the mebibyte, or the kibibyte where it is less than ten of them.
+pub fn approximate_size(bytes: u64) -> String {
+    let unit: u64 = if bytes < 10 << 20 { 1 << 10 } else { 1 << 20 };
+    format_size(bytes.saturating_add(unit / 2) / unit * unit)
+}
+
 /// A fraction as a percentage, with as many decimals as it has within a hundredth of a percent.
 pub fn percent(fraction: f64) -> String {
     percent_to(fraction, 2)

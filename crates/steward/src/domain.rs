@@ -12,7 +12,7 @@ use steward_core::domain::declared::{parse_domains, to_toml};
 use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Names, Settings};
 use steward_core::quantity::percent;
-use steward_core::quantity::{approximate_duration, format_size};
+use steward_core::quantity::{approximate_duration, approximate_size, format_size};
 use steward_core::{cpu, disk, memory};
 
 use crate::output::{highlight, print, print_json, table};
@@ -294,11 +294,11 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
 fn used_text(memory: &api::DomainMemory) -> String {
     let swapped = match memory.swapped {
         0 => String::new(),
-        bytes => format!(", and {} in the swap", format_size(bytes)),
+        bytes => format!(", and {} in the swap", approximate_size(bytes)),
     };
     format!(
         "{}{swapped}; stood still for {}",
-        format_size(memory.used),
+        approximate_size(memory.used),
         approximate_duration(memory.stalled_ns)
     )
 }
@@ -310,7 +310,8 @@ fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
     if domain.memory_min_sum > 0 {
-        let (promised, most) = (format_size(domain.memory_min_sum), format_size(domain.memory_reservable));
+        let (promised, most) =
+            (approximate_size(domain.memory_min_sum), approximate_size(domain.memory_reservable));
         rows.push(("promised to children", format!("{promised} of at most {most}")));
     }
     rows

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use libsteward::{Client, api};
-use steward_core::quantity::{approximate_duration, format_size, percent_to};
+use steward_core::quantity::{approximate_duration, approximate_size, percent_to};
 
 use crate::arguments::JsonFlag;
 use crate::cpu::status::{cpu_table, holders, reservation_text, task_table};
@@ -122,7 +122,7 @@ fn memory_line(memory: &api::MemoryState) -> String {
         return String::new();
     }
     let [promised, reservable, total, available] =
-        [memory.promised, memory.reservable, memory.total, memory.available].map(format_size);
+        [memory.promised, memory.reservable, memory.total, memory.available].map(approximate_size);
     format!(
         "\nMemory: {promised} promised to domains, of at most {reservable} of {total}; {available} available.\n"
     )

@@ -371,5 +371,9 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings, ro
 fn machine(settings: &Settings, roots: &Roots) -> Machine {
     let config = &settings.config;
     let memory_bytes = memory::total_bytes(roots).unwrap_or(0) as f64 * config.memory.reservable;
-    Machine { cpu: config.cpu.reservable, memory_bytes: memory_bytes as u64, ..Machine::default() }
+    Machine {
+        cpu: config.cpu.reservable,
+        memory_bytes: memory_bytes as u64 >> 20 << 20,
+        ..Machine::default()
+    }
 }

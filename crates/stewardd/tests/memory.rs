@@ -220,3 +220,13 @@ fn a_program_that_another_manager_has_placed_stays_there_and_is_told_why() {
     assert!(text.contains("it is in system.slice") && text.contains("steward run --memory-min"), "{text}");
     assert_eq!(domain_of(&daemon, sleeper.pid()), "system.slice");
 }
+
+#[test]
+fn what_a_domain_is_promised_is_told_to_nobody_by_way_of_a_mistake() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("a", Some(64 * MIB), None)).expect("there is room");
+    machine.caller_uid.store(1001, std::sync::atomic::Ordering::SeqCst);
+    let refused = refusal(daemon.client().call(&set("a", None, Some(MIB))));
+    assert!(matches!(refused, ApiError::PermissionDenied { .. }), "{refused}");
+}

@@ -132,3 +132,17 @@ proptest! {
         let _ = (parse_duration(&text), parse_size(&text), parse_milliseconds(&text));
     }
 }
+
+#[test]
+fn a_size_is_told_as_people_read_it() {
+    for (bytes, expected) in [
+        (0, "0"),
+        (36 * 1024 + 7, "36K"),
+        (10 << 20, "10M"),
+        ((300 << 20) + 4096, "300M"),
+        (806_397_542, "769M"),
+        (2 << 30, "2G"),
+    ] {
+        assert_eq!(approximate_size(bytes), expected);
+    }
+}

@@ -2,7 +2,7 @@
 
 use libsteward::api;
 use serde::{Deserialize, Serialize};
-use steward_core::quantity::format_size;
+use steward_core::quantity::approximate_size;
 
 /// The memory of a domain, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,25 +28,19 @@ impl Memory {
 
     /// As a column has it.
     pub fn cell(&self) -> String {
-        rounded(self.used)
+        approximate_size(self.used)
     }
 
     /// In a few words.
     pub fn words(&self) -> String {
         let parts = [
-            Some(format!("{} of memory", rounded(self.used))),
-            (self.swapped > 0).then(|| format!("{} swapped", rounded(self.swapped))),
-            self.promised.map(|bytes| format!("{} promised", rounded(bytes))),
-            self.most.map(|bytes| format!("at most {}", rounded(bytes))),
+            Some(format!("{} of memory", approximate_size(self.used))),
+            (self.swapped > 0).then(|| format!("{} swapped", approximate_size(self.swapped))),
+            self.promised.map(|bytes| format!("{} promised", approximate_size(bytes))),
+            self.most.map(|bytes| format!("at most {}", approximate_size(bytes))),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
-}
-
-/// To the mebibyte, or the kibibyte where it is less than ten of them.
-fn rounded(bytes: u64) -> String {
-    let unit: u64 = if bytes < 10 << 20 { 1 << 10 } else { 1 << 20 };
-    format_size(bytes.saturating_add(unit / 2) / unit * unit)
 }
 
 #[cfg(test)]

@@ -188,11 +188,18 @@ impl Daemon {
         let change = change(&request.settings)?;
         let cgroup = self.domains.resolve(&request.domain)?;
         let before = self.domains.held(&cgroup.path).map(|held| held.settings.clone()).unwrap_or_default();
-        let after = change.apply(&before).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;
+        let (target, about) = self.target(caller, &cgroup);
+        let after = match change.apply(&before) {
+            Ok(after) => after,
+            Err(fault) => {
+                // What is wrong with it may tell what the domain has.
+                self.permit(caller, &request_about(Action::Limit, &change, target, about))?;
+                return Err(invalid(fault.setting.name(), fault.reason));
+            }
+        };
         let is_less = after.takes_no_more_than(&before, self.domains.kernel_weight(&cgroup.path));
         let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
         let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
-        let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &request_about(action, &change, target, about))?;
         let given = Given { user: request.user, keep: request.keep };
         let had = self
