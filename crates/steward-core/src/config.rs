@@ -118,43 +118,6 @@ fn reject_unknown<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) {
     }
 }
 
-/// The table of one resource, if there is one; a key that it does not have is a problem.
-pub(crate) fn section<'t, 'a>(
-    reader: &mut Reader<'a>,
-    table: &'t DeTable<'a>,
-    name: &str,
-    known: &[&str],
-) -> Option<&'t DeTable<'a>> {
-    let value = lookup(table, name)?;
-    match value.get_ref() {
-        DeValue::Table(section) => {
-            reader.reject_unknown_keys(section, known, &format!("[{name}]"));
-            Some(section)
-        }
-        _ => {
-            let advice = format!("write [{name}], then its keys below it");
-            reader.error(value.span(), format!("{name} is not a table"), advice);
-            None
-        }
-    }
-}
-
-/// A part of something, above 0 and at most 1; `whole` says what of.
-pub(crate) fn read_part<'a>(
-    reader: &mut Reader<'a>,
-    section: &DeTable<'a>,
-    key: &str,
-    whole: &str,
-) -> Option<f64> {
-    let part = reader.number(section, key, "0.8")?;
-    if *part.get_ref() > 0.0 && *part.get_ref() <= 1.0 {
-        return Some(*part.get_ref());
-    }
-    let what = format!("{key} = {} is no fraction of {whole}", part.get_ref());
-    reader.error(part.span(), what, "give a number above 0 and at most 1");
-    None
-}
-
 fn read_owner<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Owner> {
     let uid_advice = "write a user's name, or a number from 0 to 4294967294";
     let value = lookup(table, "owner")?;
@@ -178,7 +141,7 @@ fn read_owner<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<Owner>
 
 fn read_domains<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> DomainConfig {
     let mut domains = DomainConfig::default();
-    let Some(section) = section(reader, table, "domains", &["prefix"]) else { return domains };
+    let Some(section) = reader.section(table, "domains", &["prefix"]) else { return domains };
     if let Some(prefix) = reader.string(section, "prefix", "steward.") {
         match Names::new(prefix.get_ref()) {
             Ok(names) => domains.prefix = names.prefix().to_owned(),
@@ -191,7 +154,7 @@ fn read_domains<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> DomainConfi
 }
 
 fn read_metrics<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Option<MetricsAddress> {
-    let section = section(reader, table, "metrics", &["listen", "beyond_loopback"])?;
+    let section = reader.section(table, "metrics", &["listen", "beyond_loopback"])?;
     let beyond_loopback = lookup(section, "beyond_loopback").and_then(|value| match value.get_ref() {
         DeValue::Boolean(truth) => Some(*truth),
         _ => {

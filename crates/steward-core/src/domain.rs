@@ -7,7 +7,7 @@
 //!
 //! - [`declared`]: domains that files declare.
 //! - [`name`]: what a domain may be called, and which cgroup a name means.
-//! - [`settings`]: what can be asked for a domain, and what is wrong with it.
+//! - [`settings`]: what can be asked for a domain; [`setting`]: its names, and what is wrong with a value.
 //! - [`tree`]: who pays for whom; [`admission`]: what may be reserved.
 //!
 //! What the mechanism is told so that the guarantees hold is the CPU's: [`crate::cpu::policies`].
@@ -19,10 +19,12 @@
 pub mod admission;
 pub mod declared;
 pub mod name;
+pub mod setting;
 pub mod settings;
 pub mod tree;
 
 pub use admission::Refusal;
 pub use name::{Names, OWN_LEAF};
-pub use settings::{Change, Common, Fault, Setting, Settings};
+pub use setting::{Fault, Setting};
+pub use settings::{Change, Common, Settings};
 pub use tree::{Machine, Node, Tree};

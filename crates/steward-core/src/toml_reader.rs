@@ -66,6 +66,38 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The table of that name, if there is one; a key that it does not have is a problem.
+    pub(crate) fn section<'t>(
+        &mut self,
+        table: &'t DeTable<'a>,
+        name: &str,
+        known: &[&str],
+    ) -> Option<&'t DeTable<'a>> {
+        let value = lookup(table, name)?;
+        match value.get_ref() {
+            DeValue::Table(section) => {
+                self.reject_unknown_keys(section, known, &format!("[{name}]"));
+                Some(section)
+            }
+            _ => {
+                let advice = format!("write [{name}], then its keys below it");
+                self.error(value.span(), format!("{name} is not a table"), advice);
+                None
+            }
+        }
+    }
+
+    /// A part of something, above 0 and at most 1; `whole` says what of.
+    pub(crate) fn part(&mut self, section: &DeTable<'a>, key: &str, whole: &str) -> Option<f64> {
+        let part = self.number(section, key, "0.8")?;
+        if *part.get_ref() > 0.0 && *part.get_ref() <= 1.0 {
+            return Some(*part.get_ref());
+        }
+        let what = format!("{key} = {} is no fraction of {whole}", part.get_ref());
+        self.error(part.span(), what, "give a number above 0 and at most 1");
+        None
+    }
+
     /// The text under `key` and its position, if the key is there; a problem if it is no text.
     pub(crate) fn string(
         &mut self,

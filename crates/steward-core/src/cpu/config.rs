@@ -22,7 +22,6 @@ use toml::de::DeTable;
 
 use super::best_effort::{BestEffortOrder, BestEffortSettings};
 use super::thresholds::Thresholds;
-use crate::config::{read_part, section};
 use crate::domain::tree::ROOT_LIMIT;
 use crate::quantity::{format_duration, parse_duration};
 use crate::toml_reader::{Reader, lookup, suggest};
@@ -87,10 +86,10 @@ impl Default for Config {
 /// Reads `[cpu]`. A setting that is wrong is reported and keeps its default; the others stand.
 pub(crate) fn read<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Config {
     let mut config = Config::default();
-    let Some(section) = section(reader, table, "cpu", &KEYS) else { return config };
+    let Some(section) = reader.section(table, "cpu", &KEYS) else { return config };
     config.mechanism = read_mechanism(reader, section).unwrap_or_default();
     config.best_effort = read_best_effort(reader, section);
-    config.reservable = read_part(reader, section, "reservable", "the CPUs").unwrap_or(config.reservable);
+    config.reservable = reader.part(section, "reservable", "the CPUs").unwrap_or(config.reservable);
     config.thresholds = read_thresholds(reader, section).unwrap_or_default();
     config
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::settings::{Fault, Setting, fraction};
+use crate::domain::setting::{Fault, Setting, fraction};
 
 /// What a domain was given of the CPU. Fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,6 @@
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
-use crate::config::{read_part, section};
 use crate::toml_reader::Reader;
 
 /// The part of the machine's memory that domains may be promised together unless the configuration says otherwise. The rest is the
@@ -31,8 +30,8 @@ impl Default for Config {
 /// Reads `[memory]`. A setting that is wrong is reported and keeps its default.
 pub(crate) fn read<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Config {
     let mut config = Config::default();
-    let Some(section) = section(reader, table, "memory", &["reservable"]) else { return config };
-    let reservable = read_part(reader, section, "reservable", "the machine's memory");
+    let Some(section) = reader.section(table, "memory", &["reservable"]) else { return config };
+    let reservable = reader.part(section, "reservable", "the machine's memory");
     config.reservable = reservable.unwrap_or(config.reservable);
     config
 }

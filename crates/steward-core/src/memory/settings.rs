@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::settings::{Fault, Setting};
+use crate::domain::setting::{Fault, Setting};
 use crate::quantity::format_size;
 
 /// What a domain was given of the memory, with all below it. Bytes.
