@@ -79,5 +79,12 @@ find "$libraries" -mindepth 2 -maxdepth 2 -name 'lib*.so.[0-9]*' \( -type f -o -
 # A quarter and 512 MiB more than what is in it.
 used_kib=$(du -sk --apparent-size "$tree" | cut -f 1)
 inodes=$(($(find "$tree" | wc -l) + 65536))
+# The image is sparse, and takes what is in it; mke2fs alone would say that the image is full where the disk is.
+free_kib=$(df --output=avail -k "$work" | tail -n 1)
+if [ "$free_kib" -lt $((used_kib + 64 * 1024)) ]; then
+    echo "image.sh: the guest's disk needs $((used_kib / 1024 + 64)) MiB, and $((free_kib / 1024)) MiB are free in $cache: make room there," \
+        "or have STEWARD_CACHE name a directory elsewhere" >&2
+    exit 1
+fi
 truncate -s "$((used_kib * 5 / 4 + 512 * 1024))K" "$work/image.ext4"
 /usr/sbin/mke2fs -q -F -t ext4 -m 0 -L lab -N "$inodes" -E root_owner=0:0,lazy_itable_init=1 -d "$tree" "$work/image.ext4"
