@@ -26,6 +26,8 @@ pub enum ControlFile {
     Memory,
     /// The most memory that the domain may use, in bytes.
     MemoryMax,
+    /// How much memory the domain may use now, in bytes.
+    MemoryAvailable,
     /// What is promised on the domain's level, in bytes.
     MemorySum,
     /// The most that can be promised on the domain's level, in bytes.
@@ -44,7 +46,7 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 17] = [
+    pub const ALL: [ControlFile; 18] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
@@ -55,6 +57,7 @@ impl ControlFile {
         ControlFile::IoLimit,
         ControlFile::Memory,
         ControlFile::MemoryMax,
+        ControlFile::MemoryAvailable,
         ControlFile::MemorySum,
         ControlFile::MemoryLimit,
         ControlFile::Sched,
@@ -77,6 +80,7 @@ impl ControlFile {
             ControlFile::IoLimit => "io.limit",
             ControlFile::Memory => "memory",
             ControlFile::MemoryMax => "memory.max",
+            ControlFile::MemoryAvailable => "memory.available",
             ControlFile::MemorySum => "memory.sum",
             ControlFile::MemoryLimit => "memory.limit",
             ControlFile::Sched => "sched",

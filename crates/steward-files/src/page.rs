@@ -43,6 +43,7 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         ControlFile::IoLimit => of_level(|parent| parent.disk_reservable),
         ControlFile::Memory => bytes(domain.memory_min),
         ControlFile::MemoryMax => bytes(domain.memory_max),
+        ControlFile::MemoryAvailable => bytes(domain.memory.map(|memory| memory.available)),
         ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_min_sum).to_string(),
         ControlFile::MemoryLimit => bytes(parent.map(|parent| parent.memory_reservable)),
         ControlFile::Members => {

@@ -17,13 +17,14 @@ use crate::domain::arguments::DomainCommand;
 use crate::events::EventsArguments;
 use crate::explain::ExplainArguments;
 use crate::machine::RevertArguments;
+use crate::memory::available::AvailableArguments;
 use crate::report::ReportArguments;
 use crate::run::RunArguments;
 use crate::spec::SpecCommand;
 use crate::status::StatusArguments;
 use crate::top::TopArguments;
 
-/// Give programs the CPU time that they were promised.
+/// Give programs the CPU time and the memory that they were promised.
 #[derive(Debug, Parser)]
 #[command(
     name = "steward",
@@ -65,6 +66,7 @@ pub enum Command {
     Explain(ExplainArguments),
     Events(EventsArguments),
     Forecast(ForecastArguments),
+    Available(AvailableArguments),
     Top(TopArguments),
     Report(ReportArguments),
     Tune(TuneArguments),

@@ -307,6 +307,7 @@ fn used_text(memory: &api::DomainMemory) -> String {
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
+    rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
     if domain.memory_min_sum > 0 {

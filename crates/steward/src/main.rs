@@ -13,6 +13,7 @@ mod events;
 mod explain;
 mod machine;
 mod man;
+mod memory;
 mod output;
 mod report;
 mod run;
@@ -29,6 +30,7 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use cpu::{forecast, pool, record, set, sim, tune};
 use domain::arguments::DomainCommand;
+use memory::available;
 use spec::SpecCommand;
 use who::NoAnswer;
 
@@ -95,6 +97,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Status(arguments) => status::status(socket, arguments).map(|()| true),
         Command::Explain(arguments) => explain::explain(socket, arguments).map(|()| true),
         Command::Events(arguments) => events::events(socket, arguments).map(|()| true),
+        Command::Available(arguments) => available::available(socket, arguments).map(|()| true),
         Command::Forecast(arguments) => forecast::forecast(socket, arguments).map(|()| true),
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),

@@ -230,3 +230,32 @@ fn what_a_domain_is_promised_is_told_to_nobody_by_way_of_a_mistake() {
     let refused = refusal(daemon.client().call(&set("a", None, Some(MIB))));
     assert!(matches!(refused, ApiError::PermissionDenied { .. }), "{refused}");
 }
+
+#[test]
+fn how_much_a_domain_may_use_follows_from_what_all_use_and_weigh() {
+    use steward_kernel::cgroup::reading::MemoryUse;
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for name in ["a", "b"] {
+        daemon.client().call(&create(name, None, None)).expect("it is free");
+    }
+    {
+        let mut tree = machine.cgroups.tree();
+        tree.memory_available = 100 << 20;
+        let used = |used_bytes| MemoryUse { used_bytes, ..MemoryUse::default() };
+        tree.used.insert("steward.a".into(), used(300 << 20));
+        tree.used.insert("steward.b".into(), used(0));
+    }
+    let available = |name: &str| {
+        let domain = daemon.client().call(&api::ShowDomain { domain: Some(name.into()), pid: None });
+        domain.expect("it is there").domain.memory.expect("it is counted").available
+    };
+    // Of 400 MiB in all, a has what it uses and what is free; b, of the same weight, half.
+    assert_eq!((available("a"), available("b")), (400 << 20, 200 << 20));
+    let weight = DomainSettings { weight: Some(300), ..DomainSettings::default() };
+    let heavier = api::SetDomain { domain: "b".into(), settings: weight, ..api::SetDomain::default() };
+    daemon.client().call(&heavier).expect("root may");
+    assert_eq!(available("b"), 300 << 20);
+    daemon.client().call(&set("a", Some(150 * MIB), None)).expect("there is room");
+    assert_eq!(available("b"), 250 << 20, "what a is promised is not b's");
+}

@@ -53,6 +53,8 @@ pub struct MemoryUse {
     pub dirty_bytes: u64,
     /// Pages of programs' own (`anon`).
     pub anonymous_bytes: u64,
+    /// The most that it may use (`memory.max`); `None` for no limit.
+    pub max_bytes: Option<u64>,
     /// Pages that were taken and used again, so far (`workingset_refault_anon` and `_file`).
     pub refaults: u64,
 }
@@ -72,8 +74,17 @@ pub fn memory_use(cgroup: &str, roots: &Roots) -> Result<Option<MemoryUse>, Kern
         file_bytes: figure("file"),
         dirty_bytes: figure("file_dirty").saturating_add(figure("file_writeback")),
         anonymous_bytes: figure("anon"),
+        max_bytes: most(&directory.join("memory.max"))?,
         refaults: figure("workingset_refault_anon").saturating_add(figure("workingset_refault_file")),
     }))
+}
+
+/// A limit; `None` where there is none (`max`), and where there is no such file.
+fn most(path: &Path) -> Result<Option<u64>, KernelError> {
+    match read_if_present(path)?.as_deref().map(str::trim) {
+        None | Some("max") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| KernelError::parse(path, "a number or max", text)),
+    }
 }
 
 /// A figure of `memory.stat`; 0 where this kernel has none of that name.
@@ -121,6 +132,7 @@ mod tests {
         let (_keep, roots) = tree(&[
             ("sys/fs/cgroup/a/memory.current", "512\n"),
             ("sys/fs/cgroup/a/memory.swap.current", "64\n"),
+            ("sys/fs/cgroup/a/memory.max", "max\n"),
             ("sys/fs/cgroup/a/memory.stat", statistics),
             ("sys/fs/cgroup/b/cpu.weight", "100\n"),
         ]);
@@ -130,6 +142,7 @@ mod tests {
             file_bytes: 200,
             dirty_bytes: 25,
             anonymous_bytes: 300,
+            max_bytes: None,
             refaults: 7,
         };
         assert_eq!(memory_use("/a", &roots).expect("readable"), Some(expected));

@@ -7,7 +7,7 @@ use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::{self, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::cgroup::{place, pressure};
-use steward_kernel::{KernelError, Roots};
+use steward_kernel::{KernelError, Roots, memory};
 
 use crate::files::journal::OwnJournal;
 use crate::memory::knobs::{KernelKnobs, Knobs};
@@ -40,6 +40,8 @@ pub trait Cgroups: Send {
     fn cpu_share(&self, path: &str) -> CpuShare;
     /// What it uses of the memory, where that is counted and can be read.
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
+    /// What programs could still get of the memory, wherever they are, in bytes.
+    fn memory_available(&self) -> Option<u64>;
     /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
     /// Moves a process there.
@@ -132,6 +134,10 @@ impl Cgroups for Kernel {
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
         reading::memory_use(path, &self.roots).unwrap_or_default()
+    }
+
+    fn memory_available(&self) -> Option<u64> {
+        memory::available_bytes(&self.roots).ok()
     }
 
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64> {

@@ -10,7 +10,8 @@ use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use super::{Domains, kernel_failed};
-use crate::memory::usage;
+use crate::domains::cgroups::Cgroups;
+use crate::memory::usage::Usage;
 
 /// What the mechanism says of each cgroup, by id.
 pub type Records = BTreeMap<u64, DomainRecord>;
@@ -22,6 +23,7 @@ struct Sight<'a> {
     /// What children have reserved together, by the path of who pays.
     sums: BTreeMap<String, Sums>,
     records: Option<&'a Records>,
+    memory: Option<Usage>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -32,7 +34,7 @@ struct Sums {
 }
 
 impl<'a> Sight<'a> {
-    fn of(tree: Tree, records: Option<&'a Records>) -> Self {
+    fn of(tree: Tree, records: Option<&'a Records>, cgroups: Option<&dyn Cgroups>) -> Self {
         let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
         for (path, node) in tree.iter() {
             let Some(payer) = name::parent_of(path) else { continue };
@@ -43,7 +45,8 @@ impl<'a> Sight<'a> {
             sum.memory_min_bytes = sum.memory_min_bytes.saturating_add(min_bytes);
             sum.disk += settings.disk.reserved.unwrap_or(0.0);
         }
-        Sight { guarantees: tree.guarantees(), tree, sums, records }
+        let memory = cgroups.map(|cgroups| Usage::of(cgroups, &tree));
+        Sight { guarantees: tree.guarantees(), tree, sums, records, memory }
     }
 }
 
@@ -56,7 +59,8 @@ impl Domains {
         let mut cgroups = self.cgroups()?.list().map_err(|error| kernel_failed(&error))?;
         cgroups.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
         cgroups.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
-        let sight = Sight::of(self.tree_of(cgroups.iter().map(|cgroup| cgroup.path.as_str())), Some(records));
+        let tree = self.tree_of(cgroups.iter().map(|cgroup| cgroup.path.as_str()));
+        let sight = Sight::of(tree, Some(records), self.cgroups().ok());
         Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
     }
 
@@ -79,7 +83,7 @@ impl Domains {
             above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
         beside.push(cgroup.clone());
         let tree = self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()));
-        Some(self.show(&cgroup, &Sight::of(tree, records)))
+        Some(self.show(&cgroup, &Sight::of(tree, records, Some(cgroups))))
     }
 
     fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {
@@ -110,7 +114,7 @@ impl Domains {
             memory_max: memory.max_bytes,
             memory_min_sum: sums.memory_min_bytes,
             memory_reservable: tree.limit(path, Resource::Memory) as u64,
-            memory: self.cgroups().ok().and_then(|cgroups| usage::of(cgroups, path)),
+            memory: self.cgroups().ok().and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path)),
             disk: disk.reserved,
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),

@@ -32,6 +32,8 @@ pub struct Tree {
     pub refuses_memory: Option<String>,
     /// How often memory is still to be taken before a maximum can be written.
     pub memory_goes_on: u32,
+    /// What programs could still get of the memory, in bytes.
+    pub memory_available: u64,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
 }
@@ -59,6 +61,7 @@ impl Default for Tree {
             killed: Vec::new(),
             refuses_memory: None,
             memory_goes_on: 0,
+            memory_available: 0,
             used: BTreeMap::new(),
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
@@ -259,6 +262,10 @@ impl Cgroups for FakeCgroups {
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
         self.tree().used.get(path).copied()
+    }
+
+    fn memory_available(&self) -> Option<u64> {
+        Some(self.tree().memory_available)
     }
 
     fn stalled_ns(&self, _: &str, _: Resource) -> Option<u64> {

@@ -1,0 +1,3 @@
+//! The memory's room: the commands that are about memory alone.
+
+pub mod available;
