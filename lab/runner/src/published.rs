@@ -17,6 +17,8 @@ const END: &str = "<!-- figures:end -->";
 /// The scenario of `make demo`: its figure is the README's picture.
 const DEMO: &str = "demo";
 const OVERHEAD: &str = "overhead_ratio";
+/// In `docs`: what earlier builds did in scenarios that were not measured since. Kept by hand.
+const EARLIER: &str = "results-earlier.md";
 /// Nobody's film plays in a scenario without this metric.
 const WORST_SECOND: &str = "frames_per_second_min";
 
@@ -62,7 +64,8 @@ pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
         }
     }
     let missing = without_result(scenario::files(&root.join("lab/scenarios"))?, outcomes);
-    files.push((root.join("docs/results.md"), page(outcomes, &missing).into_bytes()));
+    let earlier = root.join("docs").join(EARLIER).is_file();
+    files.push((root.join("docs/results.md"), page(outcomes, &missing, earlier).into_bytes()));
     let readme = root.join("README.md");
     let text =
         std::fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
@@ -343,8 +346,8 @@ fn without_result(files: Vec<PathBuf>, outcomes: &[Outcome]) -> Vec<String> {
     names
 }
 
-/// `docs/results.md`.
-fn page(outcomes: &[Outcome], missing: &[String]) -> String {
+/// `docs/results.md`; `earlier`: whether there is a page of results of earlier builds to point to.
+fn page(outcomes: &[Outcome], missing: &[String], earlier: bool) -> String {
     let mut text = format!(
         "# Results\n\nMade by `make figures` from what `make lab` left; nothing here is written by hand. Each number is the median of the \
          runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
@@ -352,7 +355,11 @@ fn page(outcomes: &[Outcome], missing: &[String]) -> String {
     );
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-        let _ = writeln!(text, "\nNot measured for this page: {}.", names.join(", "));
+        let _ = write!(text, "\nNot measured for this page: {}.", names.join(", "));
+        if earlier {
+            let _ = write!(text, " Where an earlier build was, [its results]({EARLIER}) are kept.");
+        }
+        text.push('\n');
     }
     text.push_str(&overview(outcomes));
     for outcome in outcomes {
@@ -429,9 +436,15 @@ mod tests {
             ["demo", "fork-bomb-2000", "fork-bomb-50"].map(|name| PathBuf::from(format!("{name}.toml")));
         let missing = without_result(files.into(), &[demo()]);
         assert_eq!(missing, ["fork-bomb-50", "fork-bomb-2000"]);
-        let page = page(&[demo()], &missing);
-        assert!(page.contains("\nNot measured for this page: `fork-bomb-50`, `fork-bomb-2000`.\n"), "{page}");
-        assert!(!super::page(&[demo()], &[]).contains("Not measured"));
+        let page = |missing: &[String], earlier| super::page(&[demo()], missing, earlier);
+        let text = page(&missing, false);
+        assert!(text.contains("\nNot measured for this page: `fork-bomb-50`, `fork-bomb-2000`.\n"), "{text}");
+        let text = page(&missing, true);
+        assert!(
+            text.contains("`fork-bomb-2000`. Where an earlier build was, [its results](results-earlier.md)"),
+            "{text}"
+        );
+        assert!(!page(&[], true).contains("earlier"));
     }
 
     #[test]
