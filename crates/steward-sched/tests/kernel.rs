@@ -52,12 +52,12 @@ fn shares_reservations_and_load_control_hold_on_one_cpu_second_part() {
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
-fn bound_tasks_hotplug_and_affinity_hold_on_two_cpus_first_part() {
+fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus_first_part() {
     run_checks(2, "1/2", 4);
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
-fn bound_tasks_hotplug_and_affinity_hold_on_two_cpus_second_part() {
+fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus_second_part() {
     run_checks(2, "2/2", 4);
 }

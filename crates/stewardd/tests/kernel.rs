@@ -375,7 +375,8 @@ fn control_files_do_from_a_shell_what_the_interface_does() {
 /// Nothing stays suspended or at a lower place than it had, whoever is killed.
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
-fn background_work_stands_behind_all_and_has_an_ordinary_place_when_its_controller_or_the_daemon_is_killed() {
+fn background_work_is_deferred_to_all_and_has_an_ordinary_place_when_its_controller_or_the_daemon_is_killed()
+{
     const ORDINARY: &str = "\"priority\":4\"lowered\":false frozen 0 weight 100";
     let told = Transcript::on(1, include_str!("kernel/background.sh"));
     let work = |section: &str, name: &str| figure(&told.text(section), name);

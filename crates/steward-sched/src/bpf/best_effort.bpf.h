@@ -656,7 +656,7 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
  */
 static volatile u32 rescue_left;
 
-/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is let go on by other rules. */
+/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is resumed by other rules. */
 static __always_inline bool is_reader(struct task_struct *p, struct task_state *t)
 {
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;

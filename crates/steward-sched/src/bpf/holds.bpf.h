@@ -8,7 +8,7 @@
  * came into the kernel by an interrupt, and not by a system call. One that sleeps does so inside the kernel.
  *
  * How one that leaves is caught. It is given task work, which the kernel does when the task is about to enter user space
- * (from 6.18 on). In the middle of that work it is a reader of RCU for tracing and bound to its CPU, so its CPU is rather told to choose
+ * (from 6.18 on). In the middle of that work it is a reader of RCU for tracing and pinned to its CPU, so its CPU is rather told to choose
  * again a moment later, when the task is in user space. If it is back in the kernel by then, it is stopped in the middle of the
  * work the next time, for GATE_MAX_NS at most. Without task work it is caught by the first tick that finds it in user space.
  */

@@ -146,9 +146,9 @@ proptest! {
         for path in PATHS {
             tree.insert(path, Node::default());
         }
-        for (index, cpu, cpu_limit) in requests {
+        for (index, cpu, reservable) in requests {
             let mut settings = asks(cpu);
-            settings.cpu.reservable = cpu_limit;
+            settings.cpu.reservable = reservable;
             let before = tree.clone();
             match tree.admit(PATHS[index], &settings) {
                 Ok(()) => tree.insert(PATHS[index], Node { settings, ..Node::default() }),
