@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes this machine able to build Steward and run its lab: `make setup` calls it.
 #
-# Installs what is missing and nothing else: Debian packages, a Rust compiler when there is none that is new enough, the lab's
-# kernel and QEMU, the crates that Cargo.lock names. When all is there it changes nothing and needs no network and no root.
-# Debian 12 and 13 are supported; elsewhere it says what is needed.
+# Installs what is missing and nothing else: Debian packages, a Rust compiler when there is none that is new enough, the
+# lab's kernel and QEMU, the crates that Cargo.lock names. When all is there it changes nothing and needs no network and
+# no root. Debian 12 and 13 are supported; elsewhere it says what is needed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -53,12 +53,14 @@ install_packages() { # install_packages PACKAGE...: those that are missing
         fail "apt-get could not install ${missing[*]} without removing other packages (see above)"
 }
 
-# rust_version: the version of the cargo in PATH, or nothing. rustup's stand-in for cargo may be there with no toolchain behind it.
+# rust_version: the version of the cargo in PATH, or nothing. rustup's stand-in for cargo may be there with no toolchain
+# behind it.
 rust_version() { cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p' || true; }
 new_enough() { [ -n "$1" ] && [ "$(printf '%s\n' "$rust_needed" "$1" | sort -V | head -n 1)" = "$rust_needed" ]; }
 candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p'; }
 
-# Debian 13 has a Rust that is new enough under its own name; Debian 12 has one beside its old one, made for building browsers.
+# Debian 13 has a Rust that is new enough under its own name; Debian 12 has one beside its old one, made for building
+# browsers.
 install_rust() {
     local version
     version=$(rust_version)

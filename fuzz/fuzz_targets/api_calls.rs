@@ -1,5 +1,5 @@
-//! Calls that make sense one by one, in any order and by anybody: no level of the tree is ever overcommitted, and nobody
-//! but root and the owner gets anything that others pay for.
+//! Calls that make sense one by one, in any order and by anybody: no level of the tree is ever overcommitted, and
+//! nobody but root and the owner gets anything that others pay for.
 #![no_main]
 
 use std::sync::{LazyLock, Mutex};

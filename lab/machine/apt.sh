@@ -43,8 +43,8 @@ apt_sources() {
     done
 }
 
-# apt_write_sources FILE [SUITE]: writes the Debian archive's sources of this machine to FILE: all of its own suites, or, with
-# SUITE, only that suite from the mirror that its own main suite comes from.
+# apt_write_sources FILE [SUITE]: writes the Debian archive's sources of this machine to FILE: all of its own suites,
+# or, with SUITE, only that suite from the mirror that its own main suite comes from.
 apt_write_sources() {
     local file=$1 wanted=${2:-} codename uri suite keyring components found=0
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the guest's first file system (an initramfs: busybox, /init and the kernel modules of modules.txt) and prints its path.
+# Builds the guest's first file system (an initramfs: busybox, /init and the kernel modules of modules.txt) and prints
+# its path.
 # Usage: base.sh MODULES_DIRECTORY VERSION     (MODULES_DIRECTORY/VERSION/kernel/...: one kernel's modules)
 # Cached by content: a change of the kernel, of init or of modules.txt builds a new one.
 set -euo pipefail
@@ -35,8 +36,8 @@ nogroup:x:65534:
 user:x:1000:' >"$tree/etc/group"
 echo 'NAME="Steward lab"' >"$tree/etc/os-release"
 
-# One module and, before it, what it depends on. A module that is not a file is built into the kernel (or this kernel lacks it, which
-# shows when it is used).
+# One module and, before it, what it depends on. A module that is not a file is built into the kernel (or this kernel
+# lacks it, which shows when it is used).
 declare -A index=() done=()
 while IFS= read -r path; do
     name=${path##*/}

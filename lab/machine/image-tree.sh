@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The part of image.sh that runs as root, or under fakeroot: unpacks the packages of $cache/images/$key.packages.new into a tree and makes
-# the file system $work/image.ext4 of it.
+# The part of image.sh that runs as root, or under fakeroot: unpacks the packages of $cache/images/$key.packages.new
+# into a tree and makes the file system $work/image.ext4 of it.
 set -euo pipefail
 : "${work:?} ${cache:?} ${key:?} ${here:?}"
 tree=$work/tree
@@ -37,8 +37,8 @@ for shell in bash dash; do [ -e "$tree/usr/bin/sh" ] || ln -s "$shell" "$tree/us
 # mawk, gawk and original-awk share a name through alternatives.
 for awk in gawk mawk; do [ -e "$tree/usr/bin/awk" ] || { [ -e "$tree/usr/bin/$awk" ] && ln -s "$awk" "$tree/usr/bin/awk"; } || true; done
 
-# Alternatives that a package registers in its script: a program NAME.basic or a library in a directory of its own. The usual
-# command names are linked here when no package owns them; libraries are found through the loader's cache below.
+# Alternatives that a package registers in its script: a program NAME.basic or a library in a directory of its own. The
+# usual command names are linked here when no package owns them; libraries are found through the loader's cache below.
 while read -r name target; do
     [ -e "$tree/usr/bin/$name" ] || [ ! -e "$tree/usr/bin/$target" ] || ln -s "$target" "$tree/usr/bin/$name"
 done <<'LINKS'
@@ -64,11 +64,12 @@ LINKS
 for java in "$tree"/usr/lib/jvm/*/bin/java; do
     [ -e "$java" ] && [ ! -e "$tree/usr/bin/java" ] && ln -s "${java#"$tree"}" "$tree/usr/bin/java"
 done
-# Configuration that a script would copy from a template (sed and sh in the JVM's and others' packages use /etc as shipped).
+# Configuration that a script would copy from a template (sed and sh in the JVM's and others' packages use /etc as
+# shipped).
 mkdir -p "$tree/var/lib/dpkg" "$tree/var/lib/dbus" && echo 00000000000000000000000000000001 >"$tree/etc/machine-id"
 
-# Libraries that live in directories of their own, behind alternatives (libblas, liblapack) or not (pulseaudio): the loader
-# is to find those that some program needs and the ordinary directories lack.
+# Libraries that live in directories of their own, behind alternatives (libblas, liblapack) or not (pulseaudio): the
+# loader is to find those that some program needs and the ordinary directories lack.
 libraries=$tree/usr/lib/x86_64-linux-gnu
 find "$libraries" -mindepth 2 -maxdepth 2 -name 'lib*.so.[0-9]*' \( -type f -o -type l \) -printf '%h %f\n' | sort |
     while read -r directory name; do

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds a disk image with Debian packages installed and prints its path. Usage: image.sh PACKAGE...
 #
-# No root, no mounts, no maintainer scripts: the packages and everything they depend on are fetched from the machine's own
-# suite, unpacked into a tree, the few things that their scripts would do are done here, and mke2fs copies the tree into
-# an ext4 image. Cached by the set of packages asked for; the versions are in the .packages file beside the image.
-# STEWARD_REFRESH=1 builds it anew with the newest versions; without it, a cached image is used as it is, without a network.
+# No root, no mounts, no maintainer scripts: the packages and everything they depend on are fetched from the machine's
+# own suite, unpacked into a tree, the few things that their scripts would do are done here, and mke2fs copies the tree
+# into an ext4 image. Cached by the set of packages asked for; the versions are in the .packages file beside the image.
+# STEWARD_REFRESH=1 builds it anew with the newest versions; without it, a cached image is used as it is, without a
+# network.
 set -euo pipefail
 umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds another project's sched_ext scheduler, as it is published in the crate registry, and prints the path of the program.
-# Usage: peer.sh NAME (scx_bpfland, scx_flash or scx_cosmos). Once built it is used without a network.
+# Builds another project's sched_ext scheduler, as it is published in the crate registry, and prints the path of the
+# program. Usage: peer.sh NAME (scx_bpfland, scx_flash or scx_cosmos). Once built it is used without a network.
 #
-# Everything stays in CACHE/peers: the crates' own lock files are obeyed, nothing is installed on this machine, and of Debian's
-# libelf-dev, which they need to be built, a copy is unpacked there.
+# Everything stays in CACHE/peers: the crates' own lock files are obeyed, nothing is installed on this machine, and of
+# Debian's libelf-dev, which they need to be built, a copy is unpacked there.
 set -euo pipefail
 umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Finds a QEMU that can emulate several processors (10 or later) and prints the path of its qemu-system-x86_64. The machine's own when
-# that is new enough; else Debian's, unpacked into CACHE/qemu/VERSION and run there by its own loader with its own libraries, so
-# that nothing of this machine changes. Once fetched it is used without a network. `qemu.sh --update` looks for a newer one.
+# Finds a QEMU that can emulate several processors (10 or later) and prints the path of its qemu-system-x86_64. The
+# machine's own when that is new enough; else Debian's, unpacked into CACHE/qemu/VERSION and run there by its own loader
+# with its own libraries, so that nothing of this machine changes. Once fetched it is used without a network. `qemu.sh
+# --update` looks for a newer one.
 #
 # Environment: STEWARD_CACHE (default .cache in the repository), STEWARD_QEMU_SUITE (default trixie).
 set -euo pipefail

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes Debian's Apache ready to start in the lab's machine, where no package's own scripts have run. Usage: apache-setup.sh prefork|event|worker
+# Makes Debian's Apache ready to start in the lab's machine, where no package's own scripts have run. Usage:
+# apache-setup.sh prefork|event|worker
 #
-# Its limits stay those that Debian ships. There is a static page of 2,000 bytes at /page.html and a dynamic one at /cgi-bin/page: a perl
-# program, whose start is most of its work; with a number (/cgi-bin/page?300) it first waits that many milliseconds, as for a database.
+# Its limits stay those that Debian ships. There is a static page of 2,000 bytes at /page.html and a dynamic one at
+# /cgi-bin/page: a perl program, whose start is most of its work; with a number (/cgi-bin/page?300) it first waits that
+# many milliseconds, as for a database.
 set -e # Debian's envvars looks at variables that are not set
 cd /etc/apache2
 # Debian's Apache 2.4 has CGI through a daemon of its own where workers are threads.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an archive of real C sources with a Makefile and prints its path: parts of newlib, from Debian's package of its sources.
-# They need no configuration, and are compiled by the guest's own gcc.
+# Makes an archive of real C sources with a Makefile and prints its path: parts of newlib, from Debian's package of its
+# sources. They need no configuration, and are compiled by the guest's own gcc.
 set -euo pipefail
 umask 022
 cache=$STEWARD_CACHE

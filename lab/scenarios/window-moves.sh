@@ -1,8 +1,8 @@
 #!/bin/sh
 # What the scenario window-drag runs in the machine: sh window-moves.sh manage | flood | rehearse CLIP
 #
-# manage: a window manager that places windows by itself. flood: moves the window of xlogo without a pause, a line for each 200 moves.
-# rehearse: starts each of the programs once, with a piece of the clip; fails when one of them does.
+# manage: a window manager that places windows by itself. flood: moves the window of xlogo without a pause, a line for
+# each 200 moves. rehearse: starts each of the programs once, with a piece of the clip; fails when one of them does.
 export DISPLAY=:1
 
 manage() {

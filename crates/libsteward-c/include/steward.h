@@ -2,8 +2,8 @@
 /*
  * Steward's client library for C: reservations, domains and what the daemon decides about them.
  *
- * Functions return STEWARD_OK or a negative code; steward_last_error() then has a sentence. A handle may be used by several
- * threads. Where JSON comes back it is what the interface io.steward describes. Made by cbindgen; do not edit.
+ * Functions return STEWARD_OK or a negative code; steward_last_error() then has a sentence. A handle may be used by
+ * several threads. Where JSON comes back it is what the interface io.steward describes. Made by cbindgen; do not edit.
  */
 
 #ifndef STEWARD_H
@@ -215,8 +215,8 @@ struct steward_reservation {
 };
 
 /*
- What to change in a domain. Fill it with zeros, then say in set which values count (STEWARD_PRIORITY and so on), and
- in reset which settings are to have their default again; all others stay as they are.
+ What to change in a domain. Fill it with zeros, then say in set which values count (STEWARD_PRIORITY and so on),
+ and in reset which settings are to have their default again; all others stay as they are.
  */
 struct steward_domain_settings {
     /*
@@ -270,8 +270,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Connects to the daemon at socket_path, or with null at the usual socket, and stores a handle in client. Waits for
- a daemon that is starting, 30 seconds at most. Free it with steward_close().
+ Connects to the daemon at socket_path, or with null at the usual socket, and stores a handle in client. Waits
+ for a daemon that is starting, 30 seconds at most. Free it with steward_close().
 
  Pointers:
  socket_path is null or a text, client can be written.
@@ -288,9 +288,10 @@ int32_t steward_connect(const char *socket_path,
 void steward_close(struct steward_client *client);
 
 /*
- For the calling process: with cpu, reserves it for the process (its main thread) and keeps it over exec. With null,
- lets the process take up the specification of the next program that it executes. flags are of STEWARD_INHERIT,
- STEWARD_NOT_REVOCABLE, STEWARD_KEEP_IF_REFUSED. Stores in standing, unless it is null, one of STEWARD_STANDING_*.
+ For the calling process: with cpu, reserves it for the process (its main thread) and keeps it over exec. With
+ null, lets the process take up the specification of the next program that it executes. flags are of
+ STEWARD_INHERIT, STEWARD_NOT_REVOCABLE, STEWARD_KEEP_IF_REFUSED. Stores in standing, unless it is null, one of
+ STEWARD_STANDING_*.
 
  Pointers:
  client is a handle; cpu is null or points to a reservation; standing is null or can be written.
@@ -341,8 +342,8 @@ int32_t steward_complain(const struct steward_client *client,
 int32_t steward_status(const struct steward_client *client, char **json);
 
 /*
- Calls any method that has one reply by its full name (io.steward.Explain). parameters is a JSON object, or null for
- none. Stores in json, unless it is null, the reply as a JSON object; free it with steward_free_text().
+ Calls any method that has one reply by its full name (io.steward.Explain). parameters is a JSON object, or null
+ for none. Stores in json, unless it is null, the reply as a JSON object; free it with steward_free_text().
 
  Pointers:
  client is a handle; method is a text; parameters is null or a text; json is null or can be written.
@@ -353,8 +354,8 @@ int32_t steward_call(const struct steward_client *client,
                      char **json);
 
 /*
- Makes a domain name (batch, or web/front below a domain web) with these settings, or with null with none. flags is
- STEWARD_KEEP or 0: without it the domain goes away with its last process, or when none came within a minute.
+ Makes a domain name (batch, or web/front below a domain web) with these settings, or with null with none. flags
+ is STEWARD_KEEP or 0: without it the domain goes away with its last process, or when none came within a minute.
 
  Pointers:
  client is a handle; name is a text; settings is null or points to settings.
@@ -419,15 +420,14 @@ int32_t steward_domain_show(const struct steward_client *client,
 const char *steward_last_error(void);
 
 /*
- Opens a stream of decisions at socket_path, or with null at the usual socket: each event is what io.steward.Monitor
- returns. With history, first those that the daemon remembers. Free it with steward_events_close().
+ Opens a stream of decisions at socket_path, or with null at the usual socket: each event is what
+ io.steward.Monitor returns. With history, first those that the daemon remembers. Free it with
+ steward_events_close().
 
  Pointers:
  socket_path is null or a text; events can be written.
  */
-int32_t steward_monitor(const char *socket_path,
-                        bool history,
-                        struct steward_events **events);
+int32_t steward_monitor(const char *socket_path, bool history, struct steward_events **events);
 
 /*
  Opens a stream of changes among domains: each event is what io.steward.WatchDomains returns. With present, first
@@ -441,8 +441,8 @@ int32_t steward_watch_domains(const char *socket_path,
                               struct steward_events **events);
 
 /*
- The descriptor to wait for with poll() until it is readable, then call steward_events_next() until that returns 0. It
- belongs to the stream: do not read from it and do not close it.
+ The descriptor to wait for with poll() until it is readable, then call steward_events_next() until that returns 0.
+ It belongs to the stream: do not read from it and do not close it.
 
  Pointers:
  events is a stream.

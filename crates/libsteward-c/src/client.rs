@@ -81,8 +81,8 @@ pub(crate) unsafe fn connected(socket_path: *const c_char) -> Result<Client, Fai
     Ok(Client::connect(path)?)
 }
 
-/// Connects to the daemon at `socket_path`, or with null at the usual socket, and stores a handle in `client`. Waits for
-/// a daemon that is starting, 30 seconds at most. Free it with steward_close().
+/// Connects to the daemon at `socket_path`, or with null at the usual socket, and stores a handle in `client`. Waits
+/// for a daemon that is starting, 30 seconds at most. Free it with steward_close().
 ///
 /// # Safety
 /// `socket_path` is null or a text, `client` can be written.
@@ -113,9 +113,10 @@ pub unsafe extern "C" fn steward_close(client: *mut StewardClient) {
     }
 }
 
-/// For the calling process: with `cpu`, reserves it for the process (its main thread) and keeps it over exec. With null,
-/// lets the process take up the specification of the next program that it executes. `flags` are of STEWARD_INHERIT,
-/// STEWARD_NOT_REVOCABLE, STEWARD_KEEP_IF_REFUSED. Stores in `standing`, unless it is null, one of STEWARD_STANDING_*.
+/// For the calling process: with `cpu`, reserves it for the process (its main thread) and keeps it over exec. With
+/// null, lets the process take up the specification of the next program that it executes. `flags` are of
+/// STEWARD_INHERIT, STEWARD_NOT_REVOCABLE, STEWARD_KEEP_IF_REFUSED. Stores in `standing`, unless it is null, one of
+/// STEWARD_STANDING_*.
 ///
 /// # Safety
 /// `client` is a handle; `cpu` is null or points to a reservation; `standing` is null or can be written.
@@ -205,8 +206,8 @@ pub unsafe extern "C" fn steward_status(client: *const StewardClient, json: *mut
     unsafe { steward_call(client, c"io.steward.Status".as_ptr(), std::ptr::null(), json) }
 }
 
-/// Calls any method that has one reply by its full name (io.steward.Explain). `parameters` is a JSON object, or null for
-/// none. Stores in `json`, unless it is null, the reply as a JSON object; free it with steward_free_text().
+/// Calls any method that has one reply by its full name (io.steward.Explain). `parameters` is a JSON object, or null
+/// for none. Stores in `json`, unless it is null, the reply as a JSON object; free it with steward_free_text().
 ///
 /// # Safety
 /// `client` is a handle; `method` is a text; `parameters` is null or a text; `json` is null or can be written.

@@ -33,8 +33,8 @@ pub const STEWARD_MEMORY_MAX: u32 = 128;
 /// `disk` counts.
 pub const STEWARD_DISK: u32 = 256;
 
-/// What to change in a domain. Fill it with zeros, then say in `set` which values count (STEWARD_PRIORITY and so on), and
-/// in `reset` which settings are to have their default again; all others stay as they are.
+/// What to change in a domain. Fill it with zeros, then say in `set` which values count (STEWARD_PRIORITY and so on),
+/// and in `reset` which settings are to have their default again; all others stay as they are.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct StewardDomainSettings {
@@ -118,8 +118,8 @@ fn flag(flags: u32, known: u32) -> Result<Option<bool>, Failure> {
     Ok((flags & known != 0).then_some(true))
 }
 
-/// Makes a domain `name` (batch, or web/front below a domain web) with these settings, or with null with none. `flags` is
-/// STEWARD_KEEP or 0: without it the domain goes away with its last process, or when none came within a minute.
+/// Makes a domain `name` (batch, or web/front below a domain web) with these settings, or with null with none. `flags`
+/// is STEWARD_KEEP or 0: without it the domain goes away with its last process, or when none came within a minute.
 ///
 /// # Safety
 /// `client` is a handle; `name` is a text; `settings` is null or points to settings.

@@ -18,8 +18,9 @@ pub struct StewardEvents {
     events: Mutex<Events<Map<String, Value>>>,
 }
 
-/// Opens a stream of decisions at `socket_path`, or with null at the usual socket: each event is what io.steward.Monitor
-/// returns. With `history`, first those that the daemon remembers. Free it with steward_events_close().
+/// Opens a stream of decisions at `socket_path`, or with null at the usual socket: each event is what
+/// io.steward.Monitor returns. With `history`, first those that the daemon remembers. Free it with
+/// steward_events_close().
 ///
 /// # Safety
 /// `socket_path` is null or a text; `events` can be written.
@@ -71,8 +72,8 @@ unsafe fn open(
     })
 }
 
-/// The descriptor to wait for with poll() until it is readable, then call steward_events_next() until that returns 0. It
-/// belongs to the stream: do not read from it and do not close it.
+/// The descriptor to wait for with poll() until it is readable, then call steward_events_next() until that returns 0.
+/// It belongs to the stream: do not read from it and do not close it.
 ///
 /// # Safety
 /// `events` is a stream.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A program in C that does with a daemon what the interface offers. c.rs builds it and runs it against a daemon on a fake
- * machine; it says what went wrong and ends with 1.
+ * A program in C that does with a daemon what the interface offers. c.rs builds it and runs it against a daemon on a
+ * fake machine; it says what went wrong and ends with 1.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -19,8 +19,8 @@ use crate::api::{
 use crate::connect;
 use crate::wire::{self, Call, Framer};
 
-/// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb, and longer
-/// than it gives a person to answer polkit.
+/// How long a call waits for its answer: far above what the daemon needs, even on a machine under a fork bomb, and
+/// longer than it gives a person to answer polkit.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Why a call has no reply.
@@ -95,17 +95,18 @@ struct Received<R> {
 }
 
 impl Client {
-    /// Connects to the daemon's socket, [`crate::SOCKET_PATH`] unless it was told otherwise. Waits for a daemon that is starting,
-    /// [`crate::START_TIMEOUT`] at most; where there is none, not at all.
+    /// Connects to the daemon's socket, [`crate::SOCKET_PATH`] unless it was told otherwise. Waits for a daemon that is
+    /// starting, [`crate::START_TIMEOUT`] at most; where there is none, not at all.
     ///
     /// # Errors
-    /// [`Error::Connect`] or [`Error::Ended`] when nobody has the socket, [`Error::Starting`] when it takes longer, [`Error::Busy`] when
-    /// the daemon takes nobody in for 30 s.
+    /// [`Error::Connect`] or [`Error::Ended`] when nobody has the socket, [`Error::Starting`] when it takes longer,
+    /// [`Error::Busy`] when the daemon takes nobody in for 30 s.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::connect_within(path, connect::START_TIMEOUT)
     }
 
-    /// As [`Client::connect`], and waits `patience` at most for a daemon that is starting: none for who tries again anyway.
+    /// As [`Client::connect`], and waits `patience` at most for a daemon that is starting: none for who tries again
+    /// anyway.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -201,7 +202,8 @@ impl Client {
     }
 
     /// Says that this process was too late `missed` times, 1 to 1,000,000, since it last said so: frames, deadlines,
-    /// requests. Whoever looks for the right reservation goes by it (`steward tune`). Gives the sum of all its complaints so far.
+    /// requests. Whoever looks for the right reservation goes by it (`steward tune`). Gives the sum of all its
+    /// complaints so far.
     ///
     /// # Errors
     /// As [`Client::call`].

@@ -1,9 +1,10 @@
 //! Connecting to a daemon that may be starting.
 //!
-//! The daemon has its socket before it listens: first it loads its scheduler and gives running programs what is theirs, which
-//! takes seconds on a slow machine. Until then the kernel refuses a connection just as it does when nobody has the socket. What
-//! tells the two apart is a connection of another type: there is none to a socket that streams, which the kernel says only while a
-//! process has it. So everybody who may connect can tell, and nobody can pretend who may not make sockets in its directory.
+//! The daemon has its socket before it listens: first it loads its scheduler and gives running programs what is theirs,
+//! which takes seconds on a slow machine. Until then the kernel refuses a connection just as it does when nobody has
+//! the socket. What tells the two apart is a connection of another type: there is none to a socket that streams, which
+//! the kernel says only while a process has it. So everybody who may connect can tell, and nobody can pretend who may
+//! not make sockets in its directory.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

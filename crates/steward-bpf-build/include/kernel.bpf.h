@@ -3,9 +3,9 @@
  * What Steward's BPF programs use of the kernel: types, constants and functions, and nothing else.
  *
  * A vmlinux.h would bring 140,000 lines of one kernel build and a package to fetch it from. Every structure here is
- * marked for relocation (CO-RE): libbpf looks the fields up by name in the running kernel's BTF, so only the names
- * and types must agree, not the layout. Constants that kernels number differently are relocated too (see
- * compat.bpf.h). What a program does not touch costs it nothing. Names are those of include/linux/sched.h, include/linux/sched/ext.h,
+ * marked for relocation (CO-RE): libbpf looks the fields up by name in the running kernel's BTF, so only the names and
+ * types must agree, not the layout. Constants that kernels number differently are relocated too (see compat.bpf.h).
+ * What a program does not touch costs it nothing. Names are those of include/linux/sched.h, include/linux/sched/ext.h,
  * include/linux/cred.h, include/linux/cgroup-defs.h, include/linux/bpf.h, kernel/sched/sched.h, kernel/sched/ext.c and
  * include/uapi/linux/bpf.h, kernel 7.3.
  */

@@ -1,12 +1,14 @@
 //! Names that others have chosen, as text that a terminal, a log and a table show as it is.
 //!
-//! Anybody may call a process or a cgroup what they like: with the end of a line in it, with what moves a terminal's cursor, with what
-//! turns the direction of writing. Wherever such a name becomes text of ours it goes through [`printable`], and nowhere later.
+//! Anybody may call a process or a cgroup what they like: with the end of a line in it, with what moves a terminal's
+//! cursor, with what turns the direction of writing. Wherever such a name becomes text of ours it goes through
+//! [`printable`], and nowhere later.
 
 use std::borrow::Cow;
 
-/// Whether a character is to be ignored where it has no form of its own, as Unicode says (`Default_Ignorable_Code_Point` of
-/// DerivedCoreProperties.txt): with one of these in it, a name looks like another one.
+/// Whether a character is to be ignored where it has no form of its own, as Unicode says
+/// (`Default_Ignorable_Code_Point` of DerivedCoreProperties.txt): with one of these in it, a name looks like another
+/// one.
 fn is_invisible(character: char) -> bool {
     matches!(
         character,

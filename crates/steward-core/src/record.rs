@@ -1,5 +1,5 @@
-//! What is kept of each domain for the last minute, hour and day, whatever is counted: [`rings`], and [`mod@file`], its form on the
-//! disk.
+//! What is kept of each domain for the last minute, hour and day, whatever is counted: [`rings`], and [`mod@file`], its
+//! form on the disk.
 
 pub mod file;
 mod rings;

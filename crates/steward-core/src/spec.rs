@@ -189,8 +189,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// What the mechanism is to give to a task that starts with this; `None` when it is best-effort. `spec_id` is
-    /// the caller's own number for this specification. A user's name has to be looked up before: nobody but root has it.
+    /// What the mechanism is to give to a task that starts with this; `None` when it is best-effort. `spec_id` is the
+    /// caller's own number for this specification. A user's name has to be looked up before: nobody but root has it.
     pub fn grant(&self, spec_id: u32) -> Option<Grant> {
         self.reservation.map(|reservation| Grant {
             reservation,

@@ -239,7 +239,8 @@ fn no_program_is_given_more_than_half_a_cpu_and_background_work_is_given_none() 
     every(&of_file("90-"), "background work is best-effort", |spec| spec.class == Class::BestEffort);
 }
 
-/// What an ordinary user can start from an interactive shell: every program that has a row and that anybody may execute.
+/// What an ordinary user can start from an interactive shell: every program that has a row and that anybody may
+/// execute.
 #[test]
 fn nothing_that_an_ordinary_user_starts_is_kept_from_revocation() {
     let programs: Vec<Spec> = all().into_iter().filter(|spec| spec.reservation.is_some()).collect();

@@ -1,7 +1,7 @@
 //! Figures as SVG: what those of `steward report` and those of the lab have in common. Pure.
 //!
-//! Colours come from CSS classes ([`LIGHT`], [`DARK`]), which the page that shows a figure defines; a figure that stands
-//! alone carries the light ones in itself ([`standalone`]). Lengths are in pixels, from the top left.
+//! Colours come from CSS classes ([`LIGHT`], [`DARK`]), which the page that shows a figure defines; a figure that
+//! stands alone carries the light ones in itself ([`standalone`]). Lengths are in pixels, from the top left.
 
 use std::fmt::{self, Display, Write};
 

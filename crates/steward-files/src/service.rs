@@ -1,12 +1,12 @@
 //! The tree as FUSE asks for it.
 //!
-//! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so that
-//! everybody sees what holds now. Who reads on after that gets the rest of the same text.
-//! The thread that takes requests from the kernel answers itself what needs nobody: names that are always there, sizes of values, the
-//! end of a file. It answers nothing that the daemon is asked about: it would hold up everybody. Reading is
-//! answered by some [threads](crate::turns) that take one request of each user in turn. A change may have
-//! to wait for a person's permission, so each has a thread of its own. When there are too many of those, the next change
-//! is answered as reading is, and nobody is asked about it.
+//! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so
+//! that everybody sees what holds now. Who reads on after that gets the rest of the same text. The thread that takes
+//! requests from the kernel answers itself what needs nobody: names that are always there, sizes of values, the end of
+//! a file. It answers nothing that the daemon is asked about: it would hold up everybody. Reading is answered by some
+//! [threads](crate::turns) that take one request of each user in turn. A change may have to wait for a person's
+//! permission, so each has a thread of its own. When there are too many of those, the next change is answered as
+//! reading is, and nobody is asked about it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! Threads that answer one request after another, of each user in turn: however many one user has waiting, another's waits
-//! for as many as there are threads.
+//! Threads that answer one request after another, of each user in turn: however many one user has waiting, another's
+//! waits for as many as there are threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! What this machine offers, and which of Steward's promises hold on it.
 //!
-//! [`examine`] looks; [`abilities`] and [`promises`] judge, and are pure, so that they are tested on the facts of machines that are not
-//! at hand. Kernels 7.1 and later keep all promises; 6.12 to 7.0 keep those that their sched_ext lets a scheduler
-//! keep; others keep what SCHED_DEADLINE can.
+//! [`examine`] looks; [`abilities`] and [`promises`] judge, and are pure, so that they are tested on the facts of
+//! machines that are not at hand. Kernels 7.1 and later keep all promises; 6.12 to 7.0 keep those that their sched_ext
+//! lets a scheduler keep; others keep what SCHED_DEADLINE can.
 
 mod abilities;
 mod facts;

@@ -75,8 +75,8 @@ pub struct Unwritten {
     source: io::Error,
 }
 
-/// Replaces a file whole, in a directory that is made where it is missing: whatever happens meanwhile, there is the old one or the
-/// new one. When `synced`, it is on the disk before the old one goes.
+/// Replaces a file whole, in a directory that is made where it is missing: whatever happens meanwhile, there is the old
+/// one or the new one. When `synced`, it is on the disk before the old one goes.
 ///
 /// # Errors
 /// [`Unwritten`]; the old file is there still.

@@ -135,8 +135,8 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal at `path`, or starts one. Changes recorded earlier in this boot stay
-    /// [`outstanding`](Journal::outstanding). What is damaged, and a disk that is full, keep nobody from opening it: see
-    /// [`Journal::set_aside`], and [`Journal::record`] fails until there is room.
+    /// [`outstanding`](Journal::outstanding). What is damaged, and a disk that is full, keep nobody from opening it:
+    /// see [`Journal::set_aside`], and [`Journal::record`] fails until there is room.
     ///
     /// # Errors
     /// [`JournalError`], in every case with the path.

@@ -1,7 +1,7 @@
 //! What Steward reads from and writes to the kernel, without opinion.
 //!
-//! - [`process`]: every process and thread, cheaply, and what changes among them; which program a path names; who sits at
-//!   the machine.
+//! - [`process`]: every process and thread, cheaply, and what changes among them; which program a path names; who sits
+//!   at the machine.
 //! - [`cgroup`]: the tree of cgroups: read, changed and watched.
 //! - [`cpu`]: which CPUs there are, how tasks are scheduled, and reservations for kernels without sched_ext.
 //! - [`memory`]: how much there is.

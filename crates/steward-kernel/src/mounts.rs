@@ -4,9 +4,9 @@
 //! per subvolume. The scheduler sees the superblock's (`inode->i_sb->s_dev`), and so does mountinfo, so a file's
 //! device is that of the mount it was reached by (`STATX_MNT_ID`, Linux 5.8).
 //!
-//! Users can make mount namespaces of their own, with 100,000 mounts in each, and the kernel writes some hundred bytes for each mount.
-//! So the namespaces of others are looked into only for files of which `stat` gives no device that is known for
-//! that of a superblock, each once, and for so many bytes in all.
+//! Users can make mount namespaces of their own, with 100,000 mounts in each, and the kernel writes some hundred bytes
+//! for each mount. So the namespaces of others are looked into only for files of which `stat` gives no device that is
+//! known for that of a superblock, each once, and for so many bytes in all.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -48,7 +48,8 @@ pub fn unmount_dead(path: &Path) -> io::Result<usize> {
     Ok(LAYERS_MAX)
 }
 
-/// How much is read of the mountinfo of other namespaces than the caller's for one table, in bytes: some thousand mounts.
+/// How much is read of the mountinfo of other namespaces than the caller's for one table, in bytes: some thousand
+/// mounts.
 const FOREIGN_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The devices of mounts by mount id.
@@ -58,7 +59,8 @@ const FOREIGN_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct MountTable {
     device_of_mount: HashMap<u64, u64>,
-    /// The devices of superblocks. A device number is not given out twice, so where `stat` gives one of these, it is that.
+    /// The devices of superblocks. A device number is not given out twice, so where `stat` gives one of these, it is
+    /// that.
     superblocks: HashSet<u64>,
     has_own: bool,
     /// Namespaces of others that were read, by their inode numbers.
@@ -96,8 +98,8 @@ impl MountTable {
         self.device_of_mount.get(&mount_id).copied()
     }
 
-    /// As [`MountTable::device`], for a file of a process of which `stat` gives `stat_device`. A mount that is not in the table is
-    /// looked for in the process's own namespace, unless the file's superblock is known without.
+    /// As [`MountTable::device`], for a file of a process of which `stat` gives `stat_device`. A mount that is not in
+    /// the table is looked for in the process's own namespace, unless the file's superblock is known without.
     pub fn device_seen_by(
         &mut self,
         roots: &Roots,

@@ -48,8 +48,8 @@ fn a_disk_that_takes_half_a_line_leaves_a_journal_that_is_whole() {
     journal.close(number).expect("there is room");
     drop(journal);
 
-    // A full disk keeps nobody from putting back, nor from starting. The 8 bytes are for the file that stands for one of
-    // the kernel.
+    // A full disk keeps nobody from putting back, nor from starting. The 8 bytes are for the file that stands for one
+    // of the kernel.
     let report = with_room(Some(8), || journal::revert(&path, &roots)).expect("the journal can be used");
     assert_eq!((report.reverted.len(), report.set_aside), (1, None));
     assert_eq!(std::fs::read_to_string(&knob).expect("a file"), "old 0");

@@ -1,28 +1,30 @@
 //! How many requests a server should work on at once (CPU Futures, section 5.3: SheepDog). Pure: no clock, no I/O.
 //!
-//! Too many workers share the CPU so thinly that each request takes for ever; too few leave it idle while requests wait. What
-//! lies between depends on the requests and changes with them. The controller needs no knowledge of either: it looks at how many
-//! workers run or wait for a CPU, at how much of the CPU is idle, and at whether requests wait.
+//! Too many workers share the CPU so thinly that each request takes for ever; too few leave it idle while requests
+//! wait. What lies between depends on the requests and changes with them. The controller needs no knowledge of either:
+//! it looks at how many workers run or wait for a CPU, at how much of the CPU is idle, and at whether requests wait.
 //!
-//! How many workers share each CPU is how many times slower it is for each of them than if it were alone: their *slowdown*. It
-//! is taken from all of them together. That of the slowest says little where workers live for one request:
-//! one that has begun a moment ago, and waits for its first turn, seems infinitely slow.
+//! How many workers share each CPU is how many times slower it is for each of them than if it were alone: their
+//! *slowdown*. It is taken from all of them together. That of the slowest says little where workers live for one
+//! request: one that has begun a moment ago, and waits for its first turn, seems infinitely slow.
 //!
-//! - Requests wait, and some of the CPU is idle, or so few workers want it that it would be soon: the pool is too small. If a crowd and idle
-//!   CPU come by turns, because requests that wait for something else do so at the same time, a crowd of three times the limit is borne.
+//! - Requests wait, and some of the CPU is idle, or so few workers want it that it would be soon: the pool is too
+//!   small. If a crowd and idle CPU come by turns, because requests that wait for something else do so at the same
+//!   time, a crowd of three times the limit is borne.
 //! - Else, more workers to a CPU than the limit: it is too large.
 //! - Else it is right.
 //!
-//! Workers that wait for something else are as many as it takes, whatever the size of the pool; a size is found from their number
-//! in few steps. The search that all controllers share ([`libsteward::control::search`]) keeps to what was too small and too large.
+//! Workers that wait for something else are as many as it takes, whatever the size of the pool; a size is found from
+//! their number in few steps. The search that all controllers share ([`libsteward::control::search`]) keeps to what was
+//! too small and too large.
 
 use libsteward::api;
 use libsteward::control::search::{Search, Seen, Settings as Bounds, Verdict};
 
 /// The slowdown that workers may have, unless said otherwise: ten busy ones share each CPU.
 ///
-/// That keeps it busy while others wait for a disk or a peer. The paper's 50 was set for eight CPUs and another scheduler, whose
-/// slowdowns differed widely among equal workers.
+/// That keeps it busy while others wait for a disk or a peer. The paper's 50 was set for eight CPUs and another
+/// scheduler, whose slowdowns differed widely among equal workers.
 pub const SLOWDOWN_LIMIT: f64 = 10.0;
 
 /// A size is chosen for this part of the limit.
@@ -33,11 +35,12 @@ const FEW: f64 = 0.25;
 const CROWD: f64 = 3.0;
 /// A machine with less than this part of its CPU time left has none idle.
 const IDLE_FRACTION: f64 = 0.05;
-/// What is plain is judged after this time, in nanoseconds: more of the CPU idle than [`PLAIN_IDLE_FRACTION`], or a crowd that
-/// is too large even beside idle CPU.
+/// What is plain is judged after this time, in nanoseconds: more of the CPU idle than [`PLAIN_IDLE_FRACTION`], or a
+/// crowd that is too large even beside idle CPU.
 const PLAIN_NS: u64 = 500_000_000;
 const PLAIN_IDLE_FRACTION: f64 = 0.25;
-/// What is not is judged by the mean over this time, in nanoseconds, and over twice as much at most: requests come in waves.
+/// What is not is judged by the mean over this time, in nanoseconds, and over twice as much at most: requests come in
+/// waves.
 const MEAN_NS: u64 = 3_000_000_000;
 /// So long, in nanoseconds, requests of a size that was too large are waited for that are still worked on.
 const DRAIN_MAX_NS: u64 = 10_000_000_000;
@@ -54,8 +57,8 @@ pub struct Settings {
     pub largest: u32,
     /// The slowdown that workers should not exceed, above 1.
     pub slowdown_limit: f64,
-    /// How long a size is in force before what is seen counts for it, in nanoseconds. Forecasts look back over a second, so less
-    /// would judge a size by its predecessor.
+    /// How long a size is in force before what is seen counts for it, in nanoseconds. Forecasts look back over a
+    /// second, so less would judge a size by its predecessor.
     pub patience_ns: u64,
 }
 
@@ -142,8 +145,8 @@ impl Observed {
         Observed { runnable, cpus: forecasts.cpus, idle: idle(forecasts), waiting }
     }
 
-    /// Reads it from one that asked for a process, or for the tasks of a domain. Workers that have vanished are simply not
-    /// among them.
+    /// Reads it from one that asked for a process, or for the tasks of a domain. Workers that have vanished are simply
+    /// not among them.
     pub fn of_tasks(forecasts: &api::Forecasts, waiting: Option<u64>) -> Observed {
         let runnable = forecasts.tasks.iter().filter(|task| task.runnable).count();
         let runnable = u32::try_from(runnable).unwrap_or(u32::MAX);
@@ -234,8 +237,8 @@ impl WorkerPool {
         u32::try_from(self.search.setting()).expect("the search keeps within bounds that are u32")
     }
 
-    /// Takes in what was seen at `now_ns`, in nanoseconds of any clock that does not run backwards. Returns the new size, if it
-    /// is another one. Wants to be called some times a second.
+    /// Takes in what was seen at `now_ns`, in nanoseconds of any clock that does not run backwards. Returns the new
+    /// size, if it is another one. Wants to be called some times a second.
     pub fn observe(&mut self, now_ns: u64, observed: &Observed) -> Option<u32> {
         match self.refused {
             Some(None) => self.refused = Some(Some(now_ns.saturating_add(RETRY_NS))),
@@ -265,8 +268,8 @@ impl WorkerPool {
         size
     }
 
-    /// The server could not be given the last size: `workers` is in force still. The controller looks for none beyond it
-    /// for a minute, and then tries again: somebody may have mended the server's configuration.
+    /// The server could not be given the last size: `workers` is in force still. The controller looks for none beyond
+    /// it for a minute, and then tries again: somebody may have mended the server's configuration.
     pub fn refused(&mut self, workers: u32) {
         self.search.refused(i64::from(workers));
         self.sums = Sums::default();
@@ -325,9 +328,9 @@ impl WorkerPool {
         })
     }
 
-    /// The size that would be right as far as can be told: those workers that wait for something else, of which there are more
-    /// when no CPU is idle any more, and as many others as there should be. At most twice the size there is, as the
-    /// idle part says little when it is large.
+    /// The size that would be right as far as can be told: those workers that wait for something else, of which there
+    /// are more when no CPU is idle any more, and as many others as there should be. At most twice the size there is,
+    /// as the idle part says little when it is large.
     fn fitting(&self) -> i64 {
         let size = f64::from(self.size());
         let elsewhere = (size - self.means.runnable).max(0.0) / (1.0 - self.means.idle).max(0.1);

@@ -112,7 +112,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever happens in whichever order: once those who are through are no more than the size, exactly the size can pass.
+        /// Whatever happens in whichever order: once those who are through are no more than the size, exactly the size
+        /// can pass.
         #[test]
         fn as_many_pass_as_the_last_size_says(steps in prop::collection::vec((0usize..12, any::<bool>()), 1..60)) {
             let gate = Arc::new(Gate::new(4));

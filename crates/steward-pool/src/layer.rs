@@ -17,12 +17,12 @@ use crate::watch::{self, Watched};
 
 /// Limits how many requests a service works on at once, by how many of the program's own threads share each CPU.
 ///
-/// All clones and all services made by one layer share one limit. A thread of its own reads the forecasts; it ends with the
-/// last of them. While there is no daemon the limit stays what it is, and a `tracing` warning says so once.
+/// All clones and all services made by one layer share one limit. A thread of its own reads the forecasts; it ends with
+/// the last of them. While there is no daemon the limit stays what it is, and a `tracing` warning says so once.
 ///
-/// It fits services whose requests compute in a thread of their own (`tokio::task::spawn_blocking`, a thread pool): then threads are
-/// workers. The few threads of a runtime that handlers share are never a crowd: there the limit keeps the CPU from being idle, and no
-/// more.
+/// It fits services whose requests compute in a thread of their own (`tokio::task::spawn_blocking`, a thread pool):
+/// then threads are workers. The few threads of a runtime that handlers share are never a crowd: there the limit keeps
+/// the CPU from being idle, and no more.
 #[derive(Clone, Debug)]
 pub struct WorkerPoolLayer {
     gate: Arc<Gate>,
@@ -40,8 +40,8 @@ impl WorkerPoolLayer {
         Self::watching(settings, workers, libsteward::SOCKET_PATH.into(), request)
     }
 
-    /// As [`WorkerPoolLayer::new`], for workers that are elsewhere: in a domain, in another process, seen by another daemon. What is
-    /// asked for must have tasks in its answer (not `domains_only`): these are the workers.
+    /// As [`WorkerPoolLayer::new`], for workers that are elsewhere: in a domain, in another process, seen by another
+    /// daemon. What is asked for must have tasks in its answer (not `domains_only`): these are the workers.
     ///
     /// # Errors
     /// What is wrong with `settings`.

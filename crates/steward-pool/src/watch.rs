@@ -17,8 +17,8 @@ pub enum Watched {
 /// Between two attempts to reach the daemon.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks for `request` at `socket`, and calls `take` with what comes until that returns false. Blocks: give it a thread of its
-/// own. While the daemon cannot be reached or refuses it tries again every two seconds.
+/// Asks for `request` at `socket`, and calls `take` with what comes until that returns false. Blocks: give it a thread
+/// of its own. While the daemon cannot be reached or refuses it tries again every two seconds.
 pub fn forecasts(socket: &Path, request: &api::WatchForecasts, mut take: impl FnMut(Watched) -> bool) {
     loop {
         match Client::connect(socket).and_then(|client| client.stream(request)) {

@@ -1,8 +1,9 @@
-//! Records a workload: which threads ran, waited for a CPU and slept, and for how long, from the scheduler's tracepoints.
+//! Records a workload: which threads ran, waited for a CPU and slept, and for how long, from the scheduler's
+//! tracepoints.
 //!
 //! A small BPF program (`src/bpf/record.bpf.c`) adds the times up per thread and hands over one record for each cycle
-//! from wake-up to wake-up; this crate writes them down in the form of [`steward_sim::cpu::recording`]. It changes nothing in
-//! the kernel, and what it attached is gone when it ends, however it ends.
+//! from wake-up to wake-up; this crate writes them down in the form of [`steward_sim::cpu::recording`]. It changes
+//! nothing in the kernel, and what it attached is gone when it ends, however it ends.
 
 mod cgroups;
 #[allow(missing_docs, clippy::all, non_camel_case_types, non_snake_case)]

@@ -1,5 +1,5 @@
-//! The recorder on the lab's kernel: what a busy loop and a sleeper in a cgroup did is in the recording, and the simulator
-//! replays it.
+//! The recorder on the lab's kernel: what a busy loop and a sleeper in a cgroup did is in the recording, and the
+//! simulator replays it.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,12 @@
-//! What a scheduling decision costs with 10 domains and with 1,000, on a real kernel: `crowd [DOMAINS TASKS]...`, as root
-//! inside the lab's machine, with 2 GiB of memory for 10,000 tasks. Without arguments: 10 domains with 100 tasks, then 1,000 with 10,000.
+//! What a scheduling decision costs with 10 domains and with 1,000, on a real kernel: `crowd [DOMAINS TASKS]...`, as
+//! root inside the lab's machine, with 2 GiB of memory for 10,000 tasks. Without arguments: 10 domains with 100 tasks,
+//! then 1,000 with 10,000.
 //!
-//! The tasks are born in their domains and wait; then all are released at once and are busy. For some seconds the kernel
-//! measures its BPF programs (`kernel.bpf_stats_enabled`); the cost of a decision is the time of all callbacks of the
-//! scheduler, divided by how often it was asked for a task. With a machine whose clock counts instructions, that is a
-//! number of instructions. The measurement ends before the first of 10,000 tasks has waited so long that it is rescued.
+//! The tasks are born in their domains and wait; then all are released at once and are busy. For some seconds the
+//! kernel measures its BPF programs (`kernel.bpf_stats_enabled`); the cost of a decision is the time of all callbacks
+//! of the scheduler, divided by how often it was asked for a task. With a machine whose clock counts instructions, that
+//! is a number of instructions. The measurement ends before the first of 10,000 tasks has waited so long that it is
+//! rescued.
 
 use std::fs::{self, File};
 use std::io::{Error, Result};
@@ -19,8 +21,8 @@ use libbpf_rs::query::ProgInfoIter;
 use steward_core::cpu::mechanism::Mechanism;
 use steward_sched::{LoadOptions, SchedExt};
 
-/// Long enough for each of 1,000 domains to be served once, a tick each; and with what follows shorter than the 12 s after which
-/// tasks that have waited are rescued.
+/// Long enough for each of 1,000 domains to be served once, a tick each; and with what follows shorter than the 12 s
+/// after which tasks that have waited are rescued.
 const SETTLE: Duration = Duration::from_secs(5);
 const MEASURE: Duration = Duration::from_secs(5);
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -134,8 +136,8 @@ const FUTEX_WAKE_PRIVATE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 
 /// A new process in this cgroup, which waits until the gate opens and then keeps a CPU busy until it is killed.
 ///
-/// It is born there, because moving one makes the kernel wait for every CPU, which takes minutes for thousands. It shares our
-/// memory, and has no stack, so that thousands of them are no larger than what the kernel keeps of each.
+/// It is born there, because moving one makes the kernel wait for every CPU, which takes minutes for thousands. It
+/// shares our memory, and has no stack, so that thousands of them are no larger than what the kernel keeps of each.
 #[cfg(target_arch = "x86_64")]
 fn bear(cgroup: &File) -> Result<()> {
     let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND;

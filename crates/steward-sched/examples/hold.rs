@@ -1,8 +1,8 @@
 //! Loads the scheduler, optionally gives one program a reservation, and holds it for some seconds, printing what it
 //! does. For trying the program in the lab's machine: `hold [OPTION...] SECONDS [C_MS T_MS COMMAND...]`, where an
-//! option is `--best-effort virtual-time|mtr-ls|wrr`, `--cycle MS`, `--domain CGROUP_DIRECTORY=FRACTION` (as often as wanted),
-//! `--quiet`, or `--verified`, which prints how many instructions the verifier looked at for each program, and at the end what each run
-//! of it took (with `sysctl kernel.bpf_stats_enabled=1`).
+//! option is `--best-effort virtual-time|mtr-ls|wrr`, `--cycle MS`, `--domain CGROUP_DIRECTORY=FRACTION` (as often as
+//! wanted), `--quiet`, or `--verified`, which prints how many instructions the verifier looked at for each program, and
+//! at the end what each run of it took (with `sysctl kernel.bpf_stats_enabled=1`).
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;

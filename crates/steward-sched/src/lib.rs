@@ -1,8 +1,8 @@
 //! Steward's sched_ext program and its loader.
 //!
 //! The program (`src/bpf`) decides; this crate puts it into the kernel, fills its tables, and reads what it did.
-//! [`SchedExt`] implements [`Mechanism`](steward_core::cpu::mechanism::Mechanism). The scheduler lives as long as the value:
-//! dropping it, or the process's death, makes the kernel put every task back on the default scheduler.
+//! [`SchedExt`] implements [`Mechanism`](steward_core::cpu::mechanism::Mechanism). The scheduler lives as long as the
+//! value: dropping it, or the process's death, makes the kernel put every task back on the default scheduler.
 
 pub mod decide;
 mod error;

@@ -102,8 +102,8 @@ fn own_tasks(table: &DomainTable, index: u16) -> Contender {
     Contender { weight: weight.into(), priority: domain.own_priority, reserved: 0.0 }
 }
 
-/// What a contender gets of what the domain has: its reservation, and by weight of what the reservations of all leave if
-/// nobody of a higher priority is there.
+/// What a contender gets of what the domain has: its reservation, and by weight of what the reservations of all leave
+/// if nobody of a higher priority is there.
 fn level(table: &DomainTable, all: &[u16], index: u16, contender: &Contender) -> f64 {
     let mut contenders: Vec<Contender> = all
         .iter()
@@ -340,8 +340,8 @@ proptest! {
 }
 
 /// One domain whose tasks never sleep, served by several CPUs as steward.bpf.c does: by virtual time, with a look each
-/// second for tasks that have waited too long. Returns the longest that any task waited in 100 s, and the part of all CPU
-/// time that went to rescued tasks.
+/// second for tasks that have waited too long. Returns the longest that any task waited in 100 s, and the part of all
+/// CPU time that went to rescued tasks.
 fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64) -> (u64, f64) {
     struct Task {
         vtime: u64,

@@ -33,8 +33,8 @@ proptest! {
         prop_assert!(!hold_overstays(false, false, whereabouts, waited_ns));
     }
 
-    /// Who is held inside the kernel is let go at the first look, one of whom nothing is known after a tenth of a second, one at a
-    /// gate after two seconds; who is at the boundary stays.
+    /// Who is held inside the kernel is let go at the first look, one of whom nothing is known after a tenth of a
+    /// second, one at a gate after two seconds; who is at the boundary stays.
     #[test]
     fn a_look_finds_who_must_not_be_held_longer(whereabouts in anywhere(), waited_ns in 0..10 * SECOND) {
         let due = match whereabouts {
@@ -46,8 +46,8 @@ proptest! {
         prop_assert_eq!(hold_overstays(true, false, whereabouts, waited_ns), due);
     }
 
-    /// Beside other work, those that leave get an eighth of a CPU in any stretch of time, and no more beyond it than what they had
-    /// saved up and the slice that was begun last, whatever they use of their slices.
+    /// Beside other work, those that leave get an eighth of a CPU in any stretch of time, and no more beyond it than
+    /// what they had saved up and the slice that was begun last, whatever they use of their slices.
     #[test]
     fn those_that_leave_get_a_bounded_share(
         slices in vec((1..=4 * MS, 0..40 * MS), 10..200),
@@ -96,8 +96,8 @@ proptest! {
         prop_assert!(!ran || before == 0, "{before} of {long_calls} stand before it");
     }
 
-    /// Nor do newcomers, however many and without an end, keep one that needs long from its turn: it has one after they have used
-    /// no more than four slices for each that stands there.
+    /// Nor do newcomers, however many and without an end, keep one that needs long from its turn: it has one after they
+    /// have used no more than four slices for each that stands there.
     #[test]
     fn newcomers_without_an_end_keep_no_long_call_waiting(each_ns in 1_000..LEAVING_SLICE_NS, turns in 1u64..20, standing in 2u32..50) {
         let mut clock_ns = SECOND;
@@ -115,13 +115,15 @@ proptest! {
     }
 }
 
-/// A tree of domains: of each, below which earlier one it is, its priority, that of its own tasks, and whether any is runnable.
+/// A tree of domains: of each, below which earlier one it is, its priority, that of its own tasks, and whether any is
+/// runnable.
 fn trees() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8, bool)>> {
     vec((any::<prop::sample::Index>(), 0u8..8, 0u8..8, any::<bool>()), 1..12)
 }
 
 proptest! {
-    /// A domain's tasks are deferred to what can run with a higher priority where the ways up the tree meet, and to nothing else.
+    /// A domain's tasks are deferred to what can run with a higher priority where the ways up the tree meet, and to
+    /// nothing else.
     #[test]
     fn who_stands_behind_is_told_by_the_tree(tree in trees()) {
         let mut table = DomainTable::new();

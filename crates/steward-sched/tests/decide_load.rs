@@ -1,4 +1,5 @@
-//! Properties of load tracking, admission, revocation and reactivation (`src/bpf/decide/load.h`; Yang 2009, section 8.1).
+//! Properties of load tracking, admission, revocation and reactivation (`src/bpf/decide/load.h`; Yang 2009, section
+//! 8.1).
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Properties of the order of domains (`src/bpf/decide/heap.h`, `order.h`): the heaps, and what each order promises. The bounds
-//! are those of docs/scheduler.md, with the machine's quantum in place of the tick.
+//! Properties of the order of domains (`src/bpf/decide/heap.h`, `order.h`): the heaps, and what each order promises.
+//! The bounds are those of docs/scheduler.md, with the machine's quantum in place of the tick.
 
 mod order_machine;
 
@@ -45,7 +45,8 @@ fn walk(
 
 /// Checks the heaps of all levels against those domains that are known to wait.
 fn check_heaps(table: &DomainTable, waiting: &BTreeMap<u16, ()>) -> Result<(), TestCaseError> {
-    // Who contends at each level: own tasks that wait, and domains that are not held and in or below which somebody waits.
+    // Who contends at each level: own tasks that wait, and domains that are not held and in or below which somebody
+    // waits.
     let mut wanted: BTreeMap<(u16, u16), bool> = BTreeMap::new();
     for index in waiting.keys() {
         let (mut node, mut level) = (NODE_OWN as u16 + index, *index);
@@ -255,8 +256,8 @@ proptest! {
             let bound_ns = match order {
                 // A slice, and those that the others are in the middle of.
                 Order::VirtualTime => f64::from(cpus + 1) * quantum_ns as f64 + 2.0 * quantum_ns as f64,
-                // A cycle's share at each end, a quantum for each domain and at each end; and what is paid coarsely where a part is near
-                // a quantum.
+                // A cycle's share at each end, a quantum for each domain and at each end; and what is paid coarsely
+                // where a part is near a quantum.
                 Order::MtrLs => {
                     let ends_ns = 2.0 * (share * (CYCLE * u64::from(cpus)) as f64 + quantum_ns as f64);
                     ends_ns + quanta_ns + ideal_ns / 10.0
@@ -269,7 +270,8 @@ proptest! {
         }
     }
 
-    /// Eclipse 1998, definition 3, without an exception: over a minute, whatever comes and goes beside them, on any number of CPUs.
+    /// Eclipse 1998, definition 3, without an exception: over a minute, whatever comes and goes beside them, on any
+    /// number of CPUs.
     #[test]
     fn two_busy_domains_stay_within_some_slices_of_each_other_whatever_the_others_do(
         others in 0usize..10, own in vec(300u32..3000, 2), run_ms in 1u64..300, away_ms in 1u64..300, cpus in 1u32..=4,
@@ -370,8 +372,8 @@ proptest! {
         }
     }
 
-    /// A reservation is its fraction of everything, and its weight's part of the rest, on one CPU and on several, whatever the
-    /// priorities of others are.
+    /// A reservation is its fraction of everything, and its weight's part of the rest, on one CPU and on several,
+    /// whatever the priorities of others are.
     #[test]
     fn a_reservation_gets_its_fraction_and_its_weights_part_of_the_rest(
         reserved in vec(0.0..0.3f64, 3), weights in vec(300u32..3000, 4), above in any::<bool>(), cpus in 1u32..=4,
@@ -399,8 +401,8 @@ proptest! {
     }
 
     /// Eclipse 1998, definition 1. The domain is one that takes some CPU time, goes elsewhere and comes back, against
-    /// others that never leave; its time with and waiting for the CPU stays within what its fraction alone would take, and
-    /// a constant. The fraction is a weight's part or a reservation.
+    /// others that never leave; its time with and waiting for the CPU stays within what its fraction alone would take,
+    /// and a constant. The fraction is a weight's part or a reservation.
     #[test]
     fn cumulative_service_is_guaranteed(
         order in prop_oneof![Just(Order::VirtualTime), Just(Order::MtrLs)], is_reserved in any::<bool>(),
@@ -445,8 +447,8 @@ proptest! {
         prop_assert!(wait_ns <= 2 * quantum_ms * MS, "{wait_ns} ns");
     }
 
-    /// What a domain did not use is worth a cycle of its share to it when it comes back, and no more: it is through with it, and
-    /// the others have their shares again, after a cycle.
+    /// What a domain did not use is worth a cycle of its share to it when it comes back, and no more: it is through
+    /// with it, and the others have their shares again, after a cycle.
     #[test]
     fn who_comes_back_takes_at_most_a_cycles_share_ahead_of_the_others(
         others in 1usize..20, weight in 200u32..5000, away_ms in 1u64..4000, cpus in 1u32..=2,
@@ -668,7 +670,8 @@ fn what_a_task_of_the_least_weight_used_does_not_keep_the_others_of_its_domain_b
             table.charge(child, 4 * MS, now_ns);
             now_ns += MS;
         }
-        // What they owe together, 80 ms, is served to the child first, by four CPUs; it would be 1.3 s for the one alone.
+        // What they owe together, 80 ms, is served to the child first, by four CPUs; it would be 1.3 s for the one
+        // alone.
         assert!(now_ns - began_ns <= 24 * MS, "after {} ms", (now_ns - began_ns) / MS);
     }
 }

@@ -1,4 +1,5 @@
-//! Rules that several CPUs follow at once, without a lock: whoever comes first, nothing is counted twice and nothing is forgotten.
+//! Rules that several CPUs follow at once, without a lock: whoever comes first, nothing is counted twice and nothing is
+//! forgotten.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use steward_machine::{GuestFile, MachineConfig, repository, run};
 
-/// Runs the checks for that many CPUs, those of that part, and fails with the lines of those that failed, or when fewer than
-/// `least` passed.
+/// Runs the checks for that many CPUs, those of that part, and fails with the lines of those that failed, or when fewer
+/// than `least` passed.
 fn run_checks(cpus: u32, part: &str, least: usize) {
     let binary = repository().join("target/release/examples/checks");
     assert!(

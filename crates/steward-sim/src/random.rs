@@ -3,8 +3,8 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A source of random numbers of one task. It depends on the seed and the task alone, so a task asks for the same amounts
-/// under every scheduler.
+/// A source of random numbers of one task. It depends on the seed and the task alone, so a task asks for the same
+/// amounts under every scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(Pcg64Mcg);
 

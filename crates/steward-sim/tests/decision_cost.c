@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Counts what a decision costs: how often two keys are compared, per decision, with few and with many domains. Compiled and
- * run by decision_cost.rs, from the very headers that the scheduler is made of.
+ * Counts what a decision costs: how often two keys are compared, per decision, with few and with many domains. Compiled
+ * and run by decision_cost.rs, from the very headers that the scheduler is made of.
  */
 #include <stdio.h>
 #include <string.h>

@@ -224,8 +224,8 @@ fn a_crowd_that_sleeps_until_it_is_admitted_takes_nothing_from_a_film_nor_all_of
     }
 }
 
-/// Root's tasks, which no limit of a user holds for, declare six times the CPU, and nothing can be revoked of what there
-/// was when they were admitted: best-effort work goes on all the same.
+/// Root's tasks, which no limit of a user holds for, declare six times the CPU, and nothing can be revoked of what
+/// there was when they were admitted: best-effort work goes on all the same.
 #[test]
 fn best_effort_work_has_its_twentieth_before_the_first_revocation() {
     let outcome = run("duration = \"13s\"\nwarmup = \"10s\"\n\

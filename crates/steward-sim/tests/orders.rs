@@ -1,5 +1,5 @@
-//! What the orders among domains promise, on whole machines with ticks, slices and several CPUs. steward-sched's tests hold
-//! the decision code itself to the same theorems; docs/scheduler.md derives the constants.
+//! What the orders among domains promise, on whole machines with ticks, slices and several CPUs. steward-sched's tests
+//! hold the decision code itself to the same theorems; docs/scheduler.md derives the constants.
 
 use std::path::Path;
 
@@ -136,8 +136,9 @@ proptest! {
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
 
-    /// Many come back at once to a level that one has had for itself. What each would have been due beside that one alone is not due to all of
-    /// them: a round later each is one of many, the one that was alone as well, and a sleeper among them waits for nobody.
+    /// Many come back at once to a level that one has had for itself. What each would have been due beside that one
+    /// alone is not due to all of them: a round later each is one of many, the one that was alone as well, and a
+    /// sleeper among them waits for nobody.
     #[test]
     fn who_comes_back_with_many_others_has_the_credit_of_one_of_many(
         cpus in 1u32..=4, others in 4usize..64, alone_ms in 300u64..3000, seed: u16,
@@ -163,8 +164,8 @@ proptest! {
         prop_assert!(share > 0.5, "{share} of its part");
     }
 
-    /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a millisecond; the same
-    /// where they may run on one CPU only.
+    /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a
+    /// millisecond; the same where they may run on one CPU only.
     #[test]
     fn tasks_that_use_little_of_their_domain_wait_at_most_a_tick_and_a_millisecond(
         others in 1u32..60, run_us in 10u64..70, seed: u16, pinned: bool,
@@ -185,9 +186,9 @@ proptest! {
         prop_assert!(latency_ms <= 5.2, "{latency_ms}");
     }
 
-    /// The same beside some that are held back by a limit and may weigh more. They have credit, too, each time that it is refilled: each
-    /// goes first for a quantum, and until it has used as much of its share as the sleeper did when it last ran, but not for
-    /// as long as its limit lasts.
+    /// The same beside some that are held back by a limit and may weigh more. They have credit, too, each time that it
+    /// is refilled: each goes first for a quantum, and until it has used as much of its share as the sleeper did when
+    /// it last ran, but not for as long as its limit lasts.
     #[test]
     fn who_uses_half_their_share_waits_for_limited_ones_no_longer_than_they_need_to_draw_level(
         cpus in 1u32..=4, run_us in 100u64..1000, seed: u16, rare_ms in 50u64..3000,
@@ -352,8 +353,9 @@ fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
     assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
 }
 
-/// A kernel thread of nice -20 that runs for a moment weighs 87 times what others do. It is one of the root's own tasks, beside which the
-/// credit of domains is counted, and leaves them at least half of it: who used a tenth has a burst of a tenth without a wait.
+/// A kernel thread of nice -20 that runs for a moment weighs 87 times what others do. It is one of the root's own
+/// tasks, beside which the credit of domains is counted, and leaves them at least half of it: who used a tenth has a
+/// burst of a tenth without a wait.
 #[test]
 fn a_moment_of_nice_minus_20_takes_from_nobody_what_they_saved() {
     let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);
@@ -369,8 +371,8 @@ fn a_moment_of_nice_minus_20_takes_from_nobody_what_they_saved() {
     assert!(rate > 0.95, "{rate}");
 }
 
-/// A loop that begins in a moment's pause of somebody who has had the whole machine stood in no order; its domain has used nothing
-/// for so long, and is not ahead for as long.
+/// A loop that begins in a moment's pause of somebody who has had the whole machine stood in no order; its domain has
+/// used nothing for so long, and is not ahead for as long.
 #[test]
 fn who_begins_on_an_idle_cpu_has_no_more_credit_than_who_waited() {
     let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);

@@ -1,5 +1,5 @@
-//! Reads this process's own threads, 1,500 that sleep and one that computes, through each source by turns, and fails where they do
-//! not tell the same. `tests/kernel.rs` runs it in the lab's machine; it takes root.
+//! Reads this process's own threads, 1,500 that sleep and one that computes, through each source by turns, and fails
+//! where they do not tell the same. `tests/kernel.rs` runs it in the lab's machine; it takes root.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

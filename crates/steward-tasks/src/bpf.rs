@@ -1,5 +1,5 @@
-//! The reader in the kernel: `src/bpf/tasks.bpf.c`. Where the kernel has it, one call fills memory that both see; else an
-//! iterator is read.
+//! The reader in the kernel: `src/bpf/tasks.bpf.c`. Where the kernel has it, one call fills memory that both see; else
+//! an iterator is read.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -169,7 +169,8 @@ impl Filled {
             ctx_size_in: size_of::<types::pass>() as u32,
             ..Default::default()
         };
-        // SAFETY: the descriptor is a program's, the options are complete, and what they point at lives and may be written.
+        // SAFETY: the descriptor is a program's, the options are complete, and what they point at lives and may be
+        // written.
         let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
         if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(pass) }
     }
@@ -211,7 +212,8 @@ impl Iterated {
     }
 }
 
-/// Opens the program and does `then` with it; libbpf's words go into the error, and whoever had them before gets them again.
+/// Opens the program and does `then` with it; libbpf's words go into the error, and whoever had them before gets them
+/// again.
 fn load<T>(then: impl FnOnce(OpenTasksSkel<'_>) -> Result<T, TasksError>) -> Result<T, TasksError> {
     let before = set_print(Some((PrintLevel::Warn, remember)));
     let mut object = MaybeUninit::uninit();

@@ -1,9 +1,9 @@
 //! What the kernel counts for every task, in one read: CPU time, and time that it could have run but had no CPU.
 //!
 //! Two sources give the same figures. A BPF program that walks the kernel's list of tasks ([`Bpf`]) costs less than
-//! half a microsecond a task (on kernels before 6.8 twice that), and knows the wait that lasts. Where BPF cannot be used, procfs has them too ([`Procfs`]), at
-//! two small files a task; [`open`] takes the better one. The counters are the core scheduler's own, and are kept
-//! whatever scheduler is in force.
+//! half a microsecond a task (on kernels before 6.8 twice that), and knows the wait that lasts. Where BPF cannot be
+//! used, procfs has them too ([`Procfs`]), at two small files a task; [`open`] takes the better one. The counters are
+//! the core scheduler's own, and are kept whatever scheduler is in force.
 //!
 //! Tasks come and go while they are read: one that vanishes half-way is left out.
 

@@ -42,7 +42,8 @@ impl<T: Copy> SharedMemory<T> {
         self.len
     }
 
-    /// The values. Nobody writes them while the program does not run, and only the owner has it run, which takes `&mut`.
+    /// The values. Nobody writes them while the program does not run, and only the owner has it run, which takes
+    /// `&mut`.
     pub(crate) fn slice(&self) -> &[T] {
         // SAFETY: `len` values are mapped for as long as this lives; any bytes are a `T`, which is plain numbers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }

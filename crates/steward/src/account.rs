@@ -34,8 +34,8 @@ impl Account {
         ))
     }
 
-    /// Makes this process that user's, with that user's groups and no way back. Returns what that user's programs have in
-    /// their environment.
+    /// Makes this process that user's, with that user's groups and no way back. Returns what that user's programs have
+    /// in their environment.
     ///
     /// # Errors
     /// What the kernel refuses; the process must end then.

@@ -1,8 +1,8 @@
 //! `steward background`: runs a program in a domain of its own and controls it with the daemon's forecasts.
 //!
-//! What is decided is decided in [`libsteward::control`]; here are the domain, the two connections (one brings forecasts, one
-//! carries out), the program and its signals. Without the daemon the program goes on, uncontrolled: its place behind everybody
-//! and a suspension belong to the connection.
+//! What is decided is decided in [`libsteward::control`]; here are the domain, the two connections (one brings
+//! forecasts, one carries out), the program and its signals. Without the daemon the program goes on, uncontrolled: its
+//! place behind everybody and a suspension belong to the connection.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -217,9 +217,9 @@ fn launch(socket: &Path, domain: &str, command: &[std::ffi::OsString]) -> anyhow
 }
 
 impl Link {
-    /// Connects twice: a connection that streams takes no more calls. The other one holds the domain behind all others, if it
-    /// `is_last`. With `slowed` it is told who is slowed. A daemon that is starting is not waited for, because signals are: it is
-    /// tried again.
+    /// Connects twice: a connection that streams takes no more calls. The other one holds the domain behind all others,
+    /// if it `is_last`. With `slowed` it is told who is slowed. A daemon that is starting is not waited for, because
+    /// signals are: it is tried again.
     fn open(socket: &Path, domain: &str, is_last: bool, slowed: bool) -> Result<Link, Error> {
         let connect = || Client::connect_within(socket, Duration::ZERO);
         let mut client = connect()?;
@@ -331,8 +331,8 @@ impl Controller<'_> {
         }
     }
 
-    /// Gives the program an ordinary place, so that it gets the CPU that it needs in order to end, or its own place again.
-    /// Without the daemon, and where it refuses, it stays where it is.
+    /// Gives the program an ordinary place, so that it gets the CPU that it needs in order to end, or its own place
+    /// again. Without the daemon, and where it refuses, it stays where it is.
     fn set_place(&mut self, ordinary: bool) -> Result<(), Error> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let domain = self.domain.clone();

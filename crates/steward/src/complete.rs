@@ -1,8 +1,9 @@
 //! Completion of what only the machine knows: domains, processes, programs, users.
 //!
-//! The scripts that clap makes know commands and options. Before them, each asks `steward complete WORD...` what may stand
-//! in the last word's place. That is told from the same definitions as everything else, by the name of the value: DOMAIN,
-//! PROCESS, CMD, USER. Only names that a shell takes as they are come out, since others name domains and processes.
+//! The scripts that clap makes know commands and options. Before them, each asks `steward complete WORD...` what may
+//! stand in the last word's place. That is told from the same definitions as everything else, by the name of the value:
+//! DOMAIN, PROCESS, CMD, USER. Only names that a shell takes as they are come out, since others name domains and
+//! processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,8 @@ fn programs(prefix: &str) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// The script for a shell: clap's, behind the question to `steward complete` where the shell is one that people use here.
+/// The script for a shell: clap's, behind the question to `steward complete` where the shell is one that people use
+/// here.
 pub fn script(shell: Shell, command: &mut Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, command, "steward", &mut text);

@@ -1,6 +1,7 @@
 //! Steward's command line: reads it ([`cli`]), does what it says, ends with the right code.
 //!
-//! 0 success, 1 failure, 2 usage; `steward run` and `steward background` end with the program's own code, or with 125 to 127.
+//! 0 success, 1 failure, 2 usage; `steward run` and `steward background` end with the program's own code, or with 125
+//! to 127.
 
 mod account;
 mod arguments;
@@ -69,8 +70,8 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints help or what is wrong with the arguments. Those of `run` and `background` that are wrong end with their own code, so that a
-/// program's 2 can be told from steward's.
+/// Prints help or what is wrong with the arguments. Those of `run` and `background` that are wrong end with their own
+/// code, so that a program's 2 can be told from steward's.
 fn usage(error: &clap::Error) -> ExitCode {
     // Nobody can be told that it cannot be printed.
     let _ = error.print();

@@ -1,5 +1,5 @@
-//! `steward man`: the man pages of the commands from the command line's own definitions (section 1), and those of the files
-//! from the reference (section 5).
+//! `steward man`: the man pages of the commands from the command line's own definitions (section 1), and those of the
+//! files from the reference (section 5).
 
 mod markdown;
 pub mod page;

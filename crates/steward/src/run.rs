@@ -18,9 +18,9 @@ use crate::cpu::api::to_api;
 /// Start a program with a CPU reservation
 ///
 /// With --cpu the program gets that reservation and keeps it whatever it executes. Without, it gets its own
-/// specification, even when started from a program that has none (which otherwise starts no interactive ones).
-/// Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own programs. Through sudo the
-/// program would run as root: name the user with --user.
+/// specification, even when started from a program that has none (which otherwise starts no interactive ones). Root and
+/// the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own programs.
+/// Through sudo the program would run as root: name the user with --user.
 ///
 /// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
 /// is no such program.
@@ -48,14 +48,15 @@ pub struct RunArguments {
     /// Make the domain first if there is none; it goes away with its last process.
     #[arg(long, requires = "domain")]
     pub create: bool,
-    /// Promise it this much memory, as 64M: what it and its children use up to this is not taken from them. Makes a domain for it, below
-    /// --domain where that is given.
+    /// Promise it this much memory, as 64M: what it and its children use up to this is not taken from them. Makes a
+    /// domain for it, below --domain where that is given.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
     pub memory_min: Option<i64>,
     /// Let it and its children use at most so much memory together, as 1G. Makes a domain for it, as --memory-min.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
     pub memory_max: Option<i64>,
-    /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root only.
+    /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root
+    /// only.
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
     /// The program and its arguments.

@@ -12,8 +12,9 @@ use crate::output::{highlight, print, print_json, row, table};
 
 /// Show what is promised, to whom, and how full the CPUs are
 ///
-/// Without a domain: what is in force, the load of each CPU, all tasks with a specification, and what is wrong. With one:
-/// what it was promised, wanted and got in the last minute, hour and day, and in how many seconds the promise was broken.
+/// Without a domain: what is in force, the load of each CPU, all tasks with a specification, and what is wrong. With
+/// one: what it was promised, wanted and got in the last minute, hour and day, and in how many seconds the promise was
+/// broken.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward status\n  \

@@ -1,8 +1,8 @@
 //! `steward top`: what every task and domain gets, wants, will get and could get, and which promises are kept.
 //!
-//! [`source`] asks the daemon; [`model`] makes one [`model::Snapshot`] of its answers, with [`cpu::promise`] and [`history`];
-//! all that is shown comes from it: the screen ([`app`], [`view`], [`draw`], [`detail`], [`terminal`]), one look
-//! ([`print`]), JSON, and recordings ([`record`]). Only [`source`], [`record`] and [`terminal`] do I/O.
+//! [`source`] asks the daemon; [`model`] makes one [`model::Snapshot`] of its answers, with [`cpu::promise`] and
+//! [`history`]; all that is shown comes from it: the screen ([`app`], [`view`], [`draw`], [`detail`], [`terminal`]),
+//! one look ([`print`]), JSON, and recordings ([`record`]). Only [`source`], [`record`] and [`terminal`] do I/O.
 
 pub mod app;
 pub mod cpu;
@@ -49,8 +49,8 @@ const LOOKS_MAX: u32 = 5;
 /// last second), desired (wanted), predicted (will get in the next) and potential (could get at most); their slowdowns;
 /// and reservations with the reason where one is broken. F1 shows the keys, q quits.
 ///
-/// Where standard input or output is no terminal it prints one look, as with --once. It shows what you may see: your own tasks and
-/// what the rules say of others'. Colours are off with NO_COLOR.
+/// Where standard input or output is no terminal it prints one look, as with --once. It shows what you may see: your
+/// own tasks and what the rules say of others'. Colours are off with NO_COLOR.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward top                              the screen; r on a row changes its reservation\n  \
@@ -123,8 +123,8 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
     }
 }
 
-/// One look: two readings, because the first cannot tell whether deadlines were missed lately, and knows nothing of tasks
-/// that have just started. Some more where the daemon has no figures yet.
+/// One look: two readings, because the first cannot tell whether deadlines were missed lately, and knows nothing of
+/// tasks that have just started. Some more where the daemon has no figures yet.
 fn look(question: &Question, interval: Duration) -> anyhow::Result<Model> {
     let mut source = Source::connect(question, libsteward::START_TIMEOUT)?;
     let mut model = Model::default();

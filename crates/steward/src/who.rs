@@ -1,8 +1,8 @@
 //! Which process is meant: by the number of it or of one of its threads, or by name.
 //!
 //! A name is that of the program: what the kernel calls the process, the last part of the executable's path, or of what
-//! it was started as; with a slash in it, the executable's whole path. Where several match, those of the caller's own user
-//! count before those of others.
+//! it was started as; with a slash in it, the executable's whole path. Where several match, those of the caller's own
+//! user count before those of others.
 
 use std::fmt;
 

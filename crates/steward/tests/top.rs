@@ -1,4 +1,5 @@
-//! `steward top` and `steward report` as people use them, against a daemon in memory: on a terminal, in a pipe, recording.
+//! `steward top` and `steward report` as people use them, against a daemon in memory: on a terminal, in a pipe,
+//! recording.
 
 #[path = "../src/top/sample.rs"]
 mod sample;

@@ -1,8 +1,9 @@
-//! What a user who means ill costs the others: `besieged SCENARIO...` beside a running stewardd, as root, in the lab's machine.
+//! What a user who means ill costs the others: `besieged SCENARIO...` beside a running stewardd, as root, in the lab's
+//! machine.
 //!
-//! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those calls took and
-//! what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`, `subordinates`, `files`, `mounts`,
-//! `releases`, `cgroups`, `descriptors`.
+//! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
+//! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
+//! `subordinates`, `files`, `mounts`, `releases`, `cgroups`, `descriptors`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -261,7 +262,8 @@ fn descriptors() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the same call on many connections; who has got some of the answer calls again, on a new connection if this one is closed.
+/// Puts the same call on many connections; who has got some of the answer calls again, on a new connection if this one
+/// is closed.
 fn flood(call: &str) -> anyhow::Result<()> {
     let message = format!("{call}\0");
     let connect = || -> std::io::Result<UnixStream> {

@@ -1,5 +1,5 @@
-//! What it costs to read the forecasts of many tasks through the socket: the call, the daemon's answer, and its parsing.
-//! `forecast-read [TASKS]... [--reads N]`; the tasks are made up, a tenth of them busy, in a hundred domains.
+//! What it costs to read the forecasts of many tasks through the socket: the call, the daemon's answer, and its
+//! parsing. `forecast-read [TASKS]... [--reads N]`; the tasks are made up, a tenth of them busy, in a hundred domains.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};

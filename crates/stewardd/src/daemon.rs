@@ -37,12 +37,13 @@ use crate::turn::worker::{About, Outcome, Worker};
 
 mod waiting;
 
-/// What the daemon reserves for itself with Steward's scheduler, so that it answers while everything else is starved. Past
-/// its budget it shares what is left; SCHED_DEADLINE would stop it there, so that whoever makes it work makes all others
-/// wait, and there it has a nice value instead ([`OWN_NICE`]).
+/// What the daemon reserves for itself with Steward's scheduler, so that it answers while everything else is starved.
+/// Past its budget it shares what is left; SCHED_DEADLINE would stop it there, so that whoever makes it work makes all
+/// others wait, and there it has a nice value instead ([`OWN_NICE`]).
 pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
 
-/// How long a request waits for the worker to limit memory. What takes longer goes on beside the loop, and the domain says so.
+/// How long a request waits for the worker to limit memory. What takes longer goes on beside the loop, and the domain
+/// says so.
 const MEMORY_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Where things are and what was asked for on the command line.
@@ -316,7 +317,8 @@ impl Daemon {
         }
     }
 
-    /// To be called about once a second and whenever something was announced: each room does what is due. Returns the new decisions.
+    /// To be called about once a second and whenever something was announced: each room does what is due. Returns the
+    /// new decisions.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Told> {
         self.note_outcomes();
         let mut told = self.tick_cpu(now_ns);

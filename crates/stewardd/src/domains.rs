@@ -1,9 +1,9 @@
 //! The domains that the daemon keeps: their cgroups, their settings, and what the mechanism is told of them.
 //!
 //! Everything that is decided about them (admission, guarantees, what the mechanism is told) is decided in
-//! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes)
-//! is never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends
-//! domains whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
+//! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
+//! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
+//! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
 //! [`lowered`] has those that come last for now, [`view`] shows them.
 
 pub mod cgroups;

@@ -7,7 +7,8 @@
 //! - [`files`]: what people write, and what must survive a restart.
 //! - [`programs`]: what specifications give to programs.
 //! - [`domains`]: the domains that are kept.
-//! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises; [`memory`]: the memory's, minima and maxima.
+//! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises; [`memory`]: the memory's, minima and
+//!   maxima.
 //! - [`health`]: what goes wrong; [`watchdog`]: resumes domains after `kill -9`.
 //!
 //! Tests put a [`fake`] in the place of the mechanism, of the cgroup tree and of the machine's tasks.

@@ -132,7 +132,8 @@ fn main() -> ExitCode {
 /// Two descriptors for each client, and more than enough for all else.
 const DESCRIPTORS_MIN: u64 = 4096;
 
-/// Makes room for the descriptors of all clients: the usual limit is 1,024. Where that is not allowed, there are fewer clients.
+/// Makes room for the descriptors of all clients: the usual limit is 1,024. Where that is not allowed, there are fewer
+/// clients.
 fn allow_descriptors() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

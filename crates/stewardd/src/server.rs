@@ -1,9 +1,9 @@
 //! The socket: accepts clients, cuts what they send into calls, sends replies. It knows nothing of their meaning.
 //!
-//! Nothing here waits for a client. Every descriptor is nonblocking, every buffer is bounded, and a turn takes at
-//! most one read and one call from each client, so that one who floods, stops half-way, never reads or vanishes
-//! costs the others nothing. Among users [time](turns), [connections](room) and memory are divided, whoever they say they are:
-//! a user can only crowd out himself.
+//! Nothing here waits for a client. Every descriptor is nonblocking, every buffer is bounded, and a turn takes at most
+//! one read and one call from each client, so that one who floods, stops half-way, never reads or vanishes costs the
+//! others nothing. Among users [time](turns), [connections](room) and memory are divided, whoever they say they are: a
+//! user can only crowd out himself.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -48,18 +48,19 @@ use place::{Lock, another, bind_only};
 use room::Entry;
 use turns::{Payer, Turns};
 
-/// What may be held for all clients together, in bytes: what waits for them to read it, and what they sent of calls that are not
-/// whole.
+/// What may be held for all clients together, in bytes: what waits for them to read it, and what they sent of calls
+/// that are not whole.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
 /// How many clients the kernel lets wait until they are accepted.
 const BACKLOG: i32 = 128;
-/// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for longer.
+/// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for
+/// longer.
 const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
 
-/// How many connections of one user, who has all that one may have, are closed for newer ones of that user in one turn. Others that wait
-/// in that turn are turned away.
+/// How many connections of one user, who has all that one may have, are closed for newer ones of that user in one turn.
+/// Others that wait in that turn are turned away.
 const REPLACED_PER_TURN: usize = 8;
 
 /// What a client that called with "more" hears of.
@@ -137,8 +138,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes `path` for everyone: what a caller may do is decided by who it is. A socket that a dead daemon
-    /// left behind is replaced. Nobody can connect before [`Server::listen`]: who did would wait for a daemon that cannot answer.
+    /// Takes `path` for everyone: what a caller may do is decided by who it is. A socket that a dead daemon left behind
+    /// is replaced. Nobody can connect before [`Server::listen`]: who did would wait for a daemon that cannot answer.
     ///
     /// # Errors
     /// When another daemon has it, or the socket cannot be made.
@@ -207,8 +208,8 @@ impl Server {
         self.clients.iter().any(Client::has_call)
     }
 
-    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. When its time is used up, the rest
-    /// is left for the next one, in which whoever has used less comes first.
+    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. When its time is used up,
+    /// the rest is left for the next one, in which whoever has used less comes first.
     pub fn take_turn(&mut self, ready: &[PollFlags], handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
         self.turn += 1;
         let Server { clients, calls, turn, owner_uid, .. } = self;
@@ -332,9 +333,9 @@ impl Server {
         }
     }
 
-    /// Whether a newcomer of this user is turned away before more is asked about it, which costs far more than connecting
-    /// costs whoever does nothing else: the user has all the connections that one may have, and enough of them were given to
-    /// newcomers in this turn.
+    /// Whether a newcomer of this user is turned away before more is asked about it, which costs far more than
+    /// connecting costs whoever does nothing else: the user has all the connections that one may have, and enough of
+    /// them were given to newcomers in this turn.
     fn is_crowding(&self, uid: u32, replaced: &mut HashMap<u32, usize>) -> bool {
         let own = self.clients.iter().filter(|client| client.caller.uid == uid).count();
         if own < room::CLIENTS_PER_USER_MAX || is_kept_for(uid, self.owner_uid) {
@@ -391,8 +392,8 @@ fn is_kept_for(payer: Payer, owner_uid: Option<u32>) -> bool {
     payer == 0 || owner_uid == Some(payer)
 }
 
-/// Holds no more than the limit for all clients together: of the user for whom the most is held, the client with the most goes,
-/// root and the owner last. One reply may be as long as it is.
+/// Holds no more than the limit for all clients together: of the user for whom the most is held, the client with the
+/// most goes, root and the owner last. One reply may be as long as it is.
 fn bound_memory(clients: &mut [Client], owner_uid: Option<u32>) {
     loop {
         let all = clients.iter().filter(|client| !client.gone).map(Client::held_bytes);

@@ -1,10 +1,10 @@
-//! The guard: a process that outlives the daemon and puts back what the daemon wrote into cgroups, also after `kill -9`: it thaws
-//! what was frozen, and gives back weights.
+//! The guard: a process that outlives the daemon and puts back what the daemon wrote into cgroups, also after `kill
+//! -9`: it thaws what was frozen, and gives back weights.
 //!
 //! It is this program again, started with `--guard` when the first file is to be written. It reads one line for each
-//! file, `+VALUE PATH` before the file is written, with the value that it had, and `-PATH` after it was written back. The daemon holds the only other end of
-//! its standard input, so that the end of input means the end of the daemon, however it came. It ignores the signals
-//! that are sent to all of a service at once.
+//! file, `+VALUE PATH` before the file is written, with the value that it had, and `-PATH` after it was written back.
+//! The daemon holds the only other end of its standard input, so that the end of input means the end of the daemon,
+//! however it came. It ignores the signals that are sent to all of a service at once.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -94,8 +94,8 @@ fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// What the guard does: reads lines to their end, then writes into every file that is left what was in it. Says what it could
-/// not write on standard error.
+/// What the guard does: reads lines to their end, then writes into every file that is left what was in it. Says what it
+/// could not write on standard error.
 pub fn run(input: impl BufRead) {
     let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));

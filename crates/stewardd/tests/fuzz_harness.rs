@@ -1,5 +1,5 @@
-//! The daemon that fuzzing talks to. The fuzz targets are built by `make fuzz` only; that what they stand on builds and answers is
-//! seen here.
+//! The daemon that fuzzing talks to. The fuzz targets are built by `make fuzz` only; that what they stand on builds and
+//! answers is seen here.
 
 #[path = "../../../fuzz/src/lib.rs"]
 mod harness;

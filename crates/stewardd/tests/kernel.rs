@@ -18,16 +18,16 @@ impl Transcript {
         Self::on(2, script)
     }
 
-    /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU may
-    /// then let one stand still until the kernel takes the scheduler out.
+    /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU
+    /// may then let one stand still until the kernel takes the scheduler out.
     fn on(cpus: u32, script: &str) -> Self {
         // The guest's clock then does not depend on how busy the host is.
         let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
         Self::in_machine(config, script)
     }
 
-    /// With these Debian packages, on one CPU and with the host's clock: they are on a disk, and where instructions are counted
-    /// the clock jumps to the next moment that anybody waits for while a busy host serves it late.
+    /// With these Debian packages, on one CPU and with the host's clock: they are on a disk, and where instructions are
+    /// counted the clock jumps to the next moment that anybody waits for while a busy host serves it late.
     fn with(packages: &[&str], script: &str) -> Self {
         let packages = packages.iter().map(|name| (*name).to_owned()).collect();
         Self::in_machine(MachineConfig { cpus: 1, packages, ..MachineConfig::default() }, script)
@@ -191,8 +191,8 @@ fn forecasts_of_a_crowd(text: &str) {
     assert!(domain("b").forecast.slowdown > domain("a").forecast.slowdown, "{text}");
 }
 
-/// A domain of programs that live for a tenth of a second: every forecast says what the kernel counts for its cgroup, though most of
-/// what did it has ended.
+/// A domain of programs that live for a tenth of a second: every forecast says what the kernel counts for its cgroup,
+/// though most of what did it has ended.
 fn forecasts_of_short_lives(text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     let number = |line: usize| -> f64 { lines[line].trim().parse().unwrap_or_else(|_| panic!("{text}")) };

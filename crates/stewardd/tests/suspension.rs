@@ -1,4 +1,5 @@
-//! Suspension, and a place behind all others: both belong to a connection, end with it, and never reach what must go on.
+//! Suspension, and a place behind all others: both belong to a connection, end with it, and never reach what must go
+//! on.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Boots the lab's machine and runs a shell script in it; what the script prints is printed here. `lab/shell.sh` calls this.
+//! Boots the lab's machine and runs a shell script in it; what the script prints is printed here. `lab/shell.sh` calls
+//! this.
 //!
 //! Usage: boot [--cpus N] [--memory MIB] [--disk MIB] [--icount SHIFT] [--package NAME]... [--file HOST:GUEST]...
 //!             [--kernel debian|host|PATH [--modules DIR]] [--append KERNEL-ARGUMENT]... [--timeout SECONDS]

@@ -1,7 +1,8 @@
 //! Which QEMU emulates the machine, and how its processors take turns.
 //!
-//! Emulating several processors needs QEMU 10 (`qemu.sh` beside this crate fetches one where the machine's own is older): before, guests
-//! crashed or stalled, with several threads and with counted instructions alike. One processor is the same on both.
+//! Emulating several processors needs QEMU 10 (`qemu.sh` beside this crate fetches one where the machine's own is
+//! older): before, guests crashed or stalled, with several threads and with counted instructions alike. One processor
+//! is the same on both.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// The one that `STEWARD_QEMU` in the environment names, else the one that `qemu.sh` finds or fetches, else, with a word about it,
-    /// the machine's own.
+    /// The one that `STEWARD_QEMU` in the environment names, else the one that `qemu.sh` finds or fetches, else, with a
+    /// word about it, the machine's own.
     ///
     /// # Errors
     /// When there is none, or when what is named does not run.

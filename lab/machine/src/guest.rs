@@ -95,8 +95,8 @@ pub(crate) fn archive(
     Ok(archive.finish())
 }
 
-/// Where the guest's loader looks for a library: the host's place, unless that is one of a single user's or a build's, which
-/// only an environment variable or a run path of the host would find.
+/// Where the guest's loader looks for a library: the host's place, unless that is one of a single user's or a build's,
+/// which only an environment variable or a run path of the host would find.
 fn place_of_library(library: &Path) -> String {
     let path = library.to_string_lossy();
     if path.starts_with("/lib") || path.starts_with("/usr/lib") {
@@ -106,7 +106,8 @@ fn place_of_library(library: &Path) -> String {
     format!("/usr/lib/x86_64-linux-gnu/{name}")
 }
 
-/// Debian's /bin, /sbin, /lib and /lib64 are links into /usr; a directory of that name in an archive would replace the link.
+/// Debian's /bin, /sbin, /lib and /lib64 are links into /usr; a directory of that name in an archive would replace the
+/// link.
 fn merged(path: &str) -> String {
     let first = path.split('/').nth(1).unwrap_or_default();
     if ["bin", "sbin", "lib", "lib32", "lib64", "libx32"].contains(&first) {

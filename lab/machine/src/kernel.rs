@@ -13,8 +13,8 @@ pub enum KernelChoice {
     Debian,
     /// The kernel that this machine itself runs, from /boot and /lib/modules.
     Host,
-    /// A kernel image, and a directory with one subdirectory of modules named by the kernel's version (as in /lib/modules).
-    /// Without modules, the image must have what the guest needs built in.
+    /// A kernel image, and a directory with one subdirectory of modules named by the kernel's version (as in
+    /// /lib/modules). Without modules, the image must have what the guest needs built in.
     Path {
         /// The compressed kernel image (vmlinuz or bzImage).
         image: PathBuf,

@@ -1,4 +1,5 @@
-//! The lab's virtual machine: boots a kernel with one program in it, hands over line by line what that program reports, and ends.
+//! The lab's virtual machine: boots a kernel with one program in it, hands over line by line what that program reports,
+//! and ends.
 //!
 //! The guest is made of Debian packages (`kernel.sh`, `base.sh` and `image.sh` beside this crate fetch and cache them)
 //! and runs under QEMU's plain emulation, so that it needs neither root nor KVM. A run can count instructions as time
@@ -46,7 +47,8 @@ pub fn cache_directory() -> PathBuf {
     std::env::var_os("STEWARD_CACHE").map_or_else(|| repository().join(".cache"), PathBuf::from)
 }
 
-/// Where the release build is, for a test that brings programs of it into the machine: beside the build of the test itself.
+/// Where the release build is, for a test that brings programs of it into the machine: beside the build of the test
+/// itself.
 ///
 /// # Panics
 /// When it is not cargo that built the program that calls this.
@@ -55,7 +57,8 @@ pub fn release_directory() -> PathBuf {
     own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
 }
 
-/// Builds another project's sched_ext scheduler, `name` (`scx_bpfland`, ...), when it is not in the cache, and returns its program.
+/// Builds another project's sched_ext scheduler, `name` (`scx_bpfland`, ...), when it is not in the cache, and returns
+/// its program.
 ///
 /// # Errors
 /// When it cannot be built, with the reason.

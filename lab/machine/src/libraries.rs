@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The shared libraries and the loader of the ELF program `program`, as paths on the host; empty for a script or a static
-/// program.
+/// The shared libraries and the loader of the ELF program `program`, as paths on the host; empty for a script or a
+/// static program.
 ///
 /// # Errors
 /// When the file cannot be read, or when `ldd` cannot find one of the libraries.

@@ -75,12 +75,12 @@ pub struct MachineOutcome {
 
 /// Boots the machine, brings `files` into it and runs `command` there as root, with proc, sysfs, devtmpfs, cgroup2 (all
 /// controllers enabled for the root's children), bpf, debugfs and tracefs mounted. Each line that the guest writes to
-/// /run/lab/results is given to `on_line`, except those that begin with `::`, which are the machine's own. The command's standard
-/// output goes to the console. Returns when the command has ended and the machine is off.
+/// /run/lab/results is given to `on_line`, except those that begin with `::`, which are the machine's own. The
+/// command's standard output goes to the console. Returns when the command has ended and the machine is off.
 ///
 /// # Errors
-/// When the kernel or the packages cannot be had, when QEMU does not start, and, with the console's last lines, when the guest
-/// panics, stops without the command having ended, or takes longer than `timeout_host`.
+/// When the kernel or the packages cannot be had, when QEMU does not start, and, with the console's last lines, when
+/// the guest panics, stops without the command having ended, or takes longer than `timeout_host`.
 pub fn run(
     config: &MachineConfig,
     files: &[GuestFile],
@@ -207,7 +207,8 @@ fn qemu_command(
     Ok(qemu)
 }
 
-/// What the guest's kernel is told: be quiet, stop at the first sign of damage, and spend no time on what emulation has no use for.
+/// What the guest's kernel is told: be quiet, stop at the first sign of damage, and spend no time on what emulation has
+/// no use for.
 const KERNEL_ARGUMENTS: &[&str] = &[
     "console=ttyS0",
     "quiet",

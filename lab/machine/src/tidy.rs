@@ -6,7 +6,8 @@ use std::fs::{self, FileTimes};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// An image is made anew from cached packages in a minute or two; a set of packages that a scenario no longer asks for is never used again.
+/// An image is made anew from cached packages in a minute or two; a set of packages that a scenario no longer asks for
+/// is never used again.
 const IMAGE_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes the directories `PID-NUMBER` in `runs` whose process is gone.

@@ -1,5 +1,5 @@
-//! Loads the least that a sched_ext scheduler can be (`null.bpf.c`) and holds it until it is killed. It is a contender of the
-//! lab's overhead experiments: what it costs is what sched_ext itself costs.
+//! Loads the least that a sched_ext scheduler can be (`null.bpf.c`) and holds it until it is killed. It is a contender
+//! of the lab's overhead experiments: what it costs is what sched_ext itself costs.
 
 use std::mem::MaybeUninit;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The least that a sched_ext scheduler can be: one queue for the machine, first come, first served. No weights, no fairness,
- * no accounts. What a program costs under this one above the default scheduler is what the framework costs: no scheduler that
- * is loaded through it, and has a queue of its own, can cost less.
+ * The least that a sched_ext scheduler can be: one queue for the machine, first come, first served. No weights, no
+ * fairness, no accounts. What a program costs under this one above the default scheduler is what the framework costs:
+ * no scheduler that is loaded through it, and has a queue of its own, can cost less.
  */
 #include "compat.bpf.h"
 

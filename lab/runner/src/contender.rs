@@ -20,7 +20,8 @@ pub enum Contender {
     StewardWrr,
     /// Steward with Move-To-Rear List Scheduling among domains.
     StewardMtrLs,
-    /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default scheduler.
+    /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default
+    /// scheduler.
     StewardDeadline,
     /// The least that a sched_ext scheduler can be (`lab/null-scheduler`): what the framework itself costs.
     NullScheduler,

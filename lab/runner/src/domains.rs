@@ -1,7 +1,8 @@
 //! Domains in scenarios: cgroups with a policy, the same cgroups under every contender. Pure.
 //!
 //! Under Steward a policy is set with `steward domain set`. Under `stock-nice` it is the best that root can do by hand:
-//! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives counts.
+//! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives
+//! counts.
 
 use std::time::Duration;
 
@@ -181,7 +182,8 @@ fn path(rows: &[DomainRow], row: &DomainRow) -> String {
     parent.map_or_else(|| row.name.clone(), |parent| format!("{}/{}", path(rows, parent), row.name))
 }
 
-/// The weight that gives a domain, when all its siblings are busy, what its reservation and its part of the rest come to.
+/// The weight that gives a domain, when all its siblings are busy, what its reservation and its part of the rest come
+/// to.
 fn due_weight(rows: &[DomainRow], row: &DomainRow) -> u32 {
     let siblings: Vec<_> = rows.iter().filter(|other| other.parent == row.parent).collect();
     let weight = |row: &DomainRow| f64::from(row.weight.unwrap_or(WEIGHT_DEFAULT));

@@ -27,10 +27,10 @@ struct Heard {
 
 /// The numbers of a program that is `forecast-check`:
 ///
-/// - `forecast_error_ratio`: what was predicted wrongly for the next second over what was given in it, where no process came in
-///   that second; `forecast_error_ratio_arrivals`: where one came, which the prediction could not know;
-/// - `desired_drift_ratio`: how far the desired allocation, mean between two arrivals, is at most from that at the beginning; it ought not
-///   to change at all;
+/// - `forecast_error_ratio`: what was predicted wrongly for the next second over what was given in it, where no process
+///   came in that second; `forecast_error_ratio_arrivals`: where one came, which the prediction could not know;
+/// - `desired_drift_ratio`: how far the desired allocation, mean between two arrivals, is at most from that at the
+///   beginning; it ought not to change at all;
 /// - `daemon_share`: the part of one CPU that the daemon used meanwhile, and `read_cpu_ms`: the same for each forecast.
 pub fn forecast_metrics(text: &str) -> Metrics {
     let heard = hear(text);

@@ -1,10 +1,10 @@
 //! The lab: boots a machine, runs a scenario under each contender, reports.
 //!
 //! A [`scenario`] file says what runs, in which [`domains`], for which values of a [`sweep`]; [`plan`] turns it into
-//! what the agent in the machine does for each contender;
-//! [`run`] boots and listens; [`metrics`] turns what the programs printed into numbers; [`outcome`] holds medians and
-//! worsts as JSON; [`report`] and [`figure`] show them; [`published`] brings them into the project's own pages; [`cli`] is
-//! the command line. Only [`run`], [`report`], [`published`] and [`cli`] do I/O.
+//! what the agent in the machine does for each contender; [`run`] boots and listens; [`metrics`] turns what the
+//! programs printed into numbers; [`outcome`] holds medians and worsts as JSON; [`report`] and [`figure`] show them;
+//! [`published`] brings them into the project's own pages; [`cli`] is the command line. Only [`run`], [`report`],
+//! [`published`] and [`cli`] do I/O.
 
 pub mod cli;
 pub mod contender;

@@ -1,5 +1,5 @@
-//! `steward-lab`: experiments in a virtual machine. Reads its command line ([`LabCommand`]), does what it says, ends with the
-//! right code.
+//! `steward-lab`: experiments in a virtual machine. Reads its command line ([`LabCommand`]), does what it says, ends
+//! with the right code.
 
 use std::process::ExitCode;
 

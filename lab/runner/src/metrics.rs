@@ -111,7 +111,8 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
 const SAMPLES_FOR_GROWTH: usize = 8;
 
 /// What was seen of the machine as a whole: `idle_ms_per_second`, `daemon_memory_mib` (the most), and
-/// `daemon_memory_growth_ratio`, the median over the last quarter of the run by that over the second: the first is its start.
+/// `daemon_memory_growth_ratio`, the median over the last quarter of the run by that over the second: the first is its
+/// start.
 pub fn machine_metrics(seen: &Seen) -> Metrics {
     let mut metrics = Metrics::new();
     metrics.extend(seen.idle_ms_per_second.map(|idle| ("idle_ms_per_second".to_owned(), idle)));
@@ -135,8 +136,8 @@ pub fn row_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a ProgramRow> 
     })
 }
 
-/// One program gives the plain names. Several give `METRIC_NAME` each, and the plain name is the worst of those listed; so
-/// does one that is not listed where a plain name is taken.
+/// One program gives the plain names. Several give `METRIC_NAME` each, and the plain name is the worst of those listed;
+/// so does one that is not listed where a plain name is taken.
 fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) {
     let single = programs.len() == 1;
     for (name, metrics) in programs {
@@ -277,8 +278,8 @@ pub fn film_metrics(film: &Film, end_ms: f64) -> Metrics {
     metrics
 }
 
-/// How often the card's buffer was found empty, when it is looked at 200 times a second (Eclipse 1998, fig 9): the frame
-/// that is to be shown is not there a period after its moment. 0 to 200.
+/// How often the card's buffer was found empty, when it is looked at 200 times a second (Eclipse 1998, fig 9): the
+/// frame that is to be shown is not there a period after its moment. 0 to 200.
 fn underflows_per_second(film: &Film, end_ms: f64, watched_ms: f64) -> f64 {
     const SAMPLES_PER_SECOND: f64 = 200.0;
     let empty_ms: f64 = (0..film.frames)
@@ -315,7 +316,8 @@ pub fn frames_per_second(film: &Film, watched_ms: f64) -> Vec<usize> {
     counts
 }
 
-/// Latencies of a program that prints requests (`s`) and replies (`r`); one that is open at the end counts as it stands.
+/// Latencies of a program that prints requests (`s`) and replies (`r`); one that is open at the end counts as it
+/// stands.
 fn reply_metrics(text: &str, end_ms: f64) -> Metrics {
     let mut latencies = Vec::new();
     let mut open = None;

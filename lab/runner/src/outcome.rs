@@ -1,7 +1,7 @@
 //! The result of a scenario: medians and worsts of every contender, and what each run showed; as JSON and as a table.
 //!
-//! The JSON is one object: `{"scenario": .., "schema": 1, "contenders": {"stock": {metric: number, ..}, ..}, ..}` with the
-//! median over the runs in `contenders`, and `worst`, `runs`, `failures`, `targets` beside it.
+//! The JSON is one object: `{"scenario": .., "schema": 1, "contenders": {"stock": {metric: number, ..}, ..}, ..}` with
+//! the median over the runs in `contenders`, and `worst`, `runs`, `failures`, `targets` beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

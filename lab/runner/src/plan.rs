@@ -14,13 +14,13 @@ const FOREGROUND_NICE: i32 = -20;
 /// Name of the pseudo-contender that prepares the machine.
 pub const PREPARATION: &str = "prepare";
 
-/// How long a preparation may take. Where the machine's clock counts instructions, it runs ahead while it waits for a disk that a
-/// busy host serves late: hours of it are minutes of the host's.
+/// How long a preparation may take. Where the machine's clock counts instructions, it runs ahead while it waits for a
+/// disk that a busy host serves late: hours of it are minutes of the host's.
 const PREPARATION_MAX: Duration = Duration::from_secs(600);
 const PREPARATION_COUNTED_MAX: Duration = Duration::from_secs(36_000);
 
-/// All runs of a scenario: preparations first, then every contender in turn, `repeat` times, so that what changes slowly in
-/// the machine touches all of them alike.
+/// All runs of a scenario: preparations first, then every contender in turn, `repeat` times, so that what changes
+/// slowly in the machine touches all of them alike.
 ///
 /// # Errors
 /// When a command is not valid shell quoting, with the program's name.

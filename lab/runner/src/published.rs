@@ -1,5 +1,5 @@
-//! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and the
-//! pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand.
+//! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and
+//! the pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -49,8 +49,8 @@ fn parse(path: &Path) -> Result<Outcome> {
     serde_json::from_slice(&text).with_context(|| format!("{} is not a result of the lab", path.display()))
 }
 
-/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the files. Scenarios
-/// of `root` without a result are named on the page, so that nobody takes the rest for everything.
+/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the
+/// files. Scenarios of `root` without a result are named on the page, so that nobody takes the rest for everything.
 ///
 /// # Errors
 /// Names the file that cannot be read or written, and the mark that is missing in the README.

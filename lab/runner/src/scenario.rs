@@ -183,8 +183,8 @@ pub struct ProgramRow {
     pub foreground: bool,
     /// Its reservation, under `deadline` and `steward`.
     pub cpu: Option<Reservation>,
-    /// For a bomb that tries to be interactive: under `steward` its executable has a specification with this reservation
-    /// and it is started as interactive; under `stock-nice` it runs at nice -20.
+    /// For a bomb that tries to be interactive: under `steward` its executable has a specification with this
+    /// reservation and it is started as interactive; under `stock-nice` it runs at nice -20.
     pub interactive: Option<Reservation>,
     /// What is appended to the command under `deadline`, to let the program try the same by itself.
     pub deadline_arguments: Option<String>,
@@ -241,7 +241,8 @@ pub struct ProgramRow {
 pub struct Measure {
     /// Where several programs have metrics of one kind, the plain name is the worst of these; all if empty.
     pub of: Vec<String>,
-    /// The machine's idle time is measured between these two moments of the run: `idle_ms_per_second`, of all CPUs together.
+    /// The machine's idle time is measured between these two moments of the run: `idle_ms_per_second`, of all CPUs
+    /// together.
     #[serde(deserialize_with = "some_span")]
     pub idle: Option<(Duration, Duration)>,
     /// Compare `work_per_second` with `stock`: `overhead_ratio`, and `overhead_ratio_NAME` for each program.

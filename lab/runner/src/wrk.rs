@@ -1,7 +1,7 @@
 //! From what the load generator `wrk` printed to numbers. Pure.
 //!
-//! It speaks once, at its end. A request that is still open then is in none of its numbers, and one that took longer than its
-//! `--timeout` is in no latency.
+//! It speaks once, at its end. A request that is still open then is in none of its numbers, and one that took longer
+//! than its `--timeout` is in no latency.
 
 use anyhow::{Context, Result, bail};
 

@@ -50,8 +50,8 @@ fn a_film_that_stutters_under_stock_is_smooth_with_a_reservation() {
     assert_eq!(outcome.contenders[&Contender::Deadline]["frames_total"], 75.0);
 }
 
-/// Five loops on four processors leave one of them to the film at nearly every moment: a frame is late only when the emulation lets some
-/// processors run on while others wait, as QEMU before 8.1 does (a quarter of the frames).
+/// Five loops on four processors leave one of them to the film at nearly every moment: a frame is late only when the
+/// emulation lets some processors run on while others wait, as QEMU before 8.1 does (a quarter of the frames).
 const ROOM_FOR_ALL: &str = r#"
 title = "A film and five loops on four processors"
 duration = "8s"

@@ -87,8 +87,8 @@ pub struct Cpu {
     pub online: bool,
     /// Decayed average of what interactive tasks used.
     pub measured_load: f64,
-    /// Fraction that real-time tasks (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE) took lately, before all reservations; an older daemon
-    /// does not say.
+    /// Fraction that real-time tasks (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE) took lately, before all reservations; an
+    /// older daemon does not say.
     #[serde(default)]
     pub real_time: f64,
     /// What is expected from the specifications.
@@ -167,7 +167,8 @@ pub struct Set {
     /// May be revoked under overload; yes unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocable: Option<bool>,
-    /// Without room, be best-effort until there is some, instead of [`AdmissionRefused`](super::ApiError::AdmissionRefused).
+    /// Without room, be best-effort until there is some, instead of
+    /// [`AdmissionRefused`](super::ApiError::AdmissionRefused).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_if_refused: Option<bool>,
 }

@@ -29,7 +29,8 @@ pub struct DomainSettings {
     /// The most that the children may reserve together, as a fraction of this domain's own CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_reservable: Option<f64>,
-    /// Memory promised, in bytes: what it uses up to this is not taken from it. Paid out of what its parent is promised.
+    /// Memory promised, in bytes: what it uses up to this is not taken from it. Paid out of what its parent is
+    /// promised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_min: Option<i64>,
     /// The most memory that it may use, in bytes.
@@ -80,8 +81,8 @@ pub struct Domain {
     pub cpu_sum: f64,
     /// The most that its children may reserve together.
     pub cpu_reservable: f64,
-    /// What it is guaranteed with all below it, as a fraction of the machine: what is reserved for it, and its weight's part of the rest where
-    /// no tasks of its parent's own, which weigh as much as there are, stand beside it.
+    /// What it is guaranteed with all below it, as a fraction of the machine: what is reserved for it, and its weight's
+    /// part of the rest where no tasks of its parent's own, which weigh as much as there are, stand beside it.
     pub cpu_guaranteed: f64,
     /// Memory promised, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

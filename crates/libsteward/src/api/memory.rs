@@ -22,7 +22,8 @@ pub struct DomainMemory {
     pub used: u64,
     /// What of it is in the swap besides.
     pub swapped: u64,
-    /// How much it may use now: what it uses, what nobody uses, and what it can take back from those who use more than their part.
+    /// How much it may use now: what it uses, what nobody uses, and what it can take back from those who use more than
+    /// their part.
     pub available: u64,
     /// For how long at least one of its tasks stood still for want of memory so far, in nanoseconds.
     pub stalled_ns: u64,

@@ -19,13 +19,15 @@ pub struct Run {
     /// May be revoked under overload; yes unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revocable: Option<bool>,
-    /// Without room, be best-effort until there is some, instead of [`AdmissionRefused`](super::ApiError::AdmissionRefused).
+    /// Without room, be best-effort until there is some, instead of
+    /// [`AdmissionRefused`](super::ApiError::AdmissionRefused).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_if_refused: Option<bool>,
     /// Move to this domain first. With it and without `cpu` the process gets nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Move to a domain of its own first, below `domain` where that is given, that is promised this much memory, in bytes.
+    /// Move to a domain of its own first, below `domain` where that is given, that is promised this much memory, in
+    /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_min: Option<i64>,
     /// The same, with at most so much memory, in bytes.

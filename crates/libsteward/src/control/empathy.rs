@@ -1,22 +1,23 @@
-//! Background work that runs on what is idle, and only while that disturbs nobody (CPU Futures, section 5.2, first policy).
+//! Background work that runs on what is idle, and only while that disturbs nobody (CPU Futures, section 5.2, first
+//! policy).
 //!
 //! There are two settings, suspended and running, and the [search](super::search) chooses between them. How much slower
 //! each of the others is tells: as long as all stay below a threshold, the work runs. When one passes it, the work is
 //! suspended at once, and one of two things is seen a window later:
 //!
-//! - One of the others is better off without it. It stays suspended, and is tried again after 0.1, 0.2, 0.4, ... s, at most
-//!   a second (minimal interference).
+//! - One of the others is better off without it. It stays suspended, and is tried again after 0.1, 0.2, 0.4, ... s, at
+//!   most a second (minimal interference).
 //! - All are as slow without it: they slow each other. Then it is *acquitted*, and goes on for ten seconds
 //!   whatever the threshold says, unless one becomes much slower. Without this, work that yields to everybody anyway
 //!   would be suspended most of the time on a machine with bursts of other work.
 //!
-//! **Each is looked at alone**, and held against what it was itself without the work: in a sum, one that wants 20 ms of a second
-//! and gets 2 is not seen beside one that gets its 1,000, and beside one that is always slow the slowest says nothing. The others
-//! are looked at together as well, for those that live too briefly to be looked at alone.
+//! **Each is looked at alone**, and held against what it was itself without the work: in a sum, one that wants 20 ms of
+//! a second and gets 2 is not seen beside one that gets its 1,000, and beside one that is always slow the slowest says
+//! nothing. The others are looked at together as well, for those that live too briefly to be looked at alone.
 //!
 //! **What counts depends on the scheduler.** Under Steward's own, the work is deferred to everybody, at once, and what
-//! others wait for a CPU they wait for each other: only who lacks memory or the disk is a reason to suspend it. Elsewhere,
-//! waits for a CPU count as well.
+//! others wait for a CPU they wait for each other: only who lacks memory or the disk is a reason to suspend it.
+//! Elsewhere, waits for a CPU count as well.
 //!
 //! While the others leave nothing idle there is nothing to gain, so suspended work is not even tried.
 
@@ -28,8 +29,8 @@ use crate::api::{Forecast, Forecasts, Lack, SLOWED_MAX};
 /// Where suspension begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The slowdown of one of the others above which the work is under suspicion; and by which factor one must be slower
-    /// with it than without for it to be guilty. Above 1.
+    /// The slowdown of one of the others above which the work is under suspicion; and by which factor one must be
+    /// slower with it than without for it to be guilty. Above 1.
     pub threshold: f64,
     /// What the others must leave of the machine, as a fraction, for a try to be worth it.
     pub idle_least: f64,
@@ -141,8 +142,8 @@ pub struct Empathy {
     /// The others with the work, when it was suspended last because of them, and the cost that the search was told.
     with: Look,
     with_cost: f64,
-    /// What the search is told of costs is in this unit, so that what it was told before and tells now can be compared: how much
-    /// of the cost told then the work is to blame for, as is known now.
+    /// What the search is told of costs is in this unit, so that what it was told before and tells now can be compared:
+    /// how much of the cost told then the work is to blame for, as is known now.
     unit: f64,
     acquitted_until_ns: u64,
 }
@@ -190,7 +191,8 @@ impl Empathy {
         Some(Action::Resume)
     }
 
-    /// Who is slowed most by the work, going by what is seen, and by which factor more than without it; `None` where nobody is.
+    /// Who is slowed most by the work, going by what is seen, and by which factor more than without it; `None` where
+    /// nobody is.
     pub fn hurt_most(&self, look: &Look) -> Option<(Whom, f64)> {
         let slower = look.slowdowns.iter().map(|(whom, slowdown)| (*whom, slowdown / self.baseline(*whom)));
         slower.filter(|(_, factor)| *factor > 1.0).max_by(|one, other| one.1.total_cmp(&other.1))
@@ -200,8 +202,8 @@ impl Empathy {
         self.without.iter().chain(&self.carried)
     }
 
-    /// How slow somebody is without the work. Of one who was not slowed then nothing may be known, for it may not have been
-    /// there: it is taken to have been as slow as all together.
+    /// How slow somebody is without the work. Of one who was not slowed then nothing may be known, for it may not have
+    /// been there: it is taken to have been as slow as all together.
     fn baseline(&self, whom: Whom) -> f64 {
         let all = |look: &Look| look.slowdowns.get(&Whom::ALL).copied().filter(|_| whom.by == Lack::Cpu);
         let slowdowns =

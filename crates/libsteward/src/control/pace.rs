@@ -1,15 +1,15 @@
 //! Background work that is kept at a bearable speed, and no faster (CPU Futures, section 5.2, second policy).
 //!
-//! The setting is the weight of the work's domain among its siblings, on a ladder whose steps are an eighth
-//! apart (those of nice values: a quarter). The [search](super::search) finds one with which the work's own slowdown lies
-//! a little below the limit; of two neighbours on either side of it, it keeps the one that keeps the limit.
+//! The setting is the weight of the work's domain among its siblings, on a ladder whose steps are an eighth apart
+//! (those of nice values: a quarter). The [search](super::search) finds one with which the work's own slowdown lies a
+//! little below the limit; of two neighbours on either side of it, it keeps the one that keeps the limit.
 //!
 //! Two things are done differently from the paper, which sums the forecasts of the work's tasks:
 //!
-//! - **What the work wants** is asked of it as a whole. A thread that sleeps until another thread of the same work hands it
-//!   something would seem to want less and less the slower both become. So the work is taken to want the CPU whenever any
-//!   task of it can run, and on an idle machine to have done the same with as many CPUs at once as it had tasks for:
-//!   `actual / (asleep + actual / parallel)`, equation 1 with the whole work for the task.
+//! - **What the work wants** is asked of it as a whole. A thread that sleeps until another thread of the same work
+//!   hands it something would seem to want less and less the slower both become. So the work is taken to want the CPU
+//!   whenever any task of it can run, and on an idle machine to have done the same with as many CPUs at once as it had
+//!   tasks for: `actual / (asleep + actual / parallel)`, equation 1 with the whole work for the task.
 //! - **One look says little**: with other work that comes and goes, the forecasts of two looks may differ by half. The
 //!   further their mean is from the limit, the fewer looks it takes to change something.
 
@@ -26,9 +26,9 @@ const WEIGHT_MAX: i64 = 10_000;
 const BROKEN: f64 = 1e9;
 /// What is aimed at, as a part of the limit: so that what counts as right, a step of the ladder wide, lies below it.
 const AIM: f64 = 0.935;
-/// How far the mean of the looks must be off: its logarithm times their number to the power of [`GROWTH`]. Four times at one
-/// look, by a third at ten, 7 % at [`LOOKS_MAX`]. More than the square root would ask at first, because looks that follow
-/// each other share most of their second.
+/// How far the mean of the looks must be off: its logarithm times their number to the power of [`GROWTH`]. Four times
+/// at one look, by a third at ten, 7 % at [`LOOKS_MAX`]. More than the square root would ask at first, because looks
+/// that follow each other share most of their second.
 const EVIDENCE: f64 = 1.39;
 const GROWTH: f64 = 0.65;
 /// So many looks are taken into the mean, the older ones with less and less weight.
@@ -83,8 +83,9 @@ impl Pace {
         self.ladder[self.search.setting() as usize]
     }
 
-    /// Takes in the forecast of the work's domain at `now_ns`, in nanoseconds of any clock that does not run backwards, on
-    /// a machine of `cpus` CPUs. To be called about every 100 ms. Returns the weight to give it next, if it is another one.
+    /// Takes in the forecast of the work's domain at `now_ns`, in nanoseconds of any clock that does not run backwards,
+    /// on a machine of `cpus` CPUs. To be called about every 100 ms. Returns the weight to give it next, if it is
+    /// another one.
     pub fn observe(&mut self, now_ns: u64, own: &DomainForecast, cpus: u32) -> Option<i64> {
         if self.activity.len() == ACTIVITY_LOOKS {
             self.activity.pop_front();
@@ -118,8 +119,8 @@ impl Pace {
         (self.changed_at_ns, self.looks, self.apart) = (None, 0, 0);
     }
 
-    /// How many times slower the work is than on an idle machine, going by the mean of the looks since the last change and
-    /// by the latest one; `None` while it wants nothing.
+    /// How many times slower the work is than on an idle machine, going by the mean of the looks since the last change
+    /// and by the latest one; `None` while it wants nothing.
     pub fn slowdown(&self, latest: &DomainForecast) -> Option<f64> {
         let active: Vec<u32> = self.activity.iter().copied().filter(|tasks| *tasks > 0).collect();
         if active.is_empty() {
@@ -135,8 +136,8 @@ impl Pace {
         Some(if slowdown.is_nan() { 1.0 } else { slowdown.max(1.0) })
     }
 
-    /// Once a whole window has passed since the last change, what the work got counts; before that, and where the load has
-    /// changed, what it is to get.
+    /// Once a whole window has passed since the last change, what the work got counts; before that, and where the load
+    /// has changed, what it is to get.
     fn take_share(&mut self, now_ns: u64, own: &DomainForecast) {
         let (past, future) = (own.forecast.actual_ms_per_s, own.forecast.predicted_ms_per_s);
         let is_pure = self.changed_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= self.window_ns);
@@ -180,8 +181,8 @@ mod tests {
         DomainForecast { runnable, forecast, ..DomainForecast::default() }
     }
 
-    /// One CPU that work which never sleeps shares by weight with `others`. The past is that of the last ten turns, and both
-    /// it and the future are off by what `noise` says of a turn.
+    /// One CPU that work which never sleeps shares by weight with `others`. The past is that of the last ten turns, and
+    /// both it and the future are off by what `noise` says of a turn.
     struct Machine {
         pace: Pace,
         past: VecDeque<f64>,
@@ -273,7 +274,8 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_each_other_do_not_make_the_work_want_less() {
-        // Each sleeps for most of the time, but one can always run: it gets a quarter of the only CPU and wants all of it.
+        // Each sleeps for most of the time, but one can always run: it gets a quarter of the only CPU and wants all of
+        // it.
         let mut pace = Pace::new(5.0, 100, WINDOW_NS);
         let mut own = forecast(1, 250.0, 250.0);
         own.forecast.desired_ms_per_s = 500.0;

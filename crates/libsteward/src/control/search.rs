@@ -7,8 +7,9 @@
 //! better doubles the time to the next one, up to a bound (the paper's minimal interference mode: 1 s). A setting that
 //! turns out wrong in the other direction than before begins a new search at once.
 //!
-//! Who has a model of what the setting does says where the right one should be ([`Search::observe_toward`]): the search goes there
-//! at once where that is further than its own step, or where it lies between what was too low and what was too high.
+//! Who has a model of what the setting does says where the right one should be ([`Search::observe_toward`]): the search
+//! goes there at once where that is further than its own step, or where it lies between what was too low and what was
+//! too high.
 //!
 //! ```
 //! use libsteward::control::search::{Search, Seen, Settings, Verdict};

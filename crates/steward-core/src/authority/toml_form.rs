@@ -160,7 +160,8 @@ struct Cells<'r, 't, 'a> {
 }
 
 impl Cells<'_, '_, '_> {
-    /// Reads the limit of a rule that has one. It can be kept only where everything that is counted is asked for under it.
+    /// Reads the limit of a rule that has one. It can be kept only where everything that is counted is asked for under
+    /// it.
     fn at_most(
         &mut self,
         actions: &[Action],

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BestEffortOrder {
-    /// Virtual time at each level of the tree, with credit of a cycle for those who come back: exact, and with the cumulative
-    /// service guarantee (Eclipse 1998, section 5).
+    /// Virtual time at each level of the tree, with credit of a cycle for those who come back: exact, and with the
+    /// cumulative service guarantee (Eclipse 1998, section 5).
     #[default]
     VirtualTime,
     /// Move-To-Rear List Scheduling as published (Eclipse 1998, section 5), for comparison.

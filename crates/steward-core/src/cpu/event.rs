@@ -37,8 +37,8 @@ pub enum Rule {
     User,
     /// Refused: the CPU has no place for the sum of another user. Numbers of users.
     Users,
-    /// Refused: no CPU that is online is allowed to the task. Displaced: `amount` is 1 if its CPU is online, so that its
-    /// affinity was the reason, otherwise 0.
+    /// Refused: no CPU that is online is allowed to the task. Displaced: `amount` is 1 if its CPU is online, so that
+    /// its affinity was the reason, otherwise 0.
     NoCpu,
     /// Not taken back: it would bring in more memory than is free. Bytes.
     Memory,

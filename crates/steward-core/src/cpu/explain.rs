@@ -16,8 +16,8 @@ use crate::spec::Spec;
 const OFTEN: f64 = 0.05;
 /// From this share of periods on, a task always wants what its budget is, whatever it gets beyond.
 const MOSTLY: f64 = 0.5;
-/// What a task had beyond its budget, in the periods in which that was spent, counts from this part of the budget on: less
-/// is how late a budget's end is noticed.
+/// What a task had beyond its budget, in the periods in which that was spent, counts from this part of the budget on:
+/// less is how late a budget's end is noticed.
 const BEYOND: f64 = 0.1;
 /// The steps in which a budget is proposed, in nanoseconds.
 const STEP_NS: u64 = 100_000;
@@ -43,8 +43,8 @@ pub struct RealTimeTask {
     pub share: f64,
 }
 
-/// Explains one task in several lines: what it is promised, where that comes from, where it stands, and what it
-/// got. `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with, `real_time` the
+/// Explains one task in several lines: what it is promised, where that comes from, where it stands, and what it got.
+/// `cpu` is the record of the CPU that the task is on, `spec` the specification that it started with, `real_time` the
 /// tasks that took time before it lately, on whichever CPU.
 pub fn explain_task(
     task: &TaskRecord,
@@ -319,8 +319,8 @@ pub fn explain_earlier_version(mistake: &Problem) -> String {
     format!("Its specification is in force as it was before a mistake was made: {mistake}.\n")
 }
 
-/// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all CPU time (0 to 1) its
-/// own tasks are due at this moment, where somebody counts that. A line with its end.
+/// Says in which domain a process is, what that has reserved of its parent's CPU (0 to 1), and which fraction of all
+/// CPU time (0 to 1) its own tasks are due at this moment, where somebody counts that. A line with its end.
 pub fn explain_domain(name: &str, reserved: Option<f64>, share: Option<f64>) -> String {
     let has = match reserved {
         Some(fraction) if fraction > 0.0 => {

@@ -1,9 +1,10 @@
-//! Forecasts of CPU allocation: what each task and domain got, wanted, will get and could get (CPU Futures, section 3.1).
+//! Forecasts of CPU allocation: what each task and domain got, wanted, will get and could get (CPU Futures, section
+//! 3.1).
 //!
-//! The herald is told what the kernel counts (`TaskSample`, `DomainSample`), about every 100 ms. From the last second of
-//! that it computes, for each task and domain, four allocations in milliseconds of CPU time per second. What a task
-//! wanted does not depend on the scheduler; what it will get does, so there is one model per kind of
-//! scheduler ([`Model`]).
+//! The herald is told what the kernel counts (`TaskSample`, `DomainSample`), about every 100 ms. From the last second
+//! of that it computes, for each task and domain, four allocations in milliseconds of CPU time per second. What a task
+//! wanted does not depend on the scheduler; what it will get does, so there is one model per kind of scheduler
+//! ([`Model`]).
 
 mod divide;
 mod herald;
@@ -76,13 +77,13 @@ pub struct TaskReading<'r> {
 pub enum Changed<'r> {
     /// Any may.
     All,
-    /// The tasks are the same, in the same order, and only the samples at these places differ; each is named once, and tasks that
-    /// are runnable always are.
+    /// The tasks are the same, in the same order, and only the samples at these places differ; each is named once, and
+    /// tasks that are runnable always are.
     At(&'r [u32]),
 }
 
-/// What the scheduler has counted for a domain's own tasks, with those that have ended. Real-time tasks, which it does not
-/// schedule, are not in it.
+/// What the scheduler has counted for a domain's own tasks, with those that have ended. Real-time tasks, which it does
+/// not schedule, are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainCounters {
     /// The cgroup's id.
@@ -93,7 +94,8 @@ pub struct DomainCounters {
     pub runnable_ns: u64,
 }
 
-/// A domain as the models need it, read at one moment. What it used is summed from the tasks, and from [`DomainCounters`].
+/// A domain as the models need it, read at one moment. What it used is summed from the tasks, and from
+/// [`DomainCounters`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainSample {
     /// The cgroup's id.
@@ -112,7 +114,8 @@ pub struct DomainSample {
 /// Which scheduler decides, and so which model predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Model {
-    /// Weights among all tasks, level by level where cgroups have the `cpu` controller (CPU Futures, equations 5 to 8): the default scheduler.
+    /// Weights among all tasks, level by level where cgroups have the `cpu` controller (CPU Futures, equations 5 to 8):
+    /// the default scheduler.
     ProportionalShare,
     /// Reservations of tasks, then the tree of domains with priorities, reservations and weights: Steward's own.
     Steward,
@@ -132,8 +135,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// How many times slower the CPU seemed than an idle one: desired over actual, at most [`SLOWDOWN_MAX`]; `None` where
-    /// nothing was wanted (CPU Futures, section 3.1).
+    /// How many times slower the CPU seemed than an idle one: desired over actual, at most [`SLOWDOWN_MAX`]; `None`
+    /// where nothing was wanted (CPU Futures, section 3.1).
     pub fn slowdown(&self) -> Option<f64> {
         self.desired_over(self.actual_ms_per_s)
     }
@@ -143,7 +146,8 @@ impl Forecast {
         self.desired_over(self.predicted_ms_per_s)
     }
 
-    /// Desired over potential, at most [`SLOWDOWN_MAX`]; below 1 there is room for more. `None` where nothing was wanted.
+    /// Desired over potential, at most [`SLOWDOWN_MAX`]; below 1 there is room for more. `None` where nothing was
+    /// wanted.
     pub fn potential_slowdown(&self) -> Option<f64> {
         self.desired_over(self.potential_ms_per_s)
     }

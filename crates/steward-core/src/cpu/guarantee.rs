@@ -7,9 +7,10 @@ use crate::domain::name;
 use crate::domain::tree::{Node, Tree};
 
 impl Tree {
-    /// What each domain with all below it is guaranteed, as a fraction of the machine, when everybody wants to
-    /// run: the product, up to the root, of what is reserved plus the weight's part of what nobody reserved. Where the parent has tasks
-    /// of its own and no weight for them, they weigh the more the more of them there are, and nothing but what is reserved is sure.
+    /// What each domain with all below it is guaranteed, as a fraction of the machine, when everybody wants to run: the
+    /// product, up to the root, of what is reserved plus the weight's part of what nobody reserved. Where the parent
+    /// has tasks of its own and no weight for them, they weigh the more the more of them there are, and nothing but
+    /// what is reserved is sure.
     pub fn guarantees(&self) -> BTreeMap<String, f64> {
         let mut guarantees = BTreeMap::from([(String::new(), 1.0)]);
         for (path, factor) in self.factors() {

@@ -194,8 +194,8 @@ pub struct DomainRecord {
     pub best_effort_time_ns: u64,
     /// CPU time that its own tasks got out of reservations of their own, in nanoseconds, for ever.
     pub reserved_time_ns: u64,
-    /// Time that its own tasks have waited as best-effort, summed over tasks, in nanoseconds, for ever. A wait counts once
-    /// it is over.
+    /// Time that its own tasks have waited as best-effort, summed over tasks, in nanoseconds, for ever. A wait counts
+    /// once it is over.
     pub waiting_time_ns: u64,
     /// The integral over time of how many of its own tasks were runnable, in nanoseconds, for ever.
     pub runnable_time_ns: u64,
@@ -328,7 +328,8 @@ pub trait Mechanism: Send {
         Ok(self.snapshot()?.tasks.iter().filter_map(TaskRecord::in_force).collect())
     }
 
-    /// How many cgroups have no domain of their own at the moment, because there are too many: each is part of the one above it.
+    /// How many cgroups have no domain of their own at the moment, because there are too many: each is part of the one
+    /// above it.
     fn cgroups_without_domain(&self) -> u64 {
         0
     }

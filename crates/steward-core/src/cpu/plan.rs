@@ -15,7 +15,8 @@ use super::reservation::Grant;
 use super::table::{Entry, Subject, Table};
 use crate::process::{Process, TaskId};
 
-/// What a person gave to a process, or to one of its threads alone (`None`: took from it), with `run`, `set` or `release`.
+/// What a person gave to a process, or to one of its threads alone (`None`: took from it), with `run`, `set` or
+/// `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ByHand {
     /// The process, or the thread.

@@ -11,8 +11,8 @@ use crate::domain::tree::Tree;
 const PRIORITY_LEAST: u8 = 0;
 const WEIGHT_LEAST: u32 = 1;
 
-/// The policy of every cgroup that needs one, by path. `has_leaf` says which domains keep their own processes in
-/// a leaf ([`OWN_LEAF`]): what such a domain has for its own tasks is told of the leaf, which stands beside its children.
+/// The policy of every cgroup that needs one, by path. `has_leaf` says which domains keep their own processes in a leaf
+/// ([`OWN_LEAF`]): what such a domain has for its own tasks is told of the leaf, which stands beside its children.
 pub fn policies(tree: &Tree, has_leaf: &dyn Fn(&str) -> bool) -> BTreeMap<String, DomainPolicy> {
     let mut policies = BTreeMap::new();
     for (path, node) in tree.iter() {
@@ -31,8 +31,8 @@ pub fn policies(tree: &Tree, has_leaf: &dyn Fn(&str) -> bool) -> BTreeMap<String
     policies
 }
 
-/// Changes what is told so that the cgroups at these paths come after all their siblings: by priority where the mechanism knows
-/// priorities, otherwise by weight.
+/// Changes what is told so that the cgroups at these paths come after all their siblings: by priority where the
+/// mechanism knows priorities, otherwise by weight.
 pub fn lower<'path>(
     policies: &mut BTreeMap<String, DomainPolicy>,
     lowered: impl Iterator<Item = &'path String>,

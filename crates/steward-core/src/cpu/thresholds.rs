@@ -19,9 +19,9 @@ pub struct Thresholds {
 }
 
 impl Default for Thresholds {
-    /// 0.65, 0.80, 0.90. The paper gives no figures; these leave a tenth of each CPU to best-effort work
-    /// even while overload is being noticed. What is never revoked may declare as much as admission lets in (0.80), and one
-    /// user 0.75, so that a film of somebody else (5 ms in 30 ms) has its time whatever that user's tasks do.
+    /// 0.65, 0.80, 0.90. The paper gives no figures; these leave a tenth of each CPU to best-effort work even while
+    /// overload is being noticed. What is never revoked may declare as much as admission lets in (0.80), and one user
+    /// 0.75, so that a film of somebody else (5 ms in 30 ms) has its time whatever that user's tasks do.
     fn default() -> Self {
         Thresholds {
             reactivate_below: 0.65,

@@ -52,7 +52,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Up by a half, down by a twentieth and then at most 15 % (so that the last quiet level is close), quiet for a second; 5 minutes of memory.
+    /// Up by a half, down by a twentieth and then at most 15 % (so that the last quiet level is close), quiet for a
+    /// second; 5 minutes of memory.
     fn default() -> Self {
         Settings {
             lowest: 0.005,

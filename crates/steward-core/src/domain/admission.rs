@@ -10,7 +10,8 @@ use crate::resource::Resource;
 /// What sums of fractions may be off by, being sums of binary fractions.
 const TOLERANCE: f64 = 1e-9;
 
-/// Why a reservation was not admitted: what is there, what was asked, what is left. Fractions of the parent's, bytes of memory.
+/// Why a reservation was not admitted: what is there, what was asked, what is left. Fractions of the parent's, bytes of
+/// memory.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {

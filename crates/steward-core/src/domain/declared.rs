@@ -78,9 +78,9 @@ impl ParsedDomains {
     }
 }
 
-/// Reads a file of `[[domain]]` rows; domains are called by `names`, and users are looked up in `accounts`. A row with a
-/// fault is left out and every fault of it is among the problems; the other rows stand. A syntax error costs the whole
-/// file.
+/// Reads a file of `[[domain]]` rows; domains are called by `names`, and users are looked up in `accounts`. A row with
+/// a fault is left out and every fault of it is among the problems; the other rows stand. A syntax error costs the
+/// whole file.
 pub fn parse_domains(file: &Path, text: &str, names: &Names, accounts: &dyn Accounts) -> ParsedDomains {
     let mut reader = Reader::new(file, text);
     let mut parsed = ParsedDomains::default();
@@ -263,8 +263,8 @@ fn read_size<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Opt
     }
 }
 
-/// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is root
-/// as its user.
+/// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is
+/// root as its user.
 pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
     let quoted = |text: String| toml::Value::String(text).to_string();
     let mut row = format!("[[domain]]\nname = {}\n", quoted(name.to_owned()));

@@ -77,8 +77,8 @@ impl Names {
         &self.prefix
     }
 
-    /// The path of the domain that would be made under this name, if every way to name a domain could name it: a word of a
-    /// shell, an argument, and a directory among the control files.
+    /// The path of the domain that would be made under this name, if every way to name a domain could name it: a word
+    /// of a shell, an argument, and a directory among the control files.
     ///
     /// # Errors
     /// What is wrong with the name, and what to write.
@@ -110,8 +110,8 @@ impl Names {
         Ok(vec![format!("{}{name}", self.prefix), name.to_owned()])
     }
 
-    /// What a domain at this path is called. Whoever owns a cgroup may call those below it what they like; the name of one that is
-    /// not [`printable`] leads to none.
+    /// What a domain at this path is called. Whoever owns a cgroup may call those below it what they like; the name of
+    /// one that is not [`printable`] leads to none.
     pub fn name_of(&self, path: &str) -> String {
         let path = &*printable(path);
         match path.strip_prefix(&self.prefix).filter(|name| !name.is_empty() && !name.starts_with('/')) {

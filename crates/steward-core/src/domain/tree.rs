@@ -6,8 +6,8 @@ use super::name::{self, Names};
 use super::settings::Settings;
 use crate::resource::Resource;
 
-/// The most of the CPUs, and of the disks' time, that can be reserved unless the configuration says otherwise: the kernel itself
-/// keeps 5 % of each CPU from such schedulers.
+/// The most of the CPUs, and of the disks' time, that can be reserved unless the configuration says otherwise: the
+/// kernel itself keeps 5 % of each CPU from such schedulers.
 pub const ROOT_LIMIT: f64 = 0.95;
 
 /// What all domains may reserve of the machine together.
@@ -102,8 +102,8 @@ impl Tree {
         self.paid_by(path).map(|(_, node)| reserved_by(&node.settings, resource)).sum()
     }
 
-    /// The most that the children of the domain at `path` may reserve together: a fraction of what it has, bytes of memory. Memory
-    /// is paid out of what the domain itself is promised.
+    /// The most that the children of the domain at `path` may reserve together: a fraction of what it has, bytes of
+    /// memory. Memory is paid out of what the domain itself is promised.
     pub fn limit(&self, path: &str, resource: Resource) -> f64 {
         let settings = self.get(path).map(|node| &node.settings);
         match (resource, path.is_empty()) {

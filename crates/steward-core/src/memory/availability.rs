@@ -1,12 +1,14 @@
-//! How much memory each domain may use now (Walfield, section 3.5 and algorithm 2): what it uses, what nobody uses, and what it can
-//! take back from those who use more than their part.
+//! How much memory each domain may use now (Walfield, section 3.5 and algorithm 2): what it uses, what nobody uses, and
+//! what it can take back from those who use more than their part.
 //!
-//! The paper approximates what can be taken back, and says where that is wrong: with widely different weights, and where somebody
-//! does not use what they are entitled to, which goes to whoever comes first. Here it is the exact answer to one question, asked for
-//! each domain alone: what would it have if it wanted everything, its siblings wanted what they use, and all were served by
-//! weight ([`super::fill`])? What somebody does not use is then divided among all who want it, by their weights.
+//! The paper approximates what can be taken back, and says where that is wrong: with widely different weights, and
+//! where somebody does not use what they are entitled to, which goes to whoever comes first. Here it is the exact
+//! answer to one question, asked for each domain alone: what would it have if it wanted everything, its siblings wanted
+//! what they use, and all were served by weight ([`super::fill`])? What somebody does not use is then divided among all
+//! who want it, by their weights.
 //!
-//! - Siblings of a higher priority have what they use before it; from those of a lower one all can be taken but their minima.
+//! - Siblings of a higher priority have what they use before it; from those of a lower one all can be taken but their
+//!   minima.
 //! - Nobody is taken below a minimum, nor can have more than a maximum, its own or that of a domain above it.
 //! - What a domain's own processes use beside its children competes with these as one more child does.
 
@@ -41,8 +43,8 @@ pub struct Own {
     pub weight: NonZeroU32,
 }
 
-/// How much each of these domains may use, in bytes, in their order; `free_bytes` is what nobody uses. `own` is what the processes of
-/// any of them that are in no domain below weigh. O(n log n).
+/// How much each of these domains may use, in bytes, in their order; `free_bytes` is what nobody uses. `own` is what
+/// the processes of any of them that are in no domain below weigh. O(n log n).
 pub fn available(domains: &[Domain], free_bytes: u64, own: Own) -> Vec<u64> {
     let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
     for (place, domain) in domains.iter().enumerate() {

@@ -10,8 +10,9 @@ use toml::de::DeTable;
 
 use crate::toml_reader::Reader;
 
-/// The part of the machine's memory that domains may be promised together unless the configuration says otherwise. The rest is the
-/// kernel's own, and everybody's who was promised nothing: minima that leave nothing to reclaim end in the out-of-memory killer.
+/// The part of the machine's memory that domains may be promised together unless the configuration says otherwise. The
+/// rest is the kernel's own, and everybody's who was promised nothing: minima that leave nothing to reclaim end in the
+/// out-of-memory killer.
 const RESERVABLE: f64 = 0.8;
 
 /// What is set of the memory.

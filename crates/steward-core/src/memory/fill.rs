@@ -1,12 +1,13 @@
-//! Dividing bytes by weight, exactly: who wants less than its part leaves the rest to the others (max-min fair by weight).
+//! Dividing bytes by weight, exactly: who wants less than its part leaves the rest to the others (max-min fair by
+//! weight).
 //!
-//! At a level l of bytes per unit of weight, a contender has `clamp(l * weight, held, wanted)`. The sum over all of them is
-//! piecewise linear in l, and is kept as a sorted list of the levels at which its slope changes, each with the line that
-//! follows it. So what one of them would have if it alone wanted everything takes one search, for n of them O(n log n),
-//! where Walfield's algorithm 2 approximates it to avoid a quadratic effort (section 3.5).
+//! At a level l of bytes per unit of weight, a contender has `clamp(l * weight, held, wanted)`. The sum over all of
+//! them is piecewise linear in l, and is kept as a sorted list of the levels at which its slope changes, each with the
+//! line that follows it. So what one of them would have if it alone wanted everything takes one search, for n of them
+//! O(n log n), where Walfield's algorithm 2 approximates it to avoid a quadratic effort (section 3.5).
 //!
-//! Levels are fractions of integers, compared by cross-multiplication: sums of 2^20 amounts of 64 bits times weights of 32
-//! bits fit into 128. No rounding error grows; amounts are rounded down once, at the end.
+//! Levels are fractions of integers, compared by cross-multiplication: sums of 2^20 amounts of 64 bits times weights of
+//! 32 bits fit into 128. No rounding error grows; amounts are rounded down once, at the end.
 
 use std::cmp::Ordering;
 use std::num::NonZeroU32;
@@ -112,8 +113,8 @@ impl Fill {
         }
     }
 
-    /// The level at which `one` of the contenders, if it wanted everything, and all the others have `pool_bytes` together;
-    /// 0 when more than that is held of the others.
+    /// The level at which `one` of the contenders, if it wanted everything, and all the others have `pool_bytes`
+    /// together; 0 when more than that is held of the others.
     pub(super) fn level_for(&self, pool_bytes: u64, one: &Contender) -> Level {
         let (pool_bytes, weight) = (u128::from(pool_bytes), one.weight());
         let fits = |line: &Line| {

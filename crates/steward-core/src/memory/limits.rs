@@ -1,8 +1,9 @@
 //! What the kernel is told of memory: the minimum and the maximum of every cgroup that needs one.
 //!
-//! Protection in the kernel goes down the tree: a cgroup is protected no further than the one above it, and where a cgroup hands memory
-//! out, nothing of its minimum covers what is charged to a child that has none (Documentation/admin-guide/cgroup-v2.rst, memory.min).
-//! So a domain whose own processes are in a leaf passes on to that leaf what its other children are not promised.
+//! Protection in the kernel goes down the tree: a cgroup is protected no further than the one above it, and where a
+//! cgroup hands memory out, nothing of its minimum covers what is charged to a child that has none
+//! (Documentation/admin-guide/cgroup-v2.rst, memory.min). So a domain whose own processes are in a leaf passes on to
+//! that leaf what its other children are not promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +20,8 @@ pub struct Limits {
     pub hand_out: BTreeSet<String>,
 }
 
-/// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing is written.
-/// `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
+/// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing
+/// is written. `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
 pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&str) -> bool) -> Limits {
     let mut limits = Limits::default();
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What is kept: the last minute by seconds, the last hour by minutes, the last day by quarters of an hour.
 //!
-//! The store knows time as whole seconds on a line of its own ([`Timeline`]) that never goes back, whatever happens to the
-//! clock of the wall.
+//! The store knows time as whole seconds on a line of its own ([`Timeline`]) that never goes back, whatever happens to
+//! the clock of the wall.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,8 +20,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The line that goes on where `kept` ends: the same within a boot; in a new one it follows the clock of the wall, but
-    /// not back behind `newest_s`, the newest second that is kept. Times are in seconds.
+    /// The line that goes on where `kept` ends: the same within a boot; in a new one it follows the clock of the wall,
+    /// but not back behind `newest_s`, the newest second that is kept. Times are in seconds.
     pub fn continued(kept: &Timeline, newest_s: u64, boot_id: &str, wall_s: u64, since_boot_s: u64) -> Self {
         if !boot_id.is_empty() && kept.boot_id == boot_id {
             return kept.clone();

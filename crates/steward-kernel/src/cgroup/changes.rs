@@ -1,8 +1,8 @@
 //! Notices when the tree of cgroups changes: what comes, goes or is given to another user, and what is written to the
 //! files that say how the CPU is shared.
 //!
-//! The kernel reports a file that is written, whoever writes it, to who watches its directory (inotify). What it changes
-//! by itself it reports only of some files, and none of those matter here.
+//! The kernel reports a file that is written, whoever writes it, to who watches its directory (inotify). What it
+//! changes by itself it reports only of some files, and none of those matter here.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,7 +1,7 @@
 //! For how long tasks of a cgroup stood still for want of a resource (the kernel's pressure stall information).
 //!
-//! Waits for a CPU are no part of what is counted for memory or the disk. The kernel adds up the time in which at least one
-//! task of the cgroup, or below it, stood still: so that one among many that do not is seen in full.
+//! Waits for a CPU are no part of what is counted for memory or the disk. The kernel adds up the time in which at least
+//! one task of the cgroup, or below it, stood still: so that one among many that do not is seen in full.
 
 use steward_core::resource::Resource;
 
@@ -9,8 +9,8 @@ use super::place;
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present};
 
-/// For how long at least one task of a cgroup or below it stood still so far, in nanoseconds; `None` where the kernel does not
-/// count it (`psi=0`, or the cgroup has gone).
+/// For how long at least one task of a cgroup or below it stood still so far, in nanoseconds; `None` where the kernel
+/// does not count it (`psi=0`, or the cgroup has gone).
 ///
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming the file.

@@ -1,5 +1,5 @@
-//! What a cgroup was given and what it uses, read from its files, a part for each resource; for how long it stood still for want of one is
-//! beside it ([`super::pressure`]).
+//! What a cgroup was given and what it uses, read from its files, a part for each resource; for how long it stood still
+//! for want of one is beside it ([`super::pressure`]).
 
 use std::path::Path;
 

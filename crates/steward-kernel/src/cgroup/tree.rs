@@ -25,8 +25,8 @@ const MOVE_ROUNDS_MAX: usize = 100;
 /// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
 const DEPTH_MAX: usize = 40;
 
-/// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as many as can
-/// have a domain of their own there (docs/scheduler.md, the tree of domains).
+/// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as
+/// many as can have a domain of their own there (docs/scheduler.md, the tree of domains).
 pub const BELOW_MAX: [usize; 3] = [3072, 2048, 1024];
 
 /// One cgroup.
@@ -107,8 +107,9 @@ impl CgroupTree {
         Ok(Cgroup { path: path.to_owned(), id: stat.st_ino, uid: stat.st_uid })
     }
 
-    /// All cgroups, parents before children. What vanishes meanwhile is left out, and so is what is more than [`BELOW_MAX`]:
-    /// whoever is given a part of the tree may make cgroups in it without number, and everybody waits while they are read.
+    /// All cgroups, parents before children. What vanishes meanwhile is left out, and so is what is more than
+    /// [`BELOW_MAX`]: whoever is given a part of the tree may make cgroups in it without number, and everybody waits
+    /// while they are read.
     ///
     /// # Errors
     /// [`KernelError::Cgroup`] when the root cannot be read.

@@ -171,8 +171,9 @@ impl DeadlineMechanism {
     /// (from [`process::list_first_threads`]), and takes back at most one task for which there was no room before.
     ///
     /// # Errors
-    /// [`MechanismError::Kernel`] with the first failure since the last scan: the undo journal can not be written, the kernel does not
-    /// take a specification's numbers, or the caller has no right to give reservations. All other tasks are done.
+    /// [`MechanismError::Kernel`] with the first failure since the last scan: the undo journal can not be written, the
+    /// kernel does not take a specification's numbers, or the caller has no right to give reservations. All other tasks
+    /// are done.
     pub fn scan(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
         if let Ok(online) = account::online_cpus(&self.roots) {
             self.cpu_count = u32::try_from(online.len()).unwrap_or(1).max(1);

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
-/// What `/proc/uptime` counts: the time for which CPUs were idle, summed over all of them, in hundredths of a second. It
-/// counts CPUs of the whole machine, what interrupts used and what tasks used that have ended is no part of it, and it is
-/// cheap to read again and again.
+/// What `/proc/uptime` counts: the time for which CPUs were idle, summed over all of them, in hundredths of a second.
+/// It counts CPUs of the whole machine, what interrupts used and what tasks used that have ended is no part of it, and
+/// it is cheap to read again and again.
 #[derive(Debug)]
 pub struct IdleClock {
     path: PathBuf,

@@ -52,8 +52,8 @@ impl Tasks for Real<'_> {
 /// Changes how exactly this task is scheduled.
 ///
 /// # Errors
-/// As [`scheduling::write`]; [`KernelError::is_absent`] also when its id belongs to another task by now, which then is as
-/// it was.
+/// As [`scheduling::write`]; [`KernelError::is_absent`] also when its id belongs to another task by now, which then is
+/// as it was.
 pub(crate) fn change(kernel: &impl Tasks, task: TaskId, new: &Scheduling) -> Result<(), KernelError> {
     if !kernel.is_alive(task) {
         return Err(has_ended(task));

@@ -19,7 +19,8 @@ pub const POLICY_DEADLINE: u32 = 6;
 pub const FLAG_RESET_ON_FORK: u64 = 0x01;
 /// `SCHED_FLAG_RECLAIM`: a task that has used its budget may go on with bandwidth that nobody reserved.
 pub const FLAG_RECLAIM: u64 = 0x02;
-/// `SCHED_GETATTR_FLAG_DL_DYNAMIC` (newer than Linux 6.18): runtime left and absolute deadline in place of the parameters.
+/// `SCHED_GETATTR_FLAG_DL_DYNAMIC` (newer than Linux 6.18): runtime left and absolute deadline in place of the
+/// parameters.
 const READ_DYNAMIC: u32 = 0x01;
 /// Flags that `sched_getattr` may report but that are not state of the task to be put back.
 const STATE_FLAGS: u64 = 0x07;

@@ -17,8 +17,8 @@ pub fn current_bytes(directory: &Path) -> Result<u64, KernelError> {
     text.trim().parse().map_err(|_| KernelError::parse(path, "a number of bytes", &text))
 }
 
-/// Has the kernel take so much from a cgroup (`memory.reclaim`). The caller waits until that is done: 56 ms for half a mebibyte on
-/// a slow disk, and a second under load, were measured.
+/// Has the kernel take so much from a cgroup (`memory.reclaim`). The caller waits until that is done: 56 ms for half a
+/// mebibyte on a slow disk, and a second under load, were measured.
 ///
 /// # Errors
 /// [`KernelError::Write`] naming the file; `EAGAIN` when that much cannot be had.

@@ -1,7 +1,8 @@
 //! Who sits at the machine, as logind (or elogind) says in its files below `/run/systemd` (`sd_uid_get_sessions(3)`,
 //! `sd_session_is_active(3)`).
 //!
-//! The files are written by logind alone. They are read rather than asked for, because an answer must not be waited for.
+//! The files are written by logind alone. They are read rather than asked for, because an answer must not be waited
+//! for.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +14,8 @@ const SESSIONS_MAX: usize = 16;
 /// The longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Whether a user has an active session on a seat of this machine: is at its screen and keyboard now, and neither logged in
-/// over the network, nor switched away from, nor the greeter of a display manager. Without logind nobody has.
+/// Whether a user has an active session on a seat of this machine: is at its screen and keyboard now, and neither
+/// logged in over the network, nor switched away from, nor the greeter of a display manager. Without logind nobody has.
 pub fn has_active_local(uid: u32, roots: &Roots) -> bool {
     let Some(user) = read(&roots.run.join(format!("systemd/users/{uid}"))) else { return false };
     let sessions = user.get("ACTIVE_SESSIONS").map(String::as_str).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Who has made the user namespace that a process is in (user_namespaces(7)).
 //!
-//! A user who may have subordinate users (subuid(5)) can be any of them, in user namespaces of their own making and nowhere
-//! else. The kernel says who made a namespace, so it says on whose behalf such a process runs.
+//! A user who may have subordinate users (subuid(5)) can be any of them, in user namespaces of their own making and
+//! nowhere else. The kernel says who made a namespace, so it says on whose behalf such a process runs.
 
 use std::fs::File;
 use std::io;
@@ -42,15 +42,17 @@ pub fn made_by(pid: i32, roots: &Roots) -> Result<Option<u32>, KernelError> {
     Err(failed(io::Error::from_raw_os_error(libc::ELOOP)))
 }
 
-/// The user on whose behalf a process of `uid` runs, where what all users share is divided among them: `uid`, but for a user
-/// that there is only in a user namespace that an ordinary user has made, whoever made it. It says nothing about rights.
+/// The user on whose behalf a process of `uid` runs, where what all users share is divided among them: `uid`, but for a
+/// user that there is only in a user namespace that an ordinary user has made, whoever made it. It says nothing about
+/// rights.
 pub fn payer(uid: u32, pid: i32, roots: &Roots) -> u32 {
     if uid == 0 {
         return uid;
     }
     match made_by(pid, roots) {
         Ok(Some(maker)) if maker != 0 => maker,
-        // In a container that root has made, those in it are its users. Where it is not known, they count as themselves.
+        // In a container that root has made, those in it are its users. Where it is not known, they count as
+        // themselves.
         _ => uid,
     }
 }

@@ -31,7 +31,8 @@ struct Server {
     running: Vec<Running>,
     /// How many of them computed in the last step.
     computing: u32,
-    /// Workers that computed, and CPU time that was used as a fraction, in each of the last ten looks: figures are of a second.
+    /// Workers that computed, and CPU time that was used as a fraction, in each of the last ten looks: figures are of a
+    /// second.
     second: VecDeque<(f64, f64)>,
 }
 
@@ -106,9 +107,10 @@ const WATCHED: usize = 300;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// From any start, for any two kinds of requests: within the bounds always; in the end little idle CPU while requests wait,
-    /// unless the largest pool leaves it; and workers about within the limit on average, but where requests come in waves, so that a
-    /// crowd and idle CPU alternate: there within what is borne. (The simulated server has no chance in it, so that waves never end.)
+    /// From any start, for any two kinds of requests: within the bounds always; in the end little idle CPU while
+    /// requests wait, unless the largest pool leaves it; and workers about within the limit on average, but where
+    /// requests come in waves, so that a crowd and idle CPU alternate: there within what is borne. (The simulated
+    /// server has no chance in it, so that waves never end.)
     #[test]
     fn the_cpu_is_neither_idle_beside_waiting_requests_nor_shared_too_thinly(
         first in kind(),

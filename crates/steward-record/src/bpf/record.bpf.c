@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Watches the scheduler's tracepoints and reports, for each thread, cycles: from one wake-up to the next it ran so long,
- * waited for a CPU so long, and slept so long.
+ * Watches the scheduler's tracepoints and reports, for each thread, cycles: from one wake-up to the next it ran so
+ * long, waited for a CPU so long, and slept so long.
  *
- * It only looks. Any scheduler may be in force. A switch costs two look-ups in a hash table, a wake-up one and an entry in
- * a ring buffer. User space reads the cycles that are not over at the end out of the table.
+ * It only looks. Any scheduler may be in force. A switch costs two look-ups in a hash table, a wake-up one and an entry
+ * in a ring buffer. User space reads the cycles that are not over at the end out of the table.
  */
 #include "kernel.bpf.h"
 

@@ -82,8 +82,8 @@ pub fn crowd_of_irrevocable() -> Outcome {
     ))
 }
 
-/// Tasks that were admitted asleep ask for twice the CPU: best-effort work gets its twentieth until they are put out, all
-/// of them in one turn.
+/// Tasks that were admitted asleep ask for twice the CPU: best-effort work gets its twentieth until they are put out,
+/// all of them in one turn.
 pub fn class_bound() -> Outcome {
     let mut scheduler = load()?;
     let thresholds = Thresholds { user_max: 10.0, ..Thresholds::default() };

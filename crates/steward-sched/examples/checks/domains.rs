@@ -187,8 +187,8 @@ pub fn reservations_are_paid() -> Outcome {
     Ok(format!("{share:.3} of 0.5, with 0.3 reserved for a task of it"))
 }
 
-/// A suspended domain gets nothing, with all below it and a task that is pinned to a CPU; it goes on when it may, and what was killed
-/// meanwhile ends soon.
+/// A suspended domain gets nothing, with all below it and a task that is pinned to a CPU; it goes on when it may, and
+/// what was killed meanwhile ends soon.
 pub fn suspension() -> Outcome {
     let mut scheduler = shared()?;
     let (parent, other) = (Group::new("still"), Group::new("busy"));

@@ -16,8 +16,8 @@ use crate::{Outcome, check, domains, stay_ahead};
 /// How long anybody may wait for a lock of a directory in which the tasks of a held domain work.
 const LONGEST_MS: f64 = 100.0;
 
-/// A directory in which programs create and rename files all the time, and somebody who does the same ahead of everybody and
-/// notes how long each change takes: as long as whoever has the directory's lock keeps it.
+/// A directory in which programs create and rename files all the time, and somebody who does the same ahead of
+/// everybody and notes how long each change takes: as long as whoever has the directory's lock keeps it.
 struct Neighbour {
     directory: PathBuf,
     stop: Arc<AtomicBool>,
@@ -58,8 +58,8 @@ impl Neighbour {
         }));
     }
 
-    /// The longest change in milliseconds, one that is not done yet included if the held tasks have been let go, and how many
-    /// there were.
+    /// The longest change in milliseconds, one that is not done yet included if the held tasks have been let go, and
+    /// how many there were.
     fn end(&mut self) -> (f64, u64) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
@@ -77,8 +77,8 @@ pub fn move_once(file: &Path) {
     let _ = fs::remove_file(&moved);
 }
 
-/// A domain whose tasks change a directory is suspended eight times: nobody else waits for the directory, and each time its tasks
-/// stand still soon and use nothing more.
+/// A domain whose tasks change a directory is suspended eight times: nobody else waits for the directory, and each time
+/// its tasks stand still soon and use nothing more.
 pub fn suspension() -> Outcome {
     let mut scheduler = shared()?;
     let (still, busy) = (Group::new("still"), Group::new("busy"));
@@ -153,8 +153,8 @@ pub fn priority() -> Outcome {
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
 }
 
-/// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that than the
-/// bounded share while anybody else waits, and what a quota lends them is paid back.
+/// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that
+/// than the bounded share while anybody else waits, and what a quota lends them is paid back.
 pub fn long_calls() -> Outcome {
     let mut scheduler = shared()?;
     let (still, tight, busy) =

@@ -142,8 +142,8 @@ pub fn slow_start() -> Outcome {
     let shell = Program::start(&["launch", gate, "12", "/tmp/launched"]);
     let loops: Vec<Program> = (0..40).map(|_| Program::start(&["spin"])).collect();
     let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
-    // The first loops keep the last ones waiting for seconds in the middle of their start, where they have locks of the file that
-    // the child will need.
+    // The first loops keep the last ones waiting for seconds in the middle of their start, where they have locks of the
+    // file that the child will need.
     let all_compute = wait_until(30.0, || loops.iter().all(|program| has_started(program.pid())));
     check!(all_compute, "some loops have not started in 30 s");
     let standing = assign(&mut scheduler, shell.pid(), grant(5_000, 100_000))?;

@@ -1,9 +1,9 @@
 //! Checks of the scheduler on a real kernel, to be run as root inside the lab's machine (tests/kernel.rs does it).
 //!
-//! `checks` runs all that this machine has CPUs for, `checks --part 1/2` every second of them beginning with the first, `checks NAME...`
-//! some. Each prints `ok NAME: figures` or `failed NAME: what was seen`.
-//! Figures are shares of CPU time by the kernel's own accounting, so they do not depend on how busy the host is.
-//! The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold` and others (programs.rs).
+//! `checks` runs all that this machine has CPUs for, `checks --part 1/2` every second of them beginning with the first,
+//! `checks NAME...` some. Each prints `ok NAME: figures` or `failed NAME: what was seen`. Figures are shares of CPU
+//! time by the kernel's own accounting, so they do not depend on how busy the host is. The other forms of the command
+//! are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold` and others (programs.rs).
 
 mod admission;
 mod domains;

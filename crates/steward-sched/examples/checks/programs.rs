@@ -54,8 +54,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
             spin()
         }
-        // Waits until somebody has opened the named pipe GATE and closed it, starts a program that works MS before it executes, and
-        // writes how long that took, in milliseconds: launch GATE MS FILE.
+        // Waits until somebody has opened the named pipe GATE and closed it, starts a program that works MS before it
+        // executes, and writes how long that took, in milliseconds: launch GATE MS FILE.
         "launch" => {
             fs::read(&arguments[1]).ok()?;
             let (work, start) = (Duration::from_millis(arguments[2].parse().ok()?), Instant::now());
@@ -85,7 +85,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
                 sleep(Duration::from_secs(3600));
             }
         }
-        // A second thread waits for something to read in the named pipe GATE and makes a spinner of the process: exec-thread GATE.
+        // A second thread waits for something to read in the named pipe GATE and makes a spinner of the process:
+        // exec-thread GATE.
         "exec-thread" => {
             let gate = arguments[1].clone();
             std::thread::spawn(move || {
@@ -275,7 +276,8 @@ pub fn time_ms(pid: i32) -> f64 {
         / 1e6
 }
 
-/// Whether the process has computed in user space for a while: it has the kernel's locks for starting a program no more.
+/// Whether the process has computed in user space for a while: it has the kernel's locks for starting a program no
+/// more.
 pub fn has_started(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // After the name in brackets: the state is field 3, the ticks in user space are field 14 (proc_pid_stat(5)).
@@ -326,8 +328,8 @@ thread_local! {
     static SHARED: RefCell<Option<SchedExt>> = const { RefCell::new(None) };
 }
 
-/// A scheduler that checks use one after the other, because loading takes half a minute of the machine's clock: for those that
-/// leave it as it was.
+/// A scheduler that checks use one after the other, because loading takes half a minute of the machine's clock: for
+/// those that leave it as it was.
 pub struct Shared(Option<SchedExt>);
 
 impl Deref for Shared {

@@ -159,8 +159,8 @@ pub fn bound_tasks() -> Outcome {
     Ok(format!("times {:?} ms, fair is {fair:.0}", rounded(&times)))
 }
 
-/// A nice 19 task against loops at nice -20, and many tasks in a cgroup with a thousandth of a CPU: the scheduler stays, and
-/// each of them gets a little in 25 s.
+/// A nice 19 task against loops at nice -20, and many tasks in a cgroup with a thousandth of a CPU: the scheduler
+/// stays, and each of them gets a little in 25 s.
 pub fn rescue() -> Outcome {
     let scheduler = shared()?;
     // All start as equals, and become unequal then: starting beside forty loops at nice -20 takes minutes.
@@ -207,8 +207,8 @@ pub fn cgroups_come_and_go() -> Outcome {
     Ok("60 cgroups".to_owned())
 }
 
-/// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh; those beyond the
-/// limit belong to their parent's domain, are counted, and leave nothing behind.
+/// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh;
+/// those beyond the limit belong to their parent's domain, are counted, and leave nothing behind.
 pub fn thousands_of_cgroups() -> Outcome {
     let mut scheduler = shared()?;
     let user = Group::new("user");

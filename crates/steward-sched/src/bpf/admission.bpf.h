@@ -2,8 +2,8 @@
 /*
  * Who is in the interactive class: slots, admission, revocation.
  *
- * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes
- * it away. While its standing is STANDING_ADMITTED its reservation counts on one CPU. The rules are in decide/load.h and
+ * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes it
+ * away. While its standing is STANDING_ADMITTED its reservation counts on one CPU. The rules are in decide/load.h and
  * decide/admission.h.
  */
 #ifndef STEWARD_ADMISSION_BPF_H
@@ -143,8 +143,8 @@ static __noinline bool would_take(struct task_slot *slot, u32 cpu, u32 *load)
 }
 
 /*
- * The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded one. Not
- * on the CPU except. -1 when there is none.
+ * The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded one.
+ * Not on the CPU except. -1 when there is none.
  */
 static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *slot, u32 except, bool *taken)
 {
@@ -173,7 +173,8 @@ static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *s
 	return best;
 }
 
-/* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against, the slot the reason. */
+/* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against, the slot the
+ * reason. */
 static __noinline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
@@ -329,8 +330,8 @@ static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
 }
 
 /*
- * Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). Where a task depends on few
- * CPUs, one that does not makes room for it. The caller has taken the slot's standing. Returns what it is then.
+ * Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). Where a task depends on
+ * few CPUs, one that does not makes room for it. The caller has taken the slot's standing. Returns what it is then.
  */
 static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 index)
 {
@@ -479,7 +480,8 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	return standing;
 }
 
-/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with its tid. */
+/* A task keeps its slot over exec, under the program's name. A thread that was not the leader is from now on, with
+ * its tid. */
 static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
 {
 	slot->tid = p->pid;

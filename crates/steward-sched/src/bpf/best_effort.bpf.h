@@ -30,9 +30,9 @@
 #define OVERDUE_SCAN_MAX 32768
 
 /*
- * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the queue: the
- * kernel puts it there after ops.enqueue, which has put its domain into the order and counts it among those that wait. Then this
- * CPU looks again a moment later.
+ * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the
+ * queue: the kernel puts it there after ops.enqueue, which has put its domain into the order and counts it among those
+ * that wait. Then this CPU looks again a moment later.
  */
 static __always_inline void unqueue_domain(struct domain_table *table, u32 index, u32 cpu)
 {
@@ -48,7 +48,8 @@ static __always_inline void unqueue_domain(struct domain_table *table, u32 index
 }
 
 /*
- * The same where this CPU forgot that tasks wait in the domain's queue of restricted ones: `taken` (0 or 1) of them it has taken itself.
+ * The same where this CPU forgot that tasks wait in the domain's queue of restricted ones: `taken` (0 or 1) of them it
+ * has taken itself.
  */
 static __always_inline void forget_restricted(struct domain_table *table, u32 index, u32 cpu, u32 taken)
 {
@@ -57,7 +58,8 @@ static __always_inline void forget_restricted(struct domain_table *table, u32 in
 	if (!run || *(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
 		return;
 	run->missed_restricted = index;
-	/* For an idle CPU. One that runs something looks when that is over: whoever is missed has usually been taken by another CPU. */
+	/* For an idle CPU. One that runs something looks when that is over: whoever is missed has usually been taken by
+	 * another CPU. */
 	kick_cpu(cpu, 0);
 }
 
@@ -110,8 +112,8 @@ static __always_inline void look_after_missed(struct cpu_run *run, u32 cpu)
 }
 
 /*
- * The task began to run without waiting in the order, on an idle CPU or after another one of its domain. Before it goes on in
- * front of others, credit of its domain beyond a cycle is forgotten, as it is when a domain begins to wait.
+ * The task began to run without waiting in the order, on an idle CPU or after another one of its domain. Before it goes
+ * on in front of others, credit of its domain beyond a cycle is forgotten, as it is when a domain begins to wait.
  */
 static __always_inline void join_late(struct domain_table *table, struct task_state *t, u32 cpu)
 {
@@ -146,7 +148,8 @@ __noinline int pay_quotas(u32 index, u64 used_ns)
 	return 0;
 }
 
-/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it: while nothing waits, nobody's turn depends on it. */
+/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it: while nothing waits, nobody's
+ * turn depends on it. */
 static __always_inline void charge_domain(struct domain_table *table, struct cpu_run *run, u32 index, u64 used_ns)
 {
 	bool watched = table && !run->alone && *(volatile u32 *)&table->waiting;
@@ -262,7 +265,8 @@ static __noinline int work_waits(u32 cpu)
 	return (run && *(volatile u32 *)&run->interactive) || overdue || leaving || restricted_wait(cpu) || first_domain();
 }
 
-/* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with an empty queue. */
+/* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with
+ * an empty queue. */
 static __always_inline bool others_wait(struct domain_table *table, u16 running, u32 cpu)
 {
 	if (restricted_wait(cpu))
@@ -284,11 +288,11 @@ static __always_inline bool nobody_before(struct domain_table *table, u32 runnin
 }
 
 /*
- * A task that wakes up while another one of its domain runs comes next if no other one of the domain waits and no domain
- * that waits comes before theirs. It is put straight into the CPU's own queue, and the kernel takes it from there without
- * asking: that saves programs which hand work to each other most of what a switch costs, also while something in the
- * background waits for its turn. Only one task at a time, because that queue knows no order: whoever comes after it is queued
- * as usual, runs_direct() lets those go first that should, and so does each tick.
+ * A task that wakes up while another one of its domain runs comes next if no other one of the domain waits and no
+ * domain that waits comes before theirs. It is put straight into the CPU's own queue, and the kernel takes it from
+ * there without asking: that saves programs which hand work to each other most of what a switch costs, also while
+ * something in the background waits for its turn. Only one task at a time, because that queue knows no order: whoever
+ * comes after it is queued as usual, runs_direct() lets those go first that should, and so does each tick.
  */
 static __always_inline bool enqueue_direct(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
 {
@@ -311,8 +315,8 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 }
 
 /*
- * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there while a task
- * of a higher class ran: what came meanwhile and should go first does.
+ * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there
+ * while a task of a higher class ran: what came meanwhile and should go first does.
  */
 static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
@@ -328,7 +332,8 @@ static __always_inline void runs_direct(struct domain_table *table, struct task_
 	kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* A CPU has nothing to do: one that has a task in its own queue behind the one that runs takes that, and hands on the other. */
+/* A CPU has nothing to do: one that has a task in its own queue behind the one that runs takes that, and hands on
+ * the other. */
 static __always_inline void hand_on_direct(u32 idle_cpu)
 {
 	u32 cpus = settings.cpus;
@@ -350,7 +355,8 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 	}
 }
 
-/* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they wait. */
+/* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they
+ * wait. */
 static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
 {
 	struct cpu_order *order = cpu_order_of(cpu);
@@ -363,8 +369,8 @@ static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
 }
 
 /*
- * Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know. `cpu` is the
- * one that it is on.
+ * Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know.
+ * `cpu` is the one that it is on.
  */
 static __always_inline void enqueue_restricted(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
 {
@@ -656,7 +662,8 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
  */
 static volatile u32 rescue_left;
 
-/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is resumed by other rules. */
+/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is resumed by other
+ * rules. */
 static __always_inline bool is_reader(struct task_struct *p, struct task_state *t)
 {
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
@@ -720,8 +727,8 @@ static __always_inline u32 own_domain_of(struct cgroup *cgrp)
 }
 
 /*
- * The domain that a cgroup's tasks belong to: its own, or that of the nearest cgroup above it that has one. Some callers' cgroup is not
- * one that the verifier trusts, hence the reads.
+ * The domain that a cgroup's tasks belong to: its own, or that of the nearest cgroup above it that has one. Some
+ * callers' cgroup is not one that the verifier trusts, hence the reads.
  */
 static __noinline u32 domain_index_of(struct cgroup *cgrp)
 {

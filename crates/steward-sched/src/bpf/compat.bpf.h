@@ -32,7 +32,8 @@ extern bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct 
 					    u64 enq_flags) __ksym __weak;
 /* 6.19 asks for these instead of plain stores. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
-/* 6.19 reads the first task of a queue without locks; from 7.1 on, which also has this move, what it returns is sound. */
+/* 6.19 reads the first task of a queue without locks; from 7.1 on, which also has this move, what it returns is
+ * sound. */
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 extern bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
 /* Work for a task to do when it is about to enter user space: in 6.18, and from 7.0 on. */
@@ -122,7 +123,8 @@ static inline bool iterated_move_ordered(struct bpf_iter_scx_dsq *it, struct tas
 	return scx_bpf_dispatch_vtime_from_dsq(it, p, to, 0);
 }
 
-/* Has the task call back when it is about to enter user space; 0 when it will. A macro, for the kernel wants to see the map. */
+/* Has the task call back when it is about to enter user space; 0 when it will. A macro, for the kernel wants to see
+ * the map. */
 #define schedule_task_work(p, work, map, callback)                                          \
 	(bpf_ksym_exists(bpf_task_work_schedule_resume) ?                                   \
 		 bpf_task_work_schedule_resume(p, work, map, callback) :                    \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the bound of the interactive class (decide/class.h) does: best-effort work that is served before it for a moment.
+ * What the bound of the interactive class (decide/class.h) does: best-effort work that is served before it for a
+ * moment.
  */
 #ifndef STEWARD_GAP_BPF_H
 #define STEWARD_GAP_BPF_H

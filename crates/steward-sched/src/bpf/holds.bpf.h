@@ -2,15 +2,17 @@
 /*
  * Holding tasks back only where they have none of the kernel's locks; the rules are in decide/holds.h.
  *
- * How it is known where a task is. When it ceases to run, a tracepoint at the head of __schedule() has said whether it was
- * preempted inside the kernel (from 6.16 on), or gave the CPU up by itself. If it could go on, that is on its way to user space;
- * except that who waits for a lock and gets it before it sleeps gives the CPU up, too. So it counts as on its way only if it
- * came into the kernel by an interrupt, and not by a system call. One that sleeps does so inside the kernel.
+ * How it is known where a task is. When it ceases to run, a tracepoint at the head of __schedule() has said whether it
+ * was preempted inside the kernel (from 6.16 on), or gave the CPU up by itself. If it could go on, that is on its way
+ * to user space; except that who waits for a lock and gets it before it sleeps gives the CPU up, too. So it counts as
+ * on its way only if it came into the kernel by an interrupt, and not by a system call. One that sleeps does so inside
+ * the kernel.
  *
- * How one that leaves is caught. It is given task work, which the kernel does when the task is about to enter user space
- * (from 6.18 on). In the middle of that work it is a reader of RCU for tracing and pinned to its CPU, so its CPU is rather told to choose
- * again a moment later, when the task is in user space. If it is back in the kernel by then, it is stopped in the middle of the
- * work the next time, for GATE_MAX_NS at most. Without task work it is caught by the first tick that finds it in user space.
+ * How one that leaves is caught. It is given task work, which the kernel does when the task is about to enter user
+ * space (from 6.18 on). In the middle of that work it is a reader of RCU for tracing and pinned to its CPU, so its CPU
+ * is rather told to choose again a moment later, when the task is in user space. If it is back in the kernel by then,
+ * it is stopped in the middle of the work the next time, for GATE_MAX_NS at most. Without task work it is caught by the
+ * first tick that finds it in user space.
  */
 #ifndef STEWARD_HOLDS_BPF_H
 #define STEWARD_HOLDS_BPF_H
@@ -49,7 +51,8 @@ struct {
 	__type(value, u64);
 } hold_looks SEC(".maps");
 
-/* Task work must lie in a map. Each task has two entries; of those that leave at once and share one, one has to wait. */
+/* Task work must lie in a map. Each task has two entries; of those that leave at once and share one, one has to
+ * wait. */
 struct boundary_work {
 	struct bpf_task_work work;
 };
@@ -245,8 +248,8 @@ static __always_inline bool begin_leaving(struct task_struct *p, struct task_sta
 	if (!t->leaving)
 		return false;
 	/*
-	 * Before a task that cannot leave its CPU is switched out for the first time, the kernel takes it out and puts it in again as
-	 * if it began to run. Its slice is over all the same.
+	 * Before a task that cannot leave its CPU is switched out for the first time, the kernel takes it out and puts
+	 * it in again as if it began to run. Its slice is over all the same.
 	 */
 	if (t->at_gate && t->whereabouts != AT_GATE)
 		return true;

@@ -2,9 +2,9 @@
 /*
  * The interactive class: the clockwork of periods and budgets.
  *
- * A task whose slot (admission.bpf.h) has the standing STANDING_ADMITTED is served on its CPU by deadline. Two timers keep
- * the promise finer than the tick: one per CPU ends the running task's budget, one per slot begins the next period of a
- * task that has used its budget up.
+ * A task whose slot (admission.bpf.h) has the standing STANDING_ADMITTED is served on its CPU by deadline. Two timers
+ * keep the promise finer than the tick: one per CPU ends the running task's budget, one per slot begins the next period
+ * of a task that has used its budget up.
  */
 #ifndef STEWARD_INTERACTIVE_BPF_H
 #define STEWARD_INTERACTIVE_BPF_H
@@ -54,9 +54,10 @@ static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_
 }
 
 /*
- * To be called when a task is put into the CPU's interactive queue: most CPUs have none most of the time, and do not look. Within
- * ops.enqueue the kernel notes where the task is to go, and puts it there afterwards; whoever is told to choose again because of it
- * is told later still. So one look that finds nothing may have come too early, and only the second one counts.
+ * To be called when a task is put into the CPU's interactive queue: most CPUs have none most of the time, and do not
+ * look. Within ops.enqueue the kernel notes where the task is to go, and puts it there afterwards; whoever is told to
+ * choose again because of it is told later still. So one look that finds nothing may have come too early, and only the
+ * second one counts.
  */
 #define INTERACTIVE_EXPECTED 2
 static __always_inline void expect_interactive(u32 cpu)
@@ -123,8 +124,8 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
  */
 
 /*
- * Something happens to a domain in the order (enum order_change); to be parked it must still be held, and the opposite. `cpu`
- * counts for CHANGE_JOIN and CHANGE_PAY.
+ * Something happens to a domain in the order (enum order_change); to be parked it must still be held, and the opposite.
+ * `cpu` counts for CHANGE_JOIN and CHANGE_PAY.
  */
 __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 {
@@ -178,8 +179,8 @@ static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 }
 
 /*
- * A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins, or when it is admitted
- * again.
+ * A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins, or when
+ * it is admitted again.
  */
 __noinline int ask_again(u32 lender)
 {
@@ -217,7 +218,8 @@ static __always_inline void end_loans(struct task_state *t)
 	t->window_ns = 0;
 }
 
-/* Lends again to one of the slot's last children, if it has used up what it had. False: it needs more than there is now. */
+/* Lends again to one of the slot's last children, if it has used up what it had. False: it needs more than there is
+ * now. */
 static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool resting, u64 now_ns)
 {
 	struct task_struct *child;
@@ -321,8 +323,8 @@ out:
 #define DRAIN_MAX 4096
 
 /*
- * Gives what waits in a queue that its CPU serves no more to the kernel's own queue: every CPU looks there first, the one
- * that goes offline too, as long as something can run nowhere else.
+ * Gives what waits in a queue that its CPU serves no more to the kernel's own queue: every CPU looks there first, the
+ * one that goes offline too, as long as something can run nowhere else.
  */
 static __noinline int drain(u64 queue)
 {
@@ -349,8 +351,8 @@ static __noinline int drain(u64 queue)
 }
 
 /*
- * A CPU goes offline, or comes online: restricted tasks of all domains that have some for it leave their queues, or are noted as
- * waiting for it. What is noted meanwhile stays.
+ * A CPU goes offline, or comes online: restricted tasks of all domains that have some for it leave their queues, or are
+ * noted as waiting for it. What is noted meanwhile stays.
  */
 static __noinline int visit_restricted(u32 cpu, bool online)
 {

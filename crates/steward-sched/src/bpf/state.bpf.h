@@ -12,8 +12,8 @@
 #include "decide/class.h"
 
 /*
- * Queues: the interactive tasks of a CPU by deadline; a domain's tasks by virtual time, those that may run everywhere and those
- * that may not.
+ * Queues: the interactive tasks of a CPU by deadline; a domain's tasks by virtual time, those that may run everywhere
+ * and those that may not.
  */
 #define QUEUE_NONE 0ULL
 #define QUEUE_INTERACTIVE(cpu) (1ULL << 32 | (u32)(cpu))
@@ -83,7 +83,8 @@ struct {
 	__type(value, struct task_slot);
 } slots SEC(".maps");
 
-/* Indices of free slots; the loader fills it. A stack, so that those in use stay few and low: the sampler goes through them. */
+/* Indices of free slots; the loader fills it. A stack, so that those in use stay few and low: the sampler goes
+ * through them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, MAX_SLOTS);
@@ -281,10 +282,10 @@ __noinline bool cpu_active(u32 cpu)
 }
 
 /*
- * Whether a CPU serves a task that comes from another CPU, or from this one. One that begins to go offline is still asked for tasks,
- * but the kernel lets none of users run there: it puts each on another CPU as soon as it is chosen. A task must not be sent back
- * there from that one: it would wait for ever, and with it, if it was preempted while it reads what RCU protects, the CPU that
- * waits for such readers before it goes on going offline.
+ * Whether a CPU serves a task that comes from another CPU, or from this one. One that begins to go offline is still
+ * asked for tasks, but the kernel lets none of users run there: it puts each on another CPU as soon as it is chosen. A
+ * task must not be sent back there from that one: it would wait for ever, and with it, if it was preempted while it
+ * reads what RCU protects, the CPU that waits for such readers before it goes on going offline.
  */
 static __always_inline bool cpu_serves(u32 cpu, u32 from)
 {
@@ -302,10 +303,10 @@ static __noinline int takes_interrupts(u32 cpu)
 }
 
 /*
- * Kicks a CPU. The kernel does so from an interrupt that this CPU sends itself; on one that takes none any more, because it goes
- * offline, that would never come, nor would any other interrupt of that kind after it, even when the CPU is back: the kernel asks
- * for one only where none is under way (kernel/irq_work.c), and in the end everybody waits for RCU. There the kick is left out,
- * and who should have noticed does at the next look (sampler.bpf.h).
+ * Kicks a CPU. The kernel does so from an interrupt that this CPU sends itself; on one that takes none any more,
+ * because it goes offline, that would never come, nor would any other interrupt of that kind after it, even when the
+ * CPU is back: the kernel asks for one only where none is under way (kernel/irq_work.c), and in the end everybody waits
+ * for RCU. There the kick is left out, and who should have noticed does at the next look (sampler.bpf.h).
  */
 static __always_inline void kick_cpu(u32 cpu, u64 flags)
 {

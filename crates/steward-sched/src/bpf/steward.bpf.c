@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Steward's scheduler: the callbacks of sched_ext, and the hook at exec. The daemon's requests are in requests.bpf.h and
- * domains.bpf.h.
+ * Steward's scheduler: the callbacks of sched_ext, and the hook at exec. The daemon's requests are in requests.bpf.h
+ * and domains.bpf.h.
  *
  *  1. Each CPU serves its interactive tasks first, by earliest deadline, as long as they have budget
  *     (interactive.bpf.h; rules in decide/edf.h).
  *  2. What is left goes to best-effort work: the tree of cgroups, by virtual time (best_effort.bpf.h; rules in
- *     decide/domain.h, order.h and best_effort.h). An interactive task whose budget is spent is best-effort until its next
- *     period begins.
+ *     decide/domain.h, order.h and best_effort.h). An interactive task whose budget is spent is best-effort until its
+ *     next period begins.
  *  3. Once a second each CPU's load is measured; overload revokes, room reactivates (sampler.bpf.h; rules in
  *     decide/load.h).
  *  4. A program gets its specification when it executes, by its inode, before its first instruction; a child gets
@@ -158,8 +158,8 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 }
 
 /*
- * Whether the task is put back because it ceases to run here, on the CPU whose queue it goes to. The CPU has chosen what follows,
- * knowing of the task, and is not to choose again.
+ * Whether the task is put back because it ceases to run here, on the CPU whose queue it goes to. The CPU has chosen
+ * what follows, knowing of the task, and is not to choose again.
  */
 static __always_inline bool ceases_here(struct task_struct *p, u32 cpu)
 {
@@ -167,8 +167,8 @@ static __always_inline bool ceases_here(struct task_struct *p, u32 cpu)
 }
 
 /*
- * Puts a task without a reservation before the CPU's best-effort work for one slice, in the order of deadlines behind the
- * admitted tasks that have less time.
+ * Puts a task without a reservation before the CPU's best-effort work for one slice, in the order of deadlines behind
+ * the admitted tasks that have less time.
  */
 static __always_inline void enqueue_ahead(struct task_struct *p, struct task_state *t, u32 cpu, u64 slice_ns,
 					  u64 relative_deadline_ns, u64 enq_flags)
@@ -187,8 +187,8 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 }
 
 /*
- * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the next refill
- * lets the domain go and tells the CPU, or it has been let go already.
+ * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the
+ * next refill lets the domain go and tells the CPU, or it has been let go already.
  */
 static __always_inline void wait_for_release(struct task_state *t, u32 cpu)
 {
@@ -363,8 +363,8 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 }
 
 /*
- * Looks whether what runs is to let others go first. It charges nothing: where that is due it ends the slice, and the dispatch
- * that follows charges and may let the same task go on.
+ * Looks whether what runs is to let others go first. It charges nothing: where that is due it ends the slice, and the
+ * dispatch that follows charges and may let the same task go on.
  */
 void STRUCT_OPS(steward_tick, struct task_struct *p)
 {
@@ -494,7 +494,8 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 		run->rescued_ns = rescue_paid(run->rescued_ns, now_ns - run->began_ns);
 	}
 	t->mode = MODE_OFF;
-	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it goes on. */
+	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it
+	 * goes on. */
 	t->put_aside = runnable && p->scx.slice;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
@@ -593,8 +594,8 @@ void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 	if (!idle)
 		return;
 	/*
-	 * The kernel has noted already that the CPU is idle: whoever puts a task somewhere from now on finds that out, and what was put
-	 * there before is found here.
+	 * The kernel has noted already that the CPU is idle: whoever puts a task somewhere from now on finds that out,
+	 * and what was put there before is found here.
 	 */
 	__sync_lock_test_and_set(&maybe_idle, 1);
 	if (order)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is done for domains every few milliseconds or once a second: quotas are refilled, held domains let go, the order among
- * domains changed, and domains freed that have ended.
+ * What is done for domains every few milliseconds or once a second: quotas are refilled, held domains let go, the order
+ * among domains changed, and domains freed that have ended.
  */
 #ifndef STEWARD_UPKEEP_BPF_H
 #define STEWARD_UPKEEP_BPF_H
@@ -11,7 +11,8 @@
 #define REFILL_INTERVAL_NS (5 * NSEC_PER_MSEC)
 
 /*
- * CPUs that found these tasks held have forgotten them. Some may not run everywhere that this is noted: those CPUs will find that out.
+ * CPUs that found these tasks held have forgotten them. Some may not run everywhere that this is noted: those CPUs will
+ * find that out.
  */
 static __noinline bool note_restricted_everywhere(u32 index)
 {
@@ -88,8 +89,9 @@ static __noinline int free_domain(u32 index)
 }
 
 /*
- * Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. Looked at with each
- * sample, and not when the last of them goes: that is in the way of nobody, and keeps what every ending task does short.
+ * Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. Looked
+ * at with each sample, and not when the last of them goes: that is in the way of nobody, and keeps what every ending
+ * task does short.
  */
 static __noinline int free_ended_domains(void)
 {
@@ -189,7 +191,8 @@ static __always_inline int prepare_refill(void)
 	return error ? error : bpf_timer_set_callback(&entry->timer, refill_quotas);
 }
 
-/* Starts the refill's timer. One that runs already is left alone: whoever changes a quota again and again must not put it off. */
+/* Starts the refill's timer. One that runs already is left alone: whoever changes a quota again and again must not
+ * put it off. */
 static __always_inline void watch_quotas(void)
 {
 	struct timer_entry *entry = refill_timer();

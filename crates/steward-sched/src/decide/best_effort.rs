@@ -38,8 +38,8 @@ pub fn task_cost(used_ns: u64, weight: u32) -> u64 {
     unsafe { decide_task_cost(used_ns, weight) }
 }
 
-/// Whether a task that has waited since `waiting_since_ns` is to be rescued. A `reader` was preempted while it reads what
-/// RCU protects.
+/// Whether a task that has waited since `waiting_since_ns` is to be rescued. A `reader` was preempted while it reads
+/// what RCU protects.
 pub fn rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_due(waiting_since_ns, reader, now_ns) }
@@ -51,8 +51,8 @@ pub fn rescue_allowed(last_ns: u64, now_ns: u64) -> bool {
     unsafe { decide_rescue_allowed(last_ns, now_ns) }
 }
 
-/// What counts as the last rescue after one that began at `began_ns` and took `used_ns`: rescues never cost more of a CPU than
-/// [`RESCUE_SLICE_NS`] in every [`RESCUE_INTERVAL_NS`].
+/// What counts as the last rescue after one that began at `began_ns` and took `used_ns`: rescues never cost more of a
+/// CPU than [`RESCUE_SLICE_NS`] in every [`RESCUE_INTERVAL_NS`].
 pub fn rescue_paid(began_ns: u64, used_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_paid(began_ns, used_ns) }
@@ -65,14 +65,15 @@ pub fn rescue_room(standing: u32, cpus: u32) -> u32 {
     unsafe { decide_rescue_room(standing, cpus) }
 }
 
-/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, at most [`TASK_LAG_MAX_NS`] behind.
+/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, at most [`TASK_LAG_MAX_NS`]
+/// behind.
 pub fn task_join(vtime: u64, clock: u64) -> u64 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_task_join(vtime, clock) }
 }
 
-/// Whether a task that wakes with virtual time `waking` is to preempt another one of its domain, which had `vtime` and has run for
-/// `ran_ns` since, in this turn for `turn_ns`.
+/// Whether a task that wakes with virtual time `waking` is to preempt another one of its domain, which had `vtime` and
+/// has run for `ran_ns` since, in this turn for `turn_ns`.
 pub fn task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_task_preempts(waking, vtime, ran_ns, turn_ns, weight) }

@@ -31,7 +31,8 @@ impl ClassUse {
         unsafe { decide_class_used(self, used_ns, now_ns) }
     }
 
-    /// Whether best-effort work goes first, if there is any. `running_ns`: for how long a task of the class has run since.
+    /// Whether best-effort work goes first, if there is any. `running_ns`: for how long a task of the class has run
+    /// since.
     pub fn held(&self, running_ns: u64, now_ns: u64) -> bool {
         // SAFETY: as in used().
         unsafe { decide_class_held(self, running_ns, now_ns) }

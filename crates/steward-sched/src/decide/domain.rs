@@ -306,7 +306,8 @@ struct Contender {
 }
 
 impl Domain {
-    /// What its own tasks weigh together beside its children; when none is runnable, as the last one that was, or as one of nice 0.
+    /// What its own tasks weigh together beside its children; when none is runnable, as the last one that was, or as
+    /// one of nice 0.
     fn own_tasks_weight(&self) -> u32 {
         [self.own_weight, self.runnable_weight, self.last_weight]
             .into_iter()
@@ -314,8 +315,8 @@ impl Domain {
             .unwrap_or(WEIGHT_DEFAULT * WEIGHT_SCALE)
     }
 
-    /// One of its own tasks begins (`more`) or ceases to be runnable. True when it is the first or was the last, and the
-    /// table is to be settled.
+    /// One of its own tasks begins (`more`) or ceases to be runnable. True when it is the first or was the last, and
+    /// the table is to be settled.
     pub fn runnable_changes(&mut self, more: bool, now_ns: u64) -> bool {
         // SAFETY: a structure of the layout that the function expects, which a test checks; so below.
         unsafe { decide_domain_runnable_changes(self, more, now_ns) }
@@ -327,7 +328,8 @@ impl Domain {
         unsafe { decide_domain_weight_changes(self, more, weight) }
     }
 
-    /// The two integrals of its own runnable tasks up to a moment ([`Domain::runnable_ns`], [`Domain::runnable_squared_ns`]).
+    /// The two integrals of its own runnable tasks up to a moment ([`Domain::runnable_ns`],
+    /// [`Domain::runnable_squared_ns`]).
     pub fn runnable_until(&self, now_ns: u64) -> (u64, u64) {
         let tasks = u64::from(self.runnable);
         let passed_ns = now_ns.saturating_sub(self.counted_ns).wrapping_mul(tasks);
@@ -389,7 +391,8 @@ impl DomainTable {
         unsafe { decide_domain_end(self, index) }
     }
 
-    /// Whether the domain's own tasks are deferred to something that can run: at its level, or at one above it. O(depth).
+    /// Whether the domain's own tasks are deferred to something that can run: at its level, or at one above it.
+    /// O(depth).
     pub fn behind(&mut self, index: u16) -> bool {
         // SAFETY: as in begin().
         unsafe { decide_domain_behind(self, index) }
@@ -401,8 +404,9 @@ impl DomainTable {
         unsafe { decide_domain_has_room(self, parent) }
     }
 
-    /// What a contender at a level gets of what the level has, 0 to 1: its reservation, and its weight's part of the rest if nobody of
-    /// a higher priority is active there. `counted`: it is among the active ones already; else it counts as if it were.
+    /// What a contender at a level gets of what the level has, 0 to 1: its reservation, and its weight's part of the
+    /// rest if nobody of a higher priority is active there. `counted`: it is among the active ones already; else it
+    /// counts as if it were.
     fn fraction(&self, level: u16, contender: &Contender) -> f64 {
         let Contender { priority, weight, reserved, counted } = *contender;
         let d = self.at(level);
@@ -421,8 +425,8 @@ impl DomainTable {
         f64::from(reserved) / SHARE_ONE as f64 + rest * part
     }
 
-    /// The share of a domain's own tasks in all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1: what the order comes to
-    /// for one that has enough to run. One that is not active counts as if it were. O(depth).
+    /// The share of a domain's own tasks in all CPU time at the moment, in [`SHARE_ONE`]-ths, at least 1: what the
+    /// order comes to for one that has enough to run. One that is not active counts as if it were. O(depth).
     pub fn share(&self, index: u16) -> u64 {
         let d = self.at(index);
         let weight = d.own_tasks_weight();

@@ -124,14 +124,15 @@ impl EdfTask {
         unsafe { decide_edf_charge(self, used_ns) }
     }
 
-    /// Takes the CPU time for a child's start out of this parent's budget (Yang 2009, 7.2.2). Returns it, in nanoseconds.
+    /// Takes the CPU time for a child's start out of this parent's budget (Yang 2009, 7.2.2). Returns it, in
+    /// nanoseconds.
     pub fn lend(&mut self, now_ns: u64) -> u64 {
         // SAFETY: as in begin().
         unsafe { decide_edf_lend(self, now_ns) }
     }
 
-    /// The same for a child that has used up what it was lent; a parent that is asleep or blocked (`resting`) begins its
-    /// next period for it.
+    /// The same for a child that has used up what it was lent; a parent that is asleep or blocked (`resting`) begins
+    /// its next period for it.
     pub fn lend_again(&mut self, resting: bool, now_ns: u64) -> u64 {
         // SAFETY: as in begin().
         unsafe { decide_edf_lend_again(self, resting, now_ns) }

@@ -52,7 +52,8 @@ unsafe extern "C" {
     fn decide_leaving_charge(due_ns: u64, used_ns: u64, now_ns: u64) -> u64;
 }
 
-/// Whether a task that could run is let run on until it has left the kernel: its domain is `held`, or has to stand `behind`.
+/// Whether a task that could run is let run on until it has left the kernel: its domain is `held`, or has to stand
+/// `behind`.
 pub fn hold_leaves(held: bool, behind: bool, whereabouts: Whereabouts) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_hold_leaves(held, behind, whereabouts as u32) }
@@ -82,7 +83,8 @@ pub fn leaving_clock(clock_ns: u64, place_ns: u64, used_ns: u64, standing: u32) 
     unsafe { decide_leaving_clock(clock_ns, place_ns, used_ns, standing) }
 }
 
-/// Whether a CPU may serve one that leaves although other work waits. `due_ns` is what [`leaving_charge`] returned last, at first 0.
+/// Whether a CPU may serve one that leaves although other work waits. `due_ns` is what [`leaving_charge`] returned
+/// last, at first 0.
 pub fn leaving_due(due_ns: u64, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_leaving_due(due_ns, now_ns) }

@@ -144,15 +144,15 @@ impl DomainTable {
         unsafe { decide_order_preempts(self, a, b) }
     }
 
-    /// Tasks of the domain wait that may run on some CPUs only, and `cpu` is that of the CPU that they are on: credit of more than
-    /// a cycle is forgotten. O(depth log n).
+    /// Tasks of the domain wait that may run on some CPUs only, and `cpu` is that of the CPU that they are on: credit
+    /// of more than a cycle is forgotten. O(depth log n).
     pub fn join_restricted(&mut self, cpu: &mut CpuOrder, index: u16, now_ns: u64) {
         // SAFETY: as in reset().
         unsafe { decide_order_join_restricted(self, cpu, index, now_ns) }
     }
 
-    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first. O(k depth) for k
-    /// such domains.
+    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first. O(k
+    /// depth) for k such domains.
     pub fn restricted_first(&self, cpu: &mut CpuOrder) -> Option<u16> {
         // SAFETY: as in reset().
         some(unsafe { decide_restricted_first(self, cpu) })

@@ -1,4 +1,5 @@
-//! How the standing of a task's slot changes while several CPUs want to change it at once (`src/bpf/decide/standing.h`).
+//! How the standing of a task's slot changes while several CPUs want to change it at once
+//! (`src/bpf/decide/standing.h`).
 
 use std::sync::atomic::AtomicU32;
 
@@ -40,15 +41,15 @@ impl SlotStanding {
         unsafe { decide_standing_take(self.0.as_ptr(), from) }
     }
 
-    /// Ends a change. False when the task gave the slot up meanwhile: the caller gives back the reservation if there is one, and frees
-    /// the slot.
+    /// Ends a change. False when the task gave the slot up meanwhile: the caller gives back the reservation if there is
+    /// one, and frees the slot.
     pub fn settle(&self, to: u32) -> bool {
         // SAFETY: as in take().
         unsafe { decide_standing_settle(self.0.as_ptr(), to) }
     }
 
-    /// The task gives the slot up. Returns what the standing was: the caller gives back the reservation of [`STANDING_ADMITTED`], and
-    /// frees the slot unless it is [`STANDING_CHANGING`].
+    /// The task gives the slot up. Returns what the standing was: the caller gives back the reservation of
+    /// [`STANDING_ADMITTED`], and frees the slot unless it is [`STANDING_CHANGING`].
     pub fn end(&self) -> u32 {
         // SAFETY: as in take().
         unsafe { decide_standing_end(self.0.as_ptr()) }

@@ -242,8 +242,8 @@ impl Machine {
             .map(move |(a, b)| b[task] - a[task])
     }
 
-    /// How far the services of two groups of tasks, each divided by the group's weight, move apart from `from` on: the widest
-    /// difference of `used / weight`.
+    /// How far the services of two groups of tasks, each divided by the group's weight, move apart from `from` on: the
+    /// widest difference of `used / weight`.
     pub fn distance(&self, groups: [(&[usize], f64); 2], from_ns: u64) -> f64 {
         let part = |used: &[u64], (tasks, weight): (&[usize], f64)| {
             tasks.iter().map(|task| used[*task] as f64).sum::<f64>() / weight

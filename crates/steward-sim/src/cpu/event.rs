@@ -36,8 +36,8 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// What a task has done comes before all else at that moment, so that one that needs its budget to the nanosecond is
-    /// done with it rather than out of it.
+    /// What a task has done comes before all else at that moment, so that one that needs its budget to the nanosecond
+    /// is done with it rather than out of it.
     pub(crate) fn push(&mut self, at_ns: u64, event: Event) {
         self.sequence += 1;
         let is_later = !matches!(event, Event::PhaseDone { .. });

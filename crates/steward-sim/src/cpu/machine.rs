@@ -114,8 +114,8 @@ impl Machine {
         Outcome::of(&self)
     }
 
-    /// CPU time that the tasks of a domain, without those below it, have used and waited for so far, in nanoseconds. A wait
-    /// counts once it is over. `None` if there is no domain of that name.
+    /// CPU time that the tasks of a domain, without those below it, have used and waited for so far, in nanoseconds. A
+    /// wait counts once it is over. `None` if there is no domain of that name.
     pub fn domain_times(&self, name: &str) -> Option<(u64, u64)> {
         let place = self.scenario.domains.iter().position(|domain| domain.name == name)?;
         let index = self.domains[place];

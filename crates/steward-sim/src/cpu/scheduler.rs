@@ -1,9 +1,9 @@
-//! The scheduler's callbacks, as the BPF program has them (`steward-sched/src/bpf/steward.bpf.c`): the same functions in
-//! the same order around the same decisions ([`steward_sched::decide`]), so that the two can be read side by side.
+//! The scheduler's callbacks, as the BPF program has them (`steward-sched/src/bpf/steward.bpf.c`): the same functions
+//! in the same order around the same decisions ([`steward_sched::decide`]), so that the two can be read side by side.
 //!
-//! Left out is what a machine in memory does not have: races, kernel threads, fork and exec, CPUs that go offline; and what
-//! only saves time while nobody else waits (`enqueue_direct`, `goes_on_alone`, `CHARGE_ALONE_NS`). Who gets a specification is
-//! written in the scenario.
+//! Left out is what a machine in memory does not have: races, kernel threads, fork and exec, CPUs that go offline; and
+//! what only saves time while nobody else waits (`enqueue_direct`, `goes_on_alone`, `CHARGE_ALONE_NS`). Who gets a
+//! specification is written in the scenario.
 
 mod best_effort;
 mod interactive;

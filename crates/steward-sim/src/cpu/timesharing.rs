@@ -1,8 +1,8 @@
-//! A timesharing scheduler of the kind that CPU Futures' timesharing model (section 4.3.1) is about, on one CPU in memory:
-//! levels of priority, round robin within a level, and a task's level follows from how much it slept lately.
+//! A timesharing scheduler of the kind that CPU Futures' timesharing model (section 4.3.1) is about, on one CPU in
+//! memory: levels of priority, round robin within a level, and a task's level follows from how much it slept lately.
 //!
-//! It is there to hold [`steward_core::cpu::forecast::timesharing`] against something; Steward has no such scheduler itself.
-//! Time goes by in steps of a millisecond.
+//! It is there to hold [`steward_core::cpu::forecast::timesharing`] against something; Steward has no such scheduler
+//! itself. Time goes by in steps of a millisecond.
 
 use std::collections::VecDeque;
 
@@ -74,8 +74,8 @@ pub struct Timesharing {
 }
 
 impl Timesharing {
-    /// Tasks with their programs and nice values; equal seeds give equal runs. Of a program's phases all but running take their
-    /// time asleep.
+    /// Tasks with their programs and nice values; equal seeds give equal runs. Of a program's phases all but running
+    /// take their time asleep.
     pub fn new(seed: u64, tasks: Vec<(Program, i32)>) -> Self {
         let tasks = tasks
             .into_iter()
@@ -125,8 +125,8 @@ impl Timesharing {
         self.tasks.iter().map(counters).collect()
     }
 
-    /// What each level got so far, in milliseconds, and how many of its tasks were ready, summed over milliseconds. Worst
-    /// level first.
+    /// What each level got so far, in milliseconds, and how many of its tasks were ready, summed over milliseconds.
+    /// Worst level first.
     pub fn levels(&self) -> [(u64, u64); LEVELS] {
         std::array::from_fn(|level| (self.given_ms[level], self.ready_ms[level]))
     }

@@ -2,17 +2,18 @@
 /*
  * Writes one record for each task: who it is, and what the core scheduler has counted for it.
  *
- * There are two ways through the tasks. fill_records() is one call that goes through the kernel's own list and leaves the
- * records in memory that the reader sees. Kernels before 6.8 have only the other, an iterator from which the reader reads
- * them (read_tasks()); it looks every task up by its number, and costs several times as much. One of the two is loaded.
+ * There are two ways through the tasks. fill_records() is one call that goes through the kernel's own list and leaves
+ * the records in memory that the reader sees. Kernels before 6.8 have only the other, an iterator from which the reader
+ * reads them (read_tasks()); it looks every task up by its number, and costs several times as much. One of the two is
+ * loaded.
  *
  * These counters are kept for every class, sched_ext included, whoever reads them: se.sum_exec_runtime by the class at
  * each tick and switch (update_se(), kernel/sched/fair.c), sched_info by the core around each queueing
  * (kernel/sched/stats.h). So nothing is added to the path of a switch. What has not been added up yet, the run or wait
  * that lasts, is taken from the clock of the task's runqueue, which is at most a tick old while somebody runs there.
  *
- * Most tasks sleep, and are in the same place of the list as at the call before: a record that says what it said is left as
- * it is, and the reader is told which are not.
+ * Most tasks sleep, and are in the same place of the list as at the call before: a record that says what it said is
+ * left as it is, and the reader is told which are not.
  *
  * Counters change while they are read. Each is read twice around what belongs to it, and what changed in between is
  * taken as it is afterwards.
@@ -109,7 +110,8 @@ static __always_inline void fill(struct record *r, struct task_struct *p)
 }
 
 /* Whether a record still says all there is to say of a task that sleeps: only the task itself changes its user, and
- * has run then; a name that it was given from outside may be seen as late as when it runs. One condition, because each is two ways for the verifier to follow. */
+ * has run then; a name that it was given from outside may be seen as late as when it runs. One condition, because
+ * each is two ways for the verifier to follow. */
 static __always_inline bool says_all(const struct record *r, struct task_struct *p)
 {
 	u64 awake = r->runnable | p->on_cpu | (p->__state == TASK_RUNNING) | p->sched_info.last_queued;

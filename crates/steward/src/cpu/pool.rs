@@ -1,8 +1,8 @@
 //! `steward pool`: sizes the worker pool of a server that knows nothing of it (CPU Futures, section 5.3).
 //!
-//! The controller is that of `steward-pool`; here is what lies around it: forecasts come from the daemon in a thread of their own, the
-//! server is told through what it offers ([`haproxy`], [`apache`]), and what it had before is written down first ([`undo`]),
-//! so that the end of this program, however it comes about, can be undone.
+//! The controller is that of `steward-pool`; here is what lies around it: forecasts come from the daemon in a thread of
+//! their own, the server is told through what it offers ([`haproxy`], [`apache`]), and what it had before is written
+//! down first ([`undo`]), so that the end of this program, however it comes about, can be undone.
 
 mod apache;
 mod backlog;
@@ -28,9 +28,9 @@ pub use undo::revert;
 
 /// Size the worker pool of a running web server by how many workers share each CPU
 ///
-/// As long as the command runs: more workers when requests wait and the CPU is idle at times, fewer when more than --max-slowdown of
-/// them share each CPU. What the server had before is put back at the end (Ctrl-C, SIGTERM); after a kill -9, by the next
-/// start or by `steward revert`.
+/// As long as the command runs: more workers when requests wait and the CPU is idle at times, fewer when more than
+/// --max-slowdown of them share each CPU. What the server had before is put back at the end (Ctrl-C, SIGTERM); after a
+/// kill -9, by the next start or by `steward revert`.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
     Apache(ApacheArguments),
@@ -109,8 +109,8 @@ fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Reads forecasts in a thread of its own. A domain that does not exist is an error at once; a daemon that is not there is
-/// waited for.
+/// Reads forecasts in a thread of its own. A domain that does not exist is an error at once; a daemon that is not there
+/// is waited for.
 fn watch(socket: &Path, arguments: &PoolArguments) -> anyhow::Result<Receiver<Watched>> {
     if let (Some(domain), Ok(mut client)) = (&arguments.domain, Client::connect(socket))
         && let Err(libsteward::Error::Api(error @ api::ApiError::NoSuchDomain { .. })) =

@@ -16,8 +16,8 @@ use crate::output::{print, print_json};
 
 /// Record who runs, waits and sleeps on this machine, to be replayed in the simulator
 ///
-/// It watches the scheduler's tracepoints with a small BPF program, whatever scheduler is in force, and changes nothing.
-/// Needs root. Ends early on Ctrl-C, with what it has.
+/// It watches the scheduler's tracepoints with a small BPF program, whatever scheduler is in force, and changes
+/// nothing. Needs root. Ends early on Ctrl-C, with what it has.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward record --duration 30s -o busy.jsonl\n  \

@@ -14,9 +14,9 @@ use crate::{domain, output};
 
 /// Give a running process or a domain a CPU reservation, or take it away
 ///
-/// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that thread
-/// alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own
-/// programs; everyone may release what is their own.
+/// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that
+/// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for
+/// their own programs; everyone may release what is their own.
 ///
 /// A name is with C/T a process, with a fraction a domain; with --release a domain, where there is one of that name.
 #[derive(Debug, Args)]

@@ -325,7 +325,8 @@ fn await_program(child: &mut Child) -> anyhow::Result<()> {
     let executable = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     let (own, pid) = (executable("self"), child.id().to_string());
     let begin = Instant::now();
-    // A program that is this one cannot be told from its launcher; nobody tunes it, but it must not be waited for for ever.
+    // A program that is this one cannot be told from its launcher; nobody tunes it, but it must not be waited for for
+    // ever.
     while executable(&pid) == own && begin.elapsed() < LAUNCH_MAX && child.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -129,9 +129,9 @@ pub struct RemoveArguments {
 
 /// Check files that declare domains
 ///
-/// Such files are in /usr/lib/steward/domains, /run/steward/domains.d and /etc/steward/domains. Says what is wrong in them, with
-/// the line, and ends with 1 if anything is. Needs neither root nor the daemon; whether there is room for what they reserve is seen
-/// only when they are put in force (steward status).
+/// Such files are in /usr/lib/steward/domains, /run/steward/domains.d and /etc/steward/domains. Says what is wrong in
+/// them, with the line, and ends with 1 if anything is. Needs neither root nor the daemon; whether there is room for
+/// what they reserve is seen only when they are put in force (steward status).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  steward domain check /etc/steward/domains/web.toml")]
 pub struct CheckArguments {

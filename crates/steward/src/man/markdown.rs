@@ -1,5 +1,5 @@
-//! From the Markdown of the reference to roff: headings, paragraphs, lists, tables, code. What the reference does not use is
-//! not known here. Tables become lists: a man page is narrow.
+//! From the Markdown of the reference to roff: headings, paragraphs, lists, tables, code. What the reference does not
+//! use is not known here. Tables become lists: a man page is narrow.
 
 use super::page::escape;
 
@@ -126,7 +126,8 @@ impl Roff<'_> {
         self.text.push_str(&text);
     }
 
-    /// Each row with its first cell as the title; of the others each with what the header calls it, if that says anything.
+    /// Each row with its first cell as the title; of the others each with what the header calls it, if that says
+    /// anything.
     fn table(&self, rows: &[Vec<String>]) -> String {
         let Some((header, rows)) = rows.split_first() else { return String::new() };
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The man page of a command, from clap's definition of it. As clap_mangen makes it, but with values in the synopsis and
-//! with the lines of the examples as they are.
+//! The man page of a command, from clap's definition of it. As clap_mangen makes it, but with values in the synopsis
+//! and with the lines of the examples as they are.
 
 use std::io::{Error, Write};
 

@@ -12,8 +12,9 @@ use crate::output::{print, print_json};
 
 /// Say how much memory a domain may use now
 ///
-/// What it uses, what nobody uses, and what it can take back from those who use more than their part by weight; at most its
-/// maximum, and never less than it is promised. Programs read the same in memory.available of their domain's control files.
+/// What it uses, what nobody uses, and what it can take back from those who use more than their part by weight; at most
+/// its maximum, and never less than it is promised. Programs read the same in memory.available of their domain's
+/// control files.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward available\n  \

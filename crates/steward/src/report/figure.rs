@@ -1,5 +1,5 @@
-//! The figures of a report as SVG: allocations and slowdowns over time, and promises. Pure. The colours are those of the
-//! lab's figures, and every line and state can be told without them.
+//! The figures of a report as SVG: allocations and slowdowns over time, and promises. Pure. The colours are those of
+//! the lab's figures, and every line and state can be told without them.
 
 use steward_figure::{Legend, Panel, Scale, Svg, Tenths};
 

@@ -106,7 +106,8 @@ impl Recording {
     /// Reads a recording. `name` is the file's, for what is wrong with it.
     ///
     /// # Errors
-    /// Names the file, the line, and what is wrong with it. Only a last line that was not written to its end is left out.
+    /// Names the file, the line, and what is wrong with it. Only a last line that was not written to its end is left
+    /// out.
     pub fn read(input: impl Read, name: &str) -> anyhow::Result<Self> {
         let mut input = std::io::BufReader::new(input);
         let (mut recording, mut start_ns, mut latest_ns) = (Recording::default(), 0, 0);

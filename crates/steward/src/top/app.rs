@@ -1,4 +1,5 @@
-//! What the screen is in the middle of, and what a key does. Pure: what must be done outside comes back as an [`Action`].
+//! What the screen is in the middle of, and what a key does. Pure: what must be done outside comes back as an
+//! [`Action`].
 
 use std::collections::HashSet;
 
@@ -328,7 +329,8 @@ impl App {
         }
     }
 
-    /// Folds or unfolds the selected row, or for a task that which it is in; unless it is said, the other way than it is.
+    /// Folds or unfolds the selected row, or for a task that which it is in; unless it is said, the other way than it
+    /// is.
     fn fold(&mut self, fold: Option<bool>) {
         let lines = self.view.lines(self.model.snapshot());
         let Some(line) = lines.get(self.cursor) else { return };

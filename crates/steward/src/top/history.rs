@@ -29,7 +29,8 @@ pub struct Point {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     points: VecDeque<Point>,
-    /// `(at_ns, periods, missed, exhausted)` of a task with a reservation, no older than [`RECENT_NS`] but for the first.
+    /// `(at_ns, periods, missed, exhausted)` of a task with a reservation, no older than [`RECENT_NS`] but for the
+    /// first.
     counters: VecDeque<(u64, u64, u64, u64)>,
 }
 

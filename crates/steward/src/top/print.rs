@@ -10,8 +10,8 @@ use crate::users::Users;
 /// A bar's characters.
 const BAR: usize = 16;
 
-/// Headline, table, and a sentence for every promise that is broken. What is idle and has no promise is left out, and threads
-/// of one process and those of the kernel are one row each, unless `all` is wanted.
+/// Headline, table, and a sentence for every promise that is broken. What is idle and has no promise is left out, and
+/// threads of one process and those of the kernel are one row each, unless `all` is wanted.
 pub fn text(model: &Model, all: bool, users: &Users) -> String {
     let snapshot = model.snapshot();
     headline(snapshot) + "\n" + &rows(snapshot, all, users) + &broken(snapshot)

@@ -75,7 +75,8 @@ impl Source {
         Ok(Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains })
     }
 
-    /// Which tasks are threads of the kernel itself, by number. Each is looked at once, and again when its name is another.
+    /// Which tasks are threads of the kernel itself, by number. Each is looked at once, and again when its name is
+    /// another.
     fn kernel_threads(&mut self, tasks: &[api::TaskForecast]) -> HashSet<i32> {
         let roots = Roots::default();
         let mut known = HashMap::with_capacity(self.known.len());

@@ -6,8 +6,8 @@ use unicode_width::UnicodeWidthStr;
 /// Less CPU time than this, in ms per second, counts as nothing.
 pub const NOTHING_MS_PER_S: f64 = 0.5;
 
-/// A name as it may be shown: what a terminal would obey or not show (control characters, changes of direction, marks of no
-/// width) is spelled out.
+/// A name as it may be shown: what a terminal would obey or not show (control characters, changes of direction, marks
+/// of no width) is spelled out.
 pub fn clean(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
@@ -129,8 +129,8 @@ pub fn bar_text(forecast: &Forecast, whole_ms_per_s: f64, width: usize) -> Strin
     bar(forecast, whole_ms_per_s, width).into_iter().map(Mark::character).collect()
 }
 
-/// Values over time, one character each, the latest last, from 0 to `highest`. `unicode` says whether the terminal shows
-/// block characters.
+/// Values over time, one character each, the latest last, from 0 to `highest`. `unicode` says whether the terminal
+/// shows block characters.
 pub fn history_text(values: impl IntoIterator<Item = f64>, highest: f64, unicode: bool) -> String {
     let levels =
         if unicode { [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] } else { LEVELS_ASCII };

@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{Finding, Kind, Source, code};
 
-/// The crates whose modules do not all have the one form: the daemon writes its man page with a file of the command line's.
+/// The crates whose modules do not all have the one form: the daemon writes its man page with a file of the command
+/// line's.
 const OTHER_FORM: [&str; 1] = ["crates/stewardd"];
 
 /// What is wrong with where these files are.

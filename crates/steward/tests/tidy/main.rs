@@ -13,6 +13,8 @@ use std::process::Command;
 
 /// Longer files are hard to see as one thing.
 const LINES_MAX: usize = 800;
+/// Longer lines are hard to read. What rustfmt sees to for code, a rule of this test sees to for comments.
+const COLUMNS_MAX: usize = 120;
 /// A test's name says what holds: a subject, a verb and something more.
 const TEST_NAME_WORDS_MIN: usize = 3;
 
@@ -163,6 +165,25 @@ fn has_clean_white_space(source: &Source) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A comment fits the page. A row of a table cannot be broken, and may be longer.
+fn has_comments_that_fit(source: &Source) -> Vec<Finding> {
+    let marks: &[&str] = match source.kind {
+        Kind::Rust => &["//"],
+        Kind::C => &["//", "/*", "*"],
+        Kind::Shell => &["# "],
+        Kind::Other => return Vec::new(),
+    };
+    let is_comment = |line: &str| marks.iter().any(|mark| line.trim_start().starts_with(mark));
+    let is_row =
+        |line: &str| line.trim_start().trim_start_matches(['/', '!', '*', '#', ' ']).starts_with('|');
+    let long = source.lines().filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+    long.filter(|(_, line)| is_comment(line) && !is_row(line))
+        .map(|(number, _)| {
+            source.find(number, format!("break the comment: {COLUMNS_MAX} columns are enough"))
+        })
+        .collect()
 }
 
 /// The name of a test is a sentence.
@@ -338,6 +359,7 @@ fn findings(source: &Source) -> Vec<Finding> {
     all.extend(names_its_licence(source));
     all.extend(is_short_enough(source));
     all.extend(has_clean_white_space(source));
+    all.extend(has_comments_that_fit(source));
     all.extend(names_its_tests_well(source));
     all.extend(does_not_sleep_in_tests(source));
     all.extend(gives_reasons_for_panics(source));
@@ -433,6 +455,16 @@ fn a_long_file_is_found() {
 #[test]
 fn white_space_that_nobody_sees_is_found() {
     assert_eq!(lines_found("a.rs", "//! Text.\nfn a() {} \n\tfn b() {}\n"), [2, 3]);
+}
+
+#[test]
+fn a_comment_that_does_not_fit_the_page_is_found() {
+    let long = "word ".repeat(COLUMNS_MAX / 5);
+    let text = format!(
+        "//! {long}end\n//! | {long}end |\nfn a() {{}}\nconst B: &str = \"{long}\";\n    /// {long}end\n"
+    );
+    assert_eq!(lines_found("a.rs", &text), [1, 5]);
+    assert_eq!(lines_found("a.sh", &format!("#!/bin/sh\n# {long}end\necho {long}{long}end\n")), [2]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A daemon in memory: it answers what `steward top` asks with the sample, refuses more than half the machine, and can go
-//! away and come back.
+//! A daemon in memory: it answers what `steward top` asks with the sample, refuses more than half the machine, and can
+//! go away and come back.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

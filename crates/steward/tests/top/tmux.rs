@@ -1,7 +1,8 @@
 //! A terminal that a test can see and type on: tmux, with a server of its own.
 //!
-//! Nothing here waits for time. A second client in tmux's control mode is told of every output, and the screen is looked at
-//! again then; and every key is sent together with what it is to bring on the screen, so that the next one cannot come too early.
+//! Nothing here waits for time. A second client in tmux's control mode is told of every output, and the screen is
+//! looked at again then; and every key is sent together with what it is to bring on the screen, so that the next one
+//! cannot come too early.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! Where forecasts come from in the daemon: all tasks are read from time to time, and what they have and may have is
 //! put beside it when somebody asks (CPU Futures, section 3).
 //!
-//! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want to
-//! be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where that
-//! would cost too much (procfs with hundreds of tasks, thousands of tasks in a reply) it is less often. What domains have is looked at anew for an answer,
-//! unless that was done within the last 50 ms and nothing was changed or read since; the tree of cgroups behind it
-//! when something has changed in it, at most once a second, or when a task turns up in a cgroup that is not known, or when
-//! something was changed through the daemon.
+//! While somebody has asked a moment ago, tasks are read every 100 ms, and while somebody watches as often as they want
+//! to be told, 100 ms to 1 s. At rest they are read once a second, so that whoever asks first finds a window; where
+//! that would cost too much (procfs with hundreds of tasks, thousands of tasks in a reply) it is less often. What
+//! domains have is looked at anew for an answer, unless that was done within the last 50 ms and nothing was changed or
+//! read since; the tree of cgroups behind it when something has changed in it, at most once a second, or when a task
+//! turns up in a cgroup that is not known, or when something was changed through the daemon.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ const REST_NS: u64 = 1_000_000_000;
 const FAST_COST_MAX: f64 = 0.1;
 /// The same at rest.
 const REST_COST_MAX: f64 = 0.001;
-/// What of the cost of replies counts, in nanoseconds: for half a second at most what was read serves on their account, whoever asks
-/// for how many different ones.
+/// What of the cost of replies counts, in nanoseconds: for half a second at most what was read serves on their account,
+/// whoever asks for how many different ones.
 const REPLIES_NS_MAX: u64 = 50_000_000;
 /// What was read so lately is as good as new, in nanoseconds.
 const FRESH_NS: u64 = 50_000_000;
@@ -166,7 +166,8 @@ impl Sampler {
         self.texts = OutlookTexts::default();
     }
 
-    /// How often the most eager of those who watch want to be told from now on, in nanoseconds; `None` if nobody watches.
+    /// How often the most eager of those who watch want to be told from now on, in nanoseconds; `None` if nobody
+    /// watches.
     pub(crate) fn set_watched(&mut self, every_ns: Option<u64>) {
         self.pace.watched_every_ns = every_ns;
     }
@@ -178,8 +179,8 @@ impl Sampler {
         texts.into_iter().find(|(of, _)| of == asked).map(|(_, text)| Arc::clone(text))
     }
 
-    /// Keeps the text of a reply about the outlook that was made last, unless it is for one caller alone (`None`), and notes what CPU
-    /// time it took to make, in nanoseconds.
+    /// Keeps the text of a reply about the outlook that was made last, unless it is for one caller alone (`None`), and
+    /// notes what CPU time it took to make, in nanoseconds.
     pub(crate) fn keep_text(&mut self, asked: Option<OutlookAsked>, text: &Arc<str>, cost_ns: u64) {
         self.pace.note_reply(cost_ns);
         let Some(asked) = asked else { return };

@@ -1,4 +1,5 @@
-//! Which mechanism is in force: loads it, tells it everything, loads it again when the kernel has taken it out, and falls back.
+//! Which mechanism is in force: loads it, tells it everything, loads it again when the kernel has taken it out, and
+//! falls back.
 
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_core::cpu::config::MechanismChoice;

@@ -1,7 +1,8 @@
 //! Domains that come after all their siblings for as long as somebody wants that, whatever priority they were given.
 //!
-//! As a [suspension](crate::cpu::suspension) it belongs to the connection that asked for it and ends with it, so that a controller which is
-//! killed leaves nothing at a worse place than it had. It is not remembered over a restart of the daemon.
+//! As a [suspension](crate::cpu::suspension) it belongs to the connection that asked for it and ends with it, so that a
+//! controller which is killed leaves nothing at a worse place than it had. It is not remembered over a restart of the
+//! daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Which real-time tasks took CPU time lately: the kernel runs them before everything that Steward promises.
 //!
-//! The figures are those that tasks are read for anyway ([`crate::cpu::herald`]); which CPU and which policy is asked of the
-//! kernel when somebody wants to know.
+//! The figures are those that tasks are read for anyway ([`crate::cpu::herald`]); which CPU and which policy is asked
+//! of the kernel when somebody wants to know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +60,8 @@ impl RealTimeUse {
         self.looked_at_ns = now_ns;
     }
 
-    /// Those that used most, where they ran last; without those that have what Steward gave them (`promised`, by thread id),
-    /// which with SCHED_DEADLINE are of that policy.
+    /// Those that used most, where they ran last; without those that have what Steward gave them (`promised`, by thread
+    /// id), which with SCHED_DEADLINE are of that policy.
     pub(crate) fn tasks(&self, roots: &Roots, promised: &BTreeSet<i32>) -> Vec<RealTimeTask> {
         let others = self.takers.iter().filter(|taker| !promised.contains(&taker.tid));
         let shown = others.filter_map(|Taker { tid, pid, name, share }| {

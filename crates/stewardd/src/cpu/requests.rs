@@ -89,10 +89,10 @@ impl Daemon {
         Ok(api::Ran { standing, domain: None })
     }
 
-    /// May the caller reserve that for itself? The user who asks is the one who connected; the process may have executed a
-    /// set-user-ID program since, and is then nobody's own. Returns what it asks for, checked, and whose it is now; `None` stands
-    /// for what the specifications give to the program that it executes, of which somebody with the right to write them has
-    /// decided how much it is.
+    /// May the caller reserve that for itself? The user who asks is the one who connected; the process may have
+    /// executed a set-user-ID program since, and is then nobody's own. Returns what it asks for, checked, and whose it
+    /// is now; `None` stands for what the specifications give to the program that it executes, of which somebody with
+    /// the right to write them has decided how much it is.
     pub(crate) fn permit_run(
         &mut self,
         caller: &Caller,

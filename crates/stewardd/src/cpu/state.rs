@@ -77,7 +77,8 @@ impl Cpu {
     /// The descriptors that announce something for it.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
         let mechanism = self.mechanism.as_ref().and_then(|mechanism| mechanism.event_descriptor());
-        // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched while this is borrowed.
+        // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched while this is
+        // borrowed.
         let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
         mechanism.map(|events| Wait::readable(Source::Mechanism, events)).into_iter()
     }

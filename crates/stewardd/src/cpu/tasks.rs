@@ -1,4 +1,5 @@
-//! Tasks that have something of the CPU: gives and takes, remembers what people gave, and takes in what the mechanism decided.
+//! Tasks that have something of the CPU: gives and takes, remembers what people gave, and takes in what the mechanism
+//! decided.
 
 use steward_core::cpu::event::Event;
 use steward_core::cpu::mechanism::{MechanismError, Snapshot, Standing};
@@ -17,13 +18,14 @@ use crate::health::Topic;
 
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
-/// Of how many processes it is remembered that one user, other than root, has taken from them what they had. Whoever needs one more
-/// has the first forgotten: after a restart or a change of its specification that process may have something again.
+/// Of how many processes it is remembered that one user, other than root, has taken from them what they had. Whoever
+/// needs one more has the first forgotten: after a restart or a change of its specification that process may have
+/// something again.
 const RELEASED_PER_USER_MAX: usize = 512;
 
 impl Daemon {
-    /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices when it has gone.
-    /// Returns the new decisions.
+    /// To be called about once a second and whenever the mechanism has events: takes in its decisions, notices when it
+    /// has gone. Returns the new decisions.
     pub(crate) fn tick_cpu(&mut self, now_ns: u64) -> Vec<Told> {
         self.scan_if_due(now_ns);
         let told = self.take_events();

@@ -1,5 +1,5 @@
-//! What the daemon waits for: each part says which descriptors announce something for it, and when it has something to do that
-//! none announces.
+//! What the daemon waits for: each part says which descriptors announce something for it, and when it has something to
+//! do that none announces.
 
 use std::os::fd::AsFd;
 
@@ -21,8 +21,8 @@ impl Daemon {
             .collect()
     }
 
-    /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in nanoseconds of
-    /// `CLOCK_MONOTONIC`.
+    /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in
+    /// nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
         let moments = [self.cpu.poll_timeout(now_ns), self.running.poll_timeout()];
         moments.into_iter().flatten().min()

@@ -63,8 +63,8 @@ impl Domains {
         self.held.values().filter_map(|held| held.declared.clone()).collect()
     }
 
-    /// Makes, changes and lets go, so that there is what is declared now. A domain whose declaration is as it was is left
-    /// alone: what somebody gave it since stays. Returns what could not be done, with file and line.
+    /// Makes, changes and lets go, so that there is what is declared now. A domain whose declaration is as it was is
+    /// left alone: what somebody gave it since stays. Returns what could not be done, with file and line.
     pub fn declare(&mut self, wanted: &BTreeMap<String, Declared>, mechanism: &mut InForce) -> Vec<Problem> {
         let gone: Vec<String> = self
             .held

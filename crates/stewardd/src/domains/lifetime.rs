@@ -1,9 +1,10 @@
 //! How domains end by themselves, and how they outlive a daemon.
 //!
 //! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
-//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second. Across a restart of the daemon
-//! within one boot, domains are what they were. When the daemon stops, the cgroups of empty domains are removed, and
-//! those with processes stay as plain cgroups: nobody is moved, and without the scheduler all have the same weight.
+//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second. Across a
+//! restart of the daemon within one boot, domains are what they were. When the daemon stops, the cgroups of empty
+//! domains are removed, and those with processes stay as plain cgroups: nobody is moved, and without the scheduler all
+//! have the same weight.
 
 use std::ops::Bound;
 

@@ -1,7 +1,7 @@
 //! The tree of cgroups as forecasts need it: what each has, what it is called and whose it is.
 //!
-//! Reading it costs some files for each cgroup, so it is read again only when something has changed in it, at most once a
-//! second. What the scheduler itself knows of domains is asked for every time.
+//! Reading it costs some files for each cgroup, so it is read again only when something has changed in it, at most once
+//! a second. What the scheduler itself knows of domains is asked for every time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -172,8 +172,8 @@ impl Groups {
                 || self.changes.as_mut().is_none_or(CgroupChanges::has_changed))
     }
 
-    /// Whether they were read at least so long ago, and where that was costly ten times as long ago as it took: whoever makes and
-    /// removes cgroups without end has a tenth of a CPU spent on them.
+    /// Whether they were read at least so long ago, and where that was costly ten times as long ago as it took: whoever
+    /// makes and removes cgroups without end has a tenth of a CPU spent on them.
     fn may_be_read_again(&self, now_ns: u64, after_ns: u64) -> bool {
         let patience_ns = if self.cost_ns < COSTLY_NS { 0 } else { 10 * self.cost_ns };
         self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= after_ns.max(patience_ns))

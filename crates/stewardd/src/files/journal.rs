@@ -1,5 +1,5 @@
-//! The daemon's undo journal: what an earlier daemon has left in the kernel is undone, and this one records in it what it
-//! changes, whatever changes it.
+//! The daemon's undo journal: what an earlier daemon has left in the kernel is undone, and this one records in it what
+//! it changes, whatever changes it.
 
 use std::path::Path;
 

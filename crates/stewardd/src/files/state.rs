@@ -1,9 +1,9 @@
 //! What must survive a restart of the daemon: what people gave to running programs by hand, domains, and what
 //! specifications said before somebody wrote a mistake into them.
 //!
-//! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start time and a cgroup by its inode, and
-//! these count from boot, so that the file says which boot it is of. It is replaced whole (written beside, then renamed) and not synced to
-//! the disk: it has to outlive this process, not this boot.
+//! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start
+//! time and a cgroup by its inode, and these count from boot, so that the file says which boot it is of. It is replaced
+//! whole (written beside, then renamed) and not synced to the disk: it has to outlive this process, not this boot.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Writes the minimum and the maximum of a cgroup's memory. The worker does it: it may wait for the disk (the undo journal), and
-//! for memory to be taken from the cgroup.
+//! Writes the minimum and the maximum of a cgroup's memory. The worker does it: it may wait for the disk (the undo
+//! journal), and for memory to be taken from the cgroup.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,8 +34,8 @@ pub struct Place {
 
 /// What writes them.
 pub trait Knobs: fmt::Debug + Send + Sync {
-    /// Has a cgroup have this minimum and this maximum; what is not set is as it was before Steward set it. Waits, but not for all
-    /// of the memory that it may have to take first: what is left of that goes on when it is called again.
+    /// Has a cgroup have this minimum and this maximum; what is not set is as it was before Steward set it. Waits, but
+    /// not for all of the memory that it may have to take first: what is left of that goes on when it is called again.
     ///
     /// # Errors
     /// Why not, in a sentence.
@@ -120,8 +120,8 @@ impl Knobs for KernelKnobs {
     }
 }
 
-/// Takes memory from a cgroup until it uses no more than its maximum will be. Written above what it uses, a maximum has the
-/// kernel end processes in it as soon as it cannot take enough.
+/// Takes memory from a cgroup until it uses no more than its maximum will be. Written above what it uses, a maximum has
+/// the kernel end processes in it as soon as it cannot take enough.
 fn make_room(directory: &Path, max_bytes: u64) -> Result<Progress, String> {
     let (mut tries_left, begun) = (TRIES_MAX, Instant::now());
     loop {

@@ -1,5 +1,5 @@
-//! What each domain is to have of the memory, and what became of it. The worker writes it into the kernel: until then a domain
-//! says that it is not in force yet.
+//! What each domain is to have of the memory, and what became of it. The worker writes it into the kernel: until then a
+//! domain says that it is not in force yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Takes in what is wanted, of which `id_of` knows the cgroups; what is to be done for it waits in [`Limits::take_jobs`].
+    /// Takes in what is wanted, of which `id_of` knows the cgroups; what is to be done for it waits in
+    /// [`Limits::take_jobs`].
     pub fn want(&mut self, cgroups: &dyn Cgroups, wanted: &Wanted, id_of: &dyn Fn(&str) -> Option<u64>) {
         let knobs = cgroups.memory_knobs();
         let gone: Vec<String> =

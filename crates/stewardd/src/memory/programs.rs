@@ -1,8 +1,8 @@
-//! The memory of programs: what a specification promises to a process, or allows it at most, is that of a domain of its own, which
-//! goes with it.
+//! The memory of programs: what a specification promises to a process, or allows it at most, is that of a domain of its
+//! own, which goes with it.
 //!
-//! A process is taken out of no cgroup whose manager is somebody else: systemd has put it there, with limits that are its own to
-//! keep. It is taken from the root, and from domains that Steward made.
+//! A process is taken out of no cgroup whose manager is somebody else: systemd has put it there, with limits that are
+//! its own to keep. It is taken from the root, and from domains that Steward made.
 
 use libsteward::ApiError;
 use steward_core::domain::{Change, Setting, name};

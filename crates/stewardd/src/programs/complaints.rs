@@ -1,7 +1,7 @@
 //! What processes complained of.
 //!
-//! Processes without number can complain, one after the other. So each user has so many places, and whoever needs one more
-//! takes it from the process of his that was silent longest.
+//! Processes without number can complain, one after the other. So each user has so many places, and whoever needs one
+//! more takes it from the process of his that was silent longest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,9 +1,9 @@
-//! Which running process matched which specification that gives more than CPU time: for every resource whose room has to do
-//! something for that process itself.
+//! Which running process matched which specification that gives more than CPU time: for every resource whose room has
+//! to do something for that process itself.
 //!
-//! What CPU time a program gets is decided in the kernel as it starts. All else is done a moment later, by the kernel's account of
-//! processes ([`steward_kernel::process::events`]); where there is none, all processes are looked at again and again. Neither is asked for
-//! while no specification needs it.
+//! What CPU time a program gets is decided in the kernel as it starts. All else is done a moment later, by the kernel's
+//! account of processes ([`steward_kernel::process::events`]); where there is none, all processes are looked at again
+//! and again. Neither is asked for while no specification needs it.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -18,7 +18,8 @@ use crate::turn::descriptors::{Source, Wait};
 
 /// How often all processes are looked at where the kernel tells nothing, in nanoseconds.
 const SCAN_EVERY_NS: u64 = 5_000_000_000;
-/// How many events are taken in at once: the rest waits for the loop's next turn, so that a storm of forks holds up nobody.
+/// How many events are taken in at once: the rest waits for the loop's next turn, so that a storm of forks holds up
+/// nobody.
 const EVENTS_AT_ONCE: usize = 1024;
 
 /// A process, with the specification of its program.
@@ -53,8 +54,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// From now on it is needed, or no longer; all processes are looked at anew in the next turn, and those that match are told
-    /// again, since what their specifications say may have changed.
+    /// From now on it is needed, or no longer; all processes are looked at anew in the next turn, and those that match
+    /// are told again, since what their specifications say may have changed.
     pub fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
         self.scan_at_ns = 0;

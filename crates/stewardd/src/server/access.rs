@@ -14,7 +14,8 @@ use crate::daemon::Daemon;
 pub enum Access {
     /// Whoever connects; why that does no harm.
     Open(&'static str),
-    /// Whoever may do this about what is others', which is what the words name. It is asked before the request is looked at.
+    /// Whoever may do this about what is others', which is what the words name. It is asked before the request is
+    /// looked at.
     All(Action, &'static str),
     /// That depends on what it is about: its handler asks, before it changes or says anything.
     OfTarget,

@@ -1,7 +1,8 @@
 //! What clients may ask, and who may ask it.
 //!
 //! Every request is decided by who the kernel says the caller is ([`super::permission`]), before anything is changed;
-//! each states who may make it ([`super::access`]). What each room answers is beside that room: [`crate::cpu::requests`], [`crate::domains::requests`], [`super::requests`].
+//! each states who may make it ([`super::access`]). What each room answers is beside that room:
+//! [`crate::cpu::requests`], [`crate::domains::requests`], [`super::requests`].
 
 use libsteward::ApiError;
 use libsteward::api::{self, Method};

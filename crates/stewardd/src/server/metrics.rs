@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: what is promised, to whom, and whether it is kept, as OpenMetrics text in base units.
 //!
-//! Domains have labels, processes have none: their number and names change too much. [`Figures`] is what the loop knows;
-//! [`text`] is its form; the [endpoint](crate::server::metrics::endpoint) serves it.
+//! Domains have labels, processes have none: their number and names change too much. [`Figures`] is what the loop
+//! knows; [`text`] is its form; the [endpoint](crate::server::metrics::endpoint) serves it.
 
 pub mod endpoint;
 

@@ -1,6 +1,7 @@
 //! What waits for a client to read it.
 //!
-//! A long text that many ask for is in memory once: each of them holds on to it, and what it takes is divided among them.
+//! A long text that many ask for is in memory once: each of them holds on to it, and what it takes is divided among
+//! them.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};

@@ -28,12 +28,13 @@ pub struct Caller {
     pub uid: u32,
     /// Its effective group and its supplementary ones.
     pub gids: Vec<u32>,
-    /// Its process id, 0 when it is in a pid namespace that we do not see. The process may have ended since, and the id may be another's: see [`Caller::is_alive`].
+    /// Its process id, 0 when it is in a pid namespace that we do not see. The process may have ended since, and the id
+    /// may be another's: see [`Caller::is_alive`].
     pub pid: i32,
     /// Holds on to the process itself. `None` where the kernel could not say for certain which one it is.
     pub process: Option<OwnedFd>,
-    /// The user whose part of connections, time and memory it takes: its own, but for a user that exists only in a user namespace
-    /// that an ordinary user has made, whoever made it. Says nothing about rights.
+    /// The user whose part of connections, time and memory it takes: its own, but for a user that exists only in a user
+    /// namespace that an ordinary user has made, whoever made it. Says nothing about rights.
     pub payer: Payer,
     /// Tells this caller from every other since the daemon started.
     pub id: u64,
@@ -76,7 +77,8 @@ fn runs(process: &OwnedFd) -> bool {
 /// Who pays for those of whom it cannot be known any more because they have ended.
 const VANISHED: Payer = Payer::MAX;
 
-/// See [`Caller::payer`]. An ordinary user has thousands of subordinate users, each of which would else have a part of its own.
+/// See [`Caller::payer`]. An ordinary user has thousands of subordinate users, each of which would else have a part of
+/// its own.
 fn payer(uid: u32, pid: i32, process: Option<&OwnedFd>) -> Payer {
     if uid == 0 {
         return uid;
@@ -126,8 +128,9 @@ fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(known, rustix::process::PidfdFlags::empty())?)
 }
 
-/// Before Linux 6.5: the process that has the pid now. If the one that connected has ended already and its pid was given
-/// out again, this is another one, so it counts only if it is of the same user: nobody is reached who is not the caller.
+/// Before Linux 6.5: the process that has the pid now. If the one that connected has ended already and its pid was
+/// given out again, this is another one, so it counts only if it is of the same user: nobody is reached who is not the
+/// caller.
 fn open_checked(credentials: &libc::ucred) -> io::Result<OwnedFd> {
     let process = open_pidfd(credentials.pid)?;
     let user = process::user(credentials.pid, &Roots::default()).ok().flatten();

@@ -9,9 +9,9 @@ use crate::server::peer::Caller;
 use crate::turn::clock::now_ns;
 
 impl Daemon {
-    /// Decides a request by the rules, and asks polkit where they say so. While its answer is not there this refuses too,
-    /// and the whole call is put again later (`Answer::Wait`): so every permission that a call needs is asked for before
-    /// it changes anything.
+    /// Decides a request by the rules, and asks polkit where they say so. While its answer is not there this refuses
+    /// too, and the whole call is put again later (`Answer::Wait`): so every permission that a call needs is asked for
+    /// before it changes anything.
     ///
     /// # Errors
     /// [`ApiError::PermissionDenied`] with the rule.

@@ -24,9 +24,9 @@ pub(super) fn bind_only(path: &Path) -> io::Result<UnixListener> {
 /// `SO_PASSRIGHTS` (include/uapi/asm-generic/socket.h), since Linux 6.16.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Has the kernel refuse descriptors that clients want to pass, on every connection made here. Nobody takes them, so that the last
-/// one who lets go of such a file would be the daemon, and there are files for which that waits as long as the client likes: a TCP
-/// socket with SO_LINGER and bytes that nobody reads. Older kernels cannot refuse.
+/// Has the kernel refuse descriptors that clients want to pass, on every connection made here. Nobody takes them, so
+/// that the last one who lets go of such a file would be the daemon, and there are files for which that waits as long
+/// as the client likes: a TCP socket with SO_LINGER and bytes that nobody reads. Older kernels cannot refuse.
 fn refuse_descriptors(socket: &impl AsFd) {
     let none: libc::c_int = 0;
     let length = size_of_val(&none) as libc::socklen_t;

@@ -1,9 +1,9 @@
 //! Asks polkit whether somebody may do what the rules leave to it.
 //!
 //! A person may have to type a password first, so the daemon does not wait for the answer: the question is a process of
-//! its own (`pkcheck`, polkit's command for programs that have no D-Bus connection), and the call is answered again once that
-//! has ended. polkit learns the caller's pid with its start time and user, so that it cannot mistake another process for it.
-//! How many questions are open, and for how long, is bounded.
+//! its own (`pkcheck`, polkit's command for programs that have no D-Bus connection), and the call is answered again
+//! once that has ended. polkit learns the caller's pid with its start time and user, so that it cannot mistake another
+//! process for it. How many questions are open, and for how long, is bounded.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
@@ -221,7 +221,8 @@ fn answer(code: Option<i32>, child: &mut Child) -> Result<(), String> {
         _ => {
             let mut message = Vec::new();
             if let Some(stderr) = child.stderr.take() {
-                // The child has ended, so all that it wrote is there; a child of its own could hold the pipe open, though.
+                // The child has ended, so all that it wrote is there; a child of its own could hold the pipe open,
+                // though.
                 let _ = rustix::io::ioctl_fionbio(&stderr, true);
                 let _ = stderr.take(MESSAGE_BYTES_MAX).read_to_end(&mut message);
             }

@@ -1,8 +1,8 @@
 //! Who may be connected: how many at once, and who goes when there is no room.
 //!
-//! Some room is kept for root and the owner. Of the others each has a limit of his own, and when there is no room for one more,
-//! whoever has the most connections loses one; if that would be the newcomer, he is not let in. So nobody can crowd
-//! out anybody but himself, and many users together do not crowd out the one whom the machine belongs to.
+//! Some room is kept for root and the owner. Of the others each has a limit of his own, and when there is no room for
+//! one more, whoever has the most connections loses one; if that would be the newcomer, he is not let in. So nobody can
+//! crowd out anybody but himself, and many users together do not crowd out the one whom the machine belongs to.
 
 use std::collections::HashMap;
 

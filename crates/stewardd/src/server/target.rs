@@ -1,6 +1,6 @@
-//! Requests about a process. Such a request holds on to that process while it acts, so that a pid which is given to another
-//! process meanwhile, or a process that becomes another user's by executing a set-user-ID program, is noticed and the change
-//! taken back.
+//! Requests about a process. Such a request holds on to that process while it acts, so that a pid which is given to
+//! another process meanwhile, or a process that becomes another user's by executing a set-user-ID program, is noticed
+//! and the change taken back.
 
 use libsteward::ApiError;
 use steward_core::authority::{Action, Request, Target};

@@ -1,7 +1,7 @@
 //! Replies that were costly to make, for whoever asks the same a moment later.
 //!
-//! Only replies that say the same to everybody who may have them at all are kept, and only such that took long: on a small
-//! machine everything is made anew. What is changed through the daemon ends them all.
+//! Only replies that say the same to everybody who may have them at all are kept, and only such that took long: on a
+//! small machine everything is made anew. What is changed through the daemon ends them all.
 
 use std::sync::Arc;
 

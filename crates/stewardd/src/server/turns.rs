@@ -1,8 +1,9 @@
 //! Whose turn it is: time is divided among those who pay for it, so that who asks for much waits for himself.
 //!
-//! Of those who have something to do, the one who has used the least goes first, one piece of work at a time (start-time fair
-//! queueing: Goyal, Vin and Cheng 1996). When a turn's time is used up the rest waits for the next one, and who comes
-//! meanwhile begins with as much as the least that anybody has who waits: before all others, but without credit for the past.
+//! Of those who have something to do, the one who has used the least goes first, one piece of work at a time
+//! (start-time fair queueing: Goyal, Vin and Cheng 1996). When a turn's time is used up the rest waits for the next
+//! one, and who comes meanwhile begins with as much as the least that anybody has who waits: before all others, but
+//! without credit for the past.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -24,8 +25,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Has `act` do pieces of work until all are done or the turn is over; those of one payer in their order. `now_ns` is the
-    /// clock, in nanoseconds. Returns what is left, in the order of each payer.
+    /// Has `act` do pieces of work until all are done or the turn is over; those of one payer in their order. `now_ns`
+    /// is the clock, in nanoseconds. Returns what is left, in the order of each payer.
     pub fn share<T>(
         &mut self,
         work: impl IntoIterator<Item = (Payer, T)>,
@@ -64,7 +65,8 @@ impl Turns {
         queues.into_values().flatten().collect()
     }
 
-    /// The place in the order: by what was used, and of those who used the same whoever was not served before comes first.
+    /// The place in the order: by what was used, and of those who used the same whoever was not served before comes
+    /// first.
     fn place(&self, payer: Payer) -> (u64, bool, Payer) {
         match self.used_ns.get(&payer) {
             Some(used_ns) => (*used_ns, true, payer),
@@ -118,8 +120,8 @@ mod tests {
     }
 
     proptest! {
-        /// However many pieces of whatever cost one user has waiting: another's one piece waits for the turn that runs and
-        /// one piece more, in the mean of all who crowd it the same.
+        /// However many pieces of whatever cost one user has waiting: another's one piece waits for the turn that runs
+        /// and one piece more, in the mean of all who crowd it the same.
         #[test]
         fn a_newcomer_waits_for_a_turn_and_one_piece_of_each_other_at_most(
             costs in proptest::collection::vec((1u32..5, 1u64..20), 1..200),

@@ -1,7 +1,8 @@
-//! Between the loop and threads that wait for others: a bounded queue, and a bell beside it that wakes whichever end sleeps.
+//! Between the loop and threads that wait for others: a bounded queue, and a bell beside it that wakes whichever end
+//! sleeps.
 //!
-//! The loop waits for no such thread. It looks into the queue when the bell has rung; whoever finds the queue full is told so at
-//! once.
+//! The loop waits for no such thread. It looks into the queue when the bell has rung; whoever finds the queue full is
+//! told so at once.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -161,8 +161,8 @@ impl Write for Line {
     }
 }
 
-/// A message as one line, whatever is in it: names of others have come in as [`printable`] text, but not everything that is
-/// logged is a name, and a line of its own could have any priority (`<0>`).
+/// A message as one line, whatever is in it: names of others have come in as [`printable`] text, but not everything
+/// that is logged is a name, and a line of its own could have any priority (`<0>`).
 fn one_line(message: &[u8]) -> Vec<u8> {
     let message = message.strip_suffix(b"\n").unwrap_or(message);
     let mut line = printable(&String::from_utf8_lossy(message)).into_owned();

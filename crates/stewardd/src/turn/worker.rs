@@ -1,5 +1,5 @@
-//! The thread for what may take long: whatever writes to a disk, or takes memory away. The loop gives it jobs and takes what became of them; it waits
-//! for none before it stops.
+//! The thread for what may take long: whatever writes to a disk, or takes memory away. The loop gives it jobs and takes
+//! what became of them; it waits for none before it stops.
 //!
 //! A job that has not begun is replaced by a later one about the same thing, so that there are never more than things.
 
@@ -43,8 +43,8 @@ pub enum Progress {
 }
 
 impl Job {
-    /// Replaces a file whole. `synced`: it has to be on the disk, and not only in the kernel's memory, when this is done.
-    /// `otherwise` says what a failure means, to stand before its reason.
+    /// Replaces a file whole. `synced`: it has to be on the disk, and not only in the kernel's memory, when this is
+    /// done. `otherwise` says what a failure means, to stand before its reason.
     pub fn replace(topic: Topic, path: PathBuf, text: String, synced: bool, otherwise: &'static str) -> Self {
         let work = move || {
             let replaced = files::replace(&path, &text, synced);
@@ -128,7 +128,8 @@ impl Worker {
         Ok(Worker { shared: Arc::default(), bell, idle: Some(idle), thread: None })
     }
 
-    /// Has a job done, after those that were given before. One about the same thing that has not begun yet is given up for it.
+    /// Has a job done, after those that were given before. One about the same thing that has not begun yet is given up
+    /// for it.
     pub fn give(&mut self, job: Job) {
         let mut state = self.shared.lock();
         match state.jobs.iter_mut().find(|waiting| waiting.about == job.about) {

@@ -1,5 +1,5 @@
-# Who may ask for what, on a real kernel: rules, groups, set-user-ID programs, pids that are given out again, and processes
-# that somebody else has put where they are. It runs in the lab's machine, after prelude.sh.
+# Who may ask for what, on a real kernel: rules, groups, set-user-ID programs, pids that are given out again, and
+# processes that somebody else has put where they are. It runs in the lab's machine, after prelude.sh.
 rules=/etc/steward/authority
 mkdir -p $rules
 mkdir -m 777 /tmp/user

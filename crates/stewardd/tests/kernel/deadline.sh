@@ -1,5 +1,5 @@
-# SCHED_DEADLINE and what it does to the kernel's own books: CPUs that go and come, reservations taken from sleepers, a disk
-# that is full, and a journal with a wrong byte. It runs in the lab's machine, after prelude.sh.
+# SCHED_DEADLINE and what it does to the kernel's own books: CPUs that go and come, reservations taken from sleepers, a
+# disk that is full, and a journal with a wrong byte. It runs in the lab's machine, after prelude.sh.
 online=/sys/devices/system/cpu/cpu1/online
 undo=/var/lib/steward/undo.journal
 

@@ -11,8 +11,8 @@ try steward domain create b --cpu 30%
 try steward domain create too-much --cpu 10%
 ls -d /sys/fs/cgroup/steward.*
 
-# Two loops in each, so that both always want more than they have. With more, each of b's would wait for more than nine tenths of the time,
-# and what it wants would be told from its whole life, its start included (docs/forecasts.md).
+# Two loops in each, so that both always want more than they have. With more, each of b's would wait for more than nine
+# tenths of the time, and what it wants would be told from its whole life, its start included (docs/forecasts.md).
 section entered
 for name in a b; do
     for each in 1 2; do
@@ -48,7 +48,8 @@ section ended
 wait_for '! steward domain show b'
 ls -d /sys/fs/cgroup/steward.*
 
-# A program that ends soon, again and again: what the kernel counts for its cgroup and the time, before and after eight forecasts.
+# A program that ends soon, again and again: what the kernel counts for its cgroup and the time, before and after eight
+# forecasts.
 cat >/opt/brief <<'PROGRAM'
 #!/bin/sh
 i=0

@@ -1,5 +1,5 @@
-# What rules leave to polkit, with the real one: it allows, it refuses, it wants a password that nobody can be asked for.
-# It runs in a machine with Debian's polkitd and dbus-daemon, after prelude.sh.
+# What rules leave to polkit, with the real one: it allows, it refuses, it wants a password that nobody can be asked
+# for. It runs in a machine with Debian's polkitd and dbus-daemon, after prelude.sh.
 rm -rf /var/run
 ln -s /run /var/run
 mkdir -p /run/dbus /run/systemd/seats /run/systemd/sessions /run/systemd/users /run/systemd/machines \

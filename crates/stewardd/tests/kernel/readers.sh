@@ -1,6 +1,6 @@
-# The thread that gathers huge pages has nice 19, and is often preempted while it reads what RCU protects. The whole kernel
-# waits for such a reader, and takes a scheduler out that keeps it waiting for 21 s.
-# It runs in the lab's machine, after prelude.sh.
+# The thread that gathers huge pages has nice 19, and is often preempted while it reads what RCU protects. The whole
+# kernel waits for such a reader, and takes a scheduler out that keeps it waiting for 21 s. It runs in the lab's
+# machine, after prelude.sh.
 start_daemon
 huge=/sys/kernel/mm/transparent_hugepage
 echo always >$huge/enabled

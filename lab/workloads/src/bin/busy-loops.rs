@@ -6,9 +6,10 @@
 //! The loops begin together, once all are forked: 2,000 would otherwise never be there at once, because each one that
 //! loops already slows the parent down.
 //!
-//! With `--seconds` the parent kills them all after that time; without, they live until somebody does.
-//! `--exec` lets each child execute this program again, so that it takes up a specification of its own at exec.
-//! `--nice`, `--deadline` and `--real-time` (`SCHED_FIFO`, at that priority) let each child ask the kernel for more than its share; what it was told is printed.
+//! With `--seconds` the parent kills them all after that time; without, they live until somebody does. `--exec` lets
+//! each child execute this program again, so that it takes up a specification of its own at exec. `--nice`,
+//! `--deadline` and `--real-time` (`SCHED_FIFO`, at that priority) let each child ask the kernel for more than its
+//! share; what it was told is printed.
 
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Holds the daemon's forecasts against what then happens (CPU Futures, figure 4).
 //!
-//! `forecast-check [--processes 10] [--every 4] [--on-ms 10] [--off-ms 10] [--sleepers 0] [--seconds 45] [--socket PATH]`
+//! `forecast-check [--processes 10] [--every 4] [--on-ms 10] [--off-ms 10] [--sleepers 0] [--seconds 45] [--socket
+//! PATH]`
 //!
 //! It starts a process that computes and sleeps by turns, lengths varying by a fifth, and another one like it every few
-//! seconds, up to so many. Of the first it prints what the daemon forecasts, ten times a second. With `--sleepers` so many
-//! threads sleep beside them all the time, to be read and forecast too: all begins when they have slept for some seconds.
-//! What the daemon itself uses is printed as well.
+//! seconds, up to so many. Of the first it prints what the daemon forecasts, ten times a second. With `--sleepers` so
+//! many threads sleep beside them all the time, to be read and forecast too: all begins when they have slept for some
+//! seconds. What the daemon itself uses is printed as well.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;

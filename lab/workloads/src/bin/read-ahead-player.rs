@@ -1,16 +1,17 @@
-//! A film player with read-ahead threads: pieces are read by several threads and decoded by one (Eclipse 1998, section 7).
+//! A film player with read-ahead threads: pieces are read by several threads and decoded by one (Eclipse 1998, section
+//! 7).
 //!
 //! `read-ahead-player --fps 25 --seconds 30 [--threads 10] [--read-ms 2] [--decode-ms 5] [--device-ms 10] [--buffer 1]
 //! [--input FILE] [--chunk BYTES] [--delay 2]
 //! [--drop] [--complain SOCKET]`
 //!
-//! A piece is a frame. The threads are at most as many frames ahead as there are threads; each takes the next piece, waits
-//! for the device (a timer), reads the file if there is one, and computes. The decoder takes the pieces in their order,
-//! and may be `--buffer` frames ahead of the moment at which a frame is due: that is what the card's buffer holds. A late
-//! frame is played at once and none is dropped.
+//! A piece is a frame. The threads are at most as many frames ahead as there are threads; each takes the next piece,
+//! waits for the device (a timer), reads the file if there is one, and computes. The decoder takes the pieces in their
+//! order, and may be `--buffer` frames ahead of the moment at which a frame is due: that is what the card's buffer
+//! holds. A late frame is played at once and none is dropped.
 //!
-//! With `--drop` a frame that is not begun a period after its moment is not decoded, and not shown. With `--complain` a thread
-//! tells Steward's daemon, four times a second at most, how many frames were dropped or late.
+//! With `--drop` a frame that is not begun a period after its moment is not decoded, and not shown. With `--complain` a
+//! thread tells Steward's daemon, four times a second at most, how many frames were dropped or late.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,9 +2,10 @@
 //!
 //! `storms --kind fork|cgroup|affinity|policy|hotplug [--seconds 30] [--tasks 6] [--pause-ms 1] [--seed 1]`
 //!
-//! `fork`: tasks that fork, execute and end. `cgroup`: cgroups that come, change weight and limit, take in a task and go while it still runs.
-//! `affinity`: tasks that are moved from CPU to CPU. `policy`: tasks that change their class and nice value. `hotplug`: CPUs
-//! go off and on, and all are on at the end. Needs root. Between two rounds it sleeps; its work is counted in rounds.
+//! `fork`: tasks that fork, execute and end. `cgroup`: cgroups that come, change weight and limit, take in a task and
+//! go while it still runs. `affinity`: tasks that are moved from CPU to CPU. `policy`: tasks that change their class
+//! and nice value. `hotplug`: CPUs go off and on, and all are on at the end. Needs root. Between two rounds it sleeps;
+//! its work is counted in rounds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,7 +55,8 @@ impl Numbers {
     }
 }
 
-/// The tasks that a storm blows about: children that compute and sleep by turns, so that none of them can starve anybody.
+/// The tasks that a storm blows about: children that compute and sleep by turns, so that none of them can starve
+/// anybody.
 fn start_tasks(count: u32) -> Result<Vec<i32>> {
     let task = || {
         loop {

@@ -1,12 +1,13 @@
-//! Clients of a web server in closed loops: each asks, waits for the whole answer, and asks again (CPU Futures, section 5.3).
+//! Clients of a web server in closed loops: each asks, waits for the whole answer, and asks again (CPU Futures, section
+//! 5.3).
 //!
 //! `web-load --address 127.0.0.1:80 --clients 125:/index.html --clients 125:/cgi-bin/page --seconds 60 [--think-ms 0]
 //! [--alternate 10 --light 0.2 | --rise --light 0.2] [--delay 0] [--real-time]`
 //!
-//! With `--alternate S` all clients ask for S seconds, then only the fraction `--light` of each group for as long, and so
-//! on; with `--rise` their number grows from that fraction to all. `--real-time` runs as `SCHED_FIFO`: the clients stand for
-//! other machines, which do not compete with the server for its CPU. An answer that is not 2xx, or none, is a failure, after
-//! which the client waits 100 ms. It prints every second, and at the end, what the library's table says.
+//! With `--alternate S` all clients ask for S seconds, then only the fraction `--light` of each group for as long, and
+//! so on; with `--rise` their number grows from that fraction to all. `--real-time` runs as `SCHED_FIFO`: the clients
+//! stand for other machines, which do not compete with the server for its CPU. An answer that is not 2xx, or none, is a
+//! failure, after which the client waits 100 ms. It prints every second, and at the end, what the library's table says.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;

@@ -2,9 +2,10 @@
 //!
 //! `yielders --tasks 200 --slices 4000 --rounds 20000`
 //!
-//! `slices` is the total over all tasks and `rounds` the work in one slice, both fixed, so that the time it takes
-//! grows only with what the scheduler adds. It counts from when all of them have started and wait for the first slice: how many
-//! of 2,000 get as far as that while the others are still being forked depends on the order, and is up to a tenth of the time.
+//! `slices` is the total over all tasks and `rounds` the work in one slice, both fixed, so that the time it takes grows
+//! only with what the scheduler adds. It counts from when all of them have started and wait for the first slice: how
+//! many of 2,000 get as far as that while the others are still being forked depends on the order, and is up to a tenth
+//! of the time.
 
 use anyhow::bail;
 use steward_lab_workloads::{clock, number, output, process, scheduling, spin};

@@ -6,7 +6,8 @@ use crate::api::Method;
 
 /// Four allocations, in milliseconds of CPU time per second, and what they mean for speed (CPU Futures, section 3.1).
 ///
-/// A slowdown is how many times slower the CPU seems than an idle one: 1 is undisturbed; `None` where nothing was wanted.
+/// A slowdown is how many times slower the CPU seems than an idle one: 1 is undisturbed; `None` where nothing was
+/// wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// What it got in the last second.
@@ -138,8 +139,8 @@ pub enum Lack {
 pub struct Slowed {
     /// By the lack of what.
     pub by: Lack,
-    /// Tells it from the others that lack the same: of the CPU, a thread id; of memory and disk, a cgroup's id. 0: the slowest of
-    /// those that the caller may not see.
+    /// Tells it from the others that lack the same: of the CPU, a thread id; of memory and disk, a cgroup's id. 0: the
+    /// slowest of those that the caller may not see.
     pub id: u64,
     /// The name of the task, or of the domain; left out for those that the caller may not see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,8 +168,8 @@ pub struct WatchForecasts {
     /// Time between two replies, in milliseconds, 100 to 60,000; 100 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
-    /// Say which of the others are slowed, and by what; needs `domain`. Domains that are lowered ([`LowerDomain`]) and what is
-    /// below them are none of the others then.
+    /// Say which of the others are slowed, and by what; needs `domain`. Domains that are lowered ([`LowerDomain`]) and
+    /// what is below them are none of the others then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<bool>,
 }
@@ -193,9 +194,9 @@ pub struct DomainSuspended {
     pub suspended: bool,
 }
 
-/// Lowers a domain behind all its siblings, or no longer, whatever priority it was given: by priority under Steward's own
-/// scheduler, elsewhere by the least weight. It belongs to the connection that asked for it: when that one is closed, for
-/// whatever reason, the domain has its own place again.
+/// Lowers a domain behind all its siblings, or no longer, whatever priority it was given: by priority under Steward's
+/// own scheduler, elsewhere by the least weight. It belongs to the connection that asked for it: when that one is
+/// closed, for whatever reason, the domain has its own place again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LowerDomain {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::Tally;
 use crate::cpu::mechanism::DomainRecord;
 
-/// `q`: the longest that a task runs at a time beside others, in nanoseconds. A slice of 3 ms ends at the tick after it, and
-/// ticks are 4 ms apart (docs/scheduler.md, section 3).
+/// `q`: the longest that a task runs at a time beside others, in nanoseconds. A slice of 3 ms ends at the tick after
+/// it, and ticks are 4 ms apart (docs/scheduler.md, section 3).
 pub const QUANTUM_NS: u64 = 7_000_000;
-/// Readings further apart, in nanoseconds, say how much was received, but not how evenly it was wanted: the integral of the
-/// square may have wrapped, with more than 24,000 runnable tasks in a domain. Not less: a daemon that hardly runs has to say
-/// so afterwards.
+/// Readings further apart, in nanoseconds, say how much was received, but not how evenly it was wanted: the integral of
+/// the square may have wrapped, with more than 24,000 runnable tasks in a domain. Not less: a daemon that hardly runs
+/// has to say so afterwards.
 const EVIDENCE_MAX_NS: u64 = 30_000_000_000;
 const SECOND_NS: f64 = 1e9;
 
@@ -71,7 +71,8 @@ struct Last {
 }
 
 impl Last {
-    /// What was promised to a domain all the time since: the less of then and now. One that was not there is as it was made.
+    /// What was promised to a domain all the time since: the less of then and now. One that was not there is as it was
+    /// made.
     fn promised_since(&self, cgroup_id: u64, now: f64) -> f64 {
         let is_new = !self.counters.contains_key(&cgroup_id);
         if is_new { now } else { self.fractions.get(&cgroup_id).map_or(0.0, |then| then.min(now)) }
@@ -163,8 +164,8 @@ impl Auditor {
         *self = Auditor::default();
     }
 
-    /// Judges what happened since the last reading. Nothing can be said of a first reading, of one that is not later than
-    /// the last, of one after the counters began anew, and of domains with nothing reserved.
+    /// Judges what happened since the last reading. Nothing can be said of a first reading, of one that is not later
+    /// than the last, of one after the counters began anew, and of domains with nothing reserved.
     pub fn observe(&mut self, reading: &Reading<'_>, promises: &[Promise]) -> Vec<Audited> {
         let tree = Family::of(reading.records);
         let fraction_of = |promise: &Promise| tree.reserved_of_machine(promise.cgroup_id);
@@ -276,11 +277,11 @@ fn judge(missing: &mut Missing, change: &Change, beside: &Beside) -> Tally {
     }
 }
 
-/// What a domain wanted at least of `promised_cpus` CPUs within `elapsed_ns`, in nanoseconds of CPU time, given the integrals of
-/// the number r of its runnable tasks and of that number's square.
+/// What a domain wanted at least of `promised_cpus` CPUs within `elapsed_ns`, in nanoseconds of CPU time, given the
+/// integrals of the number r of its runnable tasks and of that number's square.
 ///
-/// The least mean of `min(r, c)` among all r that are never negative and have this mean and variance (Scarf 1958, "A min-max
-/// solution of an inventory problem").
+/// The least mean of `min(r, c)` among all r that are never negative and have this mean and variance (Scarf 1958, "A
+/// min-max solution of an inventory problem").
 pub fn wanted_at_least_ns(
     promised_cpus: f64,
     runnable_ns: f64,
@@ -301,8 +302,8 @@ pub fn wanted_at_least_ns(
     least.clamp(0.0, promised_cpus) * elapsed_ns
 }
 
-/// By how much a domain may be behind at any moment and the promise is still kept, in nanoseconds of CPU time. `fraction` is
-/// what it is promised of the machine, and `reading_ns` how long the readings at either end took.
+/// By how much a domain may be behind at any moment and the promise is still kept, in nanoseconds of CPU time.
+/// `fraction` is what it is promised of the machine, and `reading_ns` how long the readings at either end took.
 pub fn tolerance_ns(fraction: f64, cpus: f64, cycle_ns: f64, waiting_domains: f64, reading_ns: f64) -> f64 {
     let quantum_ns = QUANTUM_NS as f64;
     let delay_ns =
@@ -337,15 +338,15 @@ impl<'a> Family<'a> {
         })
     }
 
-    /// The fraction of the machine that is reserved for a domain: the product of the reservations in force up to the root; 0
-    /// when one of them is missing.
+    /// The fraction of the machine that is reserved for a domain: the product of the reservations in force up to the
+    /// root; 0 when one of them is missing.
     pub fn reserved_of_machine(&self, cgroup_id: u64) -> f64 {
         let mut fractions = self.up_from(cgroup_id).map(|record| record.policy.reserved).peekable();
         if fractions.peek().is_none() { 0.0 } else { fractions.product::<f64>().clamp(0.0, 1.0) }
     }
 
-    /// Whether a domain is or was held back by choice: it or one above it is suspended or has used up a quota, has a quota
-    /// that is less than its promise, or there is any quota below it.
+    /// Whether a domain is or was held back by choice: it or one above it is suspended or has used up a quota, has a
+    /// quota that is less than its promise, or there is any quota below it.
     fn is_held(&self, cgroup_id: u64, cpus: f64, before: &BTreeMap<u64, Counters>) -> bool {
         let was_held = |id| before.get(&id).is_some_and(|counters| counters.held);
         let mut above = self.up_from(cgroup_id);

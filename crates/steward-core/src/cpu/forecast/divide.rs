@@ -1,5 +1,5 @@
-//! Dividing a pool of CPU time among contenders of one level: who wants less than its part leaves the rest to the others,
-//! until all is handed out (max-min fair by weight, after reservations and by priority).
+//! Dividing a pool of CPU time among contenders of one level: who wants less than its part leaves the rest to the
+//! others, until all is handed out (max-min fair by weight, after reservations and by priority).
 //!
 //! It is the steady state of what `steward-sched/src/bpf/decide/domain.h` (`level_standing`) decides from moment to
 //! moment: a contender has its reservation, and what the reservations leave goes to the highest priority that wants
@@ -29,8 +29,8 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// What it gets before any weight counts: of its reservation what it wants, at least its floor; and the part of it on
-    /// which what it gets by weight comes on top.
+    /// What it gets before any weight counts: of its reservation what it wants, at least its floor; and the part of it
+    /// on which what it gets by weight comes on top.
     fn start(&self, pool: f64) -> (f64, f64) {
         let base = (self.reserved * pool).min(self.wants);
         (base.max(self.floor.min(self.wants)), base)
@@ -185,8 +185,8 @@ impl<'c> Division<'c> {
         self.contenders.iter().zip(&self.starts).zip(&self.ramps).map(gets).collect()
     }
 
-    /// What the contender with this index would get if it wanted all of the pool and the others what they want: `weight` is
-    /// its weight then.
+    /// What the contender with this index would get if it wanted all of the pool and the others what they want:
+    /// `weight` is its weight then.
     pub(super) fn potential(&self, index: usize, weight: f64) -> f64 {
         let contender = self.contenders[index];
         let all = Contender { wants: self.pool, ..contender };

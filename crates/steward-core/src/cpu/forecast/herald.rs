@@ -44,13 +44,14 @@ pub struct Herald {
 pub struct Report {
     /// When, in nanoseconds of the clock that the observations came with.
     pub at_ns: u64,
-    /// Over how long the figures of the past are, in nanoseconds: about a second, less after the start, and 0 when there was
-    /// only one observation yet.
+    /// Over how long the figures of the past are, in nanoseconds: about a second, less after the start, and 0 when
+    /// there was only one observation yet.
     pub window_ns: u64,
     /// One for each domain given, in their order.
     pub domains: Vec<DomainFigures>,
-    /// All tasks together; the potential is all CPUs'. Where the idle time is known the actual is all that was not idle, exactly: what
-    /// interrupts and tasks that have ended used counts as well, as something that was wanted and that will be used again.
+    /// All tasks together; the potential is all CPUs'. Where the idle time is known the actual is all that was not
+    /// idle, exactly: what interrupts and tasks that have ended used counts as well, as something that was wanted and
+    /// that will be used again.
     pub machine: Forecast,
     /// All tasks, ordered by thread id.
     samples: Arc<Vec<TaskSample>>,
@@ -69,8 +70,9 @@ pub struct DomainFigures {
     pub tasks: u32,
     /// How many of them run or wait for a CPU now.
     pub runnable: u32,
-    /// Sums over its tasks, with those that ended where the scheduler counts what they used ([`Herald::set_domain_counters`]), but for
-    /// the potential: the most that the domain could get if it wanted everything.
+    /// Sums over its tasks, with those that ended where the scheduler counts what they used
+    /// ([`Herald::set_domain_counters`]), but for the potential: the most that the domain could get if it wanted
+    /// everything.
     pub forecast: Forecast,
 }
 
@@ -80,8 +82,8 @@ impl Herald {
         Herald::default()
     }
 
-    /// Takes all tasks of the machine as they were at a moment, in any order. The figures are best when it is called about
-    /// every 100 ms; two observations make a first window.
+    /// Takes all tasks of the machine as they were at a moment, in any order. The figures are best when it is called
+    /// about every 100 ms; two observations make a first window.
     ///
     /// A clock that goes back, or ahead by more than 10 s, starts anew; so does a single task whose counters go back.
     pub fn observe(&mut self, at_ns: u64, mut tasks: Vec<TaskSample>) {
@@ -100,8 +102,8 @@ impl Herald {
         self.busy_now = self.history.busy();
     }
 
-    /// The same with what a source has read, which knows what of it has changed. Every reading of a source has to come here, or go to
-    /// [`Herald::observe`], for what it says about changes to hold.
+    /// The same with what a source has read, which knows what of it has changed. Every reading of a source has to come
+    /// here, or go to [`Herald::observe`], for what it says about changes to hold.
     pub fn take(&mut self, at_ns: u64, reading: &TaskReading<'_>) {
         let places = match reading.changed {
             Changed::At(places) if reading.tasks.len() == self.tasks.len() => places,
@@ -122,7 +124,8 @@ impl Herald {
         self.busy_now = self.history.busy();
     }
 
-    /// Says for how long CPUs have been idle since some moment, summed over all CPUs, in nanoseconds: with the latest observation.
+    /// Says for how long CPUs have been idle since some moment, summed over all CPUs, in nanoseconds: with the latest
+    /// observation.
     pub fn set_idle(&mut self, idle_ns: u64) {
         self.history.set_idle(idle_ns);
     }
@@ -132,8 +135,8 @@ impl Herald {
         self.history.set_domain_counters(domains.collect());
     }
 
-    /// Says what is promised to tasks themselves: thread ids, and the fraction of one CPU for each. It holds for the tasks of the
-    /// latest observation, in place of what their samples say.
+    /// Says what is promised to tasks themselves: thread ids, and the fraction of one CPU for each. It holds for the
+    /// tasks of the latest observation, in place of what their samples say.
     pub fn set_reserved(&mut self, reserved: impl Iterator<Item = (i32, f64)>) {
         let tasks = Arc::make_mut(&mut self.tasks);
         for place in self.reserved.drain(..) {
@@ -193,8 +196,8 @@ impl Herald {
         }
     }
 
-    /// Where a domain's tasks end and begin, what is there at one moment says little about the whole: its figures become means over
-    /// the window, with what ended tasks used as the scheduler counted it.
+    /// Where a domain's tasks end and begin, what is there at one moment says little about the whole: its figures
+    /// become means over the window, with what ended tasks used as the scheduler counted it.
     fn add_ended(
         &self,
         figures: &mut [DomainFigures],
@@ -334,7 +337,8 @@ impl Means {
 
     /// The forecast of a domain of which that much has ended: what it got will be got again, by others like those.
     fn forecast(&self, ended: f64, sum: Forecast, potential_ms_per_s: f64) -> Forecast {
-        // The ended ones had it as those that are there. Where these are as young as the others became, they are taken to compute.
+        // The ended ones had it as those that are there. Where these are as young as the others became, they are taken
+        // to compute.
         let computing = (self.runnable / self.used).max(1.0);
         let slowdown =
             if self.judged < LITTLE { computing } else { (self.judged_wanted / self.judged).min(computing) };
@@ -377,7 +381,8 @@ impl Report {
         (0..self.samples.len()).map(|place| self.task(place))
     }
 
-    /// The index of the task's domain: the root where its cgroup is not one of those given, `None` when the root is not either.
+    /// The index of the task's domain: the root where its cgroup is not one of those given, `None` when the root is not
+    /// either.
     pub fn home(&self, place: usize) -> Option<usize> {
         let home = self.shape.home(self.samples.get(place)?.cgroup_id) as usize;
         Some(home).filter(|home| *home < self.domains.len())
@@ -409,8 +414,9 @@ impl Report {
         sum
     }
 
-    /// Those of the tasks whose places `chosen` takes that had less of the CPU than they wanted, slowest first, by their places, and
-    /// how many times slower they were. Only those that have been there for the whole window and want 5 ms of a second or more.
+    /// Those of the tasks whose places `chosen` takes that had less of the CPU than they wanted, slowest first, by
+    /// their places, and how many times slower they were. Only those that have been there for the whole window and want
+    /// 5 ms of a second or more.
     pub fn slowed(&self, chosen: impl Fn(usize) -> bool) -> Vec<(usize, f64)> {
         let was_there = |place: usize| self.samples[place].started_ns + self.window_ns <= self.at_ns;
         let mut slowed: Vec<(usize, f64)> = self

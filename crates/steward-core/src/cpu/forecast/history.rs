@@ -1,9 +1,9 @@
 //! What the kernel counted lately, and what each task did of it within the last second.
 //!
-//! Most tasks of a machine sleep. So every observation is kept as a list of the counters of *lively* tasks only, those that did
-//! something in the two seconds before; what a task had counted when it rested is kept with the task. Lists of all tasks, of every
-//! ten seconds for a hundred seconds, are kept beside them for tasks that waited nearly all of the last second (CPU Futures,
-//! section 4.2).
+//! Most tasks of a machine sleep. So every observation is kept as a list of the counters of *lively* tasks only, those
+//! that did something in the two seconds before; what a task had counted when it rested is kept with the task. Lists of
+//! all tasks, of every ten seconds for a hundred seconds, are kept beside them for tasks that waited nearly all of the
+//! last second (CPU Futures, section 4.2).
 //!
 //! A task's counters mean something from its *origin* on: its birth when that was seen, else the first observation of
 //! it, or the one at which its counters went back.
@@ -23,7 +23,8 @@ pub const GAP_MAX_NS: u64 = 10_000_000_000;
 /// Time between two lists of the long history, and how far it goes back.
 const LONG_SPACING_NS: u64 = 10_000_000_000;
 const LONG_WINDOW_NS: u64 = 100_000_000_000;
-/// A task that waited for a larger part of the window than this told too little about itself in it (CPU Futures, section 4.2: 900 ms).
+/// A task that waited for a larger part of the window than this told too little about itself in it (CPU Futures,
+/// section 4.2: 900 ms).
 const WAIT_MAX: f64 = 0.9;
 /// What a task did in a life shorter than this is taken as spread over so much.
 pub(super) const LIFE_MIN_NS: u64 = 100_000_000;
@@ -160,7 +161,8 @@ pub(super) struct History {
     tracks: Vec<Track>,
     /// Places of those that are lively, ascending.
     lively: Vec<u32>,
-    /// The weight that a task had until a moment of the window, by its thread id and that moment. Hardly anything is ever in here.
+    /// The weight that a task had until a moment of the window, by its thread id and that moment. Hardly anything is
+    /// ever in here.
     reweighted: BTreeMap<(i32, u64), f64>,
 }
 
@@ -211,8 +213,8 @@ impl History {
         }
     }
 
-    /// What domains' own tasks did within the window, where that is known: a domain that was not there when it began had used
-    /// nothing then, and one whose counters went back is left out.
+    /// What domains' own tasks did within the window, where that is known: a domain that was not there when it began
+    /// had used nothing then, and one whose counters went back is left out.
     pub(super) fn domain_rates(&self) -> Vec<DomainRate> {
         let (Some(first), Some(latest)) = (self.recent.front(), self.recent.back()) else {
             return Vec::new();
@@ -262,8 +264,9 @@ impl History {
         self.push(at_ns, busy_ns);
     }
 
-    /// Takes an observation of which is known that the tasks are those of the one before, in the same order, and that only the
-    /// counters of those at `places` have changed. False, with nothing done, where none can go before this one.
+    /// Takes an observation of which is known that the tasks are those of the one before, in the same order, and that
+    /// only the counters of those at `places` have changed. False, with nothing done, where none can go before this
+    /// one.
     pub(super) fn advance(&mut self, at_ns: u64, tasks: &[TaskSample], places: &[u32]) -> bool {
         if !self.goes_on(at_ns) || self.tracks.len() != tasks.len() {
             return false;
@@ -281,7 +284,8 @@ impl History {
         true
     }
 
-    /// Follows a task from the observation before, where it was met then, to this one. Returns what it used in between, too.
+    /// Follows a task from the observation before, where it was met then, to this one. Returns what it used in between,
+    /// too.
     fn follow(&mut self, before: Option<Track>, task: &TaskSample, at_ns: u64) -> (Track, u64) {
         let Some(old) = before.filter(|old| old.goes_on(task)) else {
             let new = Track::new(at_ns, task);
@@ -344,8 +348,8 @@ impl History {
         self.long.push_back(Census { at_ns, counted });
     }
 
-    /// What the tasks of the latest observation did within the window, for those that did anything or are runnable now. `home` says
-    /// which domain is a cgroup's.
+    /// What the tasks of the latest observation did within the window, for those that did anything or are runnable now.
+    /// `home` says which domain is a cgroup's.
     pub(super) fn active(&self, tasks: &[TaskSample], home: impl Fn(u64) -> u32) -> Vec<Active> {
         let (Some(first), Some(latest)) = (self.recent.front(), self.recent.back()) else {
             return Vec::new();
@@ -442,8 +446,8 @@ impl Span {
         }
     }
 
-    /// The fraction of a CPU that would have been used on an idle machine: `actual * period / (period - wait)` (CPU Futures,
-    /// equation 1). One that did nothing but wait might want all of a CPU, and nothing speaks against it.
+    /// The fraction of a CPU that would have been used on an idle machine: `actual * period / (period - wait)` (CPU
+    /// Futures, equation 1). One that did nothing but wait might want all of a CPU, and nothing speaks against it.
     fn desired(&self) -> f64 {
         let elapsed = self.elapsed_ns as f64;
         let actual = (self.run_ns as f64 / elapsed).min(1.0);

@@ -30,8 +30,8 @@ impl<K> Default for Stalls<K> {
 }
 
 impl<K: Ord> Stalls<K> {
-    /// Takes in for how long some have stood still so far, at `at_ns`, all in nanoseconds. Who is missing for a second has gone; a
-    /// clock or a counter that goes back begins anew.
+    /// Takes in for how long some have stood still so far, at `at_ns`, all in nanoseconds. Who is missing for a second
+    /// has gone; a clock or a counter that goes back begins anew.
     pub fn observe(&mut self, at_ns: u64, totals: impl IntoIterator<Item = (K, u64)>) {
         if at_ns < self.at_ns {
             self.counters.clear();

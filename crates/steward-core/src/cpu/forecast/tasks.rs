@@ -1,9 +1,9 @@
 //! Dividing what a domain's own tasks get together among them (CPU Futures, section 4.3.2), in CPUs.
 //!
 //! Each task is ready for only a part of the time. While it is, it is served at a rate in proportion to its weight, at
-//! most one CPU; the weight that it contributes in the mean is its weight times the fraction of time that it is
-//! ready (equation 6), and what it gets is in proportion to that (equation 7). That fraction depends on the rate: a
-//! task that is served half as fast is ready for longer. So the rates are solved for together: there is one *level* at which the
+//! most one CPU; the weight that it contributes in the mean is its weight times the fraction of time that it is ready
+//! (equation 6), and what it gets is in proportion to that (equation 7). That fraction depends on the rate: a task that
+//! is served half as fast is ready for longer. So the rates are solved for together: there is one *level* at which the
 //! allocations sum to what there is.
 
 /// A task's part of the question.
@@ -36,11 +36,11 @@ const NEGLIGIBLE: f64 = 0.01;
 /// What is less is none.
 const EPSILON: f64 = 1e-9;
 
-/// What a task gets in the mean that wants `wants` on an idle machine, has `floor` out of a reservation, and is served at
-/// `rate` for the rest of the time in which it is ready; and how much more it gets for more `rate`.
+/// What a task gets in the mean that wants `wants` on an idle machine, has `floor` out of a reservation, and is served
+/// at `rate` for the rest of the time in which it is ready; and how much more it gets for more `rate`.
 ///
-/// It works for `wants` and sleeps for `1 - wants`, so with an allocation `a` it sleeps for `a (1 - wants) / wants` of the time
-/// and is ready for the rest, `e`. Then `a = floor + rate (e - floor)`, which is solved for `a`.
+/// It works for `wants` and sleeps for `1 - wants`, so with an allocation `a` it sleeps for `a (1 - wants) / wants` of
+/// the time and is ready for the rest, `e`. Then `a = floor + rate (e - floor)`, which is solved for `a`.
 fn allocation(wants: f64, floor: f64, rate: f64) -> (f64, f64) {
     if wants <= floor {
         return (wants, 0.0);
@@ -94,8 +94,8 @@ fn sum(parts: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
 }
 
 /// Finds how the scheduler treated each task beside what its weight says: the rate at which it was served while it was
-/// ready, over the rate that the model gives for the past. So what is forecast is what was, as long as nothing
-/// changes, and a changed weight scales it. After a task has come, the past of the others is that of another situation, and
+/// ready, over the rate that the model gives for the past. So what is forecast is what was, as long as nothing changes,
+/// and a changed weight scales it. After a task has come, the past of the others is that of another situation, and
 /// tells the less the younger the task is.
 pub(super) fn judge(claims: &mut [Claim]) {
     let given: f64 = claims.iter().map(|claim| claim.actual).sum();
@@ -167,9 +167,9 @@ impl Room {
         Room { pool, given: predicted.iter().sum(), level, contributed }
     }
 
-    /// What a task could get if it were ready all the time and the others as they are: its full weight beside what the others
-    /// contribute (CPU Futures, equation 8), at least what the others leave, and at most one CPU. `predicted` is what it
-    /// gets as it is.
+    /// What a task could get if it were ready all the time and the others as they are: its full weight beside what the
+    /// others contribute (CPU Futures, equation 8), at least what the others leave, and at most one CPU. `predicted` is
+    /// what it gets as it is.
     pub(super) fn potential(&self, claim: &Claim, predicted: f64) -> f64 {
         let left = self.pool - (self.given - predicted);
         let share = self.level.map_or(0.0, |level| {

@@ -84,7 +84,8 @@ fn what_the_machine_used_is_exact_where_the_idle_time_is_known() {
     let at = |step: u64| 100 * SECOND_NS + step * SECOND_NS / 10;
     let mut herald = Herald::new();
     for step in 0..=20 {
-        // The first of every ten tasks of 100 ms has just begun, and run all its life; what the others did is gone with them.
+        // The first of every ten tasks of 100 ms has just begun, and run all its life; what the others did is gone with
+        // them.
         let begun = TaskSample { started_ns: at(step) - SECOND_NS / 10, run_ns: SECOND_NS / 10, ..task(50) };
         let tasks =
             if step % 10 == 0 { vec![TaskSample { tid: 50 + step as i32, ..begun }] } else { Vec::new() };
@@ -101,8 +102,9 @@ fn what_the_machine_used_is_exact_where_the_idle_time_is_known() {
     assert!(near(machine.actual_ms_per_s, 300.0) && near(machine.predicted_ms_per_s, 300.0), "{machine:?}");
 }
 
-/// A herald and 2 s of a domain whose programs live `life_ms` each: `at_once` of them begin every `every_ms` and share the one
-/// CPU. The clock goes in steps of 10 ms; tasks are read every 100 ms, `offset` steps before that is a round number.
+/// A herald and 2 s of a domain whose programs live `life_ms` each: `at_once` of them begin every `every_ms` and share
+/// the one CPU. The clock goes in steps of 10 ms; tasks are read every 100 ms, `offset` steps before that is a round
+/// number.
 fn short_lives(at_once: u64, life_ms: u64, every_ms: u64, offset: u64) -> Herald {
     const STEP_NS: u64 = 10_000_000;
     let mut herald = Herald::new();

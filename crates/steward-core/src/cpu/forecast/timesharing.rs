@@ -1,8 +1,8 @@
 //! The model of schedulers that move tasks between levels of priority by how much CPU time they use (CPU Futures,
 //! section 4.3.1).
 //!
-//! Its hypothesis: what all tasks of one level get together stays the same for a while, even as tasks come to the level and
-//! leave it. Linux has had no such scheduler since 2.6.22; the model is held against one in `steward-sim`.
+//! Its hypothesis: what all tasks of one level get together stays the same for a while, even as tasks come to the level
+//! and leave it. Linux has had no such scheduler since 2.6.22; the model is held against one in `steward-sim`.
 
 /// One level of priority, over the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,8 +14,8 @@ pub struct PriorityGroup {
 }
 
 impl PriorityGroup {
-    /// What one task of the level gets (equation 2); 0 where nothing was given out. A level on which there was less than one
-    /// task in the mean is not shared: whoever is on it gets what the level gets, not more.
+    /// What one task of the level gets (equation 2); 0 where nothing was given out. A level on which there was less
+    /// than one task in the mean is not shared: whoever is on it gets what the level gets, not more.
     pub fn per_task_ms_per_s(&self) -> f64 {
         if self.allocation_ms_per_s <= 0.0 || self.ready <= 0.0 {
             return 0.0;
@@ -24,9 +24,9 @@ impl PriorityGroup {
     }
 }
 
-/// The most that a task on level `level` could get (equation 3): what one task gets on that level or on a worse one, to which it
-/// falls when it uses more. `groups` are ordered from the worst level to the best; what is idle is a worst level of its own.
-/// At most 1,000 ms/s, and 0 when there is no such level.
+/// The most that a task on level `level` could get (equation 3): what one task gets on that level or on a worse one, to
+/// which it falls when it uses more. `groups` are ordered from the worst level to the best; what is idle is a worst
+/// level of its own. At most 1,000 ms/s, and 0 when there is no such level.
 pub fn potential_ms_per_s(groups: &[PriorityGroup], level: usize) -> f64 {
     let reachable = groups.get(..=level).unwrap_or(&[]);
     reachable.iter().map(PriorityGroup::per_task_ms_per_s).fold(0.0, f64::max).min(1000.0)

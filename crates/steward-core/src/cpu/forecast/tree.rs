@@ -63,8 +63,8 @@ fn find(ids: &[(u64, u32)], cgroup_id: u64) -> Option<u32> {
     ids.binary_search_by_key(&cgroup_id, |(id, _)| *id).ok().map(|place| ids[place].1)
 }
 
-/// Parents before children. What is not below the root, because the parents were read while they changed and go round in a
-/// circle, is put there.
+/// Parents before children. What is not below the root, because the parents were read while they changed and go round
+/// in a circle, is put there.
 fn order(parents: &mut [u32], root: u32) -> Vec<u32> {
     let count = parents.len();
     let mut reached = vec![false; count];

@@ -1,8 +1,8 @@
 //! Weights of domains through `cpu.weight`, as far as the kernel's default scheduler goes.
 //!
-//! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that Steward
-//! made, with its old value in the journal first: those of others have a manager. When the daemon is killed, the
-//! [watchdog](super::Watchdog) puts them back.
+//! It keeps no fraction and knows no priorities, so both are refused. A weight is written only into cgroups that
+//! Steward made, with its old value in the journal first: those of others have a manager. When the daemon is killed,
+//! the [watchdog](super::Watchdog) puts them back.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -11,9 +11,10 @@
 
 /*
  * What admission looks at beside the load. By the load alone, whoever sleeps is admitted without end, and may then stop
- * sleeping: revocation answers that after four seconds, and for what is never revoked not at all. So what is declared is
- * bounded too, on each CPU: the sum of C/T of what is never revoked, and that of each user who is not exempt. What
- * does not fit into the first is admitted all the same, but may be revoked; what does not fit into the second is refused.
+ * sleeping: revocation answers that after four seconds, and for what is never revoked not at all. So what is declared
+ * is bounded too, on each CPU: the sum of C/T of what is never revoked, and that of each user who is not exempt. What
+ * does not fit into the first is admitted all the same, but may be revoked; what does not fit into the second is
+ * refused.
  */
 enum admission_rule {
 	RULE_FITS = 0,
@@ -53,7 +54,8 @@ struct admission_claim {
 	u32 irrevocable; /* is never to be revoked */
 };
 
-/* What an admission was decided by. amount and limit are parts per million, numbers of users (RULE_USERS), or MiB (RULE_MEMORY). */
+/* What an admission was decided by. amount and limit are parts per million, numbers of users (RULE_USERS), or MiB
+ * (RULE_MEMORY). */
 struct admission_reason {
 	u32 rule; /* enum admission_rule */
 	u32 uid;

@@ -22,17 +22,17 @@
 #define CHARGE_ALONE_NS (4 * NSEC_PER_MSEC)
 /*
  * Weights alone may keep a task waiting for minutes, and so may cpu.max and cpu.idle. One that has waited
- * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, at most
- * every RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU at most, and the
- * kernel, which takes a scheduler out when a task has waited 30 s, has no reason to. No more tasks are taken out of their
+ * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, at most every
+ * RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU at most, and the kernel,
+ * which takes a scheduler out when a task has waited 30 s, has no reason to. No more tasks are taken out of their
  * queues for it than can be rescued until the next look, so that the others are served as usual meanwhile.
  */
 #define RESCUE_AFTER_NS (12 * NSEC_PER_SEC)
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
 /*
  * One that was preempted while it reads what RCU protects holds up the whole kernel, which waits for it before it frees
- * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and for
- * longer: usually until it is through. The CPU rescues nobody for so much longer afterwards.
+ * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and
+ * for longer: usually until it is through. The CPU rescues nobody for so much longer afterwards.
  */
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
@@ -63,8 +63,8 @@ DECIDE bool rescue_allowed(u64 last_ns, u64 now_ns)
 }
 
 /*
- * What counts as the last rescue after one that began then and took used_ns: where it took more than RESCUE_SLICE_NS, later in
- * proportion, so that rescues never cost more of a CPU than that and RESCUE_INTERVAL_NS say.
+ * What counts as the last rescue after one that began then and took used_ns: where it took more than RESCUE_SLICE_NS,
+ * later in proportion, so that rescues never cost more of a CPU than that and RESCUE_INTERVAL_NS say.
  */
 DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
 {
@@ -73,7 +73,8 @@ DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
 	return began_ns + (used_ns - RESCUE_SLICE_NS) * (RESCUE_INTERVAL_NS / RESCUE_SLICE_NS);
 }
 
-/* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a second. */
+/* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a
+ * second. */
 DECIDE u32 rescue_room(u32 standing, u32 cpus)
 {
 	u64 most = NSEC_PER_SEC / RESCUE_INTERVAL_NS * (cpus ? cpus : 1);
@@ -92,9 +93,10 @@ DECIDE u64 task_join(u64 vtime, u64 clock)
 }
 
 /*
- * Whether a task that wakes is to preempt another one of its domain: it has used less by as much as a task may keep, as one that
- * sleeps most of the time has, and the other one has had the CPU for a while, so that those who hand work to each other do not preempt
- * at each turn. ran_ns: how long the other has run since `vtime` was taken; turn_ns: how long since its turn began.
+ * Whether a task that wakes is to preempt another one of its domain: it has used less by as much as a task may keep, as
+ * one that sleeps most of the time has, and the other one has had the CPU for a while, so that those who hand work to
+ * each other do not preempt at each turn. ran_ns: how long the other has run since `vtime` was taken; turn_ns: how long
+ * since its turn began.
  */
 DECIDE bool task_preempts(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Contenders: the children of a domain, and beside them its own tasks, with what each weighs, its priority and its reservation.
+ * Contenders: the children of a domain, and beside them its own tasks, with what each weighs, its priority and its
+ * reservation.
  */
 #ifndef STEWARD_DECIDE_CONTENDER_H
 #define STEWARD_DECIDE_CONTENDER_H
@@ -30,7 +31,8 @@ DECIDE bool node_is_own(u32 node)
 	return node & NODE_OWN;
 }
 
-/* What a domain's own tasks weigh together beside its children; when none is runnable, as the last one that was, or as one of nice 0. */
+/* What a domain's own tasks weigh together beside its children; when none is runnable, as the last one that was, or
+ * as one of nice 0. */
 DECIDE u32 domain_own_weight(const struct domain *d)
 {
 	if (d->own_weight)
@@ -79,7 +81,8 @@ DECIDE u64 virtual_cost(u64 used_ns, u32 weight)
 	return used_ns * VIRTUAL_TIME_UNIT / (weight ? weight : 1);
 }
 
-/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by one. */
+/* The highest of a set of priorities, which is not empty. Without branches, which the verifier would follow one by
+ * one. */
 DECIDE u32 priority_highest(u32 set)
 {
 	set |= set >> 1;
@@ -103,9 +106,9 @@ DECIDE u32 level_weight(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * The credit that a contender of this priority and weight keeps, as virtual time: what it is due in a cycle, as one of those who are
- * there. The level's own tasks count for no more than all its children together, so that a kernel thread of nice -20 does not take nearly
- * all of their credit from them.
+ * The credit that a contender of this priority and weight keeps, as virtual time: what it is due in a cycle, as one of
+ * those who are there. The level's own tasks count for no more than all its children together, so that a kernel thread
+ * of nice -20 does not take nearly all of their credit from them.
  */
 DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 weight)
 {

@@ -2,14 +2,15 @@
 /*
  * The orders of Eclipse 1998, which count by service cycles: to compare virtual time (order.h) with.
  *
- * MTR-LS, the paper's own (Eclipse 1998, sections 5.1 and 5.2), to compare with. A contender holds tokens, pieces of service, that
- * sum to its fraction of a cycle; fractions are fixed: what is not reserved is divided by weight among all contenders of the
- * level, whether they want it or not. A token's place is a stamp, read off the level's clock of service. The first token whose
- * owner waits is served, and what is used of it moves to the rear. What is used beyond the tokens is paid by a stamp that lies
- * used / fraction ahead. Service close together, within a 16th of a cycle, is one token.
+ * MTR-LS, the paper's own (Eclipse 1998, sections 5.1 and 5.2), to compare with. A contender holds tokens, pieces of
+ * service, that sum to its fraction of a cycle; fractions are fixed: what is not reserved is divided by weight among
+ * all contenders of the level, whether they want it or not. A token's place is a stamp, read off the level's clock of
+ * service. The first token whose owner waits is served, and what is used of it moves to the rear. What is used beyond
+ * the tokens is paid by a stamp that lies used / fraction ahead. Service close together, within a 16th of a cycle, is
+ * one token.
  *
- * WRR, weighted round-robin (Eclipse 1998, section 6.2), to compare with: a contender has its fraction of each cycle; those that have
- * some of it left take turns in the order of arrival, ahead of those that have not.
+ * WRR, weighted round-robin (Eclipse 1998, section 6.2), to compare with: a contender has its fraction of each cycle;
+ * those that have some of it left take turns in the order of arrival, ahead of those that have not.
  */
 #ifndef STEWARD_DECIDE_CYCLES_H
 #define STEWARD_DECIDE_CYCLES_H
@@ -28,8 +29,8 @@
 #define SEQUENCE_BITS 40
 
 /*
- * A contender's fraction under the paper's orders, in SHARE_ONE-ths: its reservation, and its weight's part of what is not
- * reserved, divided among all children of the level, idle or not, and the level's own tasks, if there are any.
+ * A contender's fraction under the paper's orders, in SHARE_ONE-ths: its reservation, and its weight's part of what is
+ * not reserved, divided among all children of the level, idle or not, and the level's own tasks, if there are any.
  */
 DECIDE u64 node_fraction(struct domain_table *t, u32 level, u32 node)
 {
@@ -124,8 +125,8 @@ DECIDE u64 tokens_take(struct tokens *tokens, u64 used_ns)
 }
 
 /*
- * Appends a token, or adds to the last one if that lies less than a 16th of a cycle before. The stamp is then the mean of the
- * two by what they hold: with the first of them, those whose service comes close together would gain on others.
+ * Appends a token, or adds to the last one if that lies less than a 16th of a cycle before. The stamp is then the mean
+ * of the two by what they hold: with the first of them, those whose service comes close together would gain on others.
  */
 DECIDE void tokens_append(const struct domain_table *t, struct tokens *tokens, u64 stamp, u64 left_ns)
 {
@@ -156,8 +157,8 @@ DECIDE void tokens_append(const struct domain_table *t, struct tokens *tokens, u
 }
 
 /*
- * MTR-LS: a contender joins those who wait (used_ns is 0), or what it used moves to the rear; served_ns includes that already.
- * Returns its key.
+ * MTR-LS: a contender joins those who wait (used_ns is 0), or what it used moves to the rear; served_ns includes that
+ * already. Returns its key.
  */
 DECIDE_CALLED u64 mtr_ls_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns)
 {
@@ -179,8 +180,8 @@ DECIDE_CALLED u64 mtr_ls_turn(struct domain_table *t, u32 level, u32 node, u64 u
 }
 
 /*
- * WRR: a contender joins those who wait, or was served used_ns. It goes to the end of those that have some of this cycle left, or
- * of those that wait for the next; a new cycle begins when the last one is over. Returns its key.
+ * WRR: a contender joins those who wait, or was served used_ns. It goes to the end of those that have some of this
+ * cycle left, or of those that wait for the next; a new cycle begins when the last one is over. Returns its key.
  */
 DECIDE_CALLED u64 wrr_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns, u64 now_ns)
 {

@@ -2,10 +2,10 @@
 /*
  * The tree of domains: what each weighs, has reserved, and who is held back.
  *
- * Every cgroup is a domain, and each domain a level of the tree: its children stand there, and beside them its own tasks
- * together. A child has its reservation, a fraction of what its parent gets; what the reservations leave goes to those of the
- * highest priority that wants to run, by weight (Walfield, section 3.2; Eclipse 1998, section 6). A reservation holds whatever
- * the priority. order.h says who is served next.
+ * Every cgroup is a domain, and each domain a level of the tree: its children stand there, and beside them its own
+ * tasks together. A child has its reservation, a fraction of what its parent gets; what the reservations leave goes to
+ * those of the highest priority that wants to run, by weight (Walfield, section 3.2; Eclipse 1998, section 6). A
+ * reservation holds whatever the priority. order.h says who is served next.
  *
  * cpu.max is kept by a pool of run time per domain, refilled every period; a domain is held back while it or one
  * of its ancestors has none left, or is suspended. A suspended one counts for its siblings like one in which nothing is
@@ -57,9 +57,9 @@ struct tokens {
 };
 
 /*
- * A contender at a level of the tree, as a node of that level's heap. Numbers of nodes: a domain's index stands for the domain
- * among its siblings, MAX_DOMAINS more for its own tasks beside its children, and 2 * MAX_DOMAINS more for its place among
- * those siblings that have something reserved. 0 means none.
+ * A contender at a level of the tree, as a node of that level's heap. Numbers of nodes: a domain's index stands for the
+ * domain among its siblings, MAX_DOMAINS more for its own tasks beside its children, and 2 * MAX_DOMAINS more for its
+ * place among those siblings that have something reserved. 0 means none.
  */
 #define NODES (4 * MAX_DOMAINS)
 #define NODE_OWN MAX_DOMAINS
@@ -137,9 +137,9 @@ struct domain {
 };
 
 /*
- * Where a walk through heaps and levels is, under the lock. It is kept in the table instead of in variables: the BPF verifier
- * follows what a variable may hold along every path, and several paths a step through all steps are too many; what is read back
- * from memory is one unknown number.
+ * Where a walk through heaps and levels is, under the lock. It is kept in the table instead of in variables: the BPF
+ * verifier follows what a variable may hold along every path, and several paths a step through all steps are too many;
+ * what is read back from memory is one unknown number.
  */
 struct walk {
 	u32 first; /* of two heaps that are merged */
@@ -176,8 +176,8 @@ struct domain_table {
 };
 
 /*
- * What one CPU keeps of the order: the virtual time of each level as this CPU saw it, and which domains have tasks waiting
- * that may run on some CPUs only, among them this one.
+ * What one CPU keeps of the order: the virtual time of each level as this CPU saw it, and which domains have tasks
+ * waiting that may run on some CPUs only, among them this one.
  */
 struct cpu_order {
 	u64 clocks[MAX_DOMAINS]; /* of priority PRIORITY_DEFAULT */
@@ -221,8 +221,8 @@ DECIDE void child_counts(struct domain *parent, const struct domain *child, bool
  *
  * The integrals say how many CPUs the domain's tasks could have used, and how evenly over time: whether it got what it
  * was promised cannot be told from the sum of its waits, since a hundred tasks that wait for the same moment want no
- * more than one. They are kept without a lock: each stretch of time is counted once, and when two CPUs are here at once,
- * with a number that may be one off.
+ * more than one. They are kept without a lock: each stretch of time is counted once, and when two CPUs are here at
+ * once, with a number that may be one off.
  */
 DECIDE bool domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 {
@@ -240,8 +240,8 @@ DECIDE bool domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 }
 
 /*
- * A task of this weight, in WEIGHT_SCALE-ths, begins (more) or ceases to count among a domain's own runnable ones. The last one's weight
- * is kept: what it used is paid after it has gone to sleep, and still at its weight.
+ * A task of this weight, in WEIGHT_SCALE-ths, begins (more) or ceases to count among a domain's own runnable ones. The
+ * last one's weight is kept: what it used is paid after it has gone to sleep, and still at its weight.
  */
 DECIDE void domain_weight_changes(struct domain *d, bool more, u32 weight)
 {
@@ -344,8 +344,8 @@ DECIDE void domain_set_policy(struct domain_table *t, u16 index, const struct do
 }
 
 /*
- * How many domains there may be below one of this depth, so that nobody who may make cgroups somewhere can use up what others need:
- * below a child of the root three quarters of all, then half, then a quarter.
+ * How many domains there may be below one of this depth, so that nobody who may make cgroups somewhere can use up what
+ * others need: below a child of the root three quarters of all, then half, then a quarter.
  */
 DECIDE u32 domain_below_max(u32 depth)
 {
@@ -488,7 +488,8 @@ DECIDE void quota_charge(struct domain *d, u64 used_ns)
 		d->throttled = 1;
 }
 
-/* Refills the quota when its period is over; others may charge it meanwhile. True when that lets a throttled domain go on. */
+/* Refills the quota when its period is over; others may charge it meanwhile. True when that lets a throttled domain
+ * go on. */
 DECIDE bool quota_refill(struct domain *d, u64 now_ns)
 {
 	if (d->quota_ns == QUOTA_NONE || !d->quota_period_ns)

@@ -191,8 +191,8 @@ DECIDE bool edf_charge(struct edf_task *t, u64 used_ns)
 }
 
 /*
- * Takes the CPU time for a child's start out of the parent's budget, and leaves the parent at least a quarter of what it
- * has. Returns the time lent, 0 when the parent is not eligible itself.
+ * Takes the CPU time for a child's start out of the parent's budget, and leaves the parent at least a quarter of what
+ * it has. Returns the time lent, 0 when the parent is not eligible itself.
  */
 DECIDE u64 edf_lend(struct edf_task *parent, u64 now_ns)
 {

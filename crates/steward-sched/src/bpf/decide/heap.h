@@ -2,12 +2,13 @@
 /*
  * Heaps of contenders: each level of the tree of domains has one by priority, and one of those with something reserved.
  *
- * They are leftist heaps (Crane 1972; Knuth, The Art of Computer Programming, 5.2.3): binary trees in which every node comes
- * before those below it, and in which the way to the right is the shortest way out. Two are merged along these ways, which have
- * at most log2(n + 1) nodes each; adding, removing and moving a node are merges. They need no memory beyond three numbers in
- * each node, so that thousands of levels of any size fit into one table.
+ * They are leftist heaps (Crane 1972; Knuth, The Art of Computer Programming, 5.2.3): binary trees in which every node
+ * comes before those below it, and in which the way to the right is the shortest way out. Two are merged along these
+ * ways, which have at most log2(n + 1) nodes each; adding, removing and moving a node are merges. They need no memory
+ * beyond three numbers in each node, so that thousands of levels of any size fit into one table.
  *
- * Who reads a heap without the lock sees its first node or one that will be: a heap that is not empty never looks empty.
+ * Who reads a heap without the lock sees its first node or one that will be: a heap that is not empty never looks
+ * empty.
  */
 #ifndef STEWARD_DECIDE_HEAP_H
 #define STEWARD_DECIDE_HEAP_H
@@ -149,8 +150,8 @@ DECIDE bool node_stays(struct domain_table *t, const struct node *n, u64 key)
 }
 
 /*
- * Gives the walk's node its key, and a place that goes with it: in the level's heap `to` - 1, or in none (0). What is asked is
- * read from the walk each time, so that no answer restricts the next one for the verifier.
+ * Gives the walk's node its key, and a place that goes with it: in the level's heap `to` - 1, or in none (0). What is
+ * asked is read from the walk each time, so that no answer restricts the next one for the verifier.
  */
 DECIDE_CALLED void node_place(struct domain_table *t)
 {

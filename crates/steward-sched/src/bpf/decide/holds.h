@@ -2,16 +2,17 @@
 /*
  * Holding tasks back without holding what they hold: who is let run on until it has left the kernel, and at what rate.
  *
- * A task that is kept from running keeps the kernel's locks that it has. So a task whose domain is held (cpu.max used up,
- * suspended) is kept from running only where it has none: at the boundary, on its return to user space. One that is found
- * anywhere else leaves: it runs on, ahead of other best-effort work, until it has reached the boundary. The same holds for
- * a task that is deferred to others by its domain's priority, if it was preempted inside the kernel or waited there for
- * something other than its own will.
+ * A task that is kept from running keeps the kernel's locks that it has. So a task whose domain is held (cpu.max used
+ * up, suspended) is kept from running only where it has none: at the boundary, on its return to user space. One that is
+ * found anywhere else leaves: it runs on, ahead of other best-effort work, until it has reached the boundary. The same
+ * holds for a task that is deferred to others by its domain's priority, if it was preempted inside the kernel or waited
+ * there for something other than its own will.
  *
- * Whoever leaves gets at most LEAVING_FRACTION of a CPU while other work waits there, so that nobody gains by long system
- * calls; what is used is charged like all else, and a quota is paid back later. Those that leave share that by a clock of their
- * own: each moves back by what it uses, and who begins to leave stands two slices before the clock. So one that needs little comes
- * next, however many are in long calls; and because the clock advances with what anybody uses, those come to their turn as well.
+ * Whoever leaves gets at most LEAVING_FRACTION of a CPU while other work waits there, so that nobody gains by long
+ * system calls; what is used is charged like all else, and a quota is paid back later. Those that leave share that by a
+ * clock of their own: each moves back by what it uses, and who begins to leave stands two slices before the clock. So
+ * one that needs little comes next, however many are in long calls; and because the clock advances with what anybody
+ * uses, those come to their turn as well.
  */
 #ifndef STEWARD_DECIDE_HOLDS_H
 #define STEWARD_DECIDE_HOLDS_H
@@ -34,17 +35,18 @@ enum whereabouts {
 #define LEAVING_SLICE_NS (3 * NSEC_PER_MSEC)
 /* What a CPU did not need for those that leave counts for them later, up to this much of its time: a slice's worth. */
 #define LEAVING_CREDIT_NS (LEAVING_FRACTION * LEAVING_SLICE_NS)
-/* A task that is about to enter user space is interrupted so long afterwards: in user space, unless it is back already. */
+/* A task that is about to enter user space is interrupted so long afterwards: in user space, unless it is back
+ * already. */
 #define BOUNDARY_DELAY_NS (20 * 1000ULL)
 /*
- * If it was back, it is stopped at the next gate instead, in the middle of the work that it does for us on its way. There it
- * has no lock either, but the kernel waits for it before it frees certain things, and it cannot leave its CPU. So after a while
- * it goes on to its next gate.
+ * If it was back, it is stopped at the next gate instead, in the middle of the work that it does for us on its way.
+ * There it has no lock either, but the kernel waits for it before it frees certain things, and it cannot leave its CPU.
+ * So after a while it goes on to its next gate.
  */
 #define GATE_MAX_NS (2 * NSEC_PER_SEC)
 /*
- * Where the kernel does not say whether a task was inside of it, each that has waited so long runs for a slice: usually until
- * it is through.
+ * Where the kernel does not say whether a task was inside of it, each that has waited so long runs for a slice: usually
+ * until it is through.
  */
 #define UNKNOWN_AFTER_NS (100 * NSEC_PER_MSEC)
 /* How often the queues of domains that are held or deferred are looked through for tasks that came there before. */

@@ -106,7 +106,8 @@ DECIDE void load_relieve(struct load *l, u32 used)
 	l->window[0] = l->measured;
 }
 
-/* The load without an admitted task that used so much of the CPU in the last sample: what there would be if it moved away. */
+/* The load without an admitted task that used so much of the CPU in the last sample: what there would be if it moved
+ * away. */
 DECIDE void load_without(struct load *l, u32 bandwidth, u32 samples_ago, u32 used)
 {
 	u32 announced = samples_ago < LOAD_WINDOW ? bandwidth >> samples_ago : 0, part = announced > used ? announced : used;
@@ -153,8 +154,8 @@ DECIDE bool load_underloaded(const struct load *l, u32 reactivate_below)
 
 /*
  * How well a task suits as the victim of a revocation: those that exhausted their budget within the window come first,
- * then the hungriest (used: parts per million of the CPU during the last sample). LOAD_NO_VICTIM: what is never revoked,
- * and what used nothing, because nothing would be won.
+ * then the hungriest (used: parts per million of the CPU during the last sample). LOAD_NO_VICTIM: what is never
+ * revoked, and what used nothing, because nothing would be won.
  */
 DECIDE u32 load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
 {

@@ -2,33 +2,34 @@
 /*
  * The order of best-effort work: who is served next.
  *
- * Each domain is a level of the tree: its children and its own tasks contend there for what the domain gets. Whoever chooses
- * goes down from the root and takes the first contender of each level; whoever was served pays at each level above it. So what a
- * contender pays depends on what it weighs and on nothing else: not on who else happens to be there, nor on what a share
- * comes to at the moment. That is what makes the order exact: two that want the CPU all the time stay within a slice or
- * two of each other, at their level, whatever comes and goes beside them.
+ * Each domain is a level of the tree: its children and its own tasks contend there for what the domain gets. Whoever
+ * chooses goes down from the root and takes the first contender of each level; whoever was served pays at each level
+ * above it. So what a contender pays depends on what it weighs and on nothing else: not on who else happens to be
+ * there, nor on what a share comes to at the moment. That is what makes the order exact: two that want the CPU all the
+ * time stay within a slice or two of each other, at their level, whatever comes and goes beside them.
  *
  * Virtual time, the order unless settings say otherwise. At each level:
  *
- *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is served. The
- *    level's clock is the virtual time of whoever was served last, the latest so far.
- *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what it is due in one service
- *    cycle among those who are there, also when they become more later: it may take at once what it did not use of that. This is what Move-To-Rear List Scheduling
- *    gives (Eclipse 1998, section 5: delay, cumulative service), from one number instead of a list of tokens.
- *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is owed stays the
- *    same service, at whatever weight.
+ *  - A contender pays used / weight; of those of the highest priority that waits, the one that has paid least is
+ *    served. The level's clock is the virtual time of whoever was served last, the latest so far.
+ *  - Credit. Who comes back after a time away has paid less than the clock says. It keeps of that what it is due in one
+ *    service cycle among those who are there, also when they become more later: it may take at once what it did not use
+ *    of that. This is what Move-To-Rear List Scheduling gives (Eclipse 1998, section 5: delay, cumulative service),
+ *    from one number instead of a list of tokens.
+ *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is
+ *    owed stays the same service, at whatever weight.
  *  - Debt. Nobody lies further behind the clock than DOMAIN_LAG_MAX_NS of service.
- *  - A reservation is a fraction of what the level's domain gets, on the clock of that service. Its own clock advances by used /
- *    fraction; while it is not ahead of the level's, the contender is served before all that have none, whatever their
- *    priorities, the one that is furthest behind first, and what it uses is paid out of the reservation. It may be ahead by the
- *    slices that were running when it became so; beyond that it pays by its weight. So it gets its fraction, and its weight's part
- *    of the rest. It, too, keeps credit for one cycle.
+ *  - A reservation is a fraction of what the level's domain gets, on the clock of that service. Its own clock advances
+ *    by used / fraction; while it is not ahead of the level's, the contender is served before all that have none,
+ *    whatever their priorities, the one that is furthest behind first, and what it uses is paid out of the reservation.
+ *    It may be ahead by the slices that were running when it became so; beyond that it pays by its weight. So it gets
+ *    its fraction, and its weight's part of the rest. It, too, keeps credit for one cycle.
  *
- * What may run on some CPUs only (pinned, in a cpuset, or with migration disabled) contends in the same order, but a CPU must not
- * have to look through all that it may not serve. So such tasks wait apart, and each CPU knows which domains have some for it;
- * a comparison of two domains where their ways up the tree meet says which comes first. Work that is confined to few CPUs may be
- * served less than it is due, for as long as it wants more than they have. Its credit is measured by the clocks of those CPUs
- * (struct cpu_order), so that it stays exact among its like.
+ * What may run on some CPUs only (pinned, in a cpuset, or with migration disabled) contends in the same order, but a
+ * CPU must not have to look through all that it may not serve. So such tasks wait apart, and each CPU knows which
+ * domains have some for it; a comparison of two domains where their ways up the tree meet says which comes first. Work
+ * that is confined to few CPUs may be served less than it is due, for as long as it wants more than they have. Its
+ * credit is measured by the clocks of those CPUs (struct cpu_order), so that it stays exact among its like.
  *
  * The orders of the paper are in cycles.h.
  */
@@ -40,8 +41,8 @@
 /* A slice of best-effort work. Slices end at the tick after it. */
 #define SLICE_NS (3 * NSEC_PER_MSEC)
 /*
- * Nobody lies further before a level's clock than this, however long it wants more than the few CPUs have on which it may run: places
- * further apart than half of all numbers could not be compared.
+ * Nobody lies further before a level's clock than this, however long it wants more than the few CPUs have on which it
+ * may run: places further apart than half of all numbers could not be compared.
  */
 #define VIRTUAL_TIME_BEHIND_MAX (1ULL << 61)
 /* How far a reservation may be overdrawn, for each CPU: two slices. */
@@ -62,10 +63,10 @@ DECIDE u64 later(u64 a, u64 b)
 }
 
 /*
- * Where a contender stands when its weight is no longer the one by which its debt was counted: what it owes is service, so that it
- * counts for less to a heavier one. Else a slice of one task of nice 19 would keep all kernel threads, which are the root's own tasks
- * as well, behind everybody for as long as it alone would have had to wait. Who seems to owe more than anybody can was away for so long
- * that half of all numbers have passed, and owes nothing.
+ * Where a contender stands when its weight is no longer the one by which its debt was counted: what it owes is service,
+ * so that it counts for less to a heavier one. Else a slice of one task of nice 19 would keep all kernel threads, which
+ * are the root's own tasks as well, behind everybody for as long as it alone would have had to wait. Who seems to owe
+ * more than anybody can was away for so long that half of all numbers have passed, and owes nothing.
  */
 DECIDE u64 reweighed(u64 key, u64 clock, u32 paid_weight, u32 weight)
 {
@@ -83,8 +84,8 @@ DECIDE u64 reweighed(u64 key, u64 clock, u32 paid_weight, u32 weight)
 }
 
 /*
- * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it pays for what
- * it was served, out of its reservation or by its weight. served_ns includes it already.
+ * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it
+ * pays for what it was served, out of its reservation or by its weight. served_ns includes it already.
  */
 DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns)
 {
@@ -113,14 +114,15 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on the credit of now. */
+	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on
+	 * the credit of now. */
 	key = later(later(key, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
 	walk->key = clock_before(latest, key) ? latest : key;
 }
 
 /*
- * A step of a walk has three parts. Each is a function that has everything from the walk, so that the BPF verifier goes on after
- * it from one state, whichever way it went.
+ * A step of a walk has three parts. Each is a function that has everything from the walk, so that the BPF verifier goes
+ * on after it from one state, whichever way it went.
  *
  * First: whether the contender takes the step, and where it then stands.
  */
@@ -145,8 +147,8 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 		d->served_ns += walk->used_ns;
 	walk->to = to;
 	/*
-	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as no such task
-	 * waits or runs there: only those who keep contending for too few CPUs fall behind together.
+	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as
+	 * no such task waits or runs there: only those who keep contending for too few CPUs fall behind together.
 	 */
 	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS) {
 		if (step == STEP_JOINS_FIRST || clock_before(clock, *seen))
@@ -196,10 +198,10 @@ DECIDE_CALLED void step_ends(struct domain_table *t)
 }
 
 /*
- * Goes up the tree from the walk's contender: puts it into the order, and as far as it is the first there, the domains above it, up
- * to one that is kept out of its parent's heaps; or takes it out, and those above it in which nobody else waits; or lets it
- * and all above it pay, or join. One function for all of this, because each is verified again in every program that
- * calls it. O(depth log n).
+ * Goes up the tree from the walk's contender: puts it into the order, and as far as it is the first there, the domains
+ * above it, up to one that is kept out of its parent's heaps; or takes it out, and those above it in which nobody else
+ * waits; or lets it and all above it pay, or join. One function for all of this, because each is verified again in
+ * every program that calls it. O(depth log n).
  */
 DECIDE_CALLED void order_walk(struct domain_table *t, struct cpu_order *cpu)
 {
@@ -245,7 +247,8 @@ enum order_change {
 
 DECIDE void order_reset(struct domain_table *t, u16 index);
 
-/* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY. O(depth log n). */
+/* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
+ * O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
 {
 	volatile struct walk *walk = &t->walk;
@@ -282,8 +285,8 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 }
 
 /*
- * Whether a domain that waits in the order stands for so much more now than when its place was counted that it is to be counted anew:
- * CHANGE_JOIN does that. Read without the lock.
+ * Whether a domain that waits in the order stands for so much more now than when its place was counted that it is to be
+ * counted anew: CHANGE_JOIN does that. Read without the lock.
  */
 DECIDE bool order_outgrown(struct domain_table *t, u16 index)
 {
@@ -299,8 +302,8 @@ DECIDE bool order_is_queued(struct domain_table *t, u16 index)
 }
 
 /*
- * The first contender of a level, 0 when none waits. Which heaps it looks at is read without the lock; a moment later the answer
- * would be another one anyway.
+ * The first contender of a level, 0 when none waits. Which heaps it looks at is read without the lock; a moment later
+ * the answer would be another one anyway.
  */
 DECIDE u32 level_first(struct domain_table *t, u32 level)
 {
@@ -384,8 +387,8 @@ DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
 }
 
 /*
- * Whether tasks of domain a come before tasks of domain b: at the level where their ways up the tree meet. Not for a domain and
- * itself. O(depth).
+ * Whether tasks of domain a come before tasks of domain b: at the level where their ways up the tree meet. Not for a
+ * domain and itself. O(depth).
  */
 DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
 {
@@ -421,7 +424,8 @@ DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
 	return order_may_preempt(t, a, b) && order_precedes(t, a, b);
 }
 
-/* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were put into their queue. */
+/* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were
+ * put into their queue. */
 DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
 {
 	u32 word = (index & (MAX_DOMAINS - 1)) / 64;
@@ -431,8 +435,8 @@ DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
 }
 
 /*
- * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The word's bit stays
- * until restricted_word() finds the word empty.
+ * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The
+ * word's bit stays until restricted_word() finds the word empty.
  */
 DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
 {
@@ -444,7 +448,8 @@ DECIDE bool restricted_noted(const struct cpu_order *cpu, u32 index)
 	return cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64] >> (index & 63) & 1;
 }
 
-/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches and tables. */
+/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches
+ * and tables. */
 DECIDE u32 lowest_bit(u64 bits)
 {
 	u64 below = (bits & -bits) - 1;
@@ -474,8 +479,9 @@ DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
 }
 
 /*
- * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there is none. O(k
- * depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends on it.
+ * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there
+ * is none. O(k depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends
+ * on it.
  */
 DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu)
 {

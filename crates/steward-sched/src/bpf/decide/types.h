@@ -27,7 +27,8 @@ typedef int64_t s64;
 
 #define DECIDE static inline __attribute__((always_inline, unused))
 
-/* The same for what is too long to be repeated at each call. BPF lets a function of its own be called with a lock held (6.9). */
+/* The same for what is too long to be repeated at each call. BPF lets a function of its own be called with a lock
+ * held (6.9). */
 #define DECIDE_CALLED static __attribute__((noinline, unused))
 
 #define NSEC_PER_MSEC 1000000ULL
@@ -53,8 +54,8 @@ DECIDE bool clock_before(u64 a, u64 b)
 }
 
 /*
- * value & mask, in that form: the compiler may otherwise see that the mask changes nothing, and leave out what tells the BPF
- * verifier that an index lies within its array.
+ * value & mask, in that form: the compiler may otherwise see that the mask changes nothing, and leave out what tells
+ * the BPF verifier that an index lies within its array.
  */
 DECIDE u32 masked(u32 value, u32 mask)
 {
@@ -65,10 +66,10 @@ DECIDE u32 masked(u32 value, u32 mask)
 }
 
 /*
- * Loops with a constant bound: for (i = loop_begin(); i < BOUND && can_loop; i++). The BPF verifier walks through an ordinary
- * loop once for each time around and each path in it. One that the kernel counts too (may_goto, since 6.9) and that begins with
- * a number it does not know is walked through until nothing new turns up, which is the second time. The kernel's own
- * bound, millions, is never met.
+ * Loops with a constant bound: for (i = loop_begin(); i < BOUND && can_loop; i++). The BPF verifier walks through an
+ * ordinary loop once for each time around and each path in it. One that the kernel counts too (may_goto, since 6.9) and
+ * that begins with a number it does not know is walked through until nothing new turns up, which is the second time.
+ * The kernel's own bound, millions, is never met.
  */
 #ifdef __bpf__
 static volatile u32 loop_zero;

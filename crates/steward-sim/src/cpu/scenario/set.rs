@@ -1,7 +1,7 @@
 //! `KEY=VALUE` in place of what a scenario file says: for `--set` and `[sweep]`.
 //!
-//! Keys are paths as in `machine.cpus`; entries of `[[task]]`, `[[domain]]` and `[[buffer]]` are found by their name, as
-//! in `task.player.count`.
+//! Keys are paths as in `machine.cpus`; entries of `[[task]]`, `[[domain]]` and `[[buffer]]` are found by their name,
+//! as in `task.player.count`.
 
 use std::path::Path;
 

@@ -117,8 +117,8 @@ impl Scheduler {
         })
     }
 
-    /// Before a task goes on in front of others that began without waiting in the order: credit of its domain beyond a cycle is
-    /// forgotten, as it is when a domain begins to wait.
+    /// Before a task goes on in front of others that began without waiting in the order: credit of its domain beyond a
+    /// cycle is forgotten, as it is when a domain begins to wait.
     pub(super) fn join_late(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
         if std::mem::take(&mut t.unjoined) && !self.domains.is_queued(t.domain) {
@@ -194,7 +194,8 @@ impl Scheduler {
         self.domain_make_queued(index, k.now_ns);
     }
 
-    /// Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know.
+    /// Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs
+    /// know.
     pub(super) fn enqueue_restricted(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;

@@ -115,7 +115,8 @@ impl Scheduler {
         state.declared.judge(&state.load, &self.thresholds, &self.slots[index as usize].claim)
     }
 
-    /// The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded.
+    /// The least loaded of the CPUs that the task may use and that would take it; without one of those the least
+    /// loaded.
     fn choose_cpu(&self, k: &Kernel, index: u32, except: Option<u32>) -> Option<u32> {
         let p = self.slots[index as usize].task;
         let allowed = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu) && Some(*cpu) != except);

@@ -1,9 +1,9 @@
 //! Apache httpd: its limit in a configuration file of its own, and graceful reloads.
 //!
-//! Apache has no way to change `MaxRequestWorkers` while it runs; the closest is to read its configuration again. After SIGUSR1 workers
-//! that are busy finish their request and then go, and new ones come under the new limit, so that no request is lost; for
-//! a moment there may be more workers than the limit. A configuration with a mistake would end the server at that signal:
-//! hence the check before it.
+//! Apache has no way to change `MaxRequestWorkers` while it runs; the closest is to read its configuration again. After
+//! SIGUSR1 workers that are busy finish their request and then go, and new ones come under the new limit, so that no
+//! request is lost; for a moment there may be more workers than the limit. A configuration with a mistake would end the
+//! server at that signal: hence the check before it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ use super::server::{PoolArguments, Server, Undo};
 
 /// Size the pool of Apache httpd, by MaxRequestWorkers in a file of its own and graceful reloads
 ///
-/// The file is checked by Apache (--check) before each reload; one that Apache refuses is taken away again, and the server goes on as
-/// it was. Requests wait in the kernel's queue of the listening port, from where --port takes their number.
+/// The file is checked by Apache (--check) before each reload; one that Apache refuses is taken away again, and the
+/// server goes on as it was. Requests wait in the kernel's queue of the listening port, from where --port takes their
+/// number.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward pool apache --max 150 --domain system.slice/apache2.service\n  \

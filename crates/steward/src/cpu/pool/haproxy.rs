@@ -1,4 +1,5 @@
-//! HAProxy's runtime API: `show stat` tells the queue and the limit of a server, `set maxconn server` changes the limit at once.
+//! HAProxy's runtime API: `show stat` tells the queue and the limit of a server, `set maxconn server` changes the limit
+//! at once.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,9 +13,9 @@ use super::server::{PoolArguments, Server, Undo};
 
 /// Size the pool of any server behind HAProxy, by the server's maxconn
 ///
-/// HAProxy lets that many connections through to the server and keeps the others in its queue. It is told through its runtime
-/// API, which needs a line like `stats socket /run/haproxy/admin.sock level admin` in its `global` section; nothing is reloaded.
-/// --domain is that of the server behind it.
+/// HAProxy lets that many connections through to the server and keeps the others in its queue. It is told through its
+/// runtime API, which needs a line like `stats socket /run/haproxy/admin.sock level admin` in its `global` section;
+/// nothing is reloaded. --domain is that of the server behind it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
         steward pool haproxy --server web/apache1 --domain system.slice/apache2.service --max 150")]
@@ -158,7 +159,8 @@ fn standing(control: &Path, server: &ServerName) -> anyhow::Result<Standing> {
     })
 }
 
-/// Reads the table of `show stat`: a head `# pxname,svname,qcur,...`, then a line for each frontend, server and backend.
+/// Reads the table of `show stat`: a head `# pxname,svname,qcur,...`, then a line for each frontend, server and
+/// backend.
 fn read_standing(table: &str, server: &ServerName) -> Option<Standing> {
     let mut lines = table.lines();
     let head: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();

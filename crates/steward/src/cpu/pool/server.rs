@@ -1,4 +1,5 @@
-//! What all servers have in common: what the command line says of their pools, what can be done with one, and how that is undone.
+//! What all servers have in common: what the command line says of their pools, what can be done with one, and how that
+//! is undone.
 
 use std::path::PathBuf;
 use std::time::Duration;

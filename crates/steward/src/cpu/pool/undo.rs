@@ -1,7 +1,8 @@
 //! What a server had before `steward pool` changed it, on disk before the first change.
 //!
-//! One file for each server, in `pool` below the state directory, held with a lock for as long as the program runs. A file whose lock
-//! nobody holds was left by a program that was killed: what it says is undone by the next start, or by `steward revert`.
+//! One file for each server, in `pool` below the state directory, held with a lock for as long as the program runs. A
+//! file whose lock nobody holds was left by a program that was killed: what it says is undone by the next start, or by
+//! `steward revert`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};

@@ -24,8 +24,8 @@ impl Daemon {
         }
     }
 
-    /// Reads what the scheduler has counted, and judges it. The clock is read when the counters are: what the loop did before
-    /// may have taken long, and so may reading where the daemon loses the CPU meanwhile.
+    /// Reads what the scheduler has counted, and judges it. The clock is read when the counters are: what the loop did
+    /// before may have taken long, and so may reading where the daemon loses the CPU meanwhile.
     pub(crate) fn audit_now(&mut self, clock: &dyn Fn() -> u64, since_boot_s: u64) {
         let promises = self.domains.promises();
         self.cpu.audit.busy = !promises.is_empty();

@@ -28,8 +28,8 @@ impl Machine {
         std::fs::create_dir_all(&cpus).expect("created");
         std::fs::write(cpus.join("online"), "0-1\n").expect("written");
         let (fake, cgroups) = (Fake::default(), FakeCgroups::default());
-        // Seconds are counted from this moment of the machine that the test runs on: at the end the daemon writes as of its time, and
-        // leaves out what is older than a day.
+        // Seconds are counted from this moment of the machine that the test runs on: at the end the daemon writes as of
+        // its time, and leaves out what is older than a day.
         Machine { directory, fake, cgroups, now_ns: 5 * SECOND_NS, since_boot_s: since_boot_s() }
     }
 

@@ -49,7 +49,8 @@ impl Daemon {
 
     /// Reads all tasks.
     pub(crate) fn sample(&mut self, now_ns: u64) {
-        // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of before.
+        // Loading a program once is no part of what reading costs, and may take seconds: what is read then is not of
+        // before.
         let is_open = self.cpu.sampler.source.is_some();
         if !is_open {
             self.cpu.sampler.source = Some(open_source(&self.options.roots));
@@ -105,8 +106,8 @@ impl Daemon {
         self.cpu.mechanism.as_mut().and_then(|mechanism| mechanism.domains().ok())
     }
 
-    /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains are
-    /// the groups as they are when this returns, in their order.
+    /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains
+    /// are the groups as they are when this returns, in their order.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
         if let Some((made_at_ns, outlook)) = &self.cpu.sampler.outlook
             && now_ns.saturating_sub(*made_at_ns) < self.cpu.sampler.pace.fresh_ns()

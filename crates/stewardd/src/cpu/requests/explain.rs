@@ -68,8 +68,8 @@ impl Daemon {
         })
     }
 
-    /// Real-time tasks that took time lately, without those that Steward made so. At rest tasks may not be read at all: somebody
-    /// wants to know now.
+    /// Real-time tasks that took time lately, without those that Steward made so. At rest tasks may not be read at all:
+    /// somebody wants to know now.
     pub(crate) fn real_time(&mut self, promised: &[TaskRecord]) -> Vec<RealTimeTask> {
         self.refresh(now_ns());
         let promised = promised.iter().map(|task| task.tid).collect();

@@ -1,8 +1,8 @@
-//! The text of a long reply about forecasts, written without a value for each task in between: a user may have thousands of
-//! tasks, and while their text is made nobody else is answered.
+//! The text of a long reply about forecasts, written without a value for each task in between: a user may have
+//! thousands of tasks, and while their text is made nobody else is answered.
 //!
-//! It reads as [`api::TaskForecast`] is serialised, which a test holds it to. Most tasks of a machine are idle, and what is said of
-//! one is said of the next but for its numbers and its name, so that it is made once.
+//! It reads as [`api::TaskForecast`] is serialised, which a test holds it to. Most tasks of a machine are idle, and
+//! what is said of one is said of the next but for its numbers and its name, so that it is made once.
 
 use std::collections::HashMap;
 use std::fmt::Write;

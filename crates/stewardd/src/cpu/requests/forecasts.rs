@@ -99,9 +99,9 @@ impl Daemon {
         Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
     }
 
-    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for each
-    /// reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out. Tasks are
-    /// read unless that was done a moment ago.
+    /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for
+    /// each reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out.
+    /// Tasks are read unless that was done a moment ago.
     fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
         let sees_all = self.sees_all(caller);
         let now_ns = now_ns();
@@ -189,8 +189,8 @@ impl Daemon {
         Ok(Some(text))
     }
 
-    /// The reply as text, from what was read last, and when that was. `granted` says that the caller may see all of what is
-    /// asked for. Those who ask the same and may see the same are given the same text.
+    /// The reply as text, from what was read last, and when that was. `granted` says that the caller may see all of
+    /// what is asked for. Those who ask the same and may see the same are given the same text.
     fn forecasts(
         &mut self,
         caller: &Caller,

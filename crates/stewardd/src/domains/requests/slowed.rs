@@ -1,7 +1,8 @@
-//! Who outside of a domain is slowed, and by what: the CPU, as forecasts say it, memory and the disk, as the kernel counts for cgroups.
+//! Who outside of a domain is slowed, and by what: the CPU, as forecasts say it, memory and the disk, as the kernel
+//! counts for cgroups.
 //!
-//! Each is told alone, because in a sum one that wants little is not seen. What the caller may not see is told as one: the
-//! slowest of them, without a name.
+//! Each is told alone, because in a sum one that wants little is not seen. What the caller may not see is told as one:
+//! the slowest of them, without a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,8 @@ const SLOWED_MIN: f64 = 1.01;
 const HIDDEN: u64 = 0;
 
 impl Daemon {
-    /// Adds those outside of the domain with this index that are slowed. Domains that come last for now are none of them.
+    /// Adds those outside of the domain with this index that are slowed. Domains that come last for now are none of
+    /// them.
     pub(crate) fn add_slowed(
         &mut self,
         forecasts: &mut api::Forecasts,

@@ -1,9 +1,9 @@
 //! Serves the metrics over HTTP, with a thread of its own: the loop waits for no client, and no client for another.
 //!
-//! The thread takes all connections in turn, reads from each one request of bounded size, and asks the loop for the figures with a
-//! byte in a socket. Each connection has one deadline for all of that, whatever it sends when; where there are too many, the
-//! one goes that has let its request be waited for longest. What was made within the last second is served again
-//! without asking, so many clients cost the loop no more than one.
+//! The thread takes all connections in turn, reads from each one request of bounded size, and asks the loop for the
+//! figures with a byte in a socket. Each connection has one deadline for all of that, whatever it sends when; where
+//! there are too many, the one goes that has let its request be waited for longest. What was made within the last
+//! second is served again without asking, so many clients cost the loop no more than one.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -51,8 +51,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Does what the configuration says now, to be called in each turn. Where that cannot be, the daemon does all else, and
-    /// `status` says why until the configuration says something else.
+    /// Does what the configuration says now, to be called in each turn. Where that cannot be, the daemon does all else,
+    /// and `status` says why until the configuration says something else.
     pub fn follow(&mut self, daemon: &mut Daemon) {
         if daemon.settings.config.metrics == self.wanted {
             return;

@@ -221,8 +221,8 @@ fn a_scrape_gets_the_text_and_others_are_told_what_is_wrong() {
     assert!(served.finish() >= 1);
 }
 
-/// Clients that send nothing, or a little now and then, neither keep others out nor the endpoint from ending: in the whole
-/// test nobody waits for a time-out, which the connections that stay open at its end show.
+/// Clients that send nothing, or a little now and then, neither keep others out nor the endpoint from ending: in the
+/// whole test nobody waits for a time-out, which the connections that stay open at its end show.
 #[test]
 fn silent_clients_keep_nobody_waiting_and_the_endpoint_ends_and_begins_again_on_the_same_port() {
     let served = Served::loopback();
