@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::tree::Cgroup;
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present};
 
@@ -84,9 +85,11 @@ pub struct NodeAges {
 /// The pages of a cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageAges {
-    /// The number by which the kernel wants the cgroup named when its pages are to be aged. Seen with 7.3 it is the
-    /// cgroup's id; before, it was a number of the memory controller's own, given out again when the cgroup is gone.
+    /// The number by which the kernel wants the cgroup named when its pages are to be aged.
     pub memcg_id: u64,
+    /// The cgroup's id (the inode number of its directory), which is the same number in kernels that tell it (seen with 7.3). `None` in
+    /// those before, where the memory controller has numbers of its own.
+    pub cgroup_id: Option<u64>,
     /// From the root of the hierarchy, without a leading slash.
     pub cgroup: String,
     /// By node.
@@ -131,25 +134,27 @@ pub fn obstacle(roots: &Roots) -> Option<NoPageAges> {
     }
 }
 
-/// The ages of one cgroup's pages; `None` where the kernel lists no such cgroup. Nothing behind it is read.
+/// The ages of one cgroup's pages; `None` where the kernel lists no such cgroup. Where the kernel tells the cgroup's id, nothing behind
+/// it is read; where it does not, it is the last of those with this path, which is the one that was made last.
 ///
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming the file; [`obstacle`] says why it cannot be read.
-pub fn of(cgroup: &str, roots: &Roots) -> Result<Option<PageAges>, KernelError> {
-    let wanted = cgroup.trim_start_matches('/');
+pub fn of(cgroup: &Cgroup, roots: &Roots) -> Result<Option<PageAges>, KernelError> {
     let mut found = None;
     each(roots, |ages| {
-        if ages.cgroup != wanted {
-            return ControlFlow::Continue(());
+        let is_it = ages.cgroup_id.map_or(ages.cgroup == cgroup.path, |id| id == cgroup.id);
+        if is_it {
+            found = Some(ages.clone());
         }
-        found = Some(ages.clone());
-        ControlFlow::Break(())
+        if is_it && ages.cgroup_id.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(found)
 }
 
-/// Tells `take` the ages of each cgroup's pages, until it has enough. The file is read in pieces, and only one cgroup
-/// of it is kept.
+/// Tells `take` the ages of each cgroup's pages, until it has enough.
+///
+/// A cgroup that was removed is among them, under the path that it had, as long as anything is charged to it: so there may be several
+/// of one path, of which only [`PageAges::cgroup_id`] says which is which. The file is read in pieces, and only one cgroup of it is kept.
 ///
 /// # Errors
 /// As [`of`].
@@ -157,6 +162,7 @@ pub fn each(roots: &Roots, mut take: impl FnMut(&PageAges) -> ControlFlow<()>) -
     let path = path(roots);
     let mut reader = BufReader::new(open(roots)?);
     let (mut line, mut ages, mut any) = (Vec::new(), PageAges::default(), false);
+    let mut own_numbers = false;
     loop {
         line.clear();
         let read = reader.read_until(b'\n', &mut line);
@@ -171,7 +177,7 @@ pub fn each(roots: &Roots, mut take: impl FnMut(&PageAges) -> ControlFlow<()>) -
             return Ok(());
         }
         let understood = match begins {
-            Some(rest) => begin(&mut ages, rest),
+            Some(rest) => begin(&mut ages, rest, !any, &mut own_numbers),
             None => any.then(|| go_on(&mut ages, text)).flatten(),
         };
         let expected = "lines `memcg ID PATH`, `node ID` and `SEQUENCE AGE_MS ANON FILE`";
@@ -180,9 +186,15 @@ pub fn each(roots: &Roots, mut take: impl FnMut(&PageAges) -> ControlFlow<()>) -
     }
 }
 
-fn begin(ages: &mut PageAges, rest: &str) -> Option<()> {
+/// The first line is the root's, number 1, which stands in a column where the numbers are the memory controller's own: so much of the
+/// listing's form changed together with the numbers.
+fn begin(ages: &mut PageAges, rest: &str, is_first: bool, own_numbers: &mut bool) -> Option<()> {
+    if is_first {
+        *own_numbers = rest.starts_with(' ');
+    }
     let (id, cgroup) = rest.trim_start().split_once(' ')?;
     ages.memcg_id = id.parse().ok()?;
+    ages.cgroup_id = (!*own_numbers).then_some(ages.memcg_id);
     cgroup.trim_start_matches('/').clone_into(&mut ages.cgroup);
     ages.nodes.clear();
     Some(())
@@ -208,7 +220,8 @@ fn go_on(ages: &mut PageAges, line: &str) -> Option<()> {
 /// not wait.
 ///
 /// # Errors
-/// [`KernelError::Write`] naming the file: `EINVAL` where there is no such cgroup, or no such node, any more.
+/// [`KernelError::Write`] naming the file: `EINVAL` where there is no such cgroup, or no such node; so for one
+/// that was removed, though it may be listed still.
 pub fn age(target: &AgeingTarget, roots: &Roots) -> Result<Ageing, KernelError> {
     let AgeingTarget { memcg_id, node, sequence, with_anon, force_scan } = *target;
     let (with_anon, force_scan) = (u8::from(with_anon), u8::from(force_scan));
