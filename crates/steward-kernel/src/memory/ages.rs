@@ -87,8 +87,8 @@ pub struct NodeAges {
 pub struct PageAges {
     /// The number by which the kernel wants the cgroup named when its pages are to be aged.
     pub memcg_id: u64,
-    /// The cgroup's id (the inode number of its directory), which is the same number in kernels that tell it (seen with 7.3). `None` in
-    /// those before, where the memory controller has numbers of its own.
+    /// The cgroup's id (the inode number of its directory), which is the same number in kernels that tell it (seen with
+    /// 7.3). `None` in those before, where the memory controller has numbers of its own.
     pub cgroup_id: Option<u64>,
     /// From the root of the hierarchy, without a leading slash.
     pub cgroup: String,
@@ -134,8 +134,9 @@ pub fn obstacle(roots: &Roots) -> Option<NoPageAges> {
     }
 }
 
-/// The ages of one cgroup's pages; `None` where the kernel lists no such cgroup. Where the kernel tells the cgroup's id, nothing behind
-/// it is read; where it does not, it is the last of those with this path, which is the one that was made last.
+/// The ages of one cgroup's pages; `None` where the kernel lists no such cgroup. Where the kernel tells the cgroup's
+/// id, nothing behind it is read; where it does not, it is the last of those with this path, which is the one that was
+/// made last.
 ///
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming the file; [`obstacle`] says why it cannot be read.
@@ -153,8 +154,9 @@ pub fn of(cgroup: &Cgroup, roots: &Roots) -> Result<Option<PageAges>, KernelErro
 
 /// Tells `take` the ages of each cgroup's pages, until it has enough.
 ///
-/// A cgroup that was removed is among them, under the path that it had, as long as anything is charged to it: so there may be several
-/// of one path, of which only [`PageAges::cgroup_id`] says which is which. The file is read in pieces, and only one cgroup of it is kept.
+/// A cgroup that was removed is among them, under the path that it had, as long as anything is charged to it: so there
+/// may be several of one path, of which only [`PageAges::cgroup_id`] says which is which. The file is read in pieces,
+/// and only one cgroup of it is kept.
 ///
 /// # Errors
 /// As [`of`].
@@ -186,8 +188,8 @@ pub fn each(roots: &Roots, mut take: impl FnMut(&PageAges) -> ControlFlow<()>) -
     }
 }
 
-/// The first line is the root's, number 1, which stands in a column where the numbers are the memory controller's own: so much of the
-/// listing's form changed together with the numbers.
+/// The first line is the root's, number 1, which stands in a column where the numbers are the memory controller's own:
+/// so much of the listing's form changed together with the numbers.
 fn begin(ages: &mut PageAges, rest: &str, is_first: bool, own_numbers: &mut bool) -> Option<()> {
     if is_first {
         *own_numbers = rest.starts_with(' ');
