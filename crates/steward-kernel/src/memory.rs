@@ -1,6 +1,19 @@
-//! How much memory there is, and for those who ask for more.
+//! Memory: what the machine has and does, when pages were last used, reclaim, and what limits and protects a cgroup.
+//!
+//! - [`machine`]: the machine's figures; [`swap`]: where memory is swapped to.
+//! - [`ages`]: when the pages of a cgroup were last used.
+//! - [`room`]: for those who ask for more.
+//! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
+//! - [`bounds`]: limits and protects a cgroup, through the undo journal.
+//!
+//! What a cgroup uses is read by [`crate::cgroup::reading`].
 
+pub mod ages;
+pub mod bounds;
+pub mod machine;
+pub mod reclaim;
 pub mod room;
+pub mod swap;
 
 use crate::error::KernelError;
 use crate::roots::{Roots, read};

@@ -5,9 +5,23 @@
 
 use steward_core::resource::Resource;
 
+use super::directory::CgroupDirectory;
 use super::place;
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present};
+
+/// What a file of pressure has.
+const EXPECTED: &str = "a line `some ... total=MICROSECONDS`";
+
+/// For how long tasks of a cgroup or below it stood still so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalled {
+    /// While at least one stood still, in nanoseconds.
+    pub some_ns: u64,
+    /// While all that were not idle stood still at once, in nanoseconds; `None` where the kernel does not count it for
+    /// this resource (the CPU before Linux 5.13).
+    pub full_ns: Option<u64>,
+}
 
 /// For how long at least one task of a cgroup or below it stood still so far, in nanoseconds; `None` where the kernel
 /// does not count it (`psi=0`, or the cgroup has gone).
@@ -17,8 +31,18 @@ use crate::roots::{Roots, read_if_present};
 pub fn stalled_ns(cgroup: &str, resource: Resource, roots: &Roots) -> Result<Option<u64>, KernelError> {
     let path = place::directory(cgroup, roots).join(file(resource));
     let Some(text) = read_if_present(&path)? else { return Ok(None) };
-    let expected = "a line `some ... total=MICROSECONDS`";
-    parse(&text).map(Some).ok_or_else(|| KernelError::parse(path, expected, &text))
+    parse(&text).map(|stalled| Some(stalled.some_ns)).ok_or_else(|| KernelError::parse(path, EXPECTED, &text))
+}
+
+/// As [`stalled_ns`], both totals of a cgroup that is held open; `None` where the kernel does not count them.
+///
+/// # Errors
+/// [`KernelError::Read`] or [`KernelError::Parse`] naming the file; [`KernelError::is_absent`] when the cgroup has
+/// gone.
+pub fn stalled(cgroup: &CgroupDirectory, resource: Resource) -> Result<Option<Stalled>, KernelError> {
+    let name = file(resource);
+    let Some(text) = cgroup.read_if_present(name)? else { return Ok(None) };
+    parse(&text).map(Some).ok_or_else(|| KernelError::parse(cgroup.path_of(name), EXPECTED, &text))
 }
 
 fn file(resource: Resource) -> &'static str {
@@ -29,9 +53,13 @@ fn file(resource: Resource) -> &'static str {
     }
 }
 
-fn parse(text: &str) -> Option<u64> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let total = some.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
+fn parse(text: &str) -> Option<Stalled> {
+    Some(Stalled { some_ns: total_ns(text, "some ")?, full_ns: total_ns(text, "full ") })
+}
+
+fn total_ns(text: &str, kind: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+    let total = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
     total.parse::<u64>().ok()?.checked_mul(1000)
 }
 

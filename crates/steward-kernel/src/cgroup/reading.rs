@@ -1,11 +1,151 @@
-//! What a cgroup was given and what it uses, read from its files, a part for each resource; for how long it stood still
-//! for want of one is beside it ([`super::pressure`]).
+//! What a cgroup was given and what it uses, read from its files: the one place where all who look at a cgroup read it.
+//!
+//! A cgroup is read by parts, each of which is `None` where the kernel or the parent does not offer it. One that has
+//! gone is an error of which [`KernelError::is_absent`] says so, whichever part was being read.
+
+mod fields;
+mod io;
+mod memory;
 
 use std::path::Path;
 
+use steward_core::resource::Resource;
+
+use super::directory::CgroupDirectory;
 use super::place::directory;
+use super::pressure::{Stalled, stalled};
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present};
+
+pub use io::IoOfDevice;
+pub use memory::{Bound, MemoryBounds, MemoryEvents, MemoryReading, MemoryStat};
+
+/// All parts of a cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupReading {
+    /// The inode number of its directory.
+    pub id: u64,
+    /// What it was given of the CPU.
+    pub cpu: CpuShare,
+    /// Its memory; `None` for the root and where the parent does not hand out memory.
+    pub memory: Option<MemoryReading>,
+    /// What it had of each disk; `None` where the parent does not hand out the disk.
+    pub io: Option<Vec<IoOfDevice>>,
+    /// For how long its tasks stood still.
+    pub pressure: PressureReading,
+}
+
+/// For how long tasks of a cgroup stood still, by what they waited for; `None` where the kernel does not count it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PressureReading {
+    /// `cpu.pressure`.
+    pub cpu: Option<Stalled>,
+    /// `memory.pressure`.
+    pub memory: Option<Stalled>,
+    /// `io.pressure`.
+    pub disk: Option<Stalled>,
+}
+
+/// Reads one cgroup, which it holds open: reading again walks no path.
+#[derive(Debug)]
+pub struct CgroupReader(CgroupDirectory);
+
+impl CgroupReader {
+    /// For the cgroup at this place now, named from the root of the hierarchy.
+    ///
+    /// # Errors
+    /// As [`CgroupDirectory::open`].
+    pub fn open(cgroup: &str, roots: &Roots) -> Result<Self, KernelError> {
+        CgroupDirectory::open(cgroup, roots).map(CgroupReader)
+    }
+
+    /// The inode number of its directory.
+    pub fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    /// All parts.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] or [`KernelError::Parse`] naming the file; [`KernelError::is_absent`] when it has gone.
+    pub fn read(&self) -> Result<CgroupReading, KernelError> {
+        let (cpu, memory) = (self.cpu()?, self.memory()?);
+        let (io, pressure) = (self.io()?, self.pressure()?);
+        Ok(CgroupReading { id: self.id(), cpu, memory, io, pressure })
+    }
+
+    /// What it was given of the CPU.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn cpu(&self) -> Result<CpuShare, KernelError> {
+        let limit = self.0.read_if_present("cpu.max")?;
+        let limit = limit.map(|text| {
+            let parsed = parse_limit(&text);
+            parsed.ok_or_else(|| KernelError::parse(self.0.path_of("cpu.max"), LIMIT_EXPECTED, &text))
+        });
+        Ok(CpuShare {
+            weight: fields::number(&self.0, "cpu.weight")?,
+            limit: limit.transpose()?,
+            idle: fields::number(&self.0, "cpu.idle")?.map(|value| value != 0),
+        })
+    }
+
+    /// Its memory, by nine files.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory(&self) -> Result<Option<MemoryReading>, KernelError> {
+        memory::reading(&self.0)
+    }
+
+    /// `memory.current` alone, in bytes; `None` as in [`CgroupReading::memory`].
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_current_bytes(&self) -> Result<Option<u64>, KernelError> {
+        fields::number(&self.0, "memory.current")
+    }
+
+    /// `memory.stat` alone, which the root has too. It is the dearest of the files: the kernel sums over CPUs first.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_stat(&self) -> Result<Option<MemoryStat>, KernelError> {
+        memory::stat(&self.0)
+    }
+
+    /// What limits and protects its memory.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_bounds(&self) -> Result<Option<MemoryBounds>, KernelError> {
+        memory::bounds(&self.0)
+    }
+
+    /// What it had of each disk.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn io(&self) -> Result<Option<Vec<IoOfDevice>>, KernelError> {
+        io::reading(&self.0)
+    }
+
+    /// For how long its tasks stood still.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn pressure(&self) -> Result<PressureReading, KernelError> {
+        Ok(PressureReading {
+            cpu: stalled(&self.0, Resource::Cpu)?,
+            memory: stalled(&self.0, Resource::Memory)?,
+            disk: stalled(&self.0, Resource::Disk)?,
+        })
+    }
+}
+
+/// What `cpu.max` has.
+const LIMIT_EXPECTED: &str = "QUOTA PERIOD or max PERIOD";
 
 /// The share of the CPU that a cgroup was given. `None` where its parent does not hand out the CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,7 +241,7 @@ fn number(path: &Path) -> Result<Option<u64>, KernelError> {
 
 fn limit(path: &Path) -> Result<Option<CpuLimit>, KernelError> {
     let Some(text) = read_if_present(path)? else { return Ok(None) };
-    parse_limit(&text).map(Some).ok_or_else(|| KernelError::parse(path, "QUOTA PERIOD or max PERIOD", &text))
+    parse_limit(&text).map(Some).ok_or_else(|| KernelError::parse(path, LIMIT_EXPECTED, &text))
 }
 
 fn parse_limit(text: &str) -> Option<CpuLimit> {
@@ -163,6 +303,64 @@ mod tests {
         let unlimited = CpuLimit { quota_us: None, period_us: 100_000 };
         assert_eq!(cpu_share("/b", &roots).expect("readable").limit, Some(unlimited));
         assert_eq!(cpu_share("/none", &roots).expect("nothing to read"), CpuShare::default());
+    }
+
+    const MEMORY: [(&str, &str); 8] = [
+        ("sys/fs/cgroup/a/memory.current", "104857600\n"),
+        ("sys/fs/cgroup/a/memory.min", "4096\n"),
+        ("sys/fs/cgroup/a/memory.low", "0\n"),
+        ("sys/fs/cgroup/a/memory.high", "max\n"),
+        ("sys/fs/cgroup/a/memory.max", "max\n"),
+        ("sys/fs/cgroup/a/memory.stat", "anon 8192\nfile 4096\nnew_in_some_kernel 1\npgmajfault 3\n"),
+        ("sys/fs/cgroup/a/memory.events", "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 0\n"),
+        (
+            "sys/fs/cgroup/a/io.stat",
+            "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=7\n253:1 \n",
+        ),
+    ];
+
+    #[test]
+    fn a_cgroup_is_read_whole_and_what_the_kernel_lacks_is_none() {
+        let (_keep, roots) = tree(&MEMORY);
+        let reading = CgroupReader::open("a", &roots).expect("it is there").read().expect("readable");
+        let memory = reading.memory.expect("it has memory");
+        assert_eq!((memory.current_bytes, memory.swap_bytes, memory.events_local), (100 << 20, None, None));
+        let (min, high) = (Bound::Bytes(4096), Bound::Max);
+        assert_eq!(memory.bounds, MemoryBounds { min, low: Bound::Bytes(0), high, max: Bound::Max });
+        assert_eq!(
+            (memory.stat.anon_bytes, memory.stat.file_bytes, memory.stat.major_faults),
+            (8192, 4096, 3)
+        );
+        assert_eq!((memory.events.low_times, memory.events.oom_kills), (1, 5));
+        let io = reading.io.expect("it has disks");
+        let first = IoOfDevice {
+            device: (8, 0),
+            read_bytes: 1,
+            written_bytes: 2,
+            reads: 3,
+            writes: 4,
+            discarded_bytes: 5,
+        };
+        assert_eq!(io, [first, IoOfDevice { device: (253, 1), ..IoOfDevice::default() }]);
+        assert_eq!((reading.cpu, reading.pressure), (CpuShare::default(), PressureReading::default()));
+    }
+
+    #[test]
+    fn a_cgroup_that_has_gone_is_told_apart_from_one_without_memory() {
+        let (keep, roots) = tree(&[("sys/fs/cgroup/a/cpu.weight", "100\n")]);
+        let reader = CgroupReader::open("/a", &roots).expect("it is there");
+        assert_eq!(reader.read().expect("readable").memory, None);
+        std::fs::remove_dir_all(keep.path().join("sys/fs/cgroup/a")).expect("removed");
+        assert!(reader.read().expect_err("it has gone").is_absent());
+        assert!(CgroupReader::open("/a", &roots).expect_err("it has gone").is_absent());
+    }
+
+    #[test]
+    fn a_line_that_is_no_number_is_an_error_with_the_path_and_the_line() {
+        let (_keep, roots) = tree(&[MEMORY[0], ("sys/fs/cgroup/a/memory.stat", "anon much\n")]);
+        let error = CgroupReader::open("a", &roots).expect("it is there").memory_stat();
+        let error = error.expect_err("no number").to_string();
+        assert!(error.contains("a/memory.stat") && error.contains("anon much"), "{error}");
     }
 
     #[test]
