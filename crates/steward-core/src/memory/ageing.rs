@@ -24,11 +24,14 @@ pub struct Generation {
     pub bytes: u64,
 }
 
-/// What of these has not been used for this period, in bytes. Oldest first, of one node.
+/// What of these had not been used for this period when the last ageing looked, in bytes. Oldest first, of one node.
+///
+/// What was used since then is still where it was: only the time between two ageings says that nobody used it.
 pub fn idle_bytes(generations: &[Generation], period_ns: u64) -> u64 {
+    let looked_ns = generations.last().map_or(0, |youngest| youngest.age_ns);
     let pairs = generations.iter().zip(generations.iter().skip(1));
-    let idle = pairs.filter(|(_, next)| next.age_ns >= period_ns).map(|(generation, _)| generation.bytes);
-    idle.fold(0, u64::saturating_add)
+    let idle = pairs.filter(|(_, next)| next.age_ns.saturating_sub(looked_ns) >= period_ns);
+    idle.map(|(generation, _)| generation.bytes).fold(0, u64::saturating_add)
 }
 
 /// Who was aged when, and when the next may be.
@@ -84,6 +87,10 @@ mod tests {
         let idle = |seconds| idle_bytes(&generations, seconds * SECOND_NS);
         assert_eq!([61, 60, 31, 30, 1].map(idle), [0, 8, 8, 12, 12]);
         assert_eq!(idle_bytes(&generations[3..], 0), 0, "it may have been used just now");
+        // The next ageing is late: what was used meanwhile cannot be told from what was not.
+        let late = generations.iter().map(|one| Generation { age_ns: one.age_ns + 25 * SECOND_NS, ..*one });
+        let late: Vec<Generation> = late.collect();
+        assert_eq!([85, 61, 60].map(|seconds| idle_bytes(&late, seconds * SECOND_NS)), [0, 0, 8]);
     }
 
     #[test]
