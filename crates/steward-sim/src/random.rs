@@ -14,7 +14,7 @@ impl Random {
     }
 
     /// A number from 0 up to, and without, 1.
-    fn fraction(&mut self) -> f64 {
+    pub(crate) fn fraction(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

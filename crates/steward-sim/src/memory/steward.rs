@@ -1,0 +1,249 @@
+//! Steward's loop over the memory machine: it observes, has the manager decide, and carries that out with the time that
+//! it takes. It has no rules of its own.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use steward_core::memory::ageing::{Ageing, idle_bytes};
+use steward_core::memory::availability::{self, Own, available};
+use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
+use steward_core::memory::principal::Principal;
+use steward_core::memory::victims::{PIECE_MAX_BYTES, Victim};
+
+use super::GROUP_BYTES;
+use super::decide::Decide;
+use super::event::Event;
+use super::kernel::Kernel;
+use super::lru::Kind;
+use super::measure::Outcome;
+use super::scenario::{DomainSpec, StewardSettings};
+use crate::random::Random;
+
+/// A thread that takes memory.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    place: usize,
+    left_bytes: u64,
+    is_idle: bool,
+}
+
+/// Steward.
+pub(super) struct Steward {
+    settings: StewardSettings,
+    manager: Box<dyn Decide>,
+    ageing: Ageing,
+    decision: Decision,
+    plan: VecDeque<Victim>,
+    threads: Vec<Thread>,
+    /// By domain: the minimum that was written last, or is being written.
+    told_bytes: Vec<u64>,
+    /// When the last of these is in the kernel.
+    written_at_ns: u64,
+    /// By domain: whether the kernel found nothing there since the last look.
+    is_spared: Vec<bool>,
+    pub(super) available_bytes: Vec<u64>,
+    random: Random,
+}
+
+impl Steward {
+    pub(super) fn new(
+        settings: &StewardSettings,
+        domains: &[DomainSpec],
+        manager: Box<dyn Decide>,
+        random: Random,
+    ) -> Self {
+        Steward {
+            manager,
+            ageing: Ageing::default(),
+            decision: Decision::default(),
+            plan: VecDeque::new(),
+            threads: vec![Thread { place: 0, left_bytes: 0, is_idle: true }; settings.threads],
+            told_bytes: domains.iter().map(|domain| domain.min_bytes).collect(),
+            written_at_ns: 0,
+            is_spared: vec![false; domains.len()],
+            available_bytes: vec![0; domains.len()],
+            settings: settings.clone(),
+            random,
+        }
+    }
+
+    /// Observes, decides, and has it carried out.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        outcome: &mut Outcome,
+    ) {
+        kernel.events.push(now_ns + self.settings.look_every_ns, Event::Look);
+        let (machine, seen) = (self.machine(kernel), self.seen(now_ns, kernel, domains));
+        let settings =
+            Settings { reserve_bytes: self.settings.reserve_bytes, reservable: self.settings.reservable };
+        let decision = self.manager.decide(now_ns, &machine, &seen, &settings);
+        outcome.shortages += u64::from(decision.is_short && !self.decision.is_short);
+        outcome.changes.extend(decision.changes.iter().map(|change| (now_ns, *change)));
+        self.plan = decision.victims.iter().copied().collect();
+        self.decision = decision;
+        self.protect(now_ns, kernel, domains, &seen);
+        self.publish(kernel, domains, &seen);
+        self.age(now_ns, kernel, domains);
+        self.wake(now_ns, kernel);
+    }
+
+    fn machine(&self, kernel: &Kernel) -> Machine {
+        Machine {
+            total_bytes: kernel.settings.total_bytes,
+            free_bytes: kernel.free_bytes(),
+            high_watermark_bytes: kernel.settings.high_watermark_bytes,
+            kernel_bytes: kernel.settings.kernel_bytes,
+            file_bytes: kernel.resident_bytes(Kind::File),
+            anonymous_bytes: kernel.resident_bytes(Kind::Anonymous),
+            swap_free_bytes: kernel.swap_free_bytes(),
+        }
+    }
+
+    fn seen(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) -> Vec<Seen> {
+        let mut claimed_bytes: Vec<u64> = kernel.cgroups.iter().map(|cgroup| cgroup.charged_bytes()).collect();
+        for place in (0..domains.len()).rev() {
+            if let Some(parent) = domains[place].parent {
+                claimed_bytes[parent] += claimed_bytes[place];
+            }
+        }
+        let seen = |(place, domain): (usize, &DomainSpec)| {
+            let cgroup = &kernel.cgroups[place];
+            let principal = Principal {
+                parent: domain.parent,
+                priority: domain.priority,
+                claimed_bytes: claimed_bytes[place],
+                min_bytes: domain.min_bytes,
+                ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
+            };
+            let protected = domain.protected.map(|spec| Protected {
+                idle_bytes: idle_bytes(&cgroup.lru.generations(now_ns), spec.period_ns),
+                swapped_bytes: cgroup.swapped * GROUP_BYTES,
+                file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
+                is_revocable: spec.is_revocable,
+            });
+            let is_spared = std::mem::take(&mut self.is_spared[place]);
+            Seen { id: place as u64, principal, protected, is_spared }
+        };
+        domains.iter().enumerate().map(seen).collect()
+    }
+
+    /// Has the kernel told what each keeps, where that is news.
+    fn protect(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec], seen: &[Seen]) {
+        for kept in &self.decision.kept {
+            let place = kept.id as usize;
+            let idle_bytes = seen[place].protected.map_or(0, |protected| protected.idle_bytes);
+            let used_bytes = seen[place].principal.claimed_bytes.saturating_sub(idle_bytes);
+            let cgroup = &mut kernel.cgroups[place];
+            if kept.is_demoted || kept.bytes < used_bytes {
+                // What happens to it from now on is nobody's fault.
+                cgroup.protected = None;
+            } else if cgroup.protected.is_none() && cgroup.min_bytes >= used_bytes && used_bytes > 0 {
+                cgroup.protected = domains[place].protected.map(|spec| (now_ns, spec.period_ns));
+            }
+            let bytes = kept.bytes.max(domains[place].min_bytes);
+            if bytes != self.told_bytes[place] {
+                self.told_bytes[place] = bytes;
+                let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
+                // One thread writes one after the other.
+                self.written_at_ns = self.written_at_ns.max(now_ns + write_ns);
+                kernel.events.push(self.written_at_ns, Event::Minimum { domain: place, bytes });
+            }
+        }
+    }
+
+    fn publish(&mut self, kernel: &Kernel, domains: &[DomainSpec], seen: &[Seen]) {
+        let kept = |place: usize| {
+            let of = |kept: &&steward_core::memory::protection::Kept| kept.id == place as u64;
+            self.decision.kept.iter().find(of).map_or(0, |kept| kept.bytes)
+        };
+        let all: Vec<availability::Domain> = seen
+            .iter()
+            .enumerate()
+            .map(|(place, seen)| availability::Domain {
+                parent: seen.principal.parent,
+                priority: seen.principal.priority,
+                weight: seen.principal.weight,
+                used_bytes: seen.principal.claimed_bytes,
+                min_bytes: domains[place].min_bytes.max(kept(place)),
+                max_bytes: u64::MAX,
+            })
+            .collect();
+        let free_bytes = kernel.free_bytes().saturating_sub(self.decision.target_bytes);
+        let own = Own { priority: 4, weight: NonZeroU32::MIN };
+        self.available_bytes = available(&all, free_bytes, own);
+    }
+
+    fn age(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec]) {
+        let protected: Vec<(u64, u64)> = domains
+            .iter()
+            .enumerate()
+            .filter_map(|(place, domain)| Some((place as u64, domain.protected?.period_ns)))
+            .collect();
+        if let Some(id) = self.ageing.due(now_ns, &protected) {
+            let looked_at = kernel.age(now_ns, id as usize);
+            self.ageing.done(now_ns, id, looked_at * self.settings.age_group_ns);
+        }
+    }
+
+    /// Compares what is free with what is to be.
+    pub(super) fn check(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        kernel.events.push(now_ns + self.settings.check_every_ns, Event::Check);
+        self.wake(now_ns, kernel);
+    }
+
+    fn wake(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        if kernel.free_bytes() >= self.decision.target_bytes {
+            return;
+        }
+        for (place, thread) in self.threads.iter_mut().enumerate().filter(|(_, thread)| thread.is_idle) {
+            thread.is_idle = false;
+            kernel.events.push(now_ns, Event::Take { thread: place });
+        }
+    }
+
+    /// A thread goes on: with the piece that it takes, or the next one if there is still too little.
+    pub(super) fn take(&mut self, now_ns: u64, kernel: &mut Kernel, thread: usize, outcome: &mut Outcome) {
+        loop {
+            if self.threads[thread].left_bytes == 0 && !self.next_piece(kernel, thread) {
+                self.threads[thread].is_idle = true;
+                return;
+            }
+            let place = self.threads[thread].place;
+            let floor_bytes = self.told_bytes[place];
+            let before_bytes = kernel.cgroups[place].charged_bytes();
+            let allowed_bytes =
+                self.decision.target_bytes + PIECE_MAX_BYTES * self.settings.threads as u64;
+            let Some(done_ns) = kernel.take_from(now_ns, place) else {
+                // EAGAIN, at once.
+                self.is_spared[place] = true;
+                self.threads[thread].left_bytes = 0;
+                continue;
+            };
+            let counts = &mut kernel.cgroups[place].counts;
+            counts.taken += 1;
+            counts.taken_below_floor += u64::from(before_bytes < floor_bytes.saturating_add(GROUP_BYTES));
+            outcome.taken_unasked += u64::from(kernel.free_bytes() > allowed_bytes + GROUP_BYTES);
+            let left_bytes = self.threads[thread].left_bytes;
+            self.threads[thread].left_bytes = left_bytes.saturating_sub(GROUP_BYTES);
+            kernel.events.push(done_ns, Event::Take { thread });
+            return;
+        }
+    }
+
+    fn next_piece(&mut self, kernel: &Kernel, thread: usize) -> bool {
+        if kernel.free_bytes() >= self.decision.target_bytes {
+            return false;
+        }
+        let Some(victim) = self.plan.front_mut() else { return false };
+        let bytes = victim.bytes.min(PIECE_MAX_BYTES);
+        self.threads[thread] = Thread { place: victim.place, left_bytes: bytes, is_idle: false };
+        victim.bytes -= bytes;
+        if victim.bytes == 0 {
+            self.plan.pop_front();
+        }
+        true
+    }
+}

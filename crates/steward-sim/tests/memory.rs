@@ -1,0 +1,184 @@
+//! Properties of whole machines with memory: what Steward's decisions promise, whatever the programs do.
+
+use proptest::prelude::*;
+use steward_sim::Amount;
+use steward_sim::memory::machine::Machine;
+use steward_sim::memory::measure::Outcome;
+use steward_sim::memory::scenario::*;
+
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+fn run(scenario: &Scenario, seconds: u64) -> Outcome {
+    let mut machine = Machine::new(scenario);
+    machine.run_until(seconds * SECOND);
+    machine.outcome()
+}
+
+fn without_steward(scenario: &Scenario) -> Scenario {
+    Scenario { steward: None, ..scenario.clone() }
+}
+
+/// One program in a domain of its own.
+#[derive(Clone, Debug)]
+struct Part {
+    domain: DomainSpec,
+    start_ns: u64,
+    end_ns: Option<u64>,
+    behaviour: Behaviour,
+}
+
+fn scenario(seed: u64, machine: MachineSettings, files: Vec<u64>, parts: &[Part]) -> Scenario {
+    let programs = parts.iter().enumerate().map(|(place, part)| ProgramSpec {
+        domain: place,
+        start_ns: part.start_ns,
+        end_ns: part.end_ns,
+        behaviour: part.behaviour.clone(),
+    });
+    Scenario {
+        seed,
+        machine,
+        files,
+        domains: parts.iter().map(|part| part.domain).collect(),
+        programs: programs.collect(),
+        changes: Vec::new(),
+        steward: Some(StewardSettings::default()),
+    }
+}
+
+/// From memory that is compressed to a disk that turns.
+fn device() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(100_000), Just(700_000), Just(5 * MS), Just(16 * MS)]
+}
+
+fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = MachineSettings> {
+    (200..600_u64, 16..40_u64, (1..5_u64, 1..5_u64, 1..8_u64), swap, device(), device()).prop_map(
+        |(total, kernel, (min, low, high), swap_mib, swap_ns, disk_ns)| MachineSettings {
+            total_bytes: total * MIB,
+            kernel_bytes: kernel * MIB,
+            min_watermark_bytes: min * MIB,
+            low_watermark_bytes: (min + low) * MIB,
+            high_watermark_bytes: (min + low + high) * MIB,
+            swap_bytes: swap_mib * MIB,
+            swap_ns,
+            disk_ns,
+        },
+    )
+}
+
+/// An interactive program that grows by no more than what is kept for growth.
+fn interactive() -> impl Strategy<Value = Part> {
+    (8..60_u64, 0..3_usize, 100..1500_u64, (0..20_u64, 1..6_u32), 0..8_u64, (2..8_u64, any::<bool>())).prop_map(
+        |(own, file, pause_ms, (rare, rare_every), burst, (period, is_revocable))| Part {
+            domain: DomainSpec {
+                protected: Some(ProtectedSpec { period_ns: period * SECOND, is_revocable }),
+                ..DomainSpec::default()
+            },
+            start_ns: 0,
+            end_ns: None,
+            behaviour: Behaviour::Interactive(Interactive {
+                bytes: own * MIB,
+                file: (file < 2).then_some(file),
+                pause: Amount::Uniform(pause_ms * MS / 2, pause_ms * MS),
+                rare_bytes: rare * MIB,
+                rare_every,
+                burst_bytes: burst * MIB / 2,
+                burst_every_ns: 400 * MS,
+                most_bytes: own * MIB * 2,
+            }),
+        },
+    )
+}
+
+fn behaviour() -> impl Strategy<Value = Behaviour> {
+    prop_oneof![
+        (10..400_u64, 100_000..4 * MS)
+            .prop_map(|(bytes, group_ns)| Behaviour::Hog { bytes: bytes * MIB, group_ns }),
+        (10..200_u64, 10..300_u64).prop_map(|(rate, bytes)| Behaviour::Grower {
+            bytes_per_second: rate * MIB,
+            bytes: bytes * MIB
+        }),
+        (20..300_u64).prop_map(|rate| Behaviour::Reader { file: 2, bytes_per_second: rate * MIB }),
+        (10..300_u64).prop_map(|bytes| Behaviour::Adaptive { bytes: bytes * MIB }),
+    ]
+}
+
+fn other() -> impl Strategy<Value = Part> {
+    (behaviour(), 0..8_u64, prop::option::of(1..10_u64), 0..8_u8, 1..100_u32).prop_map(
+        |(behaviour, start, length, priority, weight)| Part {
+            domain: DomainSpec { priority, weight, ..DomainSpec::default() },
+            start_ns: start * SECOND,
+            end_ns: length.map(|length| (start + length) * SECOND),
+            behaviour,
+        },
+    )
+}
+
+fn files() -> impl Strategy<Value = Vec<u64>> {
+    (0..10_u64, 0..10_u64, 50..600_u64).prop_map(|(one, other, large)| vec![one * MIB, other * MIB, large * MIB])
+}
+
+fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenario> {
+    let parts = (prop::collection::vec(interactive(), 1..4), prop::collection::vec(other(), 1..5));
+    (any::<u16>(), any_machine(swap), files(), parts).prop_map(|(seed, machine, files, (mut parts, others))| {
+        parts.extend(others);
+        // A file belongs to one: what another touched first is charged there.
+        for (place, part) in parts.iter_mut().enumerate() {
+            if let Behaviour::Interactive(interactive) = &mut part.behaviour {
+                interactive.file = interactive.file.filter(|file| *file == place);
+            }
+        }
+        scenario(u64::from(seed), machine, files, &parts)
+    })
+}
+
+fn swaps() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 50..400_u64, Just(2000)]
+}
+
+/// Those that are protected and were never demoted.
+fn never_demoted(scenario: &Scenario, outcome: &Outcome) -> Vec<usize> {
+    (0..scenario.domains.len())
+        .filter(|place| scenario.domains[*place].protected.is_some())
+        .filter(|place| !outcome.changes.iter().any(|(_, change)| change.id == *place as u64))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_is_protected_has_what_it_used_within_its_period(scenario in any_history(swaps())) {
+        let outcome = run(&scenario, 15);
+        for place in never_demoted(&scenario, &outcome) {
+            prop_assert_eq!(outcome.domains[place].faults_within_period, 0, "{}: {:#?}", place, outcome);
+        }
+    }
+}
+
+#[test]
+#[ignore = "explores"]
+fn explore_many_histories() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{Config, TestRunner, RngAlgorithm, TestRng};
+    let n: u8 = std::env::var("FROM").unwrap_or("0".into()).parse().unwrap();
+    let count: u32 = std::env::var("COUNT").unwrap_or("100".into()).parse().unwrap();
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[n; 32]));
+    let strategy = any_history(swaps());
+    let only: Option<u32> = std::env::var("ONLY").ok().map(|v| v.parse().unwrap());
+    for index in 0..count {
+        let scenario = strategy.new_tree(&mut runner).unwrap().current();
+        if only.is_some_and(|only| only != index) { continue; }
+        let began = std::time::Instant::now();
+        let outcome = run(&scenario, 15);
+        let took = began.elapsed();
+        let faults: Vec<u64> = never_demoted(&scenario, &outcome).iter().map(|place| outcome.domains[*place].faults_within_period).collect();
+        let all: Vec<u64> = outcome.domains.iter().map(|one| one.faults).collect();
+        let below: Vec<u64> = outcome.domains.iter().map(|one| one.taken_below_floor).collect();
+        let baseline = run(&without_steward(&scenario), 15);
+        let base: Vec<u64> = baseline.domains.iter().map(|one| one.faults).collect();
+        println!("{index}: faults {faults:?} all {all:?} base {base:?} below {below:?} demotions {} short {} unasked {} kills {} / {} direct {} / {} in {took:?}", outcome.demotions(), outcome.shortages, outcome.taken_unasked, outcome.kills.len(), baseline.kills.len(), outcome.direct_reclaims, baseline.direct_reclaims);
+        if only.is_some() { println!("{scenario:#?} {outcome:#?}"); }
+    }
+}
