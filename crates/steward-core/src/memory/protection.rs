@@ -2,8 +2,9 @@
 //! all of it fits; what becomes of those that do not fit.
 //!
 //! Where the protected working sets do not fit together, the largest that may be revoked is demoted as a whole: half a
-//! working set is of use to nobody, and whoever has the largest is the cause. It comes back once all that it had in
-//! memory or in the swap fits again. What may not be revoked keeps what is left, in the order in which it came.
+//! working set is of use to nobody, and whoever has the largest is the cause. To fit is to have some room to grow, too:
+//! who grows by a page without it loses another one. It comes back once all that it had in memory or in the swap fits
+//! again. What may not be revoked keeps what is left, in the order in which it came.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,17 @@ const SPARE_PART: u64 = 16;
 /// What is kept for growth until the next look, as a part of what is used; and at least this much.
 const HEADROOM_PART: u64 = 8;
 const HEADROOM_MIN_BYTES: u64 = 8 << 20;
+
+/// What is kept for growth of one that uses this much, in bytes.
+fn headroom_bytes(used_bytes: u64) -> u64 {
+    (used_bytes / HEADROOM_PART).max(HEADROOM_MIN_BYTES)
+}
+
+/// The least that protects one that uses this much, in bytes: with half of that. One that has hardly begun counts for
+/// no more than twice what it uses, so that many such leave the others their room.
+fn least_bytes(used_bytes: u64) -> u64 {
+    used_bytes.saturating_add((headroom_bytes(used_bytes) / 2).min(used_bytes))
+}
 
 /// A domain that is to be protected, as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,31 +87,42 @@ impl Protection {
         }
         let mut left_bytes = room_bytes;
         let mut kept = Vec::with_capacity(wanting.len());
-        let used: u64 = self.protected(wanting).map(|one| one.used_bytes).fold(0, u64::saturating_add);
-        let mut spare_bytes = room_bytes.saturating_sub(used);
+        // Where not even all of what may not be revoked fits, none of it has room to grow before all is kept.
+        let all_fits = self.least_of_protected(wanting) <= room_bytes;
+        let sure_bytes = |used_bytes| if all_fits { least_bytes(used_bytes) } else { used_bytes };
+        let sure = self.protected(wanting).map(|one| sure_bytes(one.used_bytes));
+        let mut spare_bytes = room_bytes.saturating_sub(sure.fold(0, u64::saturating_add));
         for one in wanting {
             let is_demoted = self.demoted.contains_key(&one.id);
-            let used_bytes = if is_demoted { 0 } else { one.used_bytes.min(left_bytes) };
-            left_bytes -= used_bytes;
-            let bytes =
-                if is_demoted { 0 } else { used_bytes + self.headroom(one, used_bytes, &mut spare_bytes) };
+            let used_bytes = if is_demoted { 0 } else { one.used_bytes };
+            let sure_bytes = sure_bytes(used_bytes).min(left_bytes);
+            left_bytes -= sure_bytes;
+            let bytes = if is_demoted {
+                0
+            } else {
+                sure_bytes + self.more_bytes(one.id, used_bytes, sure_bytes, &mut spare_bytes)
+            };
             self.kept.insert(one.id, bytes);
             kept.push(Kept { id: one.id, bytes, is_demoted });
         }
         (kept, changes)
     }
 
-    /// Room to grow, out of what nobody uses. What was told stays as long as it is about right, so that it is not written
-    /// into the kernel anew at each look.
-    fn headroom(&self, one: &Wanting, used_bytes: u64, spare_bytes: &mut u64) -> u64 {
-        let wanted_bytes = (used_bytes / HEADROOM_PART).max(HEADROOM_MIN_BYTES);
-        let told_bytes = self.kept.get(&one.id).copied().unwrap_or(0);
+    /// More room to grow, out of what nobody needs. What was told stays as long as it is about right, so that it is not
+    /// written into the kernel anew at each look.
+    fn more_bytes(&self, id: u64, used_bytes: u64, sure_bytes: u64, spare_bytes: &mut u64) -> u64 {
+        let wanted_bytes = headroom_bytes(used_bytes);
+        let told_bytes = self.kept.get(&id).copied().unwrap_or(0);
         let is_right =
             told_bytes >= used_bytes + wanted_bytes / 2 && told_bytes <= used_bytes + 2 * wanted_bytes;
-        let headroom_bytes = if is_right { told_bytes - used_bytes } else { wanted_bytes };
-        let headroom_bytes = headroom_bytes.min(*spare_bytes);
-        *spare_bytes -= headroom_bytes;
-        headroom_bytes
+        let bytes = if is_right { told_bytes } else { used_bytes + wanted_bytes };
+        let more_bytes = bytes.saturating_sub(sure_bytes).min(*spare_bytes);
+        *spare_bytes -= more_bytes;
+        more_bytes
+    }
+
+    fn least_of_protected(&self, wanting: &[Wanting]) -> u64 {
+        self.protected(wanting).map(|one| least_bytes(one.used_bytes)).fold(0, u64::saturating_add)
     }
 
     fn protected<'all>(&'all self, wanting: &'all [Wanting]) -> impl Iterator<Item = &'all Wanting> {
@@ -109,30 +132,35 @@ impl Protection {
     fn demote(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> Vec<Change> {
         let mut changes = Vec::new();
         loop {
-            let used = self.protected(wanting).map(|one| one.used_bytes).fold(0, u64::saturating_add);
-            if used <= room_bytes {
+            if self.least_of_protected(wanting) <= room_bytes {
                 return changes;
             }
             let revocable = self.protected(wanting).filter(|one| one.is_revocable && one.used_bytes > 0);
             // Of equals the one that came last.
             let Some(largest) = revocable.max_by_key(|one| one.used_bytes).copied() else { return changes };
             self.demoted.insert(largest.id, now_ns);
-            let needed_bytes = largest.used_bytes;
+            let needed_bytes = least_bytes(largest.used_bytes);
             changes.push(Change { id: largest.id, is_demoted: true, needed_bytes, room_bytes });
         }
     }
 
     /// One at a time: the next look shows what it needs now.
     fn take_back(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> Option<Change> {
-        let used = self.protected(wanting).map(|one| one.used_bytes).fold(0, u64::saturating_add);
-        let left_bytes = room_bytes.saturating_sub(used).saturating_sub(room_bytes / SPARE_PART);
+        let left_bytes = room_bytes.saturating_sub(self.least_of_protected(wanting));
+        let fits_bytes = left_bytes.saturating_sub(room_bytes / SPARE_PART);
         let since = |one: &Wanting| self.demoted.get(&one.id).copied();
         let waited =
             |one: &&Wanting| since(one).is_some_and(|since| now_ns.saturating_sub(since) >= DEMOTED_MIN_NS);
-        let fitting = wanting.iter().filter(waited).filter(|one| one.full_bytes <= left_bytes);
+        let fits = |one: &&Wanting| one.full_bytes <= fits_bytes && least_bytes(one.full_bytes) <= left_bytes;
+        let fitting = wanting.iter().filter(waited).filter(fits);
         let smallest = fitting.min_by_key(|one| one.full_bytes)?;
         self.demoted.remove(&smallest.id);
-        Some(Change { id: smallest.id, is_demoted: false, needed_bytes: smallest.full_bytes, room_bytes })
+        Some(Change {
+            id: smallest.id,
+            is_demoted: false,
+            needed_bytes: least_bytes(smallest.full_bytes),
+            room_bytes,
+        })
     }
 }
 

@@ -30,7 +30,9 @@ fn where_they_do_not_fit_the_largest_is_demoted_whole_and_comes_back_when_it_fit
     let (kept, changes) = protection.decide(0, 400 * MIB, &all);
     assert_eq!(kept.iter().map(|one| one.is_demoted).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(kept[1].bytes, 0);
-    assert_eq!(changes, [Change { id: 2, is_demoted: true, needed_bytes: 300 * MIB, room_bytes: 400 * MIB }]);
+    // With half of an eighth to grow.
+    let needed_bytes = 300 * MIB + 75 * MIB / 4;
+    assert_eq!(changes, [Change { id: 2, is_demoted: true, needed_bytes, room_bytes: 400 * MIB }]);
     // What it had is in the swap by now; beside the third it does not fit, alone with the first it does not either, by
     // what must be spare.
     let swapped = Wanting { used_bytes: 10 * MIB, ..wanting(2, 300) };
@@ -41,6 +43,20 @@ fn where_they_do_not_fit_the_largest_is_demoted_whole_and_comes_back_when_it_fit
     let (kept, changes) = protection.decide(12 * SECOND_NS, 450 * MIB, &[all[0], swapped]);
     assert_eq!((changes[0].id, changes[0].is_demoted, kept[1].is_demoted), (2, false, false));
     assert_eq!(kept[1].bytes, 18 * MIB, "what it has of it now, and some to grow");
+}
+
+#[test]
+fn to_fit_is_to_have_room_to_grow_for_whoever_came_last_too() {
+    let mut protection = Protection::default();
+    let (kept, changes) = protection.decide(0, 200 * MIB, &[wanting(1, 100), wanting(2, 80)]);
+    assert_eq!(changes, []);
+    // 6.25 and 5 at least; the first has what is left of its 12.5 as well.
+    assert_eq!(kept.iter().map(|one| one.bytes / (MIB / 4)).collect::<Vec<_>>(), [450, 350]);
+    let (kept, changes) = protection.decide(1, 200 * MIB, &[wanting(1, 100), wanting(2, 95)]);
+    assert_eq!((changes[0].id, kept[0].bytes), (1, 0), "195 fit, but none of it could grow");
+    // Who has hardly begun takes no room from others.
+    let crowd: Vec<Wanting> = (0..50).map(|id| wanting(id, id / 49)).collect();
+    assert_eq!(Protection::default().decide(0, 10 * MIB, &crowd).1, []);
 }
 
 #[test]
@@ -69,13 +85,13 @@ proptest! {
             let demoted: Vec<&Change> = changes.iter().filter(|change| change.is_demoted).collect();
             if let Some(last) = demoted.last() {
                 // Without the last one it would not have fitted.
-                let others: u64 = all.iter().filter(|one| !protection.demoted.contains_key(&one.id)).map(|one| one.used_bytes).sum();
+                let others: u64 = all.iter().filter(|one| !protection.demoted.contains_key(&one.id)).map(|one| least_bytes(one.used_bytes)).sum();
                 prop_assert!(others + last.needed_bytes > room_bytes);
             }
-            // Who is protected, and may be revoked, keeps all of it.
+            // Who is protected, and may be revoked, keeps all of it and has room to grow.
             for (one, kept) in all.iter().zip(&kept) {
                 if !kept.is_demoted && one.is_revocable {
-                    prop_assert!(kept.bytes >= one.used_bytes);
+                    prop_assert!(kept.bytes >= least_bytes(one.used_bytes));
                 }
             }
         }
