@@ -157,28 +157,59 @@ proptest! {
     }
 }
 
+/// Histories in which the demand does not depend on who manages the memory.
+fn fixed_demand() -> impl Strategy<Value = Scenario> {
+    any_history(swaps()).prop_map(|mut scenario| {
+        for program in &mut scenario.programs {
+            if let Behaviour::Adaptive { bytes } = program.behaviour {
+                program.behaviour = Behaviour::Grower { bytes_per_second: 2000 * MIB, bytes };
+            }
+        }
+        scenario
+    })
+}
+
 #[test]
 #[ignore = "explores"]
 fn explore_many_histories() {
     use proptest::strategy::ValueTree;
-    use proptest::test_runner::{Config, TestRunner, RngAlgorithm, TestRng};
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
     let n: u8 = std::env::var("FROM").unwrap_or("0".into()).parse().unwrap();
     let count: u32 = std::env::var("COUNT").unwrap_or("100".into()).parse().unwrap();
-    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[n; 32]));
-    let strategy = any_history(swaps());
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[n; 32]));
+    let strategy = fixed_demand();
     let only: Option<u32> = std::env::var("ONLY").ok().map(|v| v.parse().unwrap());
     for index in 0..count {
         let scenario = strategy.new_tree(&mut runner).unwrap().current();
-        if only.is_some_and(|only| only != index) { continue; }
+        if only.is_some_and(|only| only != index) {
+            continue;
+        }
         let began = std::time::Instant::now();
         let outcome = run(&scenario, 15);
         let took = began.elapsed();
-        let faults: Vec<u64> = never_demoted(&scenario, &outcome).iter().map(|place| outcome.domains[*place].faults_within_period).collect();
-        let all: Vec<u64> = outcome.domains.iter().map(|one| one.faults).collect();
-        let below: Vec<u64> = outcome.domains.iter().map(|one| one.taken_below_floor).collect();
+        let of = |outcome: &Outcome, what: &dyn Fn(&steward_sim::memory::measure::Counts) -> u64| -> Vec<u64> {
+            outcome.domains.iter().map(what).collect()
+        };
         let baseline = run(&without_steward(&scenario), 15);
-        let base: Vec<u64> = baseline.domains.iter().map(|one| one.faults).collect();
-        println!("{index}: faults {faults:?} all {all:?} base {base:?} below {below:?} demotions {} short {} unasked {} kills {} / {} direct {} / {} in {took:?}", outcome.demotions(), outcome.shortages, outcome.taken_unasked, outcome.kills.len(), baseline.kills.len(), outcome.direct_reclaims, baseline.direct_reclaims);
-        if only.is_some() { println!("{scenario:#?} {outcome:#?}"); }
+        println!(
+            "{index}: never {:?} faults {:?} all {:?} base {:?} belowmin {:?} belowfloor {:?} demotions {} short {} unasked {} kills {} / {} direct {} / {} in {took:?}",
+            never_demoted(&scenario, &outcome),
+            of(&outcome, &|one| one.faults_within_period),
+            of(&outcome, &|one| one.faults),
+            of(&baseline, &|one| one.faults),
+            of(&outcome, &|one| one.taken_below_min),
+            of(&outcome, &|one| one.taken_below_floor),
+            outcome.demotions(),
+            outcome.shortages,
+            outcome.taken_unasked,
+            outcome.kills.len(),
+            baseline.kills.len(),
+            outcome.direct_reclaims,
+            baseline.direct_reclaims
+        );
+        if only.is_some() {
+            println!("{scenario:#?} {outcome:#?}");
+        }
     }
 }

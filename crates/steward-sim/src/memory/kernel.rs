@@ -217,7 +217,7 @@ impl Kernel {
         cgroup.counts.faults += 1;
         if let Some((since_ns, period_ns)) = cgroup.protected
             && group.taken_at_ns >= since_ns
-            && now_ns - used_at_ns < period_ns
+            && now_ns.saturating_sub(used_at_ns) < period_ns
         {
             cgroup.counts.faults_within_period += 1;
         }

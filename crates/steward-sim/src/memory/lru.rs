@@ -204,7 +204,7 @@ impl Lru {
             if generation < ages.oldest { 0 } else { ages.counts[slot(generation)] }
         };
         let read = |generation: u64| Generation {
-            age_ns: now_ns - self.opened_ns[slot(generation)],
+            age_ns: now_ns.saturating_sub(self.opened_ns[slot(generation)]),
             bytes: GROUP_BYTES * self.kinds.iter().map(|ages| of_kind(ages, generation)).sum::<u64>(),
         };
         (oldest..=self.newest).map(read).collect()
