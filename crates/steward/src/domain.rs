@@ -12,7 +12,7 @@ use steward_core::domain::declared::{parse_domains, to_toml};
 use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Names, Settings};
 use steward_core::quantity::percent;
-use steward_core::quantity::{approximate_duration, approximate_size, format_size};
+use steward_core::quantity::{approximate_duration, approximate_size, format_duration, format_size};
 use steward_core::{cpu, disk, memory};
 
 use crate::output::{highlight, print, print_json, table};
@@ -101,7 +101,11 @@ fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
             own_weight: asked.own_weight,
         },
         cpu: cpu::settings::Change { reserved: asked.cpu, reservable: asked.cpu_reservable },
-        memory: memory::settings::Change { min_bytes: asked.memory_min, max_bytes: asked.memory_max },
+        memory: memory::settings::Change {
+            min_bytes: asked.memory_min,
+            max_bytes: asked.memory_max,
+            protect_ns: asked.protect,
+        },
         disk: disk::settings::Change { reserved: asked.disk },
         reset: Vec::new(),
     };
@@ -310,6 +314,7 @@ fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
+    rows.extend(domain.protect.map(|period_ns| ("protection period", format_duration(period_ns))));
     if domain.memory_min_sum > 0 {
         let (promised, most) =
             (approximate_size(domain.memory_min_sum), approximate_size(domain.memory_reservable));

@@ -7,15 +7,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
 use crate::domain::name::{OWN_LEAF, parent_of};
 use crate::domain::tree::Tree;
+
+/// What the kernel is told of one cgroup, in bytes; `None` for a file that is as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// `memory.min`.
+    pub min_bytes: Option<u64>,
+    /// `memory.max`.
+    pub max_bytes: Option<u64>,
+}
 
 /// What the kernel is to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// By path of the cgroup; none of them has nothing.
-    pub cgroups: BTreeMap<String, Settings>,
+    pub cgroups: BTreeMap<String, Told>,
     /// The cgroups that hand memory out to their children, so that these can have any; the ones above come first.
     pub hand_out: BTreeSet<String>,
 }
@@ -27,10 +35,12 @@ pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&st
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
     for (path, node) in tree.iter() {
         let memory = node.settings.memory;
-        if path.is_empty() || memory.is_default() || !is_made(path) {
+        // How much a protection period protects is no amount that could be told.
+        let told = Told { min_bytes: memory.min_bytes, max_bytes: memory.max_bytes };
+        if path.is_empty() || told == Told::default() || !is_made(path) {
             continue;
         }
-        limits.cgroups.insert(path.clone(), memory);
+        limits.cgroups.insert(path.clone(), told);
         limits
             .hand_out
             .extend(std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned));
@@ -40,7 +50,7 @@ pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&st
             tree.paid_by(payer).map(|(_, node)| node.settings.memory.min_bytes.unwrap_or(0)).sum();
         let left = settings(payer).min_bytes.unwrap_or(0).saturating_sub(promised);
         if left > 0 {
-            let own = Settings { min_bytes: Some(left), max_bytes: None };
+            let own = Told { min_bytes: Some(left), max_bytes: None };
             limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
         }
     }
@@ -57,7 +67,7 @@ mod tests {
         let mut tree = Tree::new(Names::default(), Machine { memory_bytes: 1000, ..Machine::default() });
         for (path, min_bytes, max_bytes) in domains {
             let mut node = Node::default();
-            node.settings.memory = Settings { min_bytes: *min_bytes, max_bytes: *max_bytes };
+            (node.settings.memory.min_bytes, node.settings.memory.max_bytes) = (*min_bytes, *max_bytes);
             tree.insert(path, node);
         }
         tree
@@ -77,10 +87,20 @@ mod tests {
     }
 
     #[test]
+    fn a_protection_period_alone_has_nothing_written() {
+        let mut tree = tree(&[("steward.b", None, Some(50))]);
+        let mut protected = Node::default();
+        protected.settings.memory.protect_ns = Some(1_000_000_000);
+        tree.insert("steward.a", protected);
+        let told = limits(&tree, &|_| true, &|_| false);
+        assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.b"]);
+    }
+
+    #[test]
     fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
         let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
         let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a");
-        let own = Settings { min_bytes: Some(100), max_bytes: None };
+        let own = Told { min_bytes: Some(100), max_bytes: None };
         assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
         let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a");
         assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");

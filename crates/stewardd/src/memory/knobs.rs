@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use steward_core::memory::Settings;
+use steward_core::memory::limits::Told;
 use steward_core::quantity::format_size;
 use steward_kernel::cgroup::place;
 use steward_kernel::memory::room;
@@ -39,7 +39,7 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Why not, in a sentence.
-    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String>;
+    fn set(&self, place: &Place, wanted: Told) -> Result<Progress, String>;
 
     /// The cgroup is gone, and what it had with it.
     fn forget(&self, cgroup_id: u64);
@@ -95,7 +95,7 @@ impl KernelKnobs {
 }
 
 impl Knobs for KernelKnobs {
-    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String> {
+    fn set(&self, place: &Place, wanted: Told) -> Result<Progress, String> {
         let directory = self.directory(place)?;
         self.write(place, "memory.min", wanted.min_bytes)?;
         if let Some(max_bytes) = wanted.max_bytes

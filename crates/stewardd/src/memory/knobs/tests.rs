@@ -37,8 +37,8 @@ impl Machine {
     }
 }
 
-fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Settings {
-    Settings { min_bytes, max_bytes }
+fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Told {
+    Told { min_bytes, max_bytes }
 }
 
 #[test]
