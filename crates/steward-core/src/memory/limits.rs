@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::name::{OWN_LEAF, parent_of};
+use crate::domain::name::{OWN_LEAF, domain_of, parent_of};
 use crate::domain::tree::Tree;
 
 /// What the kernel is told of one cgroup, in bytes; `None` for a file that is as it was.
@@ -30,7 +30,15 @@ pub struct Limits {
 
 /// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing
 /// is written. `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
-pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&str) -> bool) -> Limits {
+///
+/// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
+/// and those above them are protected with it.
+pub fn limits(
+    tree: &Tree,
+    is_made: &dyn Fn(&str) -> bool,
+    has_leaf: &dyn Fn(&str) -> bool,
+    kept: &BTreeMap<String, u64>,
+) -> Limits {
     let mut limits = Limits::default();
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
     for (path, node) in tree.iter() {
@@ -54,7 +62,46 @@ pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&st
             limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
         }
     }
+    for (path, bytes) in kept.iter().filter(|(path, bytes)| **bytes > 0 && is_made(domain_of(path))) {
+        raise(&mut limits, path, *bytes);
+        limits.hand_out.extend(above(path).map(str::to_owned));
+    }
+    protect_above(&mut limits, is_made);
     limits
+}
+
+/// Whose memory is handed out for a cgroup: those above it.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent_of(path), |path| parent_of(path))
+}
+
+/// Has a cgroup be protected up to this many bytes at least.
+fn raise(limits: &mut Limits, path: &str, bytes: u64) {
+    let told = limits.cgroups.entry(path.to_owned()).or_default();
+    told.min_bytes = Some(told.min_bytes.unwrap_or(0).max(bytes));
+}
+
+/// Has those above be protected as far as all below them are together: the kernel protects nobody further than that.
+fn protect_above(limits: &mut Limits, is_made: &dyn Fn(&str) -> bool) {
+    // Paths of children sort after those of their parents: from the last, each sum is whole when it is added.
+    let paths: BTreeSet<String> = limits
+        .cgroups
+        .keys()
+        .flat_map(|path| above(path).chain([path.as_str()]))
+        .map(str::to_owned)
+        .collect();
+    let mut below: BTreeMap<&str, u64> = BTreeMap::new();
+    for path in paths.iter().rev().filter(|path| !path.is_empty() && is_made(domain_of(path))) {
+        let needed = below.get(path.as_str()).copied().unwrap_or(0);
+        if needed > 0 {
+            raise(limits, path, needed);
+        }
+        let own = limits.cgroups.get(path).and_then(|told| told.min_bytes).unwrap_or(0);
+        if let Some(parent) = parent_of(path) {
+            let sum = below.entry(parent).or_default();
+            *sum = sum.saturating_add(own);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +120,27 @@ mod tests {
         tree
     }
 
+    fn none() -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    #[test]
+    fn what_is_kept_goes_beyond_a_promise_and_those_above_are_protected_with_it() {
+        let tree = tree(&[
+            ("steward.a", Some(50), None),
+            ("steward.a/x", Some(20), None),
+            ("steward.b", None, Some(90)),
+        ]);
+        let kept = [("steward.a/x", 70), ("steward.a/.own", 10), ("steward.b", 5), ("other", 9)];
+        let kept = kept.map(|(path, bytes)| (path.to_owned(), bytes)).into();
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|path| path == "steward.a", &kept);
+        let min = |path: &str| told.cgroups.get(path).and_then(|told| told.min_bytes);
+        // The leaf has 30 of the promise, which is more than is kept of it.
+        assert_eq!(["steward.a", "steward.a/x", "steward.a/.own"].map(min), [Some(100), Some(70), Some(30)]);
+        assert_eq!((min("steward.b"), min("other")), (Some(5), None));
+        assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
+    }
+
     #[test]
     fn only_cgroups_of_stewards_own_are_written_and_memory_is_handed_out_down_to_them() {
         let tree = tree(&[
@@ -81,7 +149,7 @@ mod tests {
             ("steward.a/x", None, Some(50)),
             ("steward.b", None, None),
         ]);
-        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false);
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.a/x"]);
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
     }
@@ -92,17 +160,17 @@ mod tests {
         let mut protected = Node::default();
         protected.settings.memory.protect_ns = Some(1_000_000_000);
         tree.insert("steward.a", protected);
-        let told = limits(&tree, &|_| true, &|_| false);
+        let told = limits(&tree, &|_| true, &|_| false, &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.b"]);
     }
 
     #[test]
     fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
         let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
-        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a");
+        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &none());
         let own = Told { min_bytes: Some(100), max_bytes: None };
         assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
-        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a");
+        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a", &none());
         assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");
     }
 }
