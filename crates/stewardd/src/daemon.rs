@@ -372,7 +372,8 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings, ro
 /// What domains may reserve of the machine together. Where nobody knows how much memory there is, none.
 fn machine(settings: &Settings, roots: &Roots) -> Machine {
     let config = &settings.config;
-    let memory_bytes = memory::total_bytes(roots).unwrap_or(0) as f64 * config.memory.reservable;
+    let total_bytes = memory::machine::usage(roots).unwrap_or_default().total_bytes;
+    let memory_bytes = total_bytes as f64 * config.memory.reservable;
     Machine {
         cpu: config.cpu.reservable,
         memory_bytes: memory_bytes as u64 >> 20 << 20,
