@@ -307,11 +307,28 @@ fn used_text(memory: &api::DomainMemory) -> String {
     )
 }
 
+/// What is kept of a protected domain.
+fn kept_text(kept: u64) -> String {
+    match kept {
+        0 => "nothing for now: what protected domains use does not fit together, and it uses most".to_owned(),
+        bytes => {
+            format!("{} that it used within its protection period, and room to grow", approximate_size(bytes))
+        }
+    }
+}
+
 /// What it is promised of the memory, what it uses, and what it may use at most; nothing where it was given neither.
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
     rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
+    rows.extend(domain.memory.and_then(|memory| Some(("memory kept", kept_text(memory.kept?)))));
+    rows.extend(
+        domain
+            .memory
+            .filter(|memory| memory.taken > 0)
+            .map(|memory| ("memory taken", format!("{} for others", approximate_size(memory.taken)))),
+    );
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
     rows.extend(domain.protect.map(|period_ns| ("protection period", format_duration(period_ns))));

@@ -136,6 +136,14 @@ impl CgroupReader {
         fields::number(&self.0, "memory.current")
     }
 
+    /// `memory.swap.current` alone, in bytes; `None` where the kernel does not account for swap.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_swap_bytes(&self) -> Result<Option<u64>, KernelError> {
+        fields::number(&self.0, "memory.swap.current")
+    }
+
     /// `memory.stat` alone, which the root has too. It is the dearest of the files: the kernel sums over CPUs first.
     ///
     /// # Errors

@@ -12,6 +12,10 @@ pub struct MachineMemory {
     pub free_bytes: u64,
     /// What programs could still get without anything being swapped out, as the kernel estimates it.
     pub available_bytes: u64,
+    /// Pages of files that can be taken (`Active(file)` and `Inactive(file)`).
+    pub file_bytes: u64,
+    /// Anonymous and shared memory that can be taken where there is swap (`Active(anon)` and `Inactive(anon)`).
+    pub anonymous_bytes: u64,
     /// Room for what is swapped out.
     pub swap_total_bytes: u64,
     /// Of it, what is empty.
@@ -87,12 +91,12 @@ pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
             .trim()
             .strip_suffix(" kB")
             .and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024));
-        *field = bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
+        *field += bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
         seen += 1;
     }
-    if seen < 10 {
-        let expected = "MemTotal, MemFree, MemAvailable, SwapTotal, SwapFree, Dirty, Writeback, SUnreclaim, PageTables, \
-            KernelStack";
+    if seen < 14 {
+        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, \
+            Writeback, SUnreclaim, PageTables, KernelStack";
         return Err(KernelError::parse(path, expected, &text));
     }
     Ok(usage)
@@ -103,6 +107,8 @@ fn usage_field<'a>(usage: &'a mut MachineMemory, name: &str) -> Option<&'a mut u
         "MemTotal" => &mut usage.total_bytes,
         "MemFree" => &mut usage.free_bytes,
         "MemAvailable" => &mut usage.available_bytes,
+        "Active(file)" | "Inactive(file)" => &mut usage.file_bytes,
+        "Active(anon)" | "Inactive(anon)" => &mut usage.anonymous_bytes,
         "SwapTotal" => &mut usage.swap_total_bytes,
         "SwapFree" => &mut usage.swap_free_bytes,
         "Dirty" => &mut usage.dirty_bytes,
