@@ -2,7 +2,6 @@
 //!
 //! - [`machine`]: the machine's figures; [`swap`]: where memory is swapped to.
 //! - [`ages`]: when the pages of a cgroup were last used.
-//! - [`room`]: for those who ask for more.
 //! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
 //! - [`bounds`]: limits and protects a cgroup, through the undo journal.
 //!
@@ -12,5 +11,4 @@ pub mod ages;
 pub mod bounds;
 pub mod machine;
 pub mod reclaim;
-pub mod room;
 pub mod swap;

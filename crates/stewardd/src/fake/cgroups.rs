@@ -10,11 +10,12 @@ use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_core::memory::limits::Told;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
+use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::cgroups::Cgroups;
-use crate::memory::knobs::{Knobs, Place};
+use crate::memory::knobs::Knobs;
 use crate::turn::worker::Progress;
 
 /// The tree; shared between the test and every daemon on it.

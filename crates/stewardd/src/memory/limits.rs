@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use steward_core::memory::limits::{Limits as Wanted, Told};
 use steward_core::resource::Resource;
+use steward_kernel::cgroup::place::Place;
 
-use super::knobs::{Knobs, Place};
+use super::knobs::Knobs;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::worker::{About, Job, Progress};
 
@@ -137,7 +138,6 @@ impl Limits {
         for (path, (cgroup_id, _)) in std::mem::take(&mut self.told) {
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
             let _ = knobs.set(&Place { path, cgroup_id }, Told::default());
-            knobs.forget(cgroup_id);
         }
         for path in std::mem::take(&mut self.hand_out).iter().rev() {
             // Where it is gone, or somebody has set something below it since, it stays.
