@@ -61,7 +61,7 @@ pub struct Seen {
 /// A domain that is to be protected, as it was seen. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
-    /// What was not used within its protection period.
+    /// What of its claims was not used within its protection period, or is that of those below it.
     pub idle_bytes: u64,
     /// What of it is in the swap.
     pub swapped_bytes: u64,
@@ -141,10 +141,10 @@ impl Machine {
     pub fn distance_bytes(&self, domains: &[Seen]) -> u64 {
         let (mut file_bytes, mut anonymous_bytes) = (self.file_bytes, self.anonymous_bytes);
         for seen in domains {
-            if let Some(protected) = &seen.protected {
-                let of_files = protected.file_bytes.min(seen.principal.claimed_bytes);
+            if let (Some(protected), Some(wanting)) = (&seen.protected, seen.wanting()) {
+                let of_files = protected.file_bytes.min(wanting.used_bytes);
                 file_bytes = file_bytes.saturating_sub(of_files);
-                anonymous_bytes = anonymous_bytes.saturating_sub(seen.principal.claimed_bytes - of_files);
+                anonymous_bytes = anonymous_bytes.saturating_sub(wanting.used_bytes - of_files);
             }
         }
         let free_bytes = self.free_bytes.saturating_sub(self.high_watermark_bytes);

@@ -72,7 +72,9 @@ impl Family {
         }
         // Children come after their parents: what they keep, those above keep with them.
         for place in (0..principals.len()).rev() {
-            let below = family.children[place].iter().map(|child| family.floor_bytes[*child]);
+            // Of a promise that is not used, nothing has to be kept yet.
+            let used = |child: &usize| family.floor_bytes[*child].min(principals[*child].claimed_bytes);
+            let below = family.children[place].iter().map(used);
             let below = below.fold(0, u64::saturating_add);
             family.floor_bytes[place] = family.floor_bytes[place].max(below);
         }

@@ -41,7 +41,7 @@ pub fn victims(principals: &[Principal], bytes: u64) -> Vec<Victim> {
         }
         let Some((place, excess_bytes)) = taking.choose() else { break };
         let wanted_bytes = excess_bytes.clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES).min(left_bytes);
-        let piece_bytes = wanted_bytes.min(taking.takeable_bytes[place]);
+        let piece_bytes = wanted_bytes.min(taking.least_takeable_bytes(place));
         taking.take(place, piece_bytes);
         left_bytes -= piece_bytes;
         match victims.last_mut().filter(|last| last.place == place) {
@@ -134,6 +134,12 @@ impl<'principals> Taking<'principals> {
         let share_bytes = u64::try_from(share).unwrap_or(u64::MAX);
         let excess_bytes = self.claimed_bytes[place].saturating_sub(share_bytes);
         excess_bytes.min(self.inactive_bytes(place, shift))
+    }
+
+    /// What can be taken from one, and so from all above it.
+    fn least_takeable_bytes(&self, place: usize) -> u64 {
+        let above = std::iter::successors(Some(place), |place| parent_of(*place, &self.principals[*place]));
+        above.map(|place| self.takeable_bytes[place]).min().unwrap_or(0)
     }
 
     /// Has so much be gone from one, and from all above it.

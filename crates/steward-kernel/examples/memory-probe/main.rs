@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use steward_kernel::cgroup::directory::CgroupDirectory;
+use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::{Bound, CgroupReader};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
-use steward_kernel::journal::{self, Journal};
+use steward_kernel::journal::{self, Journal, SharedJournal};
 use steward_kernel::memory::ages::{self, AgeingTarget, PageAges};
 use steward_kernel::memory::bounds::{self, BoundFile};
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimOutcome, ReclaimPool};
@@ -252,15 +253,14 @@ impl Probe {
         let file = Path::new("/run/memory-probe.undo");
         let value = || CgroupDirectory::open(CGROUP, &self.roots)?.read("memory.min");
         let before = value()?;
-        let mut journal = Journal::open(file, &self.roots)?;
+        let journal = SharedJournal::from(Journal::open(file, &self.roots)?);
+        let place = Place { path: CGROUP.into(), cgroup_id: self.cgroup.id };
         // Not whole pages, so that the kernel shows another value than the one that was written.
-        let set = |journal: &mut Journal, bytes| {
-            bounds::set(journal, &self.cgroup, BoundFile::Min, Bound::Bytes(bytes), &self.roots)
-        };
-        set(&mut journal, 50 * MIB + 1)?;
-        set(&mut journal, 60 * MIB + 1)?;
+        for bytes in [50 * MIB + 1, 60 * MIB + 1] {
+            bounds::set(&journal, &place, BoundFile::Min, Bound::Bytes(bytes), &self.roots)?;
+        }
         let shown = value()?;
-        must(shown == (60 * MIB).to_string() && journal.outstanding().len() == 1, &*shown)?;
+        must(shown == (60 * MIB).to_string() && journal.outstanding() == 1, &*shown)?;
         drop(journal);
         let report = journal::revert(file, &self.roots)?;
         must(report.reverted.len() == 1 && value()? == before, report.to_string())?;

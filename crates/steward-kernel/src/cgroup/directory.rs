@@ -126,14 +126,12 @@ impl CgroupDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roots::with_files;
 
     #[test]
     fn a_file_that_is_missing_is_told_apart_from_a_cgroup_that_has_gone() {
-        let keep = tempfile::tempdir().expect("a temporary directory");
-        let roots = Roots::under(keep.path());
+        let (_keep, roots) = with_files(&[("sys/fs/cgroup/a/b/memory.min", "0\n")]);
         let path = roots.cgroup.join("a/b");
-        std::fs::create_dir_all(&path).expect("directories");
-        std::fs::write(path.join("memory.min"), "0\n").expect("a file");
         let cgroup = CgroupDirectory::open("/a/b", &roots).expect("it is there");
         assert_eq!(cgroup.read_if_present("memory.min").expect("readable").as_deref(), Some("0"));
         assert_eq!(cgroup.read_if_present("memory.max").expect("the cgroup is there"), None);
@@ -149,9 +147,7 @@ mod tests {
 
     #[test]
     fn no_name_leads_out_of_the_tree() {
-        let keep = tempfile::tempdir().expect("a temporary directory");
-        let roots = Roots::under(keep.path());
-        std::fs::create_dir_all(&roots.cgroup).expect("a directory");
+        let (_keep, roots) = with_files(&[("sys/fs/cgroup/cgroup.procs", "")]);
         for name in ["..", "../..", "a/../.."] {
             let error = CgroupDirectory::open(name, &roots).expect_err("outside").to_string();
             assert!(error.contains("sys/fs/cgroup"), "{error}");

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Change, Journal, JournalError, Knob, Line, Undone, undo};
 use crate::cgroup::directory::CgroupDirectory;
-use crate::cgroup::tree::Cgroup;
+use crate::cgroup::place::{self, Place};
 use crate::error::KernelError;
 use crate::roots::Roots;
 
@@ -18,14 +18,14 @@ impl Journal {
     /// one has its name.
     pub fn write_knob(
         &mut self,
-        cgroup: &Cgroup,
+        place: &Place,
         file: &str,
         value: &str,
         roots: &Roots,
     ) -> Result<Option<u64>, JournalError> {
-        let directory = CgroupDirectory::open_same(&cgroup.path, cgroup.id, roots)?;
+        let directory = CgroupDirectory::open_same(&place.path, place.cgroup_id, roots)?;
         let directory = directory.ok_or_else(|| KernelError::Cgroup {
-            path: roots.cgroup.join(&cgroup.path),
+            path: place::directory(&place.path, roots),
             action: "find the cgroup that was at",
             source: io::Error::from_raw_os_error(libc::ENODEV),
         })?;
@@ -33,15 +33,15 @@ impl Journal {
         if current == value {
             return Ok(None);
         }
-        let earlier = self.knob_number(cgroup.id, file);
+        let earlier = self.knob_number(place.cgroup_id, file);
         let ours = earlier.filter(|number| {
             matches!(self.outstanding.get(number), Some(Change::Knob(knob)) if knob.is_ours(&current))
         });
         let number = match ours {
             Some(number) => self.note(Line::Again { number, value: value.into() }).map(|()| number)?,
             None => self.record(Change::Knob(Knob {
-                cgroup: cgroup.path.clone(),
-                id: cgroup.id,
+                cgroup: place.path.clone(),
+                id: place.cgroup_id,
                 file: file.into(),
                 old: current.clone(),
                 new: value.into(),
@@ -89,15 +89,26 @@ impl Journal {
     /// [`JournalError`] with the path; the record then stays.
     pub fn undo_knob(
         &mut self,
-        cgroup: &Cgroup,
+        place: &Place,
         file: &str,
         roots: &Roots,
     ) -> Result<Option<Undone>, JournalError> {
-        let Some(number) = self.knob_number(cgroup.id, file) else { return Ok(None) };
+        let Some(number) = self.knob_number(place.cgroup_id, file) else { return Ok(None) };
         let undone = undo(&self.outstanding[&number], roots)?;
         // A record that stays open does no harm.
         let _ = self.close(number);
         Ok(Some(undone))
+    }
+
+    /// A cgroup has gone, and what was written into its files with it: there is nothing to put back any more.
+    pub fn forget_knobs(&mut self, cgroup_id: u64) {
+        let is_its = |change: &Change| matches!(change, Change::Knob(knob) if knob.id == cgroup_id);
+        let its = self.outstanding.iter().filter(|(_, change)| is_its(change));
+        let numbers: Vec<u64> = its.map(|(number, _)| *number).collect();
+        for number in numbers {
+            // A record that stays open does no harm.
+            let _ = self.close(number);
+        }
     }
 
     fn knob_number(&self, id: u64, file: &str) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::cgroup::directory::CgroupDirectory;
-use crate::cgroup::tree::Cgroup;
+use crate::cgroup::place;
 use crate::cpu::scheduling;
 use crate::process;
 
@@ -327,18 +327,18 @@ fn the_scheduling_of_a_task_is_put_back_unless_it_is_another_task() {
 
 impl Place {
     /// A cgroup with its `memory.min`.
-    fn cgroup(&self, path: &str, value: &str) -> Cgroup {
+    fn cgroup(&self, path: &str, value: &str) -> place::Place {
         std::fs::create_dir_all(self.roots.cgroup.join(path)).expect("a directory");
         std::fs::write(self.min(path), value).expect("a file");
-        let id = CgroupDirectory::open(path, &self.roots).expect("it is there").id();
-        Cgroup { path: path.into(), id, uid: 0 }
+        let cgroup_id = CgroupDirectory::open(path, &self.roots).expect("it is there").id();
+        place::Place { path: path.into(), cgroup_id }
     }
 
     fn min(&self, path: &str) -> PathBuf {
         self.roots.cgroup.join(path).join("memory.min")
     }
 
-    fn set(&self, journal: &mut Journal, cgroup: &Cgroup, value: &str) -> Option<u64> {
+    fn set(&self, journal: &mut Journal, cgroup: &place::Place, value: &str) -> Option<u64> {
         journal.write_knob(cgroup, "memory.min", value, &self.roots).expect("written")
     }
 }
@@ -425,9 +425,21 @@ fn a_crash_between_the_record_and_the_write_of_a_knob_loses_nothing() {
     assert_eq!((text(&place.min("a")).as_str(), report.reverted.len()), ("0", 1), "{report}");
     // The first write that was never made.
     let (file, old, new) = ("memory.min".into(), "0".into(), "100".into());
-    let knob = Knob { cgroup: "a".into(), id: cgroup.id, file, old, new, before: None };
+    let knob = Knob { cgroup: "a".into(), id: cgroup.cgroup_id, file, old, new, before: None };
     place.open().record(Change::Knob(knob)).expect("recorded");
     assert!(place.revert().left[0].contains("as it was"));
+}
+
+#[test]
+fn of_a_cgroup_that_has_gone_nothing_is_left_to_put_back() {
+    let place = Place::new();
+    let (gone, other) = (place.cgroup("a", "0\n"), place.cgroup("b", "0\n"));
+    let mut journal = place.open();
+    place.set(&mut journal, &gone, "100");
+    let kept = place.set(&mut journal, &other, "100").expect("written");
+    journal.forget_knobs(gone.cgroup_id);
+    drop(journal);
+    assert_eq!(place.open().outstanding().keys().copied().collect::<Vec<_>>(), vec![kept]);
 }
 
 #[test]

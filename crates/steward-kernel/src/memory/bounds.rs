@@ -1,8 +1,8 @@
 //! Limits and protects the memory of a cgroup, through the undo journal.
 
+use crate::cgroup::place::Place;
 use crate::cgroup::reading::Bound;
-use crate::cgroup::tree::Cgroup;
-use crate::journal::{Journal, JournalError, Undone};
+use crate::journal::{JournalError, SharedJournal, Undone};
 use crate::roots::Roots;
 
 /// A file of a cgroup that limits or protects its memory (Documentation/admin-guide/cgroup-v2.rst).
@@ -30,30 +30,30 @@ impl BoundFile {
     }
 }
 
-/// Sets one of them; see [`Journal::write_knob`]. Lowering `memory.high` or `memory.max` below what is charged makes
-/// the kernel reclaim before this returns, which may take seconds and, for `memory.max`, kill.
+/// Sets one of them; see [`SharedJournal::write_knob`]. Lowering `memory.high` or `memory.max` below what is charged
+/// makes the kernel reclaim before this returns, which may take seconds and, for `memory.max`, kill.
 ///
 /// # Errors
-/// As [`Journal::write_knob`].
+/// As [`SharedJournal::write_knob`].
 pub fn set(
-    journal: &mut Journal,
-    cgroup: &Cgroup,
+    journal: &SharedJournal,
+    place: &Place,
     file: BoundFile,
     bound: Bound,
     roots: &Roots,
 ) -> Result<Option<u64>, JournalError> {
-    journal.write_knob(cgroup, file.name(), &bound.to_string(), roots)
+    journal.write_knob(place, file.name(), &bound.to_string(), roots)
 }
 
-/// Puts one of them back to what it was before Steward; see [`Journal::undo_knob`].
+/// Puts one of them back to what it was before Steward; see [`SharedJournal::undo_knob`].
 ///
 /// # Errors
-/// As [`Journal::undo_knob`].
+/// As [`SharedJournal::undo_knob`].
 pub fn unset(
-    journal: &mut Journal,
-    cgroup: &Cgroup,
+    journal: &SharedJournal,
+    place: &Place,
     file: BoundFile,
     roots: &Roots,
 ) -> Result<Option<Undone>, JournalError> {
-    journal.undo_knob(cgroup, file.name(), roots)
+    journal.undo_knob(place, file.name(), roots)
 }

@@ -5,13 +5,17 @@ use crate::roots::{Roots, read};
 
 /// `/proc/meminfo` (Documentation/filesystems/proc.rst), in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
+pub struct MachineMemory {
     /// What the kernel hands out.
     pub total_bytes: u64,
     /// What nothing is in. Pages in the per-CPU lists are not counted: see [`Zones::per_cpu_pages`].
     pub free_bytes: u64,
     /// What programs could still get without anything being swapped out, as the kernel estimates it.
     pub available_bytes: u64,
+    /// Pages of files that can be taken (`Active(file)` and `Inactive(file)`).
+    pub file_bytes: u64,
+    /// Anonymous and shared memory that can be taken where there is swap (`Active(anon)` and `Inactive(anon)`).
+    pub anonymous_bytes: u64,
     /// Room for what is swapped out.
     pub swap_total_bytes: u64,
     /// Of it, what is empty.
@@ -28,7 +32,7 @@ pub struct MemoryUse {
     pub kernel_stacks_bytes: u64,
 }
 
-impl MemoryUse {
+impl MachineMemory {
     /// Of what is counted here, the memory that the kernel keeps for itself, in bytes.
     pub fn kept_bytes(&self) -> u64 {
         self.slab_unreclaimable_bytes + self.page_tables_bytes + self.kernel_stacks_bytes
@@ -75,10 +79,10 @@ pub struct MemoryCounters {
 ///
 /// # Errors
 /// [`KernelError::Read`], or [`KernelError::Parse`] where a line that every kernel has is missing or holds no number.
-pub fn usage(roots: &Roots) -> Result<MemoryUse, KernelError> {
+pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
     let path = roots.proc.join("meminfo");
     let text = read(&path)?;
-    let mut usage = MemoryUse::default();
+    let mut usage = MachineMemory::default();
     let mut seen = 0;
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
@@ -87,22 +91,24 @@ pub fn usage(roots: &Roots) -> Result<MemoryUse, KernelError> {
             .trim()
             .strip_suffix(" kB")
             .and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024));
-        *field = bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
+        *field += bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
         seen += 1;
     }
-    if seen < 10 {
-        let expected = "MemTotal, MemFree, MemAvailable, SwapTotal, SwapFree, Dirty, Writeback, SUnreclaim, PageTables, \
-            KernelStack";
+    if seen < 14 {
+        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, \
+            Writeback, SUnreclaim, PageTables, KernelStack";
         return Err(KernelError::parse(path, expected, &text));
     }
     Ok(usage)
 }
 
-fn usage_field<'a>(usage: &'a mut MemoryUse, name: &str) -> Option<&'a mut u64> {
+fn usage_field<'a>(usage: &'a mut MachineMemory, name: &str) -> Option<&'a mut u64> {
     Some(match name {
         "MemTotal" => &mut usage.total_bytes,
         "MemFree" => &mut usage.free_bytes,
         "MemAvailable" => &mut usage.available_bytes,
+        "Active(file)" | "Inactive(file)" => &mut usage.file_bytes,
+        "Active(anon)" | "Inactive(anon)" => &mut usage.anonymous_bytes,
         "SwapTotal" => &mut usage.swap_total_bytes,
         "SwapFree" => &mut usage.swap_free_bytes,
         "Dirty" => &mut usage.dirty_bytes,
@@ -173,14 +179,7 @@ pub fn counters(roots: &Roots) -> Result<MemoryCounters, KernelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn roots(file: &str, text: &str) -> (tempfile::TempDir, Roots) {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let roots = Roots::under(directory.path());
-        std::fs::create_dir_all(&roots.proc).expect("a directory");
-        std::fs::write(roots.proc.join(file), text).expect("a file");
-        (directory, roots)
-    }
+    use crate::roots::with_files;
 
     #[test]
     fn watermarks_are_summed_over_zones_and_not_taken_for_those_of_the_lists() {
@@ -188,7 +187,7 @@ mod tests {
                     \x20       high     30\n        protection: (0, 0, 0)\n  pagesets\n    cpu: 0\n              count:    7\n\
                     \x20             high:     300\n              high_min: 300\n              batch:    63\n    cpu: 1\n\
                     \x20             count:    5\n              high:     300\n";
-        let (_keep, roots) = roots("zoneinfo", &format!("{zone}{zone}"));
+        let (_keep, roots) = with_files(&[("proc/zoneinfo", &format!("{zone}{zone}"))]);
         let expected = Zones { min_pages: 20, low_pages: 40, high_pages: 60, per_cpu_pages: 24 };
         assert_eq!(zones(&roots).expect("readable"), expected);
         std::fs::write(roots.proc.join("zoneinfo"), "        high     many\n").expect("a file");
@@ -198,7 +197,7 @@ mod tests {
     #[test]
     fn stalls_of_all_zones_are_one_number_and_what_a_kernel_lacks_is_none() {
         let text = "allocstall_dma32 1\nallocstall_normal 2\npgsteal_direct 5\npgsteal_direct_throttle 9\noom_kill 1\n";
-        let (_keep, roots) = roots("vmstat", text);
+        let (_keep, roots) = with_files(&[("proc/vmstat", text)]);
         let expected = MemoryCounters {
             direct_reclaims: 3,
             reclaimed_direct_pages: 5,
@@ -213,11 +212,18 @@ mod tests {
         let names = "MemTotal MemFree MemAvailable SwapTotal SwapFree Dirty Writeback SUnreclaim PageTables KernelStack";
         let lines = names.split(' ').zip(1..).map(|(name, number)| format!("{name}:    {number} kB\n"));
         let text: String = lines.collect();
-        let (_keep, roots) = roots("meminfo", &text);
+        let (_keep, roots) = with_files(&[("proc/meminfo", &text)]);
         let usage_found = usage(&roots).expect("readable");
         assert_eq!((usage_found.total_bytes, usage_found.kept_bytes()), (1024, (8 + 9 + 10) * 1024));
-        std::fs::write(roots.proc.join("meminfo"), text.replace("SUnreclaim", "Other")).expect("a file");
-        assert!(usage(&roots).expect_err("a line is missing").to_string().contains("SUnreclaim"));
+        let refused = |text: &str| {
+            std::fs::write(roots.proc.join("meminfo"), text).expect("a file");
+            usage(&roots).expect_err("it is not whole").to_string()
+        };
+        assert!(refused(&text.replace("SUnreclaim", "Other")).contains("SUnreclaim"));
+        for nonsense in ["many", "18446744073709551615"] {
+            let said = refused(&text.replace("   3 kB", &format!("   {nonsense} kB")));
+            assert!(said.contains("meminfo") && said.contains("MemAvailable"), "{said}");
+        }
     }
 
     #[test]

@@ -53,12 +53,11 @@ fn unescaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roots::with_files;
 
     #[test]
     fn swap_is_listed_in_bytes_and_a_machine_without_has_none() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let roots = Roots::under(directory.path());
-        std::fs::create_dir_all(&roots.proc).expect("a directory");
+        let (_keep, roots) = with_files(&[("proc/meminfo", "")]);
         assert_eq!(areas(&roots).expect("nothing to read"), []);
         let write = |text: &str| std::fs::write(roots.proc.join("swaps"), text).expect("a file");
         write("Filename\tType\tSize\tUsed\tPriority\n/a\\040b  file\t\t2048\t\t1024\t\t-2\n");

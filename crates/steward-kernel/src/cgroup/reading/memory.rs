@@ -113,6 +113,32 @@ pub struct MemoryEvents {
     pub oom_kills: u64,
 }
 
+/// What a cgroup and all below it use of the memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// All that is charged to it (`memory.current`).
+    pub used_bytes: u64,
+    /// What of it is in the swap besides (`memory.swap.current`).
+    pub swapped_bytes: u64,
+    /// Pages of files, of those that are charged ([`MemoryStat::file_bytes`]).
+    pub file_bytes: u64,
+    /// The most that it may use (`memory.max`); `None` for no limit.
+    pub max_bytes: Option<u64>,
+}
+
+pub(super) fn usage(cgroup: &CgroupDirectory) -> Result<Option<MemoryUse>, KernelError> {
+    let Some(used_bytes) = number(cgroup, "memory.current")? else { return Ok(None) };
+    Ok(Some(MemoryUse {
+        used_bytes,
+        swapped_bytes: number(cgroup, "memory.swap.current")?.unwrap_or(0),
+        file_bytes: stat(cgroup)?.unwrap_or_default().file_bytes,
+        max_bytes: match bound(cgroup, "memory.max")? {
+            Some(Bound::Bytes(bytes)) => Some(bytes),
+            Some(Bound::Max) | None => None,
+        },
+    }))
+}
+
 /// All of it; `None` for the root and where the parent does not hand out memory.
 pub(super) fn reading(cgroup: &CgroupDirectory) -> Result<Option<MemoryReading>, KernelError> {
     let Some(current_bytes) = number(cgroup, "memory.current")? else { return Ok(None) };
@@ -129,13 +155,19 @@ pub(super) fn reading(cgroup: &CgroupDirectory) -> Result<Option<MemoryReading>,
 pub(super) fn bounds(cgroup: &CgroupDirectory) -> Result<Option<MemoryBounds>, KernelError> {
     let files = ["memory.min", "memory.low", "memory.high", "memory.max"];
     let mut found = [Bound::Max; 4];
-    for (bound, file) in found.iter_mut().zip(files) {
-        let Some(text) = cgroup.read_if_present(file)? else { return Ok(None) };
-        *bound = Bound::parse(&text)
-            .ok_or_else(|| KernelError::parse(cgroup.path_of(file), "a number of bytes or max", &text))?;
+    for (place, file) in found.iter_mut().zip(files) {
+        let Some(bound) = bound(cgroup, file)? else { return Ok(None) };
+        *place = bound;
     }
     let [min, low, high, max] = found;
     Ok(Some(MemoryBounds { min, low, high, max }))
+}
+
+/// A file with one of them; `None` where there is no such file.
+fn bound(cgroup: &CgroupDirectory, file: &str) -> Result<Option<Bound>, KernelError> {
+    let Some(text) = cgroup.read_if_present(file)? else { return Ok(None) };
+    let expected = "a number of bytes or max";
+    Bound::parse(&text).map(Some).ok_or_else(|| KernelError::parse(cgroup.path_of(file), expected, &text))
 }
 
 pub(super) fn stat(cgroup: &CgroupDirectory) -> Result<Option<MemoryStat>, KernelError> {
