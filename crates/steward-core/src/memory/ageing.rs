@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 const BUDGET_PART: u64 = 250;
 /// Generations begin no more often than this, in nanoseconds.
 const STEP_MIN_NS: u64 = 1_000_000_000;
+/// What was read is believed for no longer than this, in nanoseconds, and while no more than this changes, in bytes.
+const BELIEVED_NS: u64 = 1_000_000_000;
+const BELIEVED_BYTES: u64 = 1 << 20;
 
 /// A generation of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +27,37 @@ pub struct Generation {
     pub bytes: u64,
 }
 
+/// The ages of one domain's pages, as they were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// By node: its generations, oldest first.
+    pub nodes: Vec<Vec<Generation>>,
+    /// When it was read, in nanoseconds.
+    pub read_at_ns: u64,
+    /// What was charged to the domain then, in bytes.
+    pub charged_bytes: u64,
+}
+
+impl Reading {
+    /// What had not been used for this period when the last ageing looked, in bytes.
+    pub fn idle_bytes(&self, period_ns: u64) -> u64 {
+        let idle = self.nodes.iter().map(|generations| idle_bytes(generations, period_ns));
+        idle.fold(0, u64::saturating_add)
+    }
+
+    /// Whether it must be read anew before it is believed that so much is idle: of what is idle some may have been taken
+    /// or given back since, and what is used would seem to be less by that, and be kept no longer.
+    pub fn is_old(&self, now_ns: u64, period_ns: u64, charged_bytes: u64) -> bool {
+        let has_changed = self.charged_bytes.abs_diff(charged_bytes) > BELIEVED_BYTES
+            || now_ns.saturating_sub(self.read_at_ns) >= BELIEVED_NS;
+        has_changed && self.idle_bytes(period_ns) > 0
+    }
+}
+
 /// What of these had not been used for this period when the last ageing looked, in bytes. Oldest first, of one node.
 ///
 /// What was used since then is still where it was: only the time between two ageings says that nobody used it.
-pub fn idle_bytes(generations: &[Generation], period_ns: u64) -> u64 {
+fn idle_bytes(generations: &[Generation], period_ns: u64) -> u64 {
     let looked_ns = generations.last().map_or(0, |youngest| youngest.age_ns);
     let pairs = generations.iter().zip(generations.iter().skip(1));
     let idle = pairs.filter(|(_, next)| next.age_ns.saturating_sub(looked_ns) >= period_ns);
@@ -91,6 +121,23 @@ mod tests {
         let late = generations.iter().map(|one| Generation { age_ns: one.age_ns + 25 * SECOND_NS, ..*one });
         let late: Vec<Generation> = late.collect();
         assert_eq!([85, 61, 60].map(|seconds| idle_bytes(&late, seconds * SECOND_NS)), [0, 0, 8]);
+    }
+
+    #[test]
+    fn what_is_idle_is_read_anew_when_some_of_it_may_have_gone() {
+        let nodes = vec![vec![
+            Generation { age_ns: 90 * SECOND_NS, bytes: 40 << 20 },
+            Generation { age_ns: 60 * SECOND_NS, bytes: 0 },
+            Generation { age_ns: 0, bytes: 60 << 20 },
+        ]];
+        let reading = Reading { nodes, read_at_ns: 5 * SECOND_NS, charged_bytes: 100 << 20 };
+        assert_eq!(reading.idle_bytes(60 * SECOND_NS), 40 << 20);
+        let is_old = |at_ns, mib: u64| reading.is_old(at_ns, 60 * SECOND_NS, mib << 20);
+        assert!(!is_old(5 * SECOND_NS, 101) && is_old(5 * SECOND_NS, 98) && is_old(6 * SECOND_NS, 100));
+        assert!(
+            !reading.is_old(99 * SECOND_NS, 61 * SECOND_NS, 0),
+            "nothing is idle: there is nothing to believe"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use steward_core::memory::ageing::{Ageing, idle_bytes};
+use steward_core::memory::ageing::{Ageing, Reading};
 use steward_core::memory::availability::{self, Own, available};
 use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
 use steward_core::memory::principal::Principal;
@@ -18,6 +18,9 @@ use super::lru::Kind;
 use super::measure::Outcome;
 use super::scenario::{DomainSpec, StewardSettings};
 use crate::random::Random;
+
+/// Where the kernel found nothing to take, it is not asked again for so long.
+const SPARED_NS: u64 = 2_000_000_000;
 
 /// A thread that takes memory.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +42,10 @@ pub(super) struct Steward {
     told_bytes: Vec<u64>,
     /// When the last of these is in the kernel.
     written_at_ns: u64,
-    /// By domain: whether the kernel found nothing there since the last look.
-    is_spared: Vec<bool>,
+    /// By domain: until when nothing is taken from it, since the kernel found nothing there.
+    spared_until_ns: Vec<u64>,
+    /// By domain: its pages' ages as they were read last.
+    read: Vec<Option<Reading>>,
     pub(super) available_bytes: Vec<u64>,
     random: Random,
 }
@@ -60,7 +65,8 @@ impl Steward {
             threads: vec![Thread { place: 0, left_bytes: 0, is_idle: true }; settings.threads],
             told_bytes: domains.iter().map(|domain| domain.min_bytes).collect(),
             written_at_ns: 0,
-            is_spared: vec![false; domains.len()],
+            spared_until_ns: vec![0; domains.len()],
+            read: vec![None; domains.len()],
             available_bytes: vec![0; domains.len()],
             settings: settings.clone(),
             random,
@@ -76,6 +82,7 @@ impl Steward {
         outcome: &mut Outcome,
     ) {
         kernel.events.push(now_ns + self.settings.look_every_ns, Event::Look);
+        self.read(now_ns, kernel, domains);
         let (machine, seen) = (self.machine(kernel), self.seen(now_ns, kernel, domains));
         let settings =
             Settings { reserve_bytes: self.settings.reserve_bytes, reservable: self.settings.reservable };
@@ -102,8 +109,9 @@ impl Steward {
         }
     }
 
-    fn seen(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) -> Vec<Seen> {
-        let mut claimed_bytes: Vec<u64> = kernel.cgroups.iter().map(|cgroup| cgroup.charged_bytes()).collect();
+    fn seen(&self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) -> Vec<Seen> {
+        let mut claimed_bytes: Vec<u64> =
+            kernel.cgroups.iter().map(|cgroup| cgroup.charged_bytes()).collect();
         for place in (0..domains.len()).rev() {
             if let Some(parent) = domains[place].parent {
                 claimed_bytes[parent] += claimed_bytes[place];
@@ -119,15 +127,29 @@ impl Steward {
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {
-                idle_bytes: idle_bytes(&cgroup.lru.generations(now_ns), spec.period_ns),
+                idle_bytes: self.read[place].as_ref().map_or(0, |read| read.idle_bytes(spec.period_ns)),
                 swapped_bytes: cgroup.swapped * GROUP_BYTES,
                 file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 is_revocable: spec.is_revocable,
             });
-            let is_spared = std::mem::take(&mut self.is_spared[place]);
+            let is_spared = now_ns < self.spared_until_ns[place];
             Seen { id: place as u64, principal, protected, is_spared }
         };
         domains.iter().enumerate().map(seen).collect()
+    }
+
+    /// Reads the ages of those that are protected, where what was read is too old.
+    fn read(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) {
+        for (place, domain) in domains.iter().enumerate() {
+            let Some(spec) = domain.protected else { continue };
+            let cgroup = &kernel.cgroups[place];
+            let charged_bytes = cgroup.charged_bytes();
+            let is_old = |read: &Reading| read.is_old(now_ns, spec.period_ns, charged_bytes);
+            if self.read[place].as_ref().is_none_or(is_old) {
+                let nodes = vec![cgroup.lru.generations(now_ns)];
+                self.read[place] = Some(Reading { nodes, read_at_ns: now_ns, charged_bytes });
+            }
+        }
     }
 
     /// Has the kernel told what each keeps, where that is news.
@@ -185,6 +207,7 @@ impl Steward {
         if let Some(id) = self.ageing.due(now_ns, &protected) {
             let looked_at = kernel.age(now_ns, id as usize);
             self.ageing.done(now_ns, id, looked_at * self.settings.age_group_ns);
+            self.read[id as usize] = None;
         }
     }
 
@@ -214,11 +237,11 @@ impl Steward {
             let place = self.threads[thread].place;
             let floor_bytes = self.told_bytes[place];
             let before_bytes = kernel.cgroups[place].charged_bytes();
-            let allowed_bytes =
-                self.decision.target_bytes + PIECE_MAX_BYTES * self.settings.threads as u64;
+            let allowed_bytes = self.decision.target_bytes + PIECE_MAX_BYTES * self.settings.threads as u64;
             let Some(done_ns) = kernel.take_from(now_ns, place) else {
                 // EAGAIN, at once.
-                self.is_spared[place] = true;
+                self.spared_until_ns[place] = now_ns + SPARED_NS;
+                self.plan.retain(|victim| victim.place != place);
                 self.threads[thread].left_bytes = 0;
                 continue;
             };
@@ -234,7 +257,8 @@ impl Steward {
     }
 
     fn next_piece(&mut self, kernel: &Kernel, thread: usize) -> bool {
-        if kernel.free_bytes() >= self.decision.target_bytes {
+        let in_hand_bytes: u64 = self.threads.iter().map(|thread| thread.left_bytes).sum();
+        if kernel.free_bytes() + in_hand_bytes >= self.decision.target_bytes {
             return false;
         }
         let Some(victim) = self.plan.front_mut() else { return false };

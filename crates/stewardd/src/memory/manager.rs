@@ -274,7 +274,7 @@ impl Turns {
         let decision = self.decides.decide(now_ns, &seen.machine, &domains, &orders.settings);
         let periods = sight.periods();
         if let Some(id) = self.ageing.due(now_ns, &periods) {
-            let cost_ns = sight.age(now_ns, id);
+            let cost_ns = sight.age(id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
         self.take_decision(decision);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 
-use steward_core::memory::ageing::{Generation, idle_bytes};
+use steward_core::memory::ageing::{Generation, Reading};
 use steward_core::memory::manager::{Machine, Protected, Seen};
 use steward_core::memory::principal::Principal;
 use steward_kernel::cgroup::place;
@@ -30,12 +31,6 @@ struct Group {
     max_bytes: u64,
 }
 
-/// What was read of a cgroup's page ages, by node, and when.
-struct Aged {
-    nodes: Vec<Vec<Generation>>,
-    read_at_ns: u64,
-}
-
 /// What was seen at one look.
 pub(super) struct View {
     pub(super) machine: Machine,
@@ -50,8 +45,8 @@ pub(super) struct Sight {
     /// Those that were made first come first, so parents before children.
     groups: Vec<Group>,
     listed_at_ns: Option<u64>,
-    /// By cgroup id, of protected ones.
-    aged: BTreeMap<u64, Aged>,
+    /// By cgroup id, of protected ones: their pages' ages as they were read last.
+    read: BTreeMap<u64, Reading>,
     /// Protected cgroups with their periods, at the last look.
     periods: Vec<(u64, u64)>,
     /// The daemon's own cgroup.
@@ -67,7 +62,7 @@ impl Sight {
             roots: roots.clone(),
             groups: Vec::new(),
             listed_at_ns: None,
-            aged: BTreeMap::new(),
+            read: BTreeMap::new(),
             periods: Vec::new(),
             own: place::path_of(own, roots)?.trim_start_matches('/').to_owned(),
             page_bytes: rustix::param::page_size() as u64,
@@ -111,6 +106,7 @@ impl Sight {
                 of_children[parent] = of_children[parent].saturating_add(*claimed_bytes);
             }
         }
+        self.read_ages(now_ns, orders, |place| claimed_bytes[place].saturating_sub(of_children[place]));
         let mut periods = Vec::new();
         let mut domains = Vec::with_capacity(self.groups.len());
         for (place, group) in self.groups.iter().enumerate() {
@@ -127,35 +123,61 @@ impl Sight {
             let protected = orders.protect_ns(&group.path).map(|period_ns| {
                 periods.push((group.id, period_ns));
                 let own_bytes = claimed_bytes[place].saturating_sub(of_children[place]);
-                self.protected(now_ns, group, period_ns, own_bytes, of_children[place])
+                self.protected(group, period_ns, own_bytes, of_children[place])
             });
             let is_spared = group.path == self.own;
             domains.push(Seen { id: group.id, principal, protected, is_spared });
         }
         self.periods = periods;
-        self.aged.retain(|id, _| self.periods.iter().any(|(known, _)| known == id));
+        self.read.retain(|id, _| self.periods.iter().any(|(known, _)| known == id));
         Ok(View { machine: self.machine()?, domains })
     }
 
-    /// How a protected one stands. What is charged to its children is theirs: they are protected as it is.
-    fn protected(
-        &self,
-        now_ns: u64,
-        group: &Group,
-        period_ns: u64,
-        own_bytes: u64,
-        of_children: u64,
-    ) -> Protected {
-        let idle = self.aged.get(&group.id).map_or(0, |aged| {
-            let since_ns = now_ns.saturating_sub(aged.read_at_ns);
-            let older = |generation: &Generation| Generation {
-                age_ns: generation.age_ns.saturating_add(since_ns),
-                ..*generation
+    /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the kernel
+    /// tells them in one file. Of one whose ages cannot be read nothing is idle; the next ageing says why.
+    fn read_ages(&mut self, now_ns: u64, orders: &Orders, own_bytes: impl Fn(usize) -> u64) {
+        let is_old = |(place, group): (usize, &Group)| {
+            let period_ns = orders.protect_ns(&group.path)?;
+            let read = self.read.get(&group.id);
+            let is_old = read.is_none_or(|read| read.is_old(now_ns, period_ns, own_bytes(place)));
+            is_old.then_some(place)
+        };
+        let mut wanted: Vec<usize> = self.groups.iter().enumerate().filter_map(is_old).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let page_bytes = self.page_bytes;
+        let generation = |seen: &ages::Generation| Generation {
+            age_ns: seen.age_ms.saturating_mul(1_000_000),
+            bytes: seen.anon_pages.saturating_add(seen.file_pages).saturating_mul(page_bytes),
+        };
+        let (groups, read) = (&self.groups, &mut self.read);
+        for place in &wanted {
+            let empty = Reading { nodes: Vec::new(), read_at_ns: now_ns, charged_bytes: own_bytes(*place) };
+            read.insert(groups[*place].id, empty);
+        }
+        let _ = ages::each(&self.roots, |seen| {
+            // Without the id, the last one of a path is the one that was made last: the same place is read again.
+            let is_it = |place: &usize| {
+                let group = &groups[*place];
+                seen.cgroup_id.map_or(seen.cgroup == group.path, |id| id == group.id)
             };
-            let idle =
-                |node: &Vec<Generation>| idle_bytes(&node.iter().map(older).collect::<Vec<_>>(), period_ns);
-            aged.nodes.iter().map(idle).fold(0, u64::saturating_add)
+            if let Some(found) = wanted.iter().position(is_it) {
+                let nodes = seen.nodes.iter().map(|node| node.generations.iter().map(generation).collect());
+                if let Some(read) = read.get_mut(&groups[wanted[found]].id) {
+                    read.nodes = nodes.collect();
+                }
+                if seen.cgroup_id.is_some() {
+                    wanted.swap_remove(found);
+                }
+            }
+            if wanted.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+    }
+
+    /// How a protected one stands. What is charged to its children is theirs: they are protected as it is.
+    fn protected(&self, group: &Group, period_ns: u64, own_bytes: u64, of_children: u64) -> Protected {
+        let idle = self.read.get(&group.id).map_or(0, |read| read.idle_bytes(period_ns));
         let stat = group.reader.memory_stat().ok().flatten().unwrap_or_default();
         let swapped = group.reader.memory_swap_bytes().ok().flatten().unwrap_or(0);
         Protected {
@@ -166,8 +188,8 @@ impl Sight {
         }
     }
 
-    /// Ages the pages of one and reads what that says. Returns the CPU time it took, in nanoseconds.
-    pub(super) fn age(&mut self, now_ns: u64, id: u64) -> Result<u64, KernelError> {
+    /// Ages the pages of one. Returns the CPU time it took, in nanoseconds.
+    pub(super) fn age(&mut self, id: u64) -> Result<u64, KernelError> {
         let Some(group) = self.groups.iter().find(|group| group.id == id) else { return Ok(0) };
         let cgroup = Cgroup { path: group.path.clone(), id, uid: 0 };
         let Some(before) = ages::of(&cgroup, &self.roots)? else { return Ok(0) };
@@ -184,15 +206,8 @@ impl Sight {
             // One that has gone meanwhile is not looked at again.
             cost_ns += ages::age(&target, &self.roots).map_or(0, |ageing| ageing.cpu_ns);
         }
-        if let Some(after) = ages::of(&cgroup, &self.roots)? {
-            let page_bytes = self.page_bytes;
-            let generation = |seen: &ages::Generation| Generation {
-                age_ns: seen.age_ms.saturating_mul(1_000_000),
-                bytes: seen.anon_pages.saturating_add(seen.file_pages).saturating_mul(page_bytes),
-            };
-            let nodes = after.nodes.iter().map(|node| node.generations.iter().map(generation).collect());
-            self.aged.insert(id, Aged { nodes: nodes.collect(), read_at_ns: now_ns });
-        }
+        // The next look reads what that says.
+        self.read.remove(&id);
         Ok(cost_ns)
     }
 
