@@ -53,7 +53,7 @@ fn device() -> impl Strategy<Value = u64> {
 }
 
 fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = MachineSettings> {
-    (200..600_u64, 16..40_u64, (1..5_u64, 1..5_u64, 1..8_u64), swap, device(), device()).prop_map(
+    (150..400_u64, 16..40_u64, (1..5_u64, 1..5_u64, 1..8_u64), swap, device(), device()).prop_map(
         |(total, kernel, (min, low, high), swap_mib, swap_ns, disk_ns)| MachineSettings {
             total_bytes: total * MIB,
             kernel_bytes: kernel * MIB,
@@ -69,8 +69,15 @@ fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Machin
 
 /// An interactive program that grows by no more than what is kept for growth.
 fn interactive() -> impl Strategy<Value = Part> {
-    (8..60_u64, 0..3_usize, 100..1500_u64, (0..20_u64, 1..6_u32), 0..8_u64, (2..8_u64, any::<bool>())).prop_map(
-        |(own, file, pause_ms, (rare, rare_every), burst, (period, is_revocable))| Part {
+    (
+        8..60_u64,
+        0..3_usize,
+        100..1500_u64,
+        (0..40_u64, prop_oneof![1..6_u32, Just(u32::MAX)]),
+        0..8_u64,
+        (2..8_u64, any::<bool>()),
+    )
+        .prop_map(|(own, file, pause_ms, (rare, rare_every), burst, (period, is_revocable))| Part {
             domain: DomainSpec {
                 protected: Some(ProtectedSpec { period_ns: period * SECOND, is_revocable }),
                 ..DomainSpec::default()
@@ -87,18 +94,15 @@ fn interactive() -> impl Strategy<Value = Part> {
                 burst_every_ns: 400 * MS,
                 most_bytes: own * MIB * 2,
             }),
-        },
-    )
+        })
 }
 
 fn behaviour() -> impl Strategy<Value = Behaviour> {
     prop_oneof![
-        (10..400_u64, 100_000..4 * MS)
+        (50..600_u64, 100_000..2 * MS)
             .prop_map(|(bytes, group_ns)| Behaviour::Hog { bytes: bytes * MIB, group_ns }),
-        (10..200_u64, 10..300_u64).prop_map(|(rate, bytes)| Behaviour::Grower {
-            bytes_per_second: rate * MIB,
-            bytes: bytes * MIB
-        }),
+        (10..200_u64, 10..300_u64)
+            .prop_map(|(rate, bytes)| Behaviour::Grower { bytes_per_second: rate * MIB, bytes: bytes * MIB }),
         (20..300_u64).prop_map(|rate| Behaviour::Reader { file: 2, bytes_per_second: rate * MIB }),
         (10..300_u64).prop_map(|bytes| Behaviour::Adaptive { bytes: bytes * MIB }),
     ]
@@ -116,21 +120,24 @@ fn other() -> impl Strategy<Value = Part> {
 }
 
 fn files() -> impl Strategy<Value = Vec<u64>> {
-    (0..10_u64, 0..10_u64, 50..600_u64).prop_map(|(one, other, large)| vec![one * MIB, other * MIB, large * MIB])
+    (0..10_u64, 0..10_u64, 50..600_u64)
+        .prop_map(|(one, other, large)| vec![one * MIB, other * MIB, large * MIB])
 }
 
 fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenario> {
     let parts = (prop::collection::vec(interactive(), 1..4), prop::collection::vec(other(), 1..5));
-    (any::<u16>(), any_machine(swap), files(), parts).prop_map(|(seed, machine, files, (mut parts, others))| {
-        parts.extend(others);
-        // A file belongs to one: what another touched first is charged there.
-        for (place, part) in parts.iter_mut().enumerate() {
-            if let Behaviour::Interactive(interactive) = &mut part.behaviour {
-                interactive.file = interactive.file.filter(|file| *file == place);
+    (any::<u16>(), any_machine(swap), files(), parts).prop_map(
+        |(seed, machine, files, (mut parts, others))| {
+            parts.extend(others);
+            // A file belongs to one: what another touched first is charged there.
+            for (place, part) in parts.iter_mut().enumerate() {
+                if let Behaviour::Interactive(interactive) = &mut part.behaviour {
+                    interactive.file = interactive.file.filter(|file| *file == place);
+                }
             }
-        }
-        scenario(u64::from(seed), machine, files, &parts)
-    })
+            scenario(u64::from(seed), machine, files, &parts)
+        },
+    )
 }
 
 fn swaps() -> impl Strategy<Value = u64> {
@@ -188,9 +195,9 @@ fn explore_many_histories() {
         let began = std::time::Instant::now();
         let outcome = run(&scenario, 15);
         let took = began.elapsed();
-        let of = |outcome: &Outcome, what: &dyn Fn(&steward_sim::memory::measure::Counts) -> u64| -> Vec<u64> {
-            outcome.domains.iter().map(what).collect()
-        };
+        let of = |outcome: &Outcome,
+                  what: &dyn Fn(&steward_sim::memory::measure::Counts) -> u64|
+         -> Vec<u64> { outcome.domains.iter().map(what).collect() };
         let baseline = run(&without_steward(&scenario), 15);
         println!(
             "{index}: never {:?} faults {:?} all {:?} base {:?} belowmin {:?} belowfloor {:?} demotions {} short {} unasked {} kills {} / {} direct {} / {} in {took:?}",
