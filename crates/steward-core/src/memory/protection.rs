@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// For how long one that was demoted stays so at least, in nanoseconds: its pages are being taken meanwhile, and what is
 /// measured is not yet what it will need.
 const DEMOTED_MIN_NS: u64 = 5_000_000_000;
+/// One that is demoted again soon after it came back stays so for twice as long, and so on up to this, in nanoseconds:
+/// what was taken of its files is in no swap, so it seems to need less than it does, and would come and go for ever.
+const DEMOTED_MAX_NS: u64 = 300_000_000_000;
 /// What must be left beside one that comes back, as a part of the room: with less it would be demoted again at once.
 const SPARE_PART: u64 = 16;
 /// What is kept for growth until the next look, as a part of what is used; and at least this much.
@@ -24,7 +27,7 @@ fn headroom_bytes(used_bytes: u64) -> u64 {
 
 /// The least that protects one that uses this much, in bytes: with half of that. One that has hardly begun counts for
 /// no more than twice what it uses, so that many such leave the others their room.
-fn least_bytes(used_bytes: u64) -> u64 {
+pub fn least_bytes(used_bytes: u64) -> u64 {
     used_bytes.saturating_add((headroom_bytes(used_bytes) / 2).min(used_bytes))
 }
 
@@ -65,11 +68,20 @@ pub struct Change {
     pub room_bytes: u64,
 }
 
+/// A change, and for how long one that is demoted stays so at least.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    at_ns: u64,
+    demoted_ns: u64,
+}
+
 /// Who is demoted, and what the others were told last.
 #[derive(Clone, Debug, Default)]
 pub struct Protection {
-    /// By id: when it was demoted.
-    demoted: BTreeMap<u64, u64>,
+    /// By id: who is demoted.
+    demoted: BTreeMap<u64, Turn>,
+    /// By id: who came back, and for how long it had been demoted at least.
+    returned: BTreeMap<u64, Turn>,
     /// By id: what it keeps, in bytes.
     kept: BTreeMap<u64, u64>,
 }
@@ -80,6 +92,7 @@ impl Protection {
     pub fn decide(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> (Vec<Kept>, Vec<Change>) {
         let is_there = |id: &u64| wanting.iter().any(|one| one.id == *id);
         self.demoted.retain(|id, _| is_there(id));
+        self.returned.retain(|id, _| is_there(id));
         self.kept.retain(|id, _| is_there(id));
         let mut changes = self.demote(now_ns, room_bytes, wanting);
         if changes.is_empty() {
@@ -138,23 +151,34 @@ impl Protection {
             let revocable = self.protected(wanting).filter(|one| one.is_revocable && one.used_bytes > 0);
             // Of equals the one that came last.
             let Some(largest) = revocable.max_by_key(|one| one.used_bytes).copied() else { return changes };
-            self.demoted.insert(largest.id, now_ns);
+            let demoted_ns = self.demoted_ns(largest.id, now_ns);
+            self.demoted.insert(largest.id, Turn { at_ns: now_ns, demoted_ns });
             let needed_bytes = least_bytes(largest.used_bytes);
             changes.push(Change { id: largest.id, is_demoted: true, needed_bytes, room_bytes });
         }
+    }
+
+    /// For how long one that is demoted now stays so at least.
+    fn demoted_ns(&self, id: u64, now_ns: u64) -> u64 {
+        let again =
+            self.returned.get(&id).filter(|last| now_ns.saturating_sub(last.at_ns) < 2 * last.demoted_ns);
+        again.map_or(DEMOTED_MIN_NS, |last| (2 * last.demoted_ns).min(DEMOTED_MAX_NS))
     }
 
     /// One at a time: the next look shows what it needs now.
     fn take_back(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> Option<Change> {
         let left_bytes = room_bytes.saturating_sub(self.least_of_protected(wanting));
         let fits_bytes = left_bytes.saturating_sub(room_bytes / SPARE_PART);
-        let since = |one: &Wanting| self.demoted.get(&one.id).copied();
-        let waited =
-            |one: &&Wanting| since(one).is_some_and(|since| now_ns.saturating_sub(since) >= DEMOTED_MIN_NS);
+        let waited = |one: &&Wanting| {
+            let turn = self.demoted.get(&one.id);
+            turn.is_some_and(|turn| now_ns.saturating_sub(turn.at_ns) >= turn.demoted_ns)
+        };
         let fits = |one: &&Wanting| one.full_bytes <= fits_bytes && least_bytes(one.full_bytes) <= left_bytes;
         let fitting = wanting.iter().filter(waited).filter(fits);
         let smallest = fitting.min_by_key(|one| one.full_bytes)?;
-        self.demoted.remove(&smallest.id);
+        if let Some(turn) = self.demoted.remove(&smallest.id) {
+            self.returned.insert(smallest.id, Turn { at_ns: now_ns, ..turn });
+        }
         Some(Change {
             id: smallest.id,
             is_demoted: false,

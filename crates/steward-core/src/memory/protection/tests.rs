@@ -46,6 +46,25 @@ fn where_they_do_not_fit_the_largest_is_demoted_whole_and_comes_back_when_it_fit
 }
 
 #[test]
+fn who_comes_back_and_does_not_fit_again_waits_twice_as_long_each_time() {
+    let mut protection = Protection::default();
+    let (mut demotions, mut is_demoted) = (Vec::new(), false);
+    for tick in 0..4 * 1000_u64 {
+        // Of its file nothing is left a moment after it was demoted, and all is there a moment after it came back.
+        let (_, changes) = protection.decide(
+            tick * SECOND_NS / 4,
+            200 * MIB,
+            &[wanting(1, 100), wanting(2, if is_demoted { 10 } else { 120 })],
+        );
+        if let Some(change) = changes.first() {
+            is_demoted = change.is_demoted;
+            demotions.extend(is_demoted.then_some(tick / 4));
+        }
+    }
+    assert_eq!(demotions, [0, 5, 15, 35, 76, 156, 316, 616, 917]);
+}
+
+#[test]
 fn to_fit_is_to_have_room_to_grow_for_whoever_came_last_too() {
     let mut protection = Protection::default();
     let (kept, changes) = protection.decide(0, 200 * MIB, &[wanting(1, 100), wanting(2, 80)]);
