@@ -25,6 +25,13 @@ const OTHERS_PART: u64 = 8;
 /// Nearer than this part of the memory to having nothing left that could be taken, protection is dropped; further than
 /// twice that, it is there again.
 const SHORT_PART: u64 = 16;
+/// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next check
+/// of what is left, until what that decides is in the kernel, and half as much again.
+const AHEAD_NS: u64 = 200_000_000;
+/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
+const SHORT_MIN_NS: u64 = 1_000_000_000;
+/// The next look is due at once when the machine has this part of the memory less to give than at the last one.
+const LOOK_PART: u64 = 32;
 
 /// The machine's memory, as it was seen. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +102,18 @@ pub struct Decision {
     pub victims: Vec<Victim>,
     /// Whether there is so little left that protection is dropped.
     pub is_short: bool,
+    /// With less than this left ([`Machine::left_bytes`]) the next look is due at once, in bytes.
+    pub look_below_bytes: u64,
 }
 
 /// What is remembered from one observation to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     protection: Protection,
-    is_short: bool,
+    /// Since when there is so little left.
+    short_since_ns: Option<u64>,
+    /// When the last look was, and how far it was then to having nothing left.
+    last: Option<(u64, u64)>,
 }
 
 impl Manager {
@@ -113,8 +125,9 @@ impl Manager {
         domains: &[Seen],
         settings: &Settings,
     ) -> Decision {
-        self.is_short = self.becomes_short(machine, domains);
-        let room_bytes = if self.is_short { 0 } else { room_bytes(machine, domains, settings) };
+        let is_short = self.becomes_short(now_ns, machine, domains);
+        self.short_since_ns = is_short.then(|| self.short_since_ns.unwrap_or(now_ns));
+        let room_bytes = if is_short { 0 } else { room_bytes(machine, domains, settings) };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
         let (kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
         let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
@@ -124,18 +137,36 @@ impl Manager {
             room_bytes,
             target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
             victims: victims(&principals, PLAN_BYTES),
-            is_short: self.is_short,
+            is_short,
+            look_below_bytes: machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART),
         }
     }
 
-    fn becomes_short(&self, machine: &Machine, domains: &[Seen]) -> bool {
+    fn becomes_short(&mut self, now_ns: u64, machine: &Machine, domains: &[Seen]) -> bool {
+        let distance_bytes = machine.distance_bytes(domains);
+        let last = self.last.replace((now_ns, distance_bytes));
+        let falls_bytes = last.map_or(0, |(last_ns, last_bytes)| {
+            let fell_bytes = u128::from(last_bytes.saturating_sub(distance_bytes));
+            let took_ns = u128::from(now_ns.saturating_sub(last_ns).max(1));
+            u64::try_from(fell_bytes * u128::from(AHEAD_NS) / took_ns).unwrap_or(u64::MAX)
+        });
         let near_bytes = machine.total_bytes / SHORT_PART;
-        let limit_bytes = if self.is_short { 2 * near_bytes } else { near_bytes };
-        machine.distance_bytes(domains) < limit_bytes
+        let (limit_bytes, stays) = match self.short_since_ns {
+            Some(since_ns) => (2 * near_bytes, now_ns.saturating_sub(since_ns) < SHORT_MIN_NS),
+            None => (near_bytes, false),
+        };
+        stays || distance_bytes < limit_bytes.saturating_add(falls_bytes)
     }
 }
 
 impl Machine {
+    /// How much can still be allocated if all may be taken that can be, in bytes. It takes one reading of the machine.
+    pub fn left_bytes(&self) -> u64 {
+        self.free_bytes
+            .saturating_add(self.file_bytes)
+            .saturating_add(self.anonymous_bytes.min(self.swap_free_bytes))
+    }
+
     /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, in
     /// bytes.
     pub fn distance_bytes(&self, domains: &[Seen]) -> u64 {

@@ -8,7 +8,7 @@ use super::event::Event;
 use super::kernel::{Kernel, Used};
 use super::lru::{Kind, Place};
 use super::measure::{Kill, Outcome};
-use super::program::{Next, Program, View};
+use super::program::{FILL_NS, Next, Program, View};
 use super::scenario::Scenario;
 use super::steward::Steward;
 use crate::random::Random;
@@ -120,8 +120,8 @@ impl Machine {
         let Some(steward) = &mut self.steward else { return };
         let (kernel, domains) = (&mut self.kernel, &self.scenario.domains);
         match event {
-            Event::Look => steward.look(now_ns, kernel, domains, &mut self.outcome),
-            Event::Check => steward.check(now_ns, kernel),
+            Event::Look => steward.turn(now_ns, kernel, domains, &mut self.outcome),
+            Event::Check => steward.check(now_ns, kernel, domains, &mut self.outcome),
             Event::Take { thread } => steward.take(now_ns, kernel, thread, &mut self.outcome),
             Event::Minimum { domain, bytes } => kernel.cgroups[domain].min_bytes = bytes,
             _ => {}
@@ -149,7 +149,9 @@ impl Machine {
                 Next::Sleep { until_ns: u64::MAX } => return,
                 Next::Sleep { until_ns } => now_ns = until_ns.max(now_ns + 1),
                 Next::Use { id, is_mapped, work_ns } => {
+                    let is_new = self.kernel.groups[id as usize].used_at_ns.is_none();
                     match self.kernel.use_group(now_ns, program.domain, id, is_mapped) {
+                        Used::Hit if is_new => now_ns += work_ns.max(FILL_NS),
                         Used::Hit => now_ns += work_ns,
                         Used::Read(done_ns) => now_ns = done_ns + work_ns,
                         Used::Blocked(until_ns) => {

@@ -6,8 +6,11 @@ use super::lru::Kind;
 use super::scenario::{Behaviour, Interactive, ProgramSpec};
 use crate::random::Random;
 
-/// How long it takes to touch all of a group that is in memory, or one that is new and is zeroed.
+/// How long it takes to touch all of a group that is in memory.
 const TOUCH_NS: u64 = 25_000;
+/// How long it takes to have a new one: 256 MiB a second, which is for a machine of half a gibibyte what 8 GiB are for
+/// one of 16.
+pub(super) const FILL_NS: u64 = 1_000_000;
 /// How often one that adapts looks what is available.
 const ADAPT_NS: u64 = 100_000_000;
 

@@ -8,6 +8,7 @@ use steward_core::memory::ageing::{Ageing, Reading};
 use steward_core::memory::availability::{self, Own, available};
 use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
 use steward_core::memory::principal::Principal;
+use steward_core::memory::protection::{Kept, least_bytes};
 use steward_core::memory::victims::{PIECE_MAX_BYTES, Victim};
 
 use super::GROUP_BYTES;
@@ -33,6 +34,7 @@ struct Thread {
 /// Steward.
 pub(super) struct Steward {
     settings: StewardSettings,
+    look_at_ns: u64,
     manager: Box<dyn Decide>,
     ageing: Ageing,
     decision: Decision,
@@ -58,6 +60,7 @@ impl Steward {
         random: Random,
     ) -> Self {
         Steward {
+            look_at_ns: 0,
             manager,
             ageing: Ageing::default(),
             decision: Decision::default(),
@@ -73,15 +76,23 @@ impl Steward {
         }
     }
 
-    /// Observes, decides, and has it carried out.
-    pub(super) fn look(
+    /// Observes, decides, and has it carried out, when that is due.
+    pub(super) fn turn(
         &mut self,
         now_ns: u64,
         kernel: &mut Kernel,
         domains: &[DomainSpec],
         outcome: &mut Outcome,
     ) {
-        kernel.events.push(now_ns + self.settings.look_every_ns, Event::Look);
+        if now_ns >= self.look_at_ns {
+            self.look(now_ns, kernel, domains, outcome);
+        }
+    }
+
+    fn look(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec], outcome: &mut Outcome) {
+        // One look is due at a time: an earlier one takes the place of that.
+        self.look_at_ns = now_ns + self.settings.look_every_ns;
+        kernel.events.push(self.look_at_ns, Event::Look);
         self.read(now_ns, kernel, domains);
         let (machine, seen) = (self.machine(kernel), self.seen(now_ns, kernel, domains));
         let settings =
@@ -159,10 +170,14 @@ impl Steward {
             let idle_bytes = seen[place].protected.map_or(0, |protected| protected.idle_bytes);
             let used_bytes = seen[place].principal.claimed_bytes.saturating_sub(idle_bytes);
             let cgroup = &mut kernel.cgroups[place];
-            if kept.is_demoted || kept.bytes < used_bytes {
+            if kept.is_demoted || kept.bytes < least_bytes(used_bytes) {
                 // What happens to it from now on is nobody's fault.
                 cgroup.protected = None;
-            } else if cgroup.protected.is_none() && cgroup.min_bytes >= used_bytes && used_bytes > 0 {
+            } else if cgroup.protected.is_none()
+                && cgroup.min_bytes == self.told_bytes[place]
+                && cgroup.min_bytes >= used_bytes
+                && used_bytes > 0
+            {
                 cgroup.protected = domains[place].protected.map(|spec| (now_ns, spec.period_ns));
             }
             let bytes = kept.bytes.max(domains[place].min_bytes);
@@ -178,7 +193,7 @@ impl Steward {
 
     fn publish(&mut self, kernel: &Kernel, domains: &[DomainSpec], seen: &[Seen]) {
         let kept = |place: usize| {
-            let of = |kept: &&steward_core::memory::protection::Kept| kept.id == place as u64;
+            let of = |kept: &&Kept| kept.id == place as u64;
             self.decision.kept.iter().find(of).map_or(0, |kept| kept.bytes)
         };
         let all: Vec<availability::Domain> = seen
@@ -211,9 +226,18 @@ impl Steward {
         }
     }
 
-    /// Compares what is free with what is to be.
-    pub(super) fn check(&mut self, now_ns: u64, kernel: &mut Kernel) {
+    /// Compares what is free with what is to be, and what is left with what was.
+    pub(super) fn check(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        outcome: &mut Outcome,
+    ) {
         kernel.events.push(now_ns + self.settings.check_every_ns, Event::Check);
+        if self.machine(kernel).left_bytes() < self.decision.look_below_bytes {
+            self.look(now_ns, kernel, domains, outcome);
+        }
         self.wake(now_ns, kernel);
     }
 

@@ -83,3 +83,22 @@ fn protection_is_dropped_before_nothing_else_is_left_to_take_and_comes_back_late
     // Where there is swap, others' pages can go there.
     assert_eq!(decide(11, &Machine { file_bytes: 0, ..machine() }), (false, true));
 }
+
+#[test]
+fn protection_is_dropped_in_time_where_what_is_left_goes_fast() {
+    let mut manager = Manager::default();
+    let mut decide = |at_ms: u64, free_mib: u64| {
+        let machine =
+            Machine { free_bytes: free_mib * MIB, swap_free_bytes: 0, file_bytes: 100 * MIB, ..machine() };
+        let decision = manager.decide(at_ms * 1_000_000, &machine, &[protected(1, 300, 100)], &settings());
+        (decision.is_short, decision.look_below_bytes / MIB)
+    };
+    // 400 can be allocated beside it; the next look is due with a thirty-second of the machine less.
+    assert_eq!(decide(0, 460), (false, 528));
+    // 40 in 20 ms: 400 in the time in which that could be stopped.
+    assert_eq!(decide(20, 420), (true, 488));
+    assert_eq!(decide(270, 420).0, true, "what was dropped stays so for a second");
+    assert_eq!(decide(1020, 420).0, false);
+    // As much within a look is what programs do.
+    assert_eq!(decide(1270, 380).0, false);
+}
