@@ -1,35 +1,26 @@
-//! Properties of whole machines with memory: what Steward's decisions promise, whatever the programs do.
+//! Random histories of the memory machine.
 
 use proptest::prelude::*;
 use steward_sim::Amount;
-use steward_sim::memory::machine::Machine;
-use steward_sim::memory::measure::Outcome;
-use steward_sim::memory::scenario::*;
+use steward_sim::memory::scenario::{
+    Behaviour, DomainSpec, Interactive, MachineSettings, ProgramSpec, ProtectedSpec, Scenario,
+    StewardSettings,
+};
 
-const MIB: u64 = 1 << 20;
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
-
-fn run(scenario: &Scenario, seconds: u64) -> Outcome {
-    let mut machine = Machine::new(scenario);
-    machine.run_until(seconds * SECOND);
-    machine.outcome()
-}
-
-fn without_steward(scenario: &Scenario) -> Scenario {
-    Scenario { steward: None, ..scenario.clone() }
-}
+pub const MIB: u64 = 1 << 20;
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000 * MS;
 
 /// One program in a domain of its own.
 #[derive(Clone, Debug)]
-struct Part {
-    domain: DomainSpec,
-    start_ns: u64,
-    end_ns: Option<u64>,
-    behaviour: Behaviour,
+pub struct Part {
+    pub domain: DomainSpec,
+    pub start_ns: u64,
+    pub end_ns: Option<u64>,
+    pub behaviour: Behaviour,
 }
 
-fn scenario(seed: u64, machine: MachineSettings, files: Vec<u64>, parts: &[Part]) -> Scenario {
+pub fn scenario(seed: u64, machine: MachineSettings, files: Vec<u64>, parts: &[Part]) -> Scenario {
     let programs = parts.iter().enumerate().map(|(place, part)| ProgramSpec {
         domain: place,
         start_ns: part.start_ns,
@@ -48,11 +39,11 @@ fn scenario(seed: u64, machine: MachineSettings, files: Vec<u64>, parts: &[Part]
 }
 
 /// From memory that is compressed to a disk that turns.
-fn device() -> impl Strategy<Value = u64> {
+pub fn device() -> impl Strategy<Value = u64> {
     prop_oneof![Just(100_000), Just(700_000), Just(5 * MS), Just(16 * MS)]
 }
 
-fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = MachineSettings> {
+pub fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = MachineSettings> {
     (150..400_u64, 16..40_u64, (1..5_u64, 1..5_u64, 1..8_u64), swap, device(), device()).prop_map(
         |(total, kernel, (min, low, high), swap_mib, swap_ns, disk_ns)| MachineSettings {
             total_bytes: total * MIB,
@@ -68,7 +59,7 @@ fn any_machine(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Machin
 }
 
 /// An interactive program that grows by no more than what is kept for growth.
-fn interactive() -> impl Strategy<Value = Part> {
+pub fn interactive() -> impl Strategy<Value = Part> {
     (
         8..60_u64,
         0..3_usize,
@@ -97,7 +88,7 @@ fn interactive() -> impl Strategy<Value = Part> {
         })
 }
 
-fn behaviour() -> impl Strategy<Value = Behaviour> {
+pub fn behaviour() -> impl Strategy<Value = Behaviour> {
     prop_oneof![
         (50..600_u64, 100_000..2 * MS)
             .prop_map(|(bytes, group_ns)| Behaviour::Hog { bytes: bytes * MIB, group_ns }),
@@ -108,7 +99,7 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
     ]
 }
 
-fn other() -> impl Strategy<Value = Part> {
+pub fn other() -> impl Strategy<Value = Part> {
     (behaviour(), 0..8_u64, prop::option::of(1..10_u64), 0..8_u8, 1..100_u32).prop_map(
         |(behaviour, start, length, priority, weight)| Part {
             domain: DomainSpec { priority, weight, ..DomainSpec::default() },
@@ -119,12 +110,12 @@ fn other() -> impl Strategy<Value = Part> {
     )
 }
 
-fn files() -> impl Strategy<Value = Vec<u64>> {
+pub fn files() -> impl Strategy<Value = Vec<u64>> {
     (0..10_u64, 0..10_u64, 50..600_u64)
         .prop_map(|(one, other, large)| vec![one * MIB, other * MIB, large * MIB])
 }
 
-fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenario> {
+pub fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenario> {
     let parts = (prop::collection::vec(interactive(), 1..4), prop::collection::vec(other(), 1..5));
     (any::<u16>(), any_machine(swap), files(), parts).prop_map(
         |(seed, machine, files, (mut parts, others))| {
@@ -140,33 +131,13 @@ fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenar
     )
 }
 
-fn swaps() -> impl Strategy<Value = u64> {
+pub fn swaps() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 50..400_u64, Just(2000)]
 }
 
-/// Those that are protected and were never demoted.
-fn never_demoted(scenario: &Scenario, outcome: &Outcome) -> Vec<usize> {
-    (0..scenario.domains.len())
-        .filter(|place| scenario.domains[*place].protected.is_some())
-        .filter(|place| !outcome.changes.iter().any(|(_, change)| change.id == *place as u64))
-        .collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-
-    #[test]
-    fn who_is_protected_has_what_it_used_within_its_period(scenario in any_history(swaps())) {
-        let outcome = run(&scenario, 15);
-        for place in never_demoted(&scenario, &outcome) {
-            prop_assert_eq!(outcome.domains[place].faults_within_period, 0, "{}: {:#?}", place, outcome);
-        }
-    }
-}
-
 /// Histories in which the demand does not depend on who manages the memory.
-fn fixed_demand() -> impl Strategy<Value = Scenario> {
-    any_history(swaps()).prop_map(|mut scenario| {
+pub fn fixed_demand(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Scenario> {
+    any_history(swap).prop_map(|mut scenario| {
         for program in &mut scenario.programs {
             if let Behaviour::Adaptive { bytes } = program.behaviour {
                 program.behaviour = Behaviour::Grower { bytes_per_second: 2000 * MIB, bytes };
@@ -174,49 +145,4 @@ fn fixed_demand() -> impl Strategy<Value = Scenario> {
         }
         scenario
     })
-}
-
-#[test]
-#[ignore = "explores"]
-fn explore_many_histories() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-    let n: u8 = std::env::var("FROM").unwrap_or("0".into()).parse().unwrap();
-    let count: u32 = std::env::var("COUNT").unwrap_or("100".into()).parse().unwrap();
-    let mut runner =
-        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[n; 32]));
-    let strategy = fixed_demand();
-    let only: Option<u32> = std::env::var("ONLY").ok().map(|v| v.parse().unwrap());
-    for index in 0..count {
-        let scenario = strategy.new_tree(&mut runner).unwrap().current();
-        if only.is_some_and(|only| only != index) {
-            continue;
-        }
-        let began = std::time::Instant::now();
-        let outcome = run(&scenario, 15);
-        let took = began.elapsed();
-        let of = |outcome: &Outcome,
-                  what: &dyn Fn(&steward_sim::memory::measure::Counts) -> u64|
-         -> Vec<u64> { outcome.domains.iter().map(what).collect() };
-        let baseline = run(&without_steward(&scenario), 15);
-        println!(
-            "{index}: never {:?} faults {:?} all {:?} base {:?} belowmin {:?} belowfloor {:?} demotions {} short {} unasked {} kills {} / {} direct {} / {} in {took:?}",
-            never_demoted(&scenario, &outcome),
-            of(&outcome, &|one| one.faults_within_period),
-            of(&outcome, &|one| one.faults),
-            of(&baseline, &|one| one.faults),
-            of(&outcome, &|one| one.taken_below_min),
-            of(&outcome, &|one| one.taken_below_floor),
-            outcome.demotions(),
-            outcome.shortages,
-            outcome.taken_unasked,
-            outcome.kills.len(),
-            baseline.kills.len(),
-            outcome.direct_reclaims,
-            baseline.direct_reclaims
-        );
-        if only.is_some() {
-            println!("{scenario:#?} {outcome:#?}");
-        }
-    }
 }

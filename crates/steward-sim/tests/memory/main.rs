@@ -1,0 +1,347 @@
+//! Properties of whole machines with memory: what Steward's decisions promise, whatever the programs do. With each, what
+//! it looks like when a rule is wrong.
+
+mod histories;
+mod rules;
+
+use histories::*;
+use proptest::prelude::*;
+use rules::{Looks, Onlooker};
+use steward_core::memory::manager::Manager;
+use steward_sim::Amount;
+use steward_sim::memory::decide::Decide;
+use steward_sim::memory::machine::Machine;
+use steward_sim::memory::measure::Outcome;
+use steward_sim::memory::scenario::{
+    Behaviour, Change, DomainSpec, Interactive, MachineSettings, ProtectedSpec, Scenario,
+};
+
+/// How long a random history is.
+const SECONDS: u64 = 12;
+
+fn steward() -> Box<dyn Decide> {
+    Box::<Manager>::default()
+}
+
+fn run_with(scenario: &Scenario, seconds: u64, manager: Box<dyn Decide>) -> Outcome {
+    let mut machine = Machine::with(scenario, manager);
+    machine.run_until(seconds * SECOND);
+    machine.outcome()
+}
+
+fn run(scenario: &Scenario, seconds: u64) -> Outcome {
+    run_with(scenario, seconds, steward())
+}
+
+/// What happened, short enough to be read.
+fn told(scenario: &Scenario, outcome: &Outcome) -> String {
+    let programs = scenario.programs.iter().map(|program| format!("{program:?}\n")).collect::<String>();
+    format!("seed {} {:?} {:?}\n{programs}{outcome:#?}", scenario.seed, scenario.machine, scenario.domains)
+}
+
+/// Those that are protected and were so all the time. Protection is dropped from all when too little is left, also from
+/// those that may not be demoted.
+fn never_demoted(scenario: &Scenario, outcome: &Outcome) -> Vec<usize> {
+    let is_demoted = |place: usize| outcome.changes.iter().any(|(_, change)| change.id == place as u64);
+    (0..scenario.domains.len())
+        .filter(|place| scenario.domains[*place].protected.is_some())
+        .filter(|place| outcome.shortages == 0 && !is_demoted(*place))
+        .collect()
+}
+
+/// Whether what programs want can be had without Steward: on this machine, and on one whose disks are so fast that all
+/// have it as soon as they want it. On a slow one a program may end before it has had what would have been too much.
+fn fits_without_steward(scenario: &Scenario) -> bool {
+    let slow = Scenario { steward: None, ..scenario.clone() };
+    let mut fast = slow.clone();
+    (fast.machine.swap_ns, fast.machine.disk_ns) = (1000, 1000);
+    run(&slow, SECONDS).kills.is_empty() && run(&fast, SECONDS).kills.is_empty()
+}
+
+/// A domain that is protected for five seconds, with an interactive program of this size that uses all of it twice a
+/// second.
+fn protected(own_mib: u64) -> Part {
+    let interactive = Interactive {
+        bytes: own_mib * MIB,
+        file: None,
+        pause: Amount::Fixed(500 * MS),
+        rare_bytes: 0,
+        rare_every: 1,
+        burst_bytes: 0,
+        burst_every_ns: 0,
+        most_bytes: 0,
+    };
+    let protected = Some(ProtectedSpec { period_ns: 5 * SECOND, is_revocable: true });
+    let domain = DomainSpec { protected, ..DomainSpec::default() };
+    Part { domain, start_ns: 0, end_ns: None, behaviour: Behaviour::Interactive(interactive) }
+}
+
+fn interactive_of(part: &mut Part) -> &mut Interactive {
+    match &mut part.behaviour {
+        Behaviour::Interactive(interactive) => interactive,
+        other => panic!("{other:?} is none"),
+    }
+}
+
+fn part(weight: u32, start_ns: u64, behaviour: Behaviour) -> Part {
+    Part { domain: DomainSpec { weight, ..DomainSpec::default() }, start_ns, end_ns: None, behaviour }
+}
+
+fn hog(mib: u64) -> Behaviour {
+    Behaviour::Hog { bytes: mib * MIB, group_ns: 200_000 }
+}
+
+fn grower(mib_per_second: u64, mib: u64) -> Behaviour {
+    Behaviour::Grower { bytes_per_second: mib_per_second * MIB, bytes: mib * MIB }
+}
+
+/// A protected domain beside hogs for which there is not enough.
+fn beside_hogs(mut one: Part, burst_bytes: u64) -> Scenario {
+    let interactive = interactive_of(&mut one);
+    interactive.burst_bytes = burst_bytes;
+    interactive.burst_every_ns = 400 * MS;
+    interactive.most_bytes = 3 * interactive.bytes;
+    let parts =
+        [one, part(100, 0, hog(300)), part(100, SECOND, hog(400)), part(100, 2 * SECOND, grower(400, 500))];
+    let machine = MachineSettings { swap_bytes: 3 << 30, ..MachineSettings::default() };
+    scenario(1, machine, Vec::new(), &parts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_is_protected_has_what_it_used_within_its_period(scenario in any_history(swaps())) {
+        let outcome = run(&scenario, SECONDS);
+        for place in never_demoted(&scenario, &outcome) {
+            let counts = &outcome.domains[place];
+            let lost = (counts.faults_within_period, counts.taken_below_min);
+            prop_assert_eq!(lost, (0, 0), "{}: {}", place, told(&scenario, &outcome));
+        }
+    }
+
+    #[test]
+    fn nobody_is_killed_who_would_not_be_without_steward(scenario in fixed_demand(swaps())) {
+        let outcome = run(&scenario, SECONDS);
+        prop_assert!(outcome.kills.is_empty() || !fits_without_steward(&scenario), "{}", told(&scenario, &outcome));
+    }
+
+    #[test]
+    fn what_is_taken_is_asked_for_and_who_is_demoted_is_the_largest(scenario in any_history(swaps())) {
+        let looks = Looks::default();
+        let onlooker = Onlooker { decides: steward(), looks: looks.clone() };
+        let outcome = run_with(&scenario, SECONDS, Box::new(onlooker));
+        let found = unfair(&looks);
+        prop_assert!(found.is_empty(), "{found:?} {}", told(&scenario, &outcome));
+        // A look and what is in hand may be decided at once.
+        prop_assert!(outcome.taken_unasked <= 12 * looks.borrow().len() as u64, "{}", told(&scenario, &outcome));
+    }
+}
+
+/// What was decided that is not as it should be.
+fn unfair(looks: &Looks) -> Vec<String> {
+    let mut found = Vec::new();
+    for (now_ns, seen, decision) in looks.borrow().iter() {
+        let kept = |place: usize| decision.kept.iter().find(|kept| kept.id == place as u64);
+        for (place, one) in seen.iter().enumerate() {
+            let floor_bytes = one.principal.min_bytes.max(kept(place).map_or(0, |kept| kept.bytes));
+            let taken_bytes: u64 = decision
+                .victims
+                .iter()
+                .filter(|victim| victim.place == place)
+                .map(|victim| victim.bytes)
+                .sum();
+            if taken_bytes > one.principal.claimed_bytes.saturating_sub(floor_bytes) {
+                found.push(format!("{now_ns}: {taken_bytes} of {one:?} with {floor_bytes}"));
+            }
+        }
+        let used_bytes = |one: &steward_core::memory::manager::Seen| {
+            one.principal.claimed_bytes - one.protected.map_or(0, |protected| protected.idle_bytes)
+        };
+        for change in decision.changes.iter().filter(|change| change.is_demoted && !decision.is_short) {
+            let demoted = used_bytes(&seen[change.id as usize]);
+            let larger = seen.iter().enumerate().find(|(place, one)| {
+                one.protected.is_some_and(|protected| protected.is_revocable)
+                    && kept(*place).is_some_and(|kept| !kept.is_demoted)
+                    && used_bytes(one) > demoted
+            });
+            if let Some((place, _)) = larger {
+                found.push(format!("{now_ns}: {change:?} though {place} is larger"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_protected_domain_grows_beside_hogs_by_half_of_its_headroom_and_loses_nothing() {
+    for (own_mib, burst_bytes) in [(30, 4 * MIB), (64, 4 * MIB), (100, 6 * MIB)] {
+        let scenario = beside_hogs(protected(own_mib), burst_bytes);
+        let outcome = run(&scenario, 20);
+        assert_eq!(never_demoted(&scenario, &outcome), [0], "{outcome:#?}");
+        assert_eq!((outcome.domains[0].faults, outcome.domains[0].rounds > 10), (0, true), "{outcome:#?}");
+        let wrong = run_with(&scenario, 20, rules::leaves_no_headroom());
+        assert!(wrong.domains[0].faults > 0, "without room to grow: {wrong:#?}");
+    }
+}
+
+#[test]
+fn a_protected_domain_that_does_not_grow_needs_to_be_kept_all_the_same() {
+    let scenario = beside_hogs(protected(100), 0);
+    let outcome = run(&scenario, 20);
+    assert_eq!(outcome.domains[0].faults, 0, "{outcome:#?}");
+    let without = run(&Scenario { steward: None, ..scenario.clone() }, 20);
+    assert!(without.domains[0].faults > 100, "{without:#?}");
+    for wrong in [rules::keeps_nothing(), rules::takes_below_floors()] {
+        let outcome = run_with(&scenario, 20, wrong);
+        assert!(outcome.domains[0].faults > 0, "{outcome:#?}");
+    }
+}
+
+/// A protected domain of which most is a file that it has mapped, and some who allocate, as fast as memory can be filled,
+/// what would be there without Steward.
+fn sudden(growers: u64, start_ns: u64) -> Scenario {
+    let mut one = protected(20);
+    interactive_of(&mut one).file = Some(0);
+    // 480 are handed out: 20, the file, and what is left until who allocates must wait.
+    let grower = part(100, start_ns, grower(10_000, 440 / growers));
+    let parts: Vec<Part> = std::iter::once(one).chain((0..growers).map(|_| grower.clone())).collect();
+    let machine = MachineSettings { swap_bytes: 0, ..MachineSettings::default() };
+    scenario(1, machine, vec![100 * MIB], &parts)
+}
+
+#[test]
+fn a_sudden_allocation_between_two_looks_ends_no_program() {
+    // 8 have it all in 215 ms.
+    for start_ms in [5000, 5010, 5060, 5130, 5200, 5249] {
+        for growers in [1, 2, 4, 8] {
+            let scenario = sudden(growers, start_ms * MS);
+            assert!(fits_without_steward(&scenario));
+            let outcome = run(&scenario, 12);
+            assert_eq!(outcome.kills, [], "{growers} from {start_ms}: {outcome:#?}");
+        }
+    }
+    let kills = |growers, wrong| run_with(&sudden(growers, 5010 * MS), 12, wrong).kills.len();
+    assert!(kills(1, rules::sees_no_shortage()) > 0, "it takes the file's pages for others'");
+    assert!(kills(8, rules::looks_in_its_turn()) > 0, "the next look is too late");
+}
+
+fn weights_change(swap_ns: u64) -> Scenario {
+    let parts = [20, 40, 5].map(|weight| part(weight, 0, hog(700)));
+    let machine = MachineSettings { swap_ns, swap_bytes: 3 << 30, ..MachineSettings::default() };
+    let mut scenario = scenario(1, machine, Vec::new(), &parts);
+    let change = |(domain, weight)| Change { at_ns: 20 * SECOND, domain, weight };
+    scenario.changes = [(0, 5), (1, 20), (2, 40)].map(change).into();
+    scenario
+}
+
+/// By how much the shares differ from the weights, as a part of what is due, at most.
+fn furthest(machine: &Machine, weights: [u64; 3]) -> f64 {
+    let used = [0, 1, 2].map(|place| machine.used_bytes(place));
+    let all = used.iter().sum::<u64>() as f64 / weights.iter().sum::<u64>() as f64;
+    let apart = used.iter().zip(weights).map(|(used, weight)| *used as f64 / (all * weight as f64) - 1.0);
+    apart.map(f64::abs).fold(0.0, f64::max)
+}
+
+#[test]
+fn busy_siblings_have_what_their_weights_say_five_seconds_after_a_change() {
+    for swap_ns in [100_000, 400_000] {
+        let shares = |manager| {
+            let mut machine = Machine::with(&weights_change(swap_ns), manager);
+            machine.run_until(20 * SECOND - 1);
+            let before = furthest(&machine, [20, 40, 5]);
+            machine.run_until(25 * SECOND);
+            (before, furthest(&machine, [5, 20, 40]))
+        };
+        if std::env::var("DBG").is_ok() {
+            for swap_ns in [100_000, 200_000, 400_000, 700_000, 2_000_000] {
+                let mut machine = Machine::with(&weights_change(swap_ns), steward());
+                for second in 1..40 {
+                    machine.run_until(second * SECOND - 1);
+                    eprintln!(
+                        "{swap_ns} {second}: {:?} free {} direct {}",
+                        [0, 1, 2].map(|place| machine.used_bytes(place) >> 20),
+                        machine.free_bytes() >> 20,
+                        machine.outcome().direct_reclaims
+                    );
+                }
+            }
+        }
+        let (before, after) = shares(steward());
+        assert!(before < 0.1 && after < 0.1, "{swap_ns}: {before} {after}");
+        let (before, after) = shares(rules::ignores_weights());
+        assert!(before > 0.1 && after > 0.1, "{swap_ns}: {before} {after}");
+    }
+}
+
+/// Three that do not fit together, the second the largest.
+fn crowd() -> Scenario {
+    let mut parts = vec![protected(120), protected(180), protected(90), part(100, 0, hog(200))];
+    parts[0].end_ns = Some(20 * SECOND);
+    parts[1].start_ns = 2 * SECOND;
+    parts[2].start_ns = 4 * SECOND;
+    scenario(1, MachineSettings::default(), Vec::new(), &parts)
+}
+
+#[test]
+fn the_largest_is_demoted_once_and_comes_back_when_it_fits() {
+    let outcome = run(&crowd(), 40);
+    let changes: Vec<(u64, u64, bool)> = outcome
+        .changes
+        .iter()
+        .map(|(at_ns, change)| (at_ns / SECOND, change.id, change.is_demoted))
+        .collect();
+    assert!(matches!(changes[..], [(2..=5, 1, true), (20..=21, 1, false)]), "{changes:?} {outcome:#?}");
+    let looks = Looks::default();
+    let onlooker = Onlooker { decides: rules::demotes_the_smallest(), looks: looks.clone() };
+    run_with(&crowd(), 8, Box::new(onlooker));
+    assert!(!unfair(&looks).is_empty());
+}
+
+#[test]
+fn in_a_steady_state_nobody_is_demoted_and_taken_back_over_and_over() {
+    // What is taken of a file is not in the swap: one that was demoted looks as if it needed little.
+    let mut of_file = protected(20);
+    interactive_of(&mut of_file).file = Some(0);
+    let parts = [protected(120), of_file, protected(90), part(100, 0, hog(300))];
+    let scenario = scenario(1, MachineSettings::default(), vec![170 * MIB], &parts);
+    let outcome = run(&scenario, 120);
+    assert!(outcome.demotions() <= 6, "{outcome:#?}");
+}
+
+/// Holders of memory, and one that begins to use what is available to it.
+fn adapts(weights: [u32; 3], swap_ns: u64) -> Scenario {
+    let parts = [
+        part(weights[0], 0, grower(300, 200)),
+        part(weights[1], 0, grower(300, 180)),
+        part(weights[2], 3 * SECOND, Behaviour::Adaptive { bytes: 1 << 40 }),
+    ];
+    scenario(1, MachineSettings { swap_ns, ..MachineSettings::default() }, Vec::new(), &parts)
+}
+
+/// What one that begins to use what is available to it has after the time that this needs, as a part of that; and what
+/// was available at first, in bytes.
+fn reached(scenario: &Scenario, manager: Box<dyn Decide>) -> (f64, u64) {
+    let mut machine = Machine::with(scenario, manager);
+    machine.run_until(3 * SECOND);
+    let available_bytes = machine.available_bytes(2);
+    let groups = available_bytes / steward_sim::memory::GROUP_BYTES;
+    // To fill it, to take it from others, and some looks.
+    let needed_ns = groups * (1_000_000 + 2 * scenario.machine.swap_ns) + SECOND;
+    machine.run_until(3 * SECOND + needed_ns);
+    (machine.used_bytes(2) as f64 / available_bytes as f64, available_bytes)
+}
+
+#[test]
+fn who_grows_to_its_availability_gets_it_in_the_time_that_it_takes_to_free_it() {
+    for weights in [[100, 100, 100], [20, 40, 5], [5, 40, 20], [1, 1, 10_000]] {
+        for swap_ns in [100_000, 700_000, 5 * MS] {
+            let scenario = adapts(weights, swap_ns);
+            let (part, available_bytes) = reached(&scenario, steward());
+            assert!(available_bytes <= 480 * MIB, "{available_bytes}");
+            assert!(part > 0.95, "{weights:?} {swap_ns}: {part} of {available_bytes}");
+        }
+    }
+    let (part, _) = reached(&adapts([1, 1, 10_000], 700_000), rules::takes_nothing());
+    assert!(part < 0.95, "{part}");
+}
