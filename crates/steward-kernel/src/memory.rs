@@ -1,5 +1,6 @@
-//! How much memory there is, and for those who ask for more.
+//! How much memory there is, and for those who ask for more; file pages held in it.
 
+pub mod hold;
 pub mod room;
 
 use crate::error::KernelError;
