@@ -72,8 +72,8 @@ const TURNS_MIN: u32 = 4;
 /// What a refresh did.
 #[derive(Debug)]
 pub struct Refreshed {
-    /// Whether all processes were looked at to the end, and all was let go that nobody needs. Where not, the next refresh
-    /// goes on.
+    /// Whether all processes were looked at to the end since the last refresh that was complete, and all was let go that
+    /// nobody needs. Where not, the next refresh goes on.
     pub complete: bool,
     /// What is held now, in bytes.
     pub held_bytes: u64,
@@ -133,6 +133,8 @@ pub struct Holder {
     processes: BTreeMap<TaskId, Protected>,
     /// Whose turn it is.
     turns: VecDeque<TaskId>,
+    /// Those that were not looked at to the end since the last refresh that was complete.
+    unseen: BTreeSet<TaskId>,
     /// Windows of which something may have to be let go.
     doubtful: BTreeSet<WindowKey>,
     refreshes: u64,
@@ -153,6 +155,7 @@ impl Holder {
             files: HeldFiles::new(bounds, PageTables::new(own, page_bytes), page_bytes),
             processes: BTreeMap::new(),
             turns: VecDeque::new(),
+            unseen: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             refreshes: 0,
         })
@@ -170,17 +173,26 @@ impl Holder {
         self.look_after(processes);
         let systems = LocalFileSystems::of_caller(&self.roots)?;
         let mut failure = None;
-        let scanned = self.scan(&systems, start, budget, &mut failure);
-        let released = self.release(start, budget);
+        self.scan(&systems, start, budget, &mut failure);
+        self.release(start, budget);
+        let complete = self.unseen.is_empty() && self.doubtful.is_empty();
+        if complete {
+            self.unseen.extend(&self.turns);
+        }
         let (held_bytes, areas) = self.files.totals();
         Ok(Refreshed {
-            complete: scanned && released,
+            complete,
             held_bytes,
             areas,
             processes: self.processes.len(),
             duration: start.elapsed(),
             failure,
         })
+    }
+
+    /// Holds within other bounds from now on. What is too much is let go at once; the next refresh holds what fits.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.files.set_bounds(bounds);
     }
 
     /// How many bytes are held of each file.
@@ -222,6 +234,7 @@ impl Holder {
             if !self.processes.contains_key(process) {
                 self.processes.insert(*process, Protected::default());
                 self.turns.push_back(*process);
+                self.unseen.insert(*process);
             }
         }
     }
@@ -231,16 +244,17 @@ impl Holder {
             self.doubtful.extend(protected.windows());
         }
         self.turns.retain(|other| *other != process);
+        self.unseen.remove(&process);
     }
 
-    /// Goes through the processes by turns; returns whether each came to its end once.
+    /// Goes through the processes by turns, through each once.
     fn scan(
         &mut self,
         systems: &LocalFileSystems,
         start: Instant,
         budget: Duration,
         failure: &mut Option<KernelError>,
-    ) -> bool {
+    ) {
         let mut mounts = MountTable::default();
         let mut left: BTreeSet<TaskId> = self.turns.iter().copied().collect();
         while let Some(process) = self.turns.pop_front() {
@@ -250,23 +264,25 @@ impl Holder {
             }
             let time = start.elapsed().saturating_add(budget / TURNS_MIN).min(budget);
             let outcome = self.turn(process, systems, &mut mounts, failure, || start.elapsed() < time);
-            match outcome {
-                Ok(false) => {}
-                Ok(true) => drop(left.remove(&process)),
-                Err(error) => {
-                    if error.raw_os_error() == Some(libc::ESRCH) {
-                        self.forget(process);
-                    } else {
-                        *failure = Some(failed(process, error));
-                    }
-                    left.remove(&process);
+            let is_done = match outcome {
+                Ok(is_done) => is_done,
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                    self.forget(process);
+                    true
                 }
+                Err(error) => {
+                    *failure = Some(failed(process, error));
+                    true
+                }
+            };
+            if is_done {
+                left.remove(&process);
+                self.unseen.remove(&process);
             }
             if left.is_empty() || start.elapsed() >= budget {
-                break;
+                return;
             }
         }
-        left.is_empty()
     }
 
     /// One turn of a process, as long as there is time; returns whether the way through it is at its end.
@@ -319,17 +335,16 @@ impl Holder {
         outcome
     }
 
-    /// Lets go what nobody needs; returns whether it came to the end.
-    fn release(&mut self, start: Instant, budget: Duration) -> bool {
+    /// Lets go what nobody needs.
+    fn release(&mut self, start: Instant, budget: Duration) {
         while let Some(window) = self.doubtful.pop_first() {
             let all: Vec<&Protected> = self.processes.values().collect();
             let pages = wanted(&all, &window);
             self.files.keep(window, &pages);
             if start.elapsed() >= budget {
-                break;
+                return;
             }
         }
-        self.doubtful.is_empty()
     }
 }
 

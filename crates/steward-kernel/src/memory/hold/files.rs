@@ -29,7 +29,8 @@ pub struct FileKey {
 /// A part of a file: the number of the window.
 pub type WindowKey = (FileKey, u64);
 
-/// How much may be held.
+/// How much may be held. In one holder, who comes first takes room from the others: who must not, gets a holder of
+/// their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Of all files together, in bytes.
@@ -65,6 +66,15 @@ impl HeldFiles {
         HeldFiles { bounds, page_bytes, windows: BTreeMap::new(), own, locked_pages: 0, areas: 0 }
     }
 
+    /// Holds within other bounds from now on. Where they are narrower than what is held, whole windows are let go.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        while self.locked_pages * self.page_bytes > bounds.bytes_max || self.areas > bounds.areas_max {
+            let Some(last) = self.windows.last_key_value().map(|(key, _)| *key) else { return };
+            let _ = self.take(last);
+        }
+    }
+
     /// The pages of one part of a file that are held.
     pub fn held(&self, key: WindowKey) -> Option<&PageRanges> {
         self.windows.get(&key).map(Window::held)
@@ -96,6 +106,10 @@ impl HeldFiles {
         refresh: u64,
         open: impl FnOnce() -> io::Result<OpenFile>,
     ) -> io::Result<PageRanges> {
+        let is_looked_at = |window: &&Window| window.looked_at == refresh;
+        if self.windows.get(&key).filter(is_looked_at).is_some_and(|window| window.held().has_all(pages)) {
+            return Ok(pages.clone());
+        }
         let is_room = self.locked_pages * self.page_bytes < self.bounds.bytes_max;
         let end = pages.extent().end;
         let known = self.windows.get(&key).filter(|window| end <= window.extent().end);

@@ -55,6 +55,14 @@ impl PageRanges {
         self.list.is_empty()
     }
 
+    /// Whether all pages of the other are in this one.
+    pub fn has_all(&self, other: &PageRanges) -> bool {
+        other.list.iter().all(|range| {
+            let after = self.list.partition_point(|own| own.start <= range.start);
+            after > 0 && range.end <= self.list[after - 1].end
+        })
+    }
+
     /// From the first page to behind the last.
     pub fn extent(&self) -> Range<u64> {
         match (self.list.first(), self.list.last()) {
@@ -175,6 +183,8 @@ mod tests {
             prop_assert_eq!(left.union(&right), of_set(&(&a | &b)));
             prop_assert_eq!(left.minus(&right), of_set(&(&a - &b)));
             prop_assert_eq!(left.common(&right), of_set(&(&a & &b)));
+            prop_assert_eq!(left.has_all(&right), a.is_superset(&b));
+            prop_assert!(left.union(&right).has_all(&right));
             prop_assert_eq!(set_of(&left.first(length)), a.iter().copied().take(length as usize).collect());
         }
 

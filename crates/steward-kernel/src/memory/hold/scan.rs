@@ -147,7 +147,9 @@ impl Scan {
                 Ok(held) => {
                     self.found.unfitting_pages += pages.minus(&held).pages();
                     let all = self.found.pages.entry(window).or_default();
-                    *all = all.union(&held);
+                    if !all.has_all(&held) {
+                        *all = all.union(&held);
+                    }
                 }
                 Err(error) => {
                     // The rest of the mapping would fail as well.

@@ -190,6 +190,16 @@ fn no_more_is_held_than_the_bounds_let_and_what_did_not_fit_is_told() {
         }
         let of_child = holder.processes()[0];
         assert!(of_child.unfitting_bytes > 0, "{of_child:?}");
+        assert!(of_child.held_bytes <= bounds.bytes_max);
+        holder.set_bounds(PLENTY);
+        refresh(&mut holder, &[child.task]);
+        assert!(held(&holder, &file).has_all(&PageRanges::of(0..256)));
+        assert_eq!(holder.processes()[0].unfitting_bytes, 0);
+        holder.set_bounds(bounds);
+        assert!(holder.processes()[0].held_bytes <= bounds.bytes_max);
+        let refreshed = refresh(&mut holder, &[child.task]);
+        assert!(refreshed.held_bytes <= bounds.bytes_max && refreshed.areas <= bounds.areas_max);
+        assert!(refreshed.held_bytes > 0, "{refreshed:?}");
     }
 }
 
@@ -199,11 +209,13 @@ fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
         return;
     }
     let file = file(64);
-    let mut child = Child::start(&file, 0..64, Sharing::Shared);
+    let (mut child, other) =
+        (Child::start(&file, 0..64, Sharing::Shared), Child::start(&file, 0..64, Sharing::Shared));
     child.read(10);
+    let both = [child.task, other.task];
     let mut holder = holder(PLENTY);
     let mut refreshes = 0;
-    while !holder.refresh(&[child.task], Duration::ZERO).expect("mountinfo").complete {
+    while !holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete {
         refreshes += 1;
         assert!(refreshes < 100_000, "it comes to no end");
     }
@@ -212,9 +224,12 @@ fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
     assert!(has(&held(&holder, &file), 10));
     // A way through that is not at its end lets nothing go that the last one found.
     child.unmap();
-    assert!(!holder.refresh(&[child.task], Duration::ZERO).expect("mountinfo").complete);
+    assert!(!holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete);
     assert!(has(&held(&holder, &file), 10));
-    // Nor does one that is not at its end hold anybody up who is to be let go.
+    while !holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete {}
+    assert!(!has(&held(&holder, &file), 10));
+    // Nor does one that is not at its end keep anything that is to be let go.
+    assert!(!holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete);
     while holder.refresh(&[], Duration::ZERO).expect("mountinfo").held_bytes > 0 {}
     assert!(held(&holder, &file).is_empty());
 }

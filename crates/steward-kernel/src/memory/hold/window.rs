@@ -89,24 +89,25 @@ impl Window {
         1 + 2 * self.locked.count()
     }
 
-    /// Locks pages as soon as they are in memory. Brings none there. Locked ranges stay whole ranges when some of it
-    /// fails.
+    /// Locks pages as soon as they are in memory. Brings none there.
     ///
     /// # Errors
-    /// What mlock2(2) says.
+    /// What mlock2(2) says; the ranges before the one that failed are locked then.
     pub fn lock(&mut self, pages: &PageRanges) -> io::Result<()> {
+        let mut done = Vec::new();
+        let mut outcome = Ok(());
         for range in pages.iter() {
             let (address, length) = self.place(&range);
+            let on_fault = libc::MLOCK_ONFAULT as libc::c_uint;
             // SAFETY: the range is within this mapping, and locking changes nothing that can be seen of it.
-            let failed = unsafe {
-                libc::mlock2(address as *const libc::c_void, length, libc::MLOCK_ONFAULT as libc::c_uint)
-            };
-            if failed != 0 {
-                return Err(io::Error::last_os_error());
+            if unsafe { libc::mlock2(address as *const libc::c_void, length, on_fault) } != 0 {
+                outcome = Err(io::Error::last_os_error());
+                break;
             }
-            self.locked = self.locked.union(&PageRanges::of(range));
+            done.push(range);
         }
-        Ok(())
+        self.locked = self.locked.union(&PageRanges::ascending(done));
+        outcome
     }
 
     /// Lets pages go that were locked: they are not mapped here any more, and may be taken like any others.
