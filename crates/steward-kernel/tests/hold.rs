@@ -1,5 +1,6 @@
 //! The holder of file pages on the lab's kernel: pages that another cgroup is charged for stay in memory while they are
-//! held, whatever is taken from that cgroup, and can be taken afterwards. The checks are those of `examples/hold-probe`.
+//! held, whatever is taken from that cgroup, and can be taken afterwards. The checks are those of
+//! `examples/hold-probe`.
 
 use std::time::Duration;
 

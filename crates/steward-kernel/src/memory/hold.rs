@@ -1,8 +1,8 @@
 //! Keeps the file pages of some processes in memory, whoever is charged for them.
 //!
-//! **The problem.** The kernel charges a page of a file to the cgroup that touched it first, for ever. `memory.min` of a
-//! program's cgroup protects what is charged to it, so it does not protect the program's libraries, its executable and
-//! its mapped files where another touched them before. They are taken, and the program waits for the disk.
+//! **The problem.** The kernel charges a page of a file to the cgroup that touched it first, for ever. `memory.min` of
+//! a program's cgroup protects what is charged to it, so it does not protect the program's libraries, its executable
+//! and its mapped files where another touched them before. They are taken, and the program waits for the disk.
 //!
 //! **What is done.** A [`Holder`] maps the same files, for reading, and locks in memory (mlock2(2)) the pages that are
 //! in memory and in the page tables of the processes that it is given. Locking changes nobody's charge: the pages still
@@ -28,7 +28,8 @@
 //!
 //! One wait remains: the kernel gives a process's mappings out under the lock of its address space, and a process can
 //! hold that for as long as it likes (in mmap(2) of a file on its own FUSE). So call [`Holder::refresh`] from a thread
-//! for which nobody has to wait; what is held stays held meanwhile.
+//! for which nobody has to wait; what is held stays held meanwhile, and [`Holder::looking_at`] tells others which
+//! process it is.
 //!
 //! It takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (`map_files`), CAP_SYS_PTRACE (other users' processes), and
 //! CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK. Without CAP_FOWNER the kernel does not tell which pages of other users'
@@ -47,6 +48,8 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
@@ -72,8 +75,8 @@ const TURNS_MIN: u32 = 4;
 /// What a refresh did.
 #[derive(Debug)]
 pub struct Refreshed {
-    /// Whether all processes were looked at to the end since the last refresh that was complete, and all was let go that
-    /// nobody needs. Where not, the next refresh goes on.
+    /// Whether all processes were looked at to the end since the last refresh that was complete, and all was let go
+    /// that nobody needs. Where not, the next refresh goes on.
     pub complete: bool,
     /// What is held now, in bytes.
     pub held_bytes: u64,
@@ -138,6 +141,7 @@ pub struct Holder {
     /// Windows of which something may have to be let go.
     doubtful: BTreeSet<WindowKey>,
     refreshes: u64,
+    looking_at: Arc<AtomicI32>,
 }
 
 impl Holder {
@@ -158,11 +162,18 @@ impl Holder {
             unseen: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             refreshes: 0,
+            looking_at: Arc::default(),
         })
     }
 
-    /// Looks after exactly these processes, and takes about `budget` for it: at least one small step is done, so that it
-    /// comes to an end with any budget. Where not all fits, what is held stays, and of what is new the first comes
+    /// The pid of the process that a refresh is looking at, 0 while it looks at none: for another thread, to learn
+    /// which process keeps a refresh waiting.
+    pub fn looking_at(&self) -> Arc<AtomicI32> {
+        Arc::clone(&self.looking_at)
+    }
+
+    /// Looks after exactly these processes, and takes about `budget` for it: at least one small step is done, so that
+    /// it comes to an end with any budget. Where not all fits, what is held stays, and of what is new the first comes
     /// first. Processes that have ended are left out, and so is the caller, in whose page tables all held pages are.
     ///
     /// # Errors
@@ -263,7 +274,9 @@ impl Holder {
                 continue;
             }
             let time = start.elapsed().saturating_add(budget / TURNS_MIN).min(budget);
+            self.looking_at.store(process.tid, Ordering::Relaxed);
             let outcome = self.turn(process, systems, &mut mounts, failure, || start.elapsed() < time);
+            self.looking_at.store(0, Ordering::Relaxed);
             let is_done = match outcome {
                 Ok(is_done) => is_done,
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {

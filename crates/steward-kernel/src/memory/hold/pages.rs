@@ -25,7 +25,7 @@ const ENTRIES_MAX: u64 = 4096;
 /// `struct pm_scan_arg` of linux/fs.h.
 #[repr(C)]
 struct ScanArgument {
-    size: u64,
+    size_bytes: u64,
     flags: u64,
     start: u64,
     end: u64,
@@ -96,7 +96,7 @@ impl PageTables {
         let mut regions = [Region { start: 0, end: 0, categories: 0 }; REGIONS_MAX];
         let wanted = PAGE_IS_PRESENT | PAGE_IS_FILE;
         let mut argument = ScanArgument {
-            size: size_of::<ScanArgument>() as u64,
+            size_bytes: size_of::<ScanArgument>() as u64,
             flags: 0,
             start: addresses.start,
             end: addresses.end,

@@ -7,7 +7,6 @@ mod child;
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::{MemfdFlags, major, memfd_create, minor};
@@ -324,8 +323,29 @@ fn files_on_file_systems_that_are_not_known_are_counted_and_not_opened() {
 }
 
 #[test]
-fn a_holder_may_live_in_a_thread_of_its_own() {
-    fn may_be_sent<T: Send>(_: T) {}
-    may_be_sent(holder(PLENTY));
-    may_be_sent(file(1).as_fd());
+fn another_thread_can_learn_which_process_keeps_a_refresh_waiting() {
+    // Opening a FIFO waits for its other end, as opening what shows a process's memory may wait for the process.
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let roots = Roots::under(directory.path());
+    let own = std::fs::read_to_string("/proc/self/stat").expect("stat");
+    let process = roots.proc.join("42");
+    std::fs::create_dir_all(&process).expect("a directory");
+    std::fs::create_dir_all(roots.proc.join("self")).expect("a directory");
+    let empty = ["self/pagemap", "self/mountinfo", "42/pagemap"];
+    empty.iter().for_each(|name| std::fs::write(roots.proc.join(name), "").expect("a file"));
+    std::fs::write(process.join("stat"), own).expect("a file");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, process.join("maps"), mode).expect("a FIFO");
+    let task = crate::process::stat(42, &roots).expect("it is there").id;
+
+    let mut holder = Holder::new(PLENTY, &roots).expect("pagemap");
+    let looking_at = holder.looking_at();
+    let refresh = std::thread::spawn(move || holder.refresh(&[task], HOUR).expect("mountinfo"));
+    while looking_at.load(Ordering::Relaxed) != 42 {
+        assert!(!refresh.is_finished(), "nothing waits");
+        std::thread::yield_now();
+    }
+    drop(File::options().write(true).open(process.join("maps")).expect("its other end"));
+    assert!(refresh.join().expect("it ends").complete);
+    assert_eq!(looking_at.load(Ordering::Relaxed), 0);
 }
