@@ -4,7 +4,8 @@
 #
 # Usage: timed-disk.sh 5400rpm|ssd FILES_MIB SWAP_MIB|zram
 # One part of it is an ext4 file system at /timed, the other is swap; with zram, swap is compressed memory instead.
-# What the disk holds counts in the guest's MemTotal, so it is filled once: it must not take memory later, under pressure.
+# What the disk holds counts in the guest's MemTotal, so it is filled once: it must not take memory later, under
+# pressure.
 # By hand: lab/shell.sh --icount 3 --memory 2200 --file lab/machine/timed-disk.sh:/lab/timed-disk.sh \
 #              --file /usr/sbin/mke2fs:/lab/bin/mke2fs 'sh /lab/timed-disk.sh 5400rpm 64 1024; free -m'
 set -eu

@@ -1,7 +1,7 @@
-//! Experiments on memory: a disk in the guest's own time, what root can set by hand, and what memory went through. Pure.
+//! Experiments on memory: a disk in the guest's own time, what root can set by hand, and what memory went through.
 //!
-//! A scenario is one of these when its machine has a `timed_disk`. What root sets by hand stands in the scenario, because
-//! that is what it takes: somebody who knows how large each program is, or who the others are.
+//! A scenario is one of these when its machine has a `timed_disk`. What root sets by hand stands in the scenario,
+//! because that is what it takes: somebody who knows how large each program is, or who the others are.
 
 use std::fmt;
 

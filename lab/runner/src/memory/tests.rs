@@ -1,3 +1,5 @@
+//! What each contender is told about memory, and what is made of the counters.
+
 use std::path::Path;
 
 use super::*;

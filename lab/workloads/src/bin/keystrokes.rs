@@ -1,11 +1,11 @@
-//! An editor after a pause (Edwards & Cao 2004): it holds memory of its own and maps a file, and each key touches all of it.
+//! An editor after a pause (Edwards & Cao): it holds memory of its own and maps a file, and each key touches all of it.
 //!
 //! `keystrokes --anonymous-mb 40 [--file PATH] --keys 4 --pause 40 [--grow-mb 5] [--delay 2] [--exit]`
 //!
-//! It loads its working set, waits, and presses the first key after the first pause; a pause is from an answer to the next
-//! key. For each key it prints how long it took, and how many of its pages had to come from a disk meanwhile. With
-//! `--grow-mb` the working set grows by so much after each key, outside of what is timed. After the last key it keeps
-//! what it holds until it is killed, unless it is told to exit.
+//! It loads its working set, waits, and presses the first key after the first pause; a pause is from an answer to the
+//! next key. For each key it prints how long it took, and how many of its pages had to come from a disk meanwhile.
+//! With `--grow-mb` the working set grows by so much after each key, outside of what is timed. After the last key it
+//! keeps what it holds until it is killed, unless it is told to exit.
 
 use anyhow::Context;
 use steward_lab_workloads::memory::{Anonymous, MappedFile, major_faults};

@@ -3,9 +3,9 @@
 //! `memory-hog --mb 300 --rounds 1.5 [--dirty-file PATH --dirty-mb 50] [--move-to CGROUP --move-after 1] [--delay 2]`
 //!
 //! The first round fills each page, each further one changes a word of each page. With `--dirty-file` each round also
-//! writes so much of a file anew. It reports its progress ten times a round and ends after the last one, which need not
-//! be whole: a page is a unit of work, those of the file too. Hogs that began together slow each other until the first has ended, so compare
-//! the slowest.
+//! writes so much of a file anew. It reports its progress ten times a round and ends after the last one, which need
+//! not be whole: a page is a unit of work, those of the file too. Hogs that began together slow each other until the
+//! first has ended, so compare the slowest.
 //!
 //! With `--move-to` it goes into another cgroup after so many rounds (making it first) and takes new memory there, as a
 //! program that was started anew by another manager would: what it held before was charged to where it came from.
