@@ -25,6 +25,7 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::looks::Looks;
 use crate::memory::placed::Programs;
 use crate::programs::complaints::Complaints;
 use crate::programs::running::Running;
@@ -89,6 +90,8 @@ pub struct Daemon {
     pub(crate) running: Running,
     /// What became of that for their memory.
     pub(crate) programs: Programs,
+    /// What those who watch are told of how much memory domains may use.
+    pub(crate) looks: Looks,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -142,6 +145,7 @@ impl Daemon {
             spec_state,
             running: Running::default(),
             programs: Programs::default(),
+            looks: Looks::default(),
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
