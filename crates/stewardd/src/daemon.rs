@@ -25,6 +25,7 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::looks::Looks;
 use crate::memory::manager::Manager;
 use crate::memory::placed::Programs;
 use crate::programs::complaints::Complaints;
@@ -92,6 +93,8 @@ pub struct Daemon {
     pub(crate) programs: Programs,
     /// The memory loop.
     pub(crate) memory: Manager,
+    /// What those who watch are told of how much memory domains may use.
+    pub(crate) looks: Looks,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -147,6 +150,7 @@ impl Daemon {
             running: Running::default(),
             programs: Programs::default(),
             memory,
+            looks: Looks::default(),
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,

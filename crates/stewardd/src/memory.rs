@@ -5,12 +5,15 @@
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
 //! - [`state`]: the machine's memory in figures; [`usage`]: what domains use of it.
+//! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
 
 pub mod knobs;
 pub mod limits;
+pub(crate) mod looks;
 pub(crate) mod manager;
 pub(crate) mod placed;
 mod programs;
 pub(crate) mod protected;
+mod requests;
 pub(crate) mod state;
 pub(crate) mod usage;

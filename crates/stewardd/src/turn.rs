@@ -124,7 +124,7 @@ impl Loop {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
         self.broadcast(&told);
-        self.forecast(daemon);
+        self.serve_watchers(daemon);
         self.notify_status(daemon, &[]);
         Ok(true)
     }
@@ -158,11 +158,11 @@ impl Loop {
         daemon.polkit.keep(|id| self.server.is_connected(id) || waits_for_file(id));
     }
 
-    /// Reads tasks when it is time to, and answers those who watch.
-    fn forecast(&mut self, daemon: &mut Daemon) {
+    /// Answers those who watch, and reads tasks when it is time to.
+    fn serve_watchers(&mut self, daemon: &mut Daemon) {
         let now = now_ns();
-        self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
-        daemon.cpu.sampler.set_watched(self.server.watched_every_ns());
+        self.server.serve_watchers(now, &mut |caller, watch| daemon.next_reply(caller, watch));
+        daemon.cpu.sampler.set_watched(self.server.forecasts_every_ns());
         daemon.sample_if_due(now);
     }
 
