@@ -33,6 +33,8 @@ struct Settings {
     cpu_reservable: Option<f64>,
     memory_min: Option<i64>,
     memory_max: Option<i64>,
+    protect: Option<i64>,
+    protect_seconds: Option<u16>,
     disk: Option<f64>,
     reset: Option<u8>,
 }
@@ -63,7 +65,17 @@ impl Name {
 
 impl Settings {
     fn asked(&self) -> api::DomainSettings {
-        let settings = ["cpu", "weight", "priority", "cpu_reservable", "memory_min", "memory_max", "disk", "no such setting"];
+        let settings = [
+            "cpu",
+            "weight",
+            "priority",
+            "cpu_reservable",
+            "memory_min",
+            "memory_max",
+            "protect",
+            "disk",
+            "no such setting",
+        ];
         let reset = self.reset.map(|choice| settings[usize::from(choice) % settings.len()].to_owned());
         api::DomainSettings {
             cpu: self.cpu.or(self.cpu_percent.map(|percent| f64::from(percent) / 100.0)),
@@ -72,6 +84,7 @@ impl Settings {
             cpu_reservable: self.cpu_reservable,
             memory_min: self.memory_min,
             memory_max: self.memory_max,
+            protect: self.protect.or(self.protect_seconds.map(|seconds| i64::from(seconds) * 1_000_000_000)),
             disk: self.disk,
             reset: reset.into_iter().collect(),
             ..api::DomainSettings::default()
@@ -125,22 +138,38 @@ fuzz_target!(|steps: Vec<(u8, Step)>| {
         };
         machine.check_domains();
         if !may_reserve {
-            for (name, user, cpu) in shares(&mut machine) {
-                let known = before.iter().find(|(known, ..)| *known == name);
-                let had = known.map_or(0.0, |(_, _, cpu)| *cpu);
+            for Share { name, user, cpu, protect_ns } in shares(&mut machine) {
+                let known = before.iter().find(|known| known.name == name);
+                let had = known.map_or(0.0, |known| known.cpu);
                 let paid_by_own = is_below_domain_of(uid, &name, &before);
                 assert!(cpu <= had || paid_by_own, "user {uid} got {cpu} for {name} of user {user}");
+                // Nobody's own pays for that.
+                let had = known.map_or(0, |known| known.protect_ns);
+                assert!(protect_ns <= had, "user {uid} protected {name} of user {user} for {protect_ns} ns");
             }
         }
     }
 });
 
-/// Name, user and reserved fraction of all domains.
-fn shares(machine: &mut Machine) -> Vec<(String, u32, f64)> {
-    let list = machine.call(OWNER, &api::ListDomains {}).expect("the owner may read");
-    list.domains.into_iter().map(|domain| (domain.name, domain.user, domain.cpu.unwrap_or(0.0))).collect()
+/// What a domain has that others go without.
+struct Share {
+    name: String,
+    user: u32,
+    cpu: f64,
+    protect_ns: u64,
 }
 
-fn is_below_domain_of(uid: u32, name: &str, domains: &[(String, u32, f64)]) -> bool {
-    domains.iter().any(|(above, user, _)| *user == uid && name.starts_with(&format!("{above}/")))
+fn shares(machine: &mut Machine) -> Vec<Share> {
+    let list = machine.call(OWNER, &api::ListDomains {}).expect("the owner may read");
+    let share = |domain: api::Domain| Share {
+        name: domain.name,
+        user: domain.user,
+        cpu: domain.cpu.unwrap_or(0.0),
+        protect_ns: domain.protect.unwrap_or(0),
+    };
+    list.domains.into_iter().map(share).collect()
+}
+
+fn is_below_domain_of(uid: u32, name: &str, domains: &[Share]) -> bool {
+    domains.iter().any(|above| above.user == uid && name.starts_with(&format!("{}/", above.name)))
 }

@@ -252,10 +252,12 @@ class Client:
         domain: Optional[str] = None,
         memory_min: Optional[int] = None,
         memory_max: Optional[int] = None,
+        protect: Optional[int] = None,
     ) -> Json:
         """For this process. With cpu ("5ms/30ms"), reserves it and keeps it over exec; without, and without domain, lets
         the process take up the specification of the next program that it executes. With domain, moves it there first.
-        With memory_min or memory_max (bytes), moves it to a domain of its own that has these, below domain if given.
+        With memory_min, memory_max (bytes) or protect (nanoseconds: how long a page may go unused before it may be taken),
+        moves it to a domain of its own that has these, below domain if given.
         """
         return self.call(
             "Run",
@@ -266,6 +268,7 @@ class Client:
             domain=domain,
             memory_min=memory_min,
             memory_max=memory_max,
+            protect=protect,
         )
 
     def set(
@@ -331,7 +334,8 @@ class Client:
         **settings: Any,
     ) -> Json:
         """Makes a domain. settings are of priority, weight, own_priority, own_weight, cpu, cpu_reservable, memory_min,
-        memory_max (bytes), disk: cpu=0.2 reserves a fifth of what the parent has. It goes away with its last process unless keep is true.
+        memory_max (bytes), protect (nanoseconds), disk: cpu=0.2 reserves a fifth of what the parent has. It goes away
+        with its last process unless keep is true.
         """
         return self.call("CreateDomain", domain=domain, user=user, keep=keep, settings=_settings(settings))
 
@@ -428,6 +432,7 @@ _SETTINGS: List[str] = [
     "cpu_reservable",
     "memory_min",
     "memory_max",
+    "protect",
     "disk",
 ]
 

@@ -103,6 +103,11 @@
 #define STEWARD_DISK 256
 
 /*
+ protect_ns counts.
+ */
+#define STEWARD_PROTECT 512
+
+/*
  Done.
  */
 #define STEWARD_OK 0
@@ -263,6 +268,10 @@ struct steward_domain_settings {
      Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
      */
     double disk;
+    /*
+     Protected: for how long one of its pages may go unused before it may be taken, in nanoseconds, 1 s to 24 h.
+     */
+    int64_t protect_ns;
 };
 
 #ifdef __cplusplus

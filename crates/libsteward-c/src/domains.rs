@@ -32,6 +32,8 @@ pub const STEWARD_MEMORY_MIN: u32 = 64;
 pub const STEWARD_MEMORY_MAX: u32 = 128;
 /// `disk` counts.
 pub const STEWARD_DISK: u32 = 256;
+/// `protect_ns` counts.
+pub const STEWARD_PROTECT: u32 = 512;
 
 /// What to change in a domain. Fill it with zeros, then say in `set` which values count (STEWARD_PRIORITY and so on),
 /// and in `reset` which settings are to have their default again; all others stay as they are.
@@ -60,10 +62,12 @@ pub struct StewardDomainSettings {
     pub memory_max_bytes: i64,
     /// Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
     pub disk: f64,
+    /// Protected: for how long one of its pages may go unused before it may be taken, in nanoseconds, 1 s to 24 h.
+    pub protect_ns: i64,
 }
 
 /// The settings by the names that the API has for them.
-const NAMES: [(u32, &str); 9] = [
+const NAMES: [(u32, &str); 10] = [
     (STEWARD_PRIORITY, "priority"),
     (STEWARD_WEIGHT, "weight"),
     (STEWARD_OWN_PRIORITY, "own_priority"),
@@ -73,6 +77,7 @@ const NAMES: [(u32, &str); 9] = [
     (STEWARD_MEMORY_MIN, "memory_min"),
     (STEWARD_MEMORY_MAX, "memory_max"),
     (STEWARD_DISK, "disk"),
+    (STEWARD_PROTECT, "protect"),
 ];
 
 impl StewardDomainSettings {
@@ -91,6 +96,7 @@ impl StewardDomainSettings {
             cpu_reservable: has(STEWARD_CPU_RESERVABLE).then_some(self.cpu_reservable),
             memory_min: has(STEWARD_MEMORY_MIN).then_some(self.memory_min_bytes),
             memory_max: has(STEWARD_MEMORY_MAX).then_some(self.memory_max_bytes),
+            protect: has(STEWARD_PROTECT).then_some(self.protect_ns),
             disk: has(STEWARD_DISK).then_some(self.disk),
             reset: NAMES
                 .iter()

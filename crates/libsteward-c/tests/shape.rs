@@ -12,7 +12,7 @@ const HEADER: &str = include_str!("../include/steward.h");
 
 /// Parameters that no argument of the method's function stands for: steward_call() takes them.
 const BY_CALL: [(&str, &[&str]); 5] = [
-    ("Run", &["domain", "memory_min", "memory_max"]),
+    ("Run", &["domain", "memory_min", "memory_max", "protect"]),
     ("Complain", &["of"]),
     ("CreateDomain", &["user"]),
     ("SetDomain", &["user", "keep"]),
@@ -96,8 +96,8 @@ fn settings_of_a_domain_are_those_that_are_described_and_each_has_a_bit() {
     let (bits, mut seen) = (defined("STEWARD_"), 0);
     let mut found = BTreeSet::new();
     for (member, holds) in members {
-        // A number of bytes says so in C.
-        let name = member.strip_suffix("_bytes").unwrap_or(&member);
+        // A number of bytes, or of nanoseconds, says so in C.
+        let name = ["_bytes", "_ns"].iter().find_map(|unit| member.strip_suffix(unit)).unwrap_or(&member);
         let wanted: &[&str] = match described.get(name) {
             Some(Type::Int) => &["int32_t", "int64_t"],
             Some(Type::Float) => &["double"],

@@ -231,15 +231,20 @@ mod tests {
 
     #[test]
     fn what_is_about_all_domains_and_about_memory_is_read_and_checked() {
-        let (config, problems) = parse("[domains]\nprefix = \"own-\"\n[memory]\nreservable = 0.5\n");
+        let (config, problems) =
+            parse("[domains]\nprefix = \"own-\"\n[memory]\nreservable = 0.5\nreserve = \"1M\"\n");
         assert_eq!(problems, Vec::<String>::new());
-        assert_eq!((config.domains.prefix.as_str(), config.memory.reservable), ("own-", 0.5));
+        let memory = (config.memory.reservable, config.memory.reserve_bytes);
+        assert_eq!((config.domains.prefix.as_str(), memory), ("own-", (0.5, 1 << 20)));
         for (line, expected) in [
             ("domains = 3", "is not a table"),
             ("memory = 3", "is not a table"),
             ("[domains]\nprefix = \"a/b\"", "a short text without slashes"),
             ("[memory]\nreservable = 0", "no fraction"),
             ("[memory]\nlimit = 1", "no key"),
+            ("[memory]\nreserve = 5", "a text in quotes"),
+            ("[memory]\nreserve = \"5mb\"", "powers of 1024"),
+            ("[memory]\nreserve = \"2G\"", "give at most 1G"),
             ("service_cycle = \"1s\"", "write it below [cpu]"),
         ] {
             let (config, problems) = parse(line);

@@ -20,6 +20,7 @@ use crate::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use crate::cpu::thresholds::Thresholds;
 use crate::disk;
 pub use crate::last_good::{About, Mistake};
+use crate::memory::settings::check_protection_period;
 pub use crate::problem::{Origin, Problem, Severity};
 pub use row_form::{format_row, parse_row, parse_tab};
 pub use set::{
@@ -27,9 +28,6 @@ pub use set::{
 };
 pub use target::{TargetFacts, check_target};
 pub use toml_form::{parse_toml, to_toml};
-
-/// The longest protection period, in nanoseconds: 30 days. Anything longer is a typing error.
-pub const PROTECT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
 
 /// How many bytes of a task's name the kernel's scheduler keeps (`TASK_COMM_LEN` without its end, sched.h).
 pub const COMM_LENGTH: usize = 15;
@@ -176,7 +174,7 @@ pub struct Spec {
     pub revocable: bool,
     /// Whose task is never revoked beside root's, if it is not revocable; anybody else's may be revoked.
     pub user: Option<User>,
-    /// `π`: how long a page may go unused before it may be reclaimed; `None` lets Steward choose.
+    /// `π`: how long a page may go unused before it may be taken; `None`: not protected.
     pub protect: Option<Duration>,
     /// Memory promised, in bytes.
     pub memory_min: Option<u64>,
@@ -346,8 +344,9 @@ impl Draft {
                 "no program runs without memory; leave it out",
             ));
         }
-        if self.protect_ns.is_some_and(|protect| protect > PROTECT_MAX_NS) {
-            faults.push(Fault::new("protect", "protect is longer than 30 days", "give minutes or hours"));
+        let period_ns = self.protect_ns.map(|period_ns| i64::try_from(period_ns).unwrap_or(i64::MAX));
+        if let Some(Err(error)) = period_ns.map(check_protection_period) {
+            faults.push(Fault::new("protect", format!("protect: {}", error.what), error.advice));
         }
         let kernel_thread = matches!(self.path, Some(SpecPath::KernelThread(_)));
         let memory = [

@@ -26,6 +26,8 @@ pub enum ControlFile {
     Memory,
     /// The most memory that the domain may use, in bytes.
     MemoryMax,
+    /// For how long one of its pages may go unused before it may be taken.
+    MemoryProtect,
     /// How much memory the domain may use now, in bytes.
     MemoryAvailable,
     /// What is promised on the domain's level, in bytes.
@@ -46,7 +48,7 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 18] = [
+    pub const ALL: [ControlFile; 19] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
@@ -57,6 +59,7 @@ impl ControlFile {
         ControlFile::IoLimit,
         ControlFile::Memory,
         ControlFile::MemoryMax,
+        ControlFile::MemoryProtect,
         ControlFile::MemoryAvailable,
         ControlFile::MemorySum,
         ControlFile::MemoryLimit,
@@ -80,6 +83,7 @@ impl ControlFile {
             ControlFile::IoLimit => "io.limit",
             ControlFile::Memory => "memory",
             ControlFile::MemoryMax => "memory.max",
+            ControlFile::MemoryProtect => "memory.protect",
             ControlFile::MemoryAvailable => "memory.available",
             ControlFile::MemorySum => "memory.sum",
             ControlFile::MemoryLimit => "memory.limit",
@@ -106,6 +110,7 @@ impl ControlFile {
                 | ControlFile::Io
                 | ControlFile::Memory
                 | ControlFile::MemoryMax
+                | ControlFile::MemoryProtect
                 | ControlFile::Members
         )
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use libsteward::api::{Domain, DomainForecast, DomainShown, Forecast, Forecasts};
+use steward_core::quantity::format_duration;
 
 use crate::names::ControlFile;
 use crate::value::{percent, reserved_percent};
@@ -43,6 +44,7 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         ControlFile::IoLimit => of_level(|parent| parent.disk_reservable),
         ControlFile::Memory => bytes(domain.memory_min),
         ControlFile::MemoryMax => bytes(domain.memory_max),
+        ControlFile::MemoryProtect => domain.protect.map_or_else(|| "none".to_owned(), format_duration),
         ControlFile::MemoryAvailable => bytes(domain.memory.map(|memory| memory.available)),
         ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_min_sum).to_string(),
         ControlFile::MemoryLimit => bytes(parent.map(|parent| parent.memory_reservable)),
@@ -167,6 +169,7 @@ mod tests {
             weight: 100,
             priority: 4,
             memory_min: Some(1 << 20),
+            protect: Some(1_800_000_000_000),
             usage: Some(DomainUsage { share: 0.125, ..DomainUsage::default() }),
             ..Domain::default()
         };
@@ -186,6 +189,7 @@ mod tests {
             (ControlFile::Io, "none\n"),
             (ControlFile::Memory, "1048576\n"),
             (ControlFile::MemoryMax, "none\n"),
+            (ControlFile::MemoryProtect, "30min\n"),
             (ControlFile::MemoryLimit, "1073741824\n"),
             (ControlFile::Members, "7\n42\n"),
         ];

@@ -126,6 +126,10 @@ impl Requests<'_> {
                 settings.memory_max = bytes.and_then(|bytes| i64::try_from(bytes).ok());
                 bytes.is_none().then_some("memory_max")
             }
+            Value::Protect(period_ns) => {
+                settings.protect = period_ns.and_then(|period_ns| i64::try_from(period_ns).ok());
+                period_ns.is_none().then_some("protect")
+            }
         };
         settings.reset = reset.map(str::to_owned).into_iter().collect();
         let change = api::SetDomain { domain: api_name(name), settings, ..api::SetDomain::default() };

@@ -127,12 +127,14 @@ impl State {
                 "cpu" => domain.cpu = None,
                 "disk" => domain.disk = None,
                 "memory_min" => domain.memory_min = None,
+                "protect" => domain.protect = None,
                 _ => domain.weight = 100,
             }
         }
         domain.cpu = settings.cpu.or(domain.cpu);
         domain.disk = settings.disk.or(domain.disk);
         domain.memory_min = settings.memory_min.map(|bytes| bytes as u64).or(domain.memory_min);
+        domain.protect = settings.protect.map(|period_ns| period_ns as u64).or(domain.protect);
         domain.weight = settings.weight.map_or(domain.weight, |weight| weight as u32);
         domain.priority = settings.priority.map_or(domain.priority, |priority| priority as u8);
         Ok(api::DomainState::default())

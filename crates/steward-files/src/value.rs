@@ -1,6 +1,7 @@
 //! What is written into a control file, and what is read from it: text with one value.
 
-use steward_core::quantity::{parse_size, percent_number};
+use steward_core::memory::settings::check_protection_period;
+use steward_core::quantity::{parse_duration, parse_size, percent_number};
 
 use crate::names::ControlFile;
 
@@ -25,6 +26,8 @@ pub enum Value {
     Memory(Option<u64>),
     /// The most memory, in bytes; `None` for no such limit.
     MemoryMax(Option<u64>),
+    /// The protection period, in nanoseconds; `None` for no protection.
+    Protect(Option<u64>),
     /// A process to move into the domain.
     Member(i32),
 }
@@ -42,6 +45,7 @@ pub fn parse(file: ControlFile, bytes: &[u8]) -> Result<Value, String> {
         ControlFile::CpuPriority => parse_priority(text).map(Value::Priority),
         ControlFile::Memory => parse_memory(text).map(Value::Memory),
         ControlFile::MemoryMax => parse_memory(text).map(Value::MemoryMax),
+        ControlFile::MemoryProtect => parse_protection(text).map(Value::Protect),
         ControlFile::Members => parse_pid(text).map(Value::Member),
         _ => Err(format!("{} can only be read", file.name())),
     }
@@ -122,6 +126,14 @@ fn parse_memory(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
+fn parse_protection(text: &str) -> Result<Option<u64>, String> {
+    if gives_up(text) {
+        return Ok(None);
+    }
+    let period_ns = parse_duration(text).map(|period_ns| i64::try_from(period_ns).unwrap_or(i64::MAX));
+    period_ns.and_then(check_protection_period).map(Some).map_err(|error| error.to_string())
+}
+
 fn parse_pid(text: &str) -> Result<i32, String> {
     let pid = parse_number(text).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
     pid.ok_or_else(|| format!("\"{text}\" is no process id; write one number per write"))
@@ -161,6 +173,9 @@ mod tests {
             (ControlFile::Memory, "64M\n", Value::Memory(Some(64 << 20))),
             (ControlFile::Memory, "none\n", Value::Memory(None)),
             (ControlFile::MemoryMax, "1G", Value::MemoryMax(Some(1 << 30))),
+            (ControlFile::MemoryProtect, "30min\n", Value::Protect(Some(1_800_000_000_000))),
+            (ControlFile::MemoryProtect, "90 s\n", Value::Protect(Some(90_000_000_000))),
+            (ControlFile::MemoryProtect, "none\n", Value::Protect(None)),
             (ControlFile::CpuWeight, "200\n", Value::Weight(Some(200))),
             (ControlFile::CpuWeight, "default\n", Value::Weight(None)),
             (ControlFile::CpuPriority, "7\n", Value::Priority(7)),
@@ -192,6 +207,9 @@ mod tests {
             (ControlFile::Members, "99999999999", "no process id"),
             (ControlFile::Memory, "64MB", "1000 or of 1024"),
             (ControlFile::Memory, "9000000T", "more memory"),
+            (ControlFile::MemoryProtect, "30", "no unit of time"),
+            (ControlFile::MemoryProtect, "0s", "from 1s to 24h"),
+            (ControlFile::MemoryProtect, "-30min", "not a duration"),
             (ControlFile::CpuSum, "5", "only be read"),
         ];
         for (file, text, phrase) in refused {
@@ -226,6 +244,9 @@ mod tests {
                     prop_assert!(fraction > 0.0 && fraction <= 1.0);
                 }
                 Ok(Value::Weight(Some(weight))) => prop_assert!((1..=10_000).contains(&weight)),
+                Ok(Value::Protect(Some(period_ns))) => {
+                    prop_assert!(check_protection_period(period_ns as i64).is_ok());
+                }
                 Ok(Value::Priority(priority)) => prop_assert!(priority < 8),
                 Ok(Value::Member(pid)) => prop_assert!(pid > 0),
                 Ok(_) => {}

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use steward_core::cpu::mechanism::MechanismKind;
 
 pub use abilities::{Ability, abilities};
-pub use facts::{Caller, Cgroup, Facts, Manager, Pressure, SchedExt};
+pub use facts::{Caller, Cgroup, Facts, Manager, Memory, Pressure, SchedExt};
 pub use promises::{Choice, Holds, Promise, choose_mechanism, promises};
 
 use crate::roots::Roots;

@@ -32,9 +32,16 @@ use crate::error::KernelError;
 use crate::roots::{Roots, read, read_if_present};
 use crate::{files, sealed};
 
+mod knob;
+mod knobs;
+
+pub use knob::Knob;
+
 /// The version of the file's format.
-const SCHEMA: u32 = 2;
-/// The format before, whose lines had no sums.
+const SCHEMA: u32 = 3;
+/// The format before, which knew no knobs of cgroups; its lines are the same otherwise.
+const SCHEMA_WITHOUT_KNOBS: u32 = 2;
+/// The first format, whose lines had no sums.
 const SCHEMA_WITHOUT_SUMS: u32 = 1;
 /// The file is rewritten when it has this many lines more than there are changes to undo.
 const SPARE_LINES_MAX: usize = 512;
@@ -61,6 +68,8 @@ pub enum Change {
         /// How it is scheduled by the change.
         new: Scheduling,
     },
+    /// A file of a cgroup was written, once or several times.
+    Knob(Knob),
 }
 
 impl fmt::Display for Change {
@@ -68,6 +77,7 @@ impl fmt::Display for Change {
         match self {
             Change::File { path, old, .. } => write!(formatter, "{} to {old:?}", path.display()),
             Change::Task { task, .. } => write!(formatter, "the scheduling of task {}", task.tid),
+            Change::Knob(knob) => knob.fmt(formatter),
         }
     }
 }
@@ -114,6 +124,7 @@ enum Line {
     Start { schema: u32, boot: String },
     Made { number: u64, change: Change },
     Shown { number: u64, value: String },
+    Again { number: u64, value: String },
     Closed { number: u64 },
 }
 
@@ -195,10 +206,7 @@ impl Journal {
             return Ok(());
         }
         self.append(&Line::Closed { number })?;
-        if self.lines > self.outstanding.len() + SPARE_LINES_MAX {
-            // Where that fails the file is only longer than it need be.
-            let _ = self.start_over(None);
-        }
+        self.shorten();
         Ok(())
     }
 
@@ -231,11 +239,23 @@ impl Journal {
         if shown == value {
             return Ok(());
         }
-        self.append(&Line::Shown { number, value: shown.clone() })?;
-        if let Some(Change::File { new, .. }) = self.outstanding.get_mut(&number) {
-            *new = shown;
-        }
+        self.note(Line::Shown { number, value: shown })
+    }
+
+    /// Writes a line about a change that is recorded, and takes it in.
+    fn note(&mut self, line: Line) -> Result<(), JournalError> {
+        self.append(&line)?;
+        take_in(&mut self.outstanding, line);
+        self.shorten();
         Ok(())
+    }
+
+    /// Writes the journal anew when most of its lines say nothing any more.
+    fn shorten(&mut self) {
+        if self.lines > self.outstanding.len() + SPARE_LINES_MAX {
+            // Where that fails the file is only longer than it need be.
+            let _ = self.start_over(None);
+        }
     }
 
     fn append(&mut self, line: &Line) -> Result<(), JournalError> {
@@ -352,6 +372,10 @@ pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
         Change::File { path, old, new } => undo_file(path, old, new),
         Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
+        Change::Knob(knob) => match knob.put_back(roots) {
+            Ok(()) => Ok(Undone::PutBack),
+            Err(left) => left.map(Undone::Left),
+        },
     }
 }
 
@@ -493,8 +517,8 @@ impl Past {
         for (number, text) in (1_u64..).zip(lines.chain((!cut.is_empty()).then_some(cut))) {
             if number == 1 {
                 match start_of(text) {
-                    Some((SCHEMA | SCHEMA_WITHOUT_SUMS, of)) if of != boot => return Ok(Past::default()),
-                    Some((SCHEMA, _)) => continue,
+                    Some((SCHEMA_WITHOUT_SUMS..=SCHEMA, of)) if of != boot => return Ok(Past::default()),
+                    Some((SCHEMA_WITHOUT_KNOBS..=SCHEMA, _)) => continue,
                     Some((SCHEMA_WITHOUT_SUMS, _)) => {
                         plain = true;
                         continue;
@@ -515,22 +539,29 @@ impl Past {
     }
 
     fn take(&mut self, line: Line) {
-        match line {
-            Line::Start { .. } => {}
-            Line::Made { number, change } => {
-                self.next_number = self.next_number.max(number);
-                self.outstanding.insert(number, change);
-            }
-            Line::Shown { number, value } => {
-                if let Some(Change::File { new, .. }) = self.outstanding.get_mut(&number) {
-                    *new = value;
-                }
-            }
-            Line::Closed { number } => {
-                self.next_number = self.next_number.max(number);
-                self.outstanding.remove(&number);
+        if let Line::Made { number, .. } | Line::Closed { number } = line {
+            self.next_number = self.next_number.max(number);
+        }
+        take_in(&mut self.outstanding, line);
+    }
+}
+
+/// What a line makes of the changes that are in force.
+fn take_in(outstanding: &mut BTreeMap<u64, Change>, line: Line) {
+    match line {
+        Line::Start { .. } => {}
+        Line::Made { number, change } => _ = outstanding.insert(number, change),
+        Line::Shown { number, value } => match outstanding.get_mut(&number) {
+            Some(Change::File { new, .. }) => *new = value,
+            Some(Change::Knob(knob)) => knob.shows(value),
+            _ => {}
+        },
+        Line::Again { number, value } => {
+            if let Some(Change::Knob(knob)) = outstanding.get_mut(&number) {
+                knob.will_be(value);
             }
         }
+        Line::Closed { number } => _ = outstanding.remove(&number),
     }
 }
 

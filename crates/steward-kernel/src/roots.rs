@@ -64,3 +64,17 @@ pub fn read_if_present(path: &Path) -> Result<Option<String>, KernelError> {
         Err(error) => Err(error),
     }
 }
+
+/// Trees with these files, for tests: paths below a directory as in [`Roots::under`], and what is in them. The directory
+/// goes with the first of what is returned.
+#[cfg(test)]
+pub(crate) fn with_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for (name, content) in files {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, content).expect("a file");
+    }
+    let roots = Roots::under(directory.path());
+    (directory, roots)
+}

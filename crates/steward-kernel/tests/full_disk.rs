@@ -1,10 +1,12 @@
 //! The undo journal on a disk that takes no more, tried with a limit to the size of files: a write that passes it is
 //! taken in part, and then fails. It has a process of its own, because the limit is one of processes.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steward_kernel::Roots;
+use steward_kernel::cgroup::place::Place;
 use steward_kernel::journal::{self, Change, Journal};
 
 /// Runs `act` where no file may grow beyond so many bytes.
@@ -60,4 +62,27 @@ fn a_disk_that_takes_half_a_line_leaves_a_journal_that_is_whole() {
     drop(journal);
     journal::revert(&path, &roots).expect("the journal can be used");
     assert_eq!(std::fs::read_to_string(&knob).expect("a file"), "old 0");
+    a_file_of_a_cgroup_keeps_what_could_be_recorded_of_it(&path, &roots);
+}
+
+fn a_file_of_a_cgroup_keeps_what_could_be_recorded_of_it(path: &Path, roots: &Roots) {
+    let directory = roots.cgroup.join("a");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("memory.min"), "0").expect("a file");
+    let says = || std::fs::read_to_string(directory.join("memory.min")).expect("a file");
+    let cgroup_id = std::fs::metadata(&directory).expect("it is there").ino();
+    let place = Place { path: "a".into(), cgroup_id };
+    let mut journal = Journal::open(path, roots).expect("it opens");
+    let full = |journal: &mut Journal, value| {
+        let refused = with_room(Some(8), || journal.write_knob(&place, "memory.min", value, roots));
+        assert!(refused.expect_err("no room").to_string().contains("nothing was changed"));
+    };
+    full(&mut journal, "4096");
+    assert_eq!((says().as_str(), journal.outstanding().len()), ("0", 0));
+    journal.write_knob(&place, "memory.min", "4096", roots).expect("there is room");
+    full(&mut journal, "8192");
+    assert_eq!((says().as_str(), journal.outstanding().len()), ("4096", 1));
+    drop(journal);
+    with_room(Some(8), || journal::revert(path, roots)).expect("the journal can be used");
+    assert_eq!(says(), "0");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use steward_core::cpu::reservation::Reservation;
+use steward_core::memory::settings::check_protection_period;
 use steward_core::quantity::{parse_duration, parse_fraction, parse_size};
 
 /// For commands whose only choice is JSON.
@@ -45,6 +46,19 @@ pub fn parse_bytes(text: &str) -> Result<i64, String> {
     i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
 }
 
+/// The protection period of `--protect` without one, as it is written.
+pub const PROTECTION_PERIOD: &str = "30min";
+
+/// Reads a protection period, in nanoseconds.
+///
+/// # Errors
+/// When it is none that can be asked for.
+pub fn parse_protection(text: &str) -> Result<i64, String> {
+    let period_ns = parse_duration(text).map_err(|error| error.to_string())?;
+    let period_ns = i64::try_from(period_ns).unwrap_or(i64::MAX);
+    check_protection_period(period_ns).map(|_| period_ns).map_err(|error| error.to_string())
+}
+
 /// Reads a time above 0.
 ///
 /// # Errors
@@ -58,6 +72,8 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use steward_core::memory::settings::PROTECTION_PERIOD_NS;
+
     use super::*;
 
     #[test]
@@ -73,6 +89,25 @@ mod tests {
             assert!(parse_promise(wrong).is_err(), "{wrong}");
         }
         assert!(fraction("20").unwrap_err().contains("did you mean 20%?"));
+    }
+
+    #[test]
+    fn a_protection_period_is_a_time_within_bounds() {
+        assert_eq!(parse_protection("90s"), Ok(90_000_000_000));
+        assert_eq!(parse_protection(PROTECTION_PERIOD), Ok(PROTECTION_PERIOD_NS as i64));
+        for (wrong, expected) in [
+            ("0s", "from 1s to 24h, and 30min is usual"),
+            ("500ms", "500ms is no protection period"),
+            ("25h", "25h is no protection period"),
+            ("999999h", "is no protection period"),
+            ("30", "has no unit of time"),
+            ("30 minutes", "not a unit of time"),
+            ("-30min", "not a duration"),
+            ("", "not a duration"),
+        ] {
+            let error = parse_protection(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
     }
 
     #[test]

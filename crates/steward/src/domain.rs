@@ -12,7 +12,7 @@ use steward_core::domain::declared::{parse_domains, to_toml};
 use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Names, Settings};
 use steward_core::quantity::percent;
-use steward_core::quantity::{approximate_duration, approximate_size, format_size};
+use steward_core::quantity::{approximate_duration, approximate_size, format_duration, format_size};
 use steward_core::{cpu, disk, memory};
 
 use crate::output::{highlight, print, print_json, table};
@@ -101,7 +101,11 @@ fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
             own_weight: asked.own_weight,
         },
         cpu: cpu::settings::Change { reserved: asked.cpu, reservable: asked.cpu_reservable },
-        memory: memory::settings::Change { min_bytes: asked.memory_min, max_bytes: asked.memory_max },
+        memory: memory::settings::Change {
+            min_bytes: asked.memory_min,
+            max_bytes: asked.memory_max,
+            protect_ns: asked.protect,
+        },
         disk: disk::settings::Change { reserved: asked.disk },
         reset: Vec::new(),
     };
@@ -303,13 +307,31 @@ fn used_text(memory: &api::DomainMemory) -> String {
     )
 }
 
+/// What is kept of a protected domain.
+fn kept_text(kept: u64) -> String {
+    match kept {
+        0 => "nothing for now: what protected domains use does not fit together, and it uses most".to_owned(),
+        bytes => {
+            format!("{} that it used within its protection period, and room to grow", approximate_size(bytes))
+        }
+    }
+}
+
 /// What it is promised of the memory, what it uses, and what it may use at most; nothing where it was given neither.
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
     rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
+    rows.extend(domain.memory.and_then(|memory| Some(("memory kept", kept_text(memory.kept?)))));
+    rows.extend(
+        domain
+            .memory
+            .filter(|memory| memory.taken > 0)
+            .map(|memory| ("memory taken", format!("{} for others", approximate_size(memory.taken)))),
+    );
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
+    rows.extend(domain.protect.map(|period_ns| ("protection period", format_duration(period_ns))));
     if domain.memory_min_sum > 0 {
         let (promised, most) =
             (approximate_size(domain.memory_min_sum), approximate_size(domain.memory_reservable));

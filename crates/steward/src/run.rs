@@ -12,7 +12,7 @@ use steward_core::cpu::reservation::Reservation;
 use steward_core::spec;
 
 use crate::account::{Account, Environment};
-use crate::arguments::{parse_bytes, parse_reservation};
+use crate::arguments::{PROTECTION_PERIOD, parse_bytes, parse_protection, parse_reservation};
 use crate::cpu::api::to_api;
 
 /// Start a program with a CPU reservation
@@ -29,6 +29,7 @@ use crate::cpu::api::to_api;
         steward run --cpu 5ms/30ms -- mplayer film.mkv\n  \
         steward run --cpu 10ms/100ms --inherit -- make check\n  \
         steward run --memory-min 64M --memory-max 1G -- gimp\n  \
+        steward run --protect -- gimp\n  \
         steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
         sudo steward run --user alice --cpu 60ms/100ms -- mplayer film.mkv\n  \
         steward run -- mplayer film.mkv")]
@@ -55,6 +56,18 @@ pub struct RunArguments {
     /// Let it and its children use at most so much memory together, as 1G. Makes a domain for it, as --memory-min.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
     pub memory_max: Option<i64>,
+    /// Keep what it and its children use in memory: a page may be taken only once it has gone unused for PERIOD (1s to
+    /// 24h), unless said 30min. Makes a domain for it, as --memory-min.
+    #[arg(
+        long,
+        value_name = "PERIOD",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = PROTECTION_PERIOD,
+        value_parser = parse_protection,
+        conflicts_with = "spec"
+    )]
+    pub protect: Option<i64>,
     /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root
     /// only.
     #[arg(long, value_name = "USER")]
@@ -137,16 +150,12 @@ fn way_out(error: &libsteward::Error, request: &api::Run) -> &'static str {
         libsteward::Error::Api(api::ApiError::NoSuchDomain { .. }) => "\n(--create makes the domain first)",
         // Nothing is reserved that could be done without.
         libsteward::Error::Api(_)
-            if request.cpu.is_none() && request.domain.is_some() && !is_limited(request) =>
+            if request.cpu.is_none() && request.domain.is_some() && !request.asks_for_memory() =>
         {
             ""
         }
         _ => "\n(--best-effort-if-refused runs the program without a reservation)",
     }
-}
-
-fn is_limited(request: &api::Run) -> bool {
-    request.memory_min.is_some() || request.memory_max.is_some()
 }
 
 fn fail(message: &str) -> ExitCode {
@@ -172,6 +181,7 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
         domain: arguments.domain.clone(),
         memory_min: arguments.memory_min,
         memory_max: arguments.memory_max,
+        protect: arguments.protect,
         ..api::Run::default()
     };
     Ok(match reservation.cpu {

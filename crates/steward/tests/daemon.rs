@@ -308,6 +308,40 @@ fn a_domain_that_stays_says_for_how_long_and_what_to_write_to_have_it_longer() {
 }
 
 #[test]
+fn a_protection_period_is_half_an_hour_unless_said_and_is_shown_written_and_taken_back() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let kept = text(&steward(&daemon, &["domain", "create", "web", "--protect", "--keep"]));
+    assert!(kept.contains("    name = \"web\"\n    protect = \"30min\"\n"), "{kept}");
+    let period_ns = |domain: &str| {
+        json(&steward(&daemon, &["domain", "show", domain, "--json"]))["domain"]["protect"].as_u64()
+    };
+    assert_eq!(period_ns("web"), Some(1_800_000_000_000));
+    text(&steward(&daemon, &["domain", "set", "web", "--protect=90s"]));
+    let shown = text(&steward(&daemon, &["domain", "show", "web"]));
+    assert!(shown.contains("protection period:") && shown.contains("90s"), "{shown}");
+    for (wrong, expected) in [
+        ("0s", "0ms is no protection period; they go from 1s to 24h, and 30min is usual"),
+        ("30", "has no unit of time"),
+        ("30 minutes", "is not a unit of time"),
+        ("-30min", "is not a duration"),
+    ] {
+        let refused = steward(&daemon, &["domain", "set", "web", &format!("--protect={wrong}")]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && message.contains(expected), "{message}");
+    }
+    assert_eq!(period_ns("web"), Some(90_000_000_000));
+    text(&steward(&daemon, &["domain", "set", "web", "--protect=default"]));
+    assert_eq!(period_ns("web"), None);
+    // It is there for as long as its program is, which shows it itself.
+    let socket = daemon.socket.to_str().expect("text");
+    let itself = [env!("CARGO_BIN_EXE_steward"), "--socket", socket, "domain", "show", "--json"];
+    let own = json(&steward(&daemon, &[&["run", "--protect", "--"], &itself[..]].concat()));
+    assert_eq!(own["domain"]["protect"].as_u64(), Some(1_800_000_000_000));
+    assert!(own["domain"]["name"].as_str().is_some_and(|name| name.starts_with("run-")), "{own}");
+}
+
+#[test]
 fn run_starts_a_program_in_a_domain_and_makes_it_if_asked() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -25,6 +25,7 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::manager::Manager;
 use crate::memory::placed::Programs;
 use crate::programs::complaints::Complaints;
 use crate::programs::running::Running;
@@ -89,6 +90,8 @@ pub struct Daemon {
     pub(crate) running: Running,
     /// What became of that for their memory.
     pub(crate) programs: Programs,
+    /// The memory loop.
+    pub(crate) memory: Manager,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -127,6 +130,7 @@ impl Daemon {
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
         let (held, domain_message) = domain_state.load();
         let domains = domains_of(cgroups, &settings, &options.roots);
+        let memory = Manager::new(&options.roots)?;
         let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let mut daemon = Daemon {
             options,
@@ -142,6 +146,7 @@ impl Daemon {
             spec_state,
             running: Running::default(),
             programs: Programs::default(),
+            memory,
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
@@ -324,6 +329,7 @@ impl Daemon {
         let mut told = self.tick_cpu(now_ns);
         self.tick_programs(now_ns);
         self.domains.tick(now_ns, &mut self.cpu.mechanism);
+        self.tick_memory();
         told.extend(self.settle_domains());
         told
     }
@@ -372,7 +378,8 @@ fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings, ro
 /// What domains may reserve of the machine together. Where nobody knows how much memory there is, none.
 fn machine(settings: &Settings, roots: &Roots) -> Machine {
     let config = &settings.config;
-    let memory_bytes = memory::total_bytes(roots).unwrap_or(0) as f64 * config.memory.reservable;
+    let total_bytes = memory::machine::usage(roots).unwrap_or_default().total_bytes;
+    let memory_bytes = total_bytes as f64 * config.memory.reservable;
     Machine {
         cpu: config.cpu.reservable,
         memory_bytes: memory_bytes as u64 >> 20 << 20,

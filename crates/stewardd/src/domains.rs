@@ -37,6 +37,8 @@ use crate::domains::cgroups::Cgroups;
 use crate::files::state::Kept;
 use crate::health::Topic;
 use crate::memory::limits::Limits;
+use crate::memory::manager::Ordered;
+use crate::memory::protected::Cared;
 use crate::server::report;
 use crate::turn::clock::now_ns;
 use crate::turn::worker::Job;
@@ -119,6 +121,8 @@ pub struct Domains {
     troubles: BTreeMap<String, String>,
     /// What they have of the memory.
     memory: Limits,
+    /// What the memory loop does for them, and takes from them.
+    cared: Cared,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -145,6 +149,7 @@ impl Domains {
             applied: BTreeMap::new(),
             troubles: BTreeMap::new(),
             memory: Limits::default(),
+            cared: Cared::default(),
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
@@ -446,12 +451,34 @@ impl Domains {
         let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made);
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
         let tree = self.tree_of(self.held.keys().map(String::as_str));
-        let wanted = limits(&tree, &is_made, &has_leaf);
+        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.kept_bytes);
         let id_of = |path: &str| match self.held.get(path) {
             Some(held) => Some(held.cgroup_id),
             None => cgroups.find(path).ok().map(|cgroup| cgroup.id),
         };
         self.memory.want(cgroups.as_ref(), &wanted, &id_of);
+    }
+
+    /// What they were given of the memory, for the memory loop; nothing where there are no domains.
+    pub(crate) fn memory_orders(&self) -> BTreeMap<String, Ordered> {
+        if self.cgroups.is_err() {
+            return BTreeMap::new();
+        }
+        self.held.values().map(|held| (held.path.clone(), Ordered::from(&held.settings))).collect()
+    }
+
+    /// Takes in what the memory loop does for whom.
+    pub(crate) fn care(&mut self, cared: Cared) {
+        let is_changed = cared.kept_bytes != self.cared.kept_bytes;
+        self.cared = cared;
+        if is_changed {
+            self.apply_memory();
+        }
+    }
+
+    /// Whether the cgroup at a path is still this one, as far as that is known.
+    pub(crate) fn is_same(&self, path: &str, cgroup_id: u64) -> bool {
+        self.held.get(path).is_none_or(|held| held.cgroup_id == cgroup_id)
     }
 
     /// What the worker has to do for domains.

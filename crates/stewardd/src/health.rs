@@ -32,6 +32,8 @@ pub enum Topic {
     Cgroups,
     /// Telling the mechanism what domains have.
     Domains,
+    /// Keeping what protected domains use of the memory.
+    Memory,
     /// Keeping domains.
     SaveDomains,
     /// Keeping the record of promises.

@@ -454,3 +454,15 @@ fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
     told.says("stopped", &["0 0 max"]);
     told.says("reverted", &["domains.json: what domains had is forgotten"]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
+    let told = Transcript::in_machine(config, include_str!("kernel/protect.sh"));
+    println!("{:#?}", told.0);
+    told.says("kept", &["swapped 0 MiB"]);
+    told.says("hog", &["oom_kill 0"]);
+    told.says("stopped", &["exit code 0 0"]);
+}

@@ -5,7 +5,7 @@ mod common;
 use common::{Machine, Running, Sleeper};
 use libsteward::api::DomainSettings;
 use libsteward::{ApiError, Error, api};
-use steward_core::memory::Settings;
+use steward_core::memory::limits::Told;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
@@ -44,7 +44,7 @@ fn until(daemon: &Running, domain: &str, wanted: impl Fn(&api::Domain) -> bool) 
 }
 
 fn kernel_has(machine: &Machine, path: &str) -> (Option<i64>, Option<i64>) {
-    let Settings { min_bytes, max_bytes } = machine.cgroups.tree().memory(path);
+    let Told { min_bytes, max_bytes } = machine.cgroups.tree().memory(path);
     (min_bytes.map(|bytes| bytes as i64), max_bytes.map(|bytes| bytes as i64))
 }
 
@@ -160,6 +160,132 @@ fn a_daemon_that_starts_again_promises_the_same_again() {
     let daemon = machine.start();
     until(&daemon, "a", |domain| domain.memory_min == Some(MIB as u64) && domain.trouble.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (Some(MIB), None));
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+fn protected(protect: i64) -> DomainSettings {
+    DomainSettings { protect: Some(protect), ..DomainSettings::default() }
+}
+
+fn create_protected(domain: &str, protect: i64) -> api::CreateDomain {
+    api::CreateDomain { domain: domain.into(), settings: protected(protect), ..api::CreateDomain::default() }
+}
+
+fn set_protected(domain: &str, protect: i64) -> api::SetDomain {
+    api::SetDomain { domain: domain.into(), settings: protected(protect), ..api::SetDomain::default() }
+}
+
+fn reset_protect(domain: &str) -> api::SetDomain {
+    let settings = DomainSettings { reset: vec!["protect".into()], ..DomainSettings::default() };
+    api::SetDomain { domain: domain.into(), settings, ..api::SetDomain::default() }
+}
+
+#[test]
+fn a_protection_period_is_shown_survives_a_restart_and_is_taken_back() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let keep = api::CreateDomain { keep: Some(true), ..create_protected("a", 90 * SECOND) };
+    let made = daemon.client().call(&keep).expect("root may").domain;
+    assert_eq!((made.protect, made.memory_min), (Some(90_000_000_000), None));
+    daemon.client().call(&set_protected("a", 30 * SECOND)).expect("root may");
+    // What else it has stays.
+    daemon.client().call(&set("a", None, Some(64 * MIB))).expect("there is room");
+    until(&daemon, "a", |domain| domain.trouble.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (None, Some(64 * MIB)));
+    daemon.stop();
+    let daemon = machine.start();
+    assert_eq!(show(&daemon, "a").expect("it is there").protect, Some(30_000_000_000));
+    let back = daemon.client().call(&reset_protect("a")).expect("root may").domain;
+    assert_eq!((back.protect, back.memory_max), (None, Some(64 << 20)));
+}
+
+#[test]
+fn what_is_no_protection_period_is_refused_with_those_that_are_and_changes_nothing() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create_protected("a", 30 * SECOND)).expect("root may");
+    for wrong in [0, -SECOND, i64::MIN, SECOND - 1, 24 * 3600 * SECOND + 1, i64::MAX] {
+        let refused = refusal(daemon.client().call(&set_protected("a", wrong)));
+        let ApiError::InvalidParameter { parameter, reason } = &refused else { panic!("{wrong}: {refused}") };
+        assert!(parameter == "protect" && reason.contains("they go from 1s to 24h"), "{wrong}: {reason}");
+        assert!(daemon.client().call(&create_protected("b", wrong)).is_err() && show(&daemon, "b").is_err());
+    }
+    assert_eq!(show(&daemon, "a").expect("it is there").protect, Some(30_000_000_000));
+    let refused = refusal(daemon.client().call(&set_protected("user.slice", SECOND)));
+    assert!(refused.to_string().contains("was not made by Steward"), "{refused}");
+    assert_eq!(show(&daemon, "user.slice").expect("it is there").protect, None);
+}
+
+#[test]
+fn who_may_not_reserve_memory_may_not_protect_even_below_a_domain_of_their_own() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let of_user = api::CreateDomain { user: Some(1001), ..create_protected("a", 60 * SECOND) };
+    daemon.client().call(&of_user).expect("root may");
+    machine.caller_uid.store(1001, std::sync::atomic::Ordering::SeqCst);
+    let denied = |refused: ApiError| {
+        let is_denied = matches!(&refused, ApiError::PermissionDenied { .. });
+        assert!(is_denied && refused.to_string().contains("reserve"), "{refused}");
+    };
+    denied(refusal(daemon.client().call(&set_protected("a", 61 * SECOND))));
+    denied(refusal(daemon.client().call(&create_protected("b", SECOND))));
+    denied(refusal(daemon.client().call(&create_protected("a/x", SECOND))));
+    assert!(show(&daemon, "a/x").is_err(), "nothing is left of it");
+    daemon.client().call(&create("a/x", None, Some(MIB))).expect("it is below a domain of one's own");
+    denied(refusal(daemon.client().call(&set_protected("a/x", SECOND))));
+    let run = api::Run { protect: Some(SECOND), ..api::Run::default() };
+    denied(refusal(daemon.client().call(&run)));
+    denied(refusal(daemon.client().call(&api::Run { domain: Some("a".into()), ..run.clone() })));
+    // Less is theirs to choose.
+    let less = daemon.client().call(&set_protected("a", 59 * SECOND)).expect("it is less").domain;
+    assert_eq!(less.protect, Some(59_000_000_000));
+    daemon.client().call(&reset_protect("a")).expect("nothing is less");
+    denied(refusal(daemon.client().call(&set_protected("a", SECOND))));
+    machine.caller_uid.store(1000, std::sync::atomic::Ordering::SeqCst);
+    let by_owner = daemon.client().call(&set_protected("a/x", SECOND)).expect("the owner may").domain;
+    assert_eq!(by_owner.protect, Some(1_000_000_000));
+}
+
+#[test]
+fn a_program_that_asks_for_protection_has_a_domain_of_its_own() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let run = api::Run { protect: Some(1800 * SECOND), ..api::Run::default() };
+    let domain = daemon.client().call(&run).expect("root may").domain.expect("one was made for it");
+    let shown = show(&daemon, &domain).expect("it is there");
+    assert_eq!((shown.protect, shown.memory_min, shown.memory_max), (Some(1_800_000_000_000), None, None));
+    let own = daemon.client().call(&api::ShowDomain::default()).expect("it is there").domain.name;
+    assert_eq!(own, domain);
+}
+
+#[test]
+fn a_program_is_protected_while_its_specification_says_so() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let sleeper = Sleeper::start(&program);
+    machine.write_specs("a.toml", &row(&program, "protect = \"30min\"\n"));
+    let daemon = machine.start();
+    let own = format!("program-{}", sleeper.pid());
+    until(&daemon, &own, |domain| domain.protect == Some(1_800_000_000_000));
+    assert_eq!(domain_of(&daemon, sleeper.pid()), own);
+    machine.replace_specs("a.toml", &row(&program, "memory_max = \"32M\"\n"));
+    until(&daemon, &own, |domain| domain.protect.is_none() && domain.memory_max == Some(32 << 20));
+}
+
+#[test]
+fn a_row_with_a_reservation_of_the_cpu_alone_protects_nothing() {
+    let machine = Machine::new();
+    let (alone, with_period) = (machine.program("alone"), machine.program("with-period"));
+    let (first, second) = (Sleeper::start(&alone), Sleeper::start(&with_period));
+    let reserved = "cpu = \"1ms/100ms\"\n";
+    machine.write_specs("a.toml", &row(&alone, reserved));
+    machine.write_specs("b.toml", &row(&with_period, &format!("{reserved}protect = \"30min\"\n")));
+    let daemon = machine.start();
+    let placed = |sleeper: &Sleeper| format!("program-{}", sleeper.pid());
+    until(&daemon, &placed(&second), |domain| domain.protect.is_some());
+    // One look at all that runs finds both.
+    assert!(show(&daemon, &placed(&first)).is_err());
 }
 
 fn row(program: &std::path::Path, memory: &str) -> String {

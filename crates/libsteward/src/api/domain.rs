@@ -36,6 +36,10 @@ pub struct DomainSettings {
     /// The most memory that it may use, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<i64>,
+    /// Protected: for how long one of its pages may go unused before it may be taken, in nanoseconds, 1 second to 24
+    /// hours (30 minutes are usual).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<i64>,
     /// Disk time reserved. Kept and shown; not enforced yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
@@ -90,6 +94,9 @@ pub struct Domain {
     /// The most memory that it may use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
+    /// For how long one of its pages may go unused before it may be taken, in nanoseconds; `None`: it is not protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<u64>,
     /// What its children are promised together, in bytes.
     pub memory_min_sum: u64,
     /// The most that its children may be promised together, in bytes.

@@ -25,6 +25,12 @@ pub struct DomainMemory {
     /// How much it may use now: what it uses, what nobody uses, and what it can take back from those who use more than
     /// their part.
     pub available: u64,
+    /// What is kept of it because it was used within its protection period, or soon will be; 0 while the domain is
+    /// demoted. Nothing where it is not protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u64>,
+    /// What Steward has taken from it for others so far.
+    pub taken: u64,
     /// For how long at least one of its tasks stood still for want of memory so far, in nanoseconds.
     pub stalled_ns: u64,
 }

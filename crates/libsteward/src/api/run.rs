@@ -33,8 +33,18 @@ pub struct Run {
     /// The same, with at most so much memory, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<i64>,
+    /// The same, of whose pages each may go unused for so long before it may be taken, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<i64>,
 }
 method!(Run, "io.steward.Run", Ran);
+
+impl Run {
+    /// Whether it asks for something of the memory, and so for a domain of its own.
+    pub fn asks_for_memory(&self) -> bool {
+        self.memory_min.is_some() || self.memory_max.is_some() || self.protect.is_some()
+    }
+}
 
 /// What [`Run`] returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,12 +20,12 @@ use super::{Change, Common, Names, Setting, Settings};
 use crate::accounts::Accounts;
 use crate::last_good::{self, About, Mistake};
 use crate::problem::{Origin, Problem};
-use crate::quantity::{format_size, parse_fraction, parse_size};
+use crate::quantity::{format_duration, format_size, parse_duration, parse_fraction, parse_size};
 use crate::toml_reader::{Reader, Value, lookup};
 use crate::{cpu, disk, memory};
 
 /// The keys of a row. All but `name` and `user` are settings, by their names.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "cpu",
     "weight",
@@ -35,6 +35,7 @@ const KEYS: [&str; 11] = [
     "cpu_reservable",
     "memory_min",
     "memory_max",
+    "protect",
     "disk",
     "user",
 ];
@@ -173,6 +174,7 @@ fn read_row<'a>(
         memory: memory::settings::Change {
             min_bytes: read_size(reader, table, "memory_min"),
             max_bytes: read_size(reader, table, "memory_max"),
+            protect_ns: read_period(reader, table, "protect"),
         },
         disk: disk::settings::Change { reserved: read_fraction(reader, table, "disk") },
         reset: Vec::new(),
@@ -263,6 +265,17 @@ fn read_size<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Opt
     }
 }
 
+fn read_period<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Option<i64> {
+    let text = reader.string(table, key, "30min")?;
+    match parse_duration(text.get_ref()) {
+        Ok(period_ns) => Some(i64::try_from(period_ns).unwrap_or(i64::MAX)),
+        Err(fault) => {
+            reader.error(text.span(), format!("{key}: {}", fault.what), fault.advice);
+            None
+        }
+    }
+}
+
 /// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is
 /// root as its user.
 pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
@@ -296,6 +309,9 @@ fn written(settings: &Settings, setting: Setting) -> Option<String> {
         Setting::CpuReservable => fraction(settings.cpu.reservable),
         Setting::MemoryMin => size(settings.memory.min_bytes),
         Setting::MemoryMax => size(settings.memory.max_bytes),
+        Setting::Protect => {
+            settings.memory.protect_ns.map(|period_ns| format!("\"{}\"", format_duration(period_ns)))
+        }
         Setting::Disk => fraction(settings.disk.reserved),
     }
 }

@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 3072;
 pub const DEPTH_MAX: usize = 12;
 
 /// The control files in the directory of every domain: one of their names for a domain would hide it there.
-const CONTROL_FILES: [&str; 18] = [
+const CONTROL_FILES: [&str; 19] = [
     "cpu",
     "cpu.sum",
     "cpu.limit",
@@ -31,6 +31,7 @@ const CONTROL_FILES: [&str; 18] = [
     "io.limit",
     "memory",
     "memory.max",
+    "memory.protect",
     "memory.available",
     "memory.sum",
     "memory.limit",

@@ -25,13 +25,15 @@ pub enum Setting {
     MemoryMin,
     /// [`crate::memory::Settings::max_bytes`].
     MemoryMax,
+    /// [`crate::memory::Settings::protect_ns`].
+    Protect,
     /// [`crate::disk::Settings::reserved`].
     Disk,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 9] = [
+    pub const ALL: [Setting; 10] = [
         Setting::Priority,
         Setting::Weight,
         Setting::OwnPriority,
@@ -40,6 +42,7 @@ impl Setting {
         Setting::CpuReservable,
         Setting::MemoryMin,
         Setting::MemoryMax,
+        Setting::Protect,
         Setting::Disk,
     ];
 
@@ -54,6 +57,7 @@ impl Setting {
             Setting::CpuReservable => "cpu_reservable",
             Setting::MemoryMin => "memory_min",
             Setting::MemoryMax => "memory_max",
+            Setting::Protect => "protect",
             Setting::Disk => "disk",
         }
     }
@@ -66,7 +70,7 @@ impl Setting {
     /// The resource whose division it changes. A place among siblings is one for the CPU.
     pub fn resource(self) -> Resource {
         match self {
-            Setting::MemoryMin | Setting::MemoryMax => Resource::Memory,
+            Setting::MemoryMin | Setting::MemoryMax | Setting::Protect => Resource::Memory,
             Setting::Disk => Resource::Disk,
             Setting::Priority
             | Setting::Weight

@@ -166,12 +166,13 @@ impl Settings {
             Setting::CpuReservable => self.cpu.reservable = None,
             Setting::MemoryMin => self.memory.min_bytes = None,
             Setting::MemoryMax => self.memory.max_bytes = None,
+            Setting::Protect => self.memory.protect_ns = None,
             Setting::Disk => self.disk.reserved = None,
         }
     }
 
     /// Whether `self` asks for nothing that `before` does not have already, towards its siblings: no more reserved, no
-    /// higher priority, no larger weight, no higher maximum. `kernel_weight` stands for a weight that is not set.
+    /// higher priority, no larger weight, no higher maximum, no longer protection. `kernel_weight` stands for a weight that is not set.
     pub fn takes_no_more_than(&self, before: &Settings, kernel_weight: u32) -> bool {
         let weight = |settings: &Settings| settings.common.weight.unwrap_or(kernel_weight);
         self.common.priority <= before.common.priority
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_refused() {
-        let wrong: [fn(&mut Change); 12] = [
+        let wrong: [fn(&mut Change); 14] = [
             |change| change.cpu.reserved = Some(0.0),
             |change| change.cpu.reserved = Some(-0.1),
             |change| change.cpu.reserved = Some(f64::NAN),
@@ -237,6 +238,8 @@ mod tests {
             |change| change.common.own_priority = Some(-1),
             |change| change.memory.min_bytes = Some(0),
             |change| change.memory.max_bytes = Some(-1),
+            |change| change.memory.protect_ns = Some(0),
+            |change| change.memory.protect_ns = Some(-1_800_000_000_000),
         ];
         for spoil in wrong {
             let mut change = Change::default();
@@ -250,7 +253,11 @@ mod tests {
         let all = Settings {
             common: Common { priority: 7, weight: Some(1), own_priority: 0, own_weight: Some(3) },
             cpu: cpu::settings::Settings { reserved: Some(0.1), reservable: Some(0.5) },
-            memory: memory::Settings { min_bytes: Some(1), max_bytes: Some(2) },
+            memory: memory::Settings {
+                min_bytes: Some(1),
+                max_bytes: Some(2),
+                protect_ns: Some(1_000_000_000),
+            },
             disk: disk::Settings { reserved: Some(0.2) },
         };
         for setting in Setting::ALL {

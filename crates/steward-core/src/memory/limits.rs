@@ -7,30 +7,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
-use crate::domain::name::{OWN_LEAF, parent_of};
+use crate::domain::name::{OWN_LEAF, domain_of, parent_of};
 use crate::domain::tree::Tree;
+
+/// What the kernel is told of one cgroup, in bytes; `None` for a file that is as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// `memory.min`.
+    pub min_bytes: Option<u64>,
+    /// `memory.max`.
+    pub max_bytes: Option<u64>,
+}
 
 /// What the kernel is to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// By path of the cgroup; none of them has nothing.
-    pub cgroups: BTreeMap<String, Settings>,
+    pub cgroups: BTreeMap<String, Told>,
     /// The cgroups that hand memory out to their children, so that these can have any; the ones above come first.
     pub hand_out: BTreeSet<String>,
 }
 
 /// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing
 /// is written. `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
-pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&str) -> bool) -> Limits {
+///
+/// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
+/// and those above them are protected with it.
+pub fn limits(
+    tree: &Tree,
+    is_made: &dyn Fn(&str) -> bool,
+    has_leaf: &dyn Fn(&str) -> bool,
+    kept: &BTreeMap<String, u64>,
+) -> Limits {
     let mut limits = Limits::default();
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
     for (path, node) in tree.iter() {
         let memory = node.settings.memory;
-        if path.is_empty() || memory.is_default() || !is_made(path) {
+        // How much a protection period protects is no amount that could be told.
+        let told = Told { min_bytes: memory.min_bytes, max_bytes: memory.max_bytes };
+        if path.is_empty() || told == Told::default() || !is_made(path) {
             continue;
         }
-        limits.cgroups.insert(path.clone(), memory);
+        limits.cgroups.insert(path.clone(), told);
         limits
             .hand_out
             .extend(std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned));
@@ -40,11 +58,50 @@ pub fn limits(tree: &Tree, is_made: &dyn Fn(&str) -> bool, has_leaf: &dyn Fn(&st
             tree.paid_by(payer).map(|(_, node)| node.settings.memory.min_bytes.unwrap_or(0)).sum();
         let left = settings(payer).min_bytes.unwrap_or(0).saturating_sub(promised);
         if left > 0 {
-            let own = Settings { min_bytes: Some(left), max_bytes: None };
+            let own = Told { min_bytes: Some(left), max_bytes: None };
             limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
         }
     }
+    for (path, bytes) in kept.iter().filter(|(path, bytes)| **bytes > 0 && is_made(domain_of(path))) {
+        raise(&mut limits, path, *bytes);
+        limits.hand_out.extend(above(path).map(str::to_owned));
+    }
+    protect_above(&mut limits, is_made);
     limits
+}
+
+/// Whose memory is handed out for a cgroup: those above it.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent_of(path), |path| parent_of(path))
+}
+
+/// Has a cgroup be protected up to this many bytes at least.
+fn raise(limits: &mut Limits, path: &str, bytes: u64) {
+    let told = limits.cgroups.entry(path.to_owned()).or_default();
+    told.min_bytes = Some(told.min_bytes.unwrap_or(0).max(bytes));
+}
+
+/// Has those above be protected as far as all below them are together: the kernel protects nobody further than that.
+fn protect_above(limits: &mut Limits, is_made: &dyn Fn(&str) -> bool) {
+    // Paths of children sort after those of their parents: from the last, each sum is whole when it is added.
+    let paths: BTreeSet<String> = limits
+        .cgroups
+        .keys()
+        .flat_map(|path| above(path).chain([path.as_str()]))
+        .map(str::to_owned)
+        .collect();
+    let mut below: BTreeMap<&str, u64> = BTreeMap::new();
+    for path in paths.iter().rev().filter(|path| !path.is_empty() && is_made(domain_of(path))) {
+        let needed = below.get(path.as_str()).copied().unwrap_or(0);
+        if needed > 0 {
+            raise(limits, path, needed);
+        }
+        let own = limits.cgroups.get(path).and_then(|told| told.min_bytes).unwrap_or(0);
+        if let Some(parent) = parent_of(path) {
+            let sum = below.entry(parent).or_default();
+            *sum = sum.saturating_add(own);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -57,10 +114,31 @@ mod tests {
         let mut tree = Tree::new(Names::default(), Machine { memory_bytes: 1000, ..Machine::default() });
         for (path, min_bytes, max_bytes) in domains {
             let mut node = Node::default();
-            node.settings.memory = Settings { min_bytes: *min_bytes, max_bytes: *max_bytes };
+            (node.settings.memory.min_bytes, node.settings.memory.max_bytes) = (*min_bytes, *max_bytes);
             tree.insert(path, node);
         }
         tree
+    }
+
+    fn none() -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    #[test]
+    fn what_is_kept_goes_beyond_a_promise_and_those_above_are_protected_with_it() {
+        let tree = tree(&[
+            ("steward.a", Some(50), None),
+            ("steward.a/x", Some(20), None),
+            ("steward.b", None, Some(90)),
+        ]);
+        let kept = [("steward.a/x", 70), ("steward.a/.own", 10), ("steward.b", 5), ("other", 9)];
+        let kept = kept.map(|(path, bytes)| (path.to_owned(), bytes)).into();
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|path| path == "steward.a", &kept);
+        let min = |path: &str| told.cgroups.get(path).and_then(|told| told.min_bytes);
+        // The leaf has 30 of the promise, which is more than is kept of it.
+        assert_eq!(["steward.a", "steward.a/x", "steward.a/.own"].map(min), [Some(100), Some(70), Some(30)]);
+        assert_eq!((min("steward.b"), min("other")), (Some(5), None));
+        assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
     }
 
     #[test]
@@ -71,18 +149,28 @@ mod tests {
             ("steward.a/x", None, Some(50)),
             ("steward.b", None, None),
         ]);
-        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false);
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.a/x"]);
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
     }
 
     #[test]
+    fn a_protection_period_alone_has_nothing_written() {
+        let mut tree = tree(&[("steward.b", None, Some(50))]);
+        let mut protected = Node::default();
+        protected.settings.memory.protect_ns = Some(1_000_000_000);
+        tree.insert("steward.a", protected);
+        let told = limits(&tree, &|_| true, &|_| false, &none());
+        assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.b"]);
+    }
+
+    #[test]
     fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
         let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
-        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a");
-        let own = Settings { min_bytes: Some(100), max_bytes: None };
+        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &none());
+        let own = Told { min_bytes: Some(100), max_bytes: None };
         assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
-        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a");
+        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a", &none());
         assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::settings::PROTECTION_PERIODS_NS;
 use crate::process::FileIdentity;
 
 fn parse(text: &str) -> ParsedFile {
@@ -109,6 +110,26 @@ fn the_papers_example_row_is_read() {
     assert!(tight.inherit && tight.revocable);
     assert_eq!((tight.protect, tight.io), (None, None));
     assert_eq!(format_row(&tight), "/usr/bin/mplayer:Iact:5:30:IR:-:-");
+}
+
+#[test]
+fn a_protection_period_that_is_none_is_refused_with_those_that_are() {
+    for (period, expected) in [
+        ("\"0s\"", "0ms is no protection period; they go from 1s to 24h, and 30min is usual"),
+        ("\"999ms\"", "999ms is no protection period"),
+        ("\"25h\"", "25h is no protection period"),
+        ("\"-30min\"", "\"-30min\" is not a duration"),
+        ("\"30\"", "\"30\" has no unit of time"),
+        ("\"30 minutes\"", "\"minutes\" is not a unit of time"),
+        ("\"30m\"", "could be minutes or milliseconds"),
+        ("30", "write a text in quotes, as in protect = \"30min\""),
+        ("true", "write a text in quotes"),
+    ] {
+        let parsed = parse(&format!("[[spec]]\npath = \"/bin/a\"\nprotect = {period}\n"));
+        assert!(parsed.specs.is_empty() && messages(&parsed).contains(expected), "{}", messages(&parsed));
+    }
+    let of_row = parse_row("/bin/a:BE:-:-:-:1441:-").expect_err("a minute too long");
+    assert!(of_row.to_string().contains("86460s is no protection period"), "{of_row}");
 }
 
 #[test]
@@ -286,7 +307,7 @@ prop_compose! {
         path in any_path(),
         reservation in proptest::option::of(any_reservation()),
         (inherit, revocable) in any::<(bool, bool)>(),
-        protect_ns in proptest::option::of(0..=PROTECT_MAX_NS),
+        protect_ns in proptest::option::of(PROTECTION_PERIODS_NS),
         io in proptest::option::of(prop_oneof![
             Just(disk::Class::Interactive), Just(disk::Class::Normal), Just(disk::Class::Background)
         ]),

@@ -41,6 +41,7 @@ fn a_domain_is_made_changed_read_and_removed() {
     assert_eq!(write(&tree, OWNER, "domains/batch/cpu.priority", "2\n"), Ok(()));
     assert_eq!(write(&tree, OWNER, "domains/batch/io", "25%\n"), Ok(()));
     assert_eq!(write(&tree, OWNER, "domains/batch/memory", "64M\n"), Ok(()));
+    assert_eq!(write(&tree, OWNER, "domains/batch/memory.protect", "1800s\n"), Ok(()));
     assert_eq!(write(&tree, OWNER, "domains/batch/members", "77\n"), Ok(()));
     let expected = [
         ("cpu", "50\n"),
@@ -50,6 +51,7 @@ fn a_domain_is_made_changed_read_and_removed() {
         ("cpu.priority", "2\n"),
         ("io", "25\n"),
         ("memory", "67108864\n"),
+        ("memory.protect", "30min\n"),
         ("members", "77\n"),
         ("sched", "virtual-time\n"),
         ("last_error", ""),
@@ -70,7 +72,7 @@ fn a_domain_is_made_changed_read_and_removed() {
 #[test]
 fn what_is_given_up_is_not_reserved_any_more() {
     let (_, tree) = with_batch();
-    for (file, value) in [("cpu", "50"), ("io", "10"), ("memory", "1G")] {
+    for (file, value) in [("cpu", "50"), ("io", "10"), ("memory", "1G"), ("memory.protect", "90s")] {
         let path = format!("domains/batch/{file}");
         assert_eq!(write(&tree, OWNER, &path, value), Ok(()));
         assert_eq!(write(&tree, OWNER, &path, "none"), Ok(()));

@@ -5,6 +5,15 @@ use std::path::PathBuf;
 use crate::error::KernelError;
 use crate::roots::{Roots, read, read_if_present};
 
+/// A cgroup, as it was when it was decided about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From the root of the hierarchy, without a leading slash.
+    pub path: String,
+    /// The inode number of its directory: a later cgroup of that path has another one.
+    pub cgroup_id: u64,
+}
+
 /// The cgroup of a process in the unified hierarchy, as the kernel writes it: `/`, `/user.slice/...`.
 ///
 /// # Errors
@@ -33,22 +42,12 @@ pub fn controllers(roots: &Roots) -> Result<Option<Vec<String>>, KernelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        for (name, content) in files {
-            let path = directory.path().join(name);
-            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-            std::fs::write(path, content).expect("a file");
-        }
-        let roots = Roots::under(directory.path());
-        (directory, roots)
-    }
+    use crate::roots::with_files;
 
     #[test]
     fn the_unified_hierarchy_is_found_among_the_old_ones() {
         let (_keep, roots) =
-            tree(&[("proc/7/cgroup", "3:cpuset:/\n1:name=systemd:/x\n0::/user.slice/a.scope\n")]);
+            with_files(&[("proc/7/cgroup", "3:cpuset:/\n1:name=systemd:/x\n0::/user.slice/a.scope\n")]);
         assert_eq!(path_of(7, &roots).expect("it is there"), "/user.slice/a.scope");
         assert!(path_of(8, &roots).expect_err("no such process").is_absent());
         assert!(directory("/user.slice/a.scope", &roots).ends_with("sys/fs/cgroup/user.slice/a.scope"));
@@ -56,9 +55,9 @@ mod tests {
 
     #[test]
     fn controllers_are_none_without_the_unified_hierarchy() {
-        let (_keep, roots) = tree(&[("sys/fs/cgroup/cpu/tasks", "")]);
+        let (_keep, roots) = with_files(&[("sys/fs/cgroup/cpu/tasks", "")]);
         assert_eq!(controllers(&roots).expect("readable"), None);
-        let (_keep, roots) = tree(&[("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n")]);
+        let (_keep, roots) = with_files(&[("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n")]);
         assert_eq!(
             controllers(&roots).expect("readable"),
             Some(vec!["cpuset".into(), "cpu".into(), "io".into()])

@@ -221,11 +221,6 @@ impl CgroupTree {
         Ok(self.read(path, "cgroup.freeze")?.trim() == "1")
     }
 
-    /// `cpu.weight` of a cgroup; `None` where its parent does not hand out the CPU.
-    pub fn weight(&self, path: &str) -> Option<u32> {
-        self.read(path, "cpu.weight").ok()?.trim().parse().ok()
-    }
-
     /// Moves a process with all its threads into a cgroup.
     ///
     /// # Errors
@@ -441,7 +436,6 @@ mod tests {
                 && tree.hands_out("a", Resource::Cpu).expect("readable")
         );
         assert!(tree.processes("a/b").expect_err("no such file").is_absent());
-        assert_eq!(tree.weight("a"), None);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! From facts to what a person can do with Steward on a machine. Pure, as the promises.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use steward_core::cpu::mechanism::MechanismKind;
 
-use super::facts::Facts;
+use super::facts::{Facts, Pressure};
 use super::promises::{Choice, Holds, NEWER_KERNEL};
+use crate::memory::ages::NoPageAges;
 
 /// Something that Steward does where the machine has what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,19 +25,22 @@ pub struct Ability {
 }
 
 /// What judging an ability gives: whether it works, what is lost, and what to do.
-type Verdict = (Holds, String, &'static str);
+type Verdict = (Holds, String, Cow<'static, str>);
 
 const UNIFIED_HIERARCHY: &str =
     "boot with systemd.unified_cgroup_hierarchy=1, or cgroup_no_v1=all without systemd";
 const CPU_CONTROLLER: &str = "take the cpu controller off the hierarchies of version 1 (cgroup_no_v1=cpu), or use a \
     kernel built with CONFIG_CGROUP_SCHED";
+const MEMORY_CONTROLLER: &str = "take the memory controller off the hierarchies of version 1 (cgroup_no_v1=memory), boot \
+    without cgroup_disable=memory, or use a kernel built with CONFIG_MEMCG";
 
 /// All abilities, judged for the mechanism that was chosen.
 pub fn abilities(facts: &Facts, choice: &Choice) -> Vec<Ability> {
     type Judge = fn(&Facts, &Choice) -> Verdict;
-    let judged: [(&str, &str, Judge); 7] = [
+    let judged: [(&str, &str, Judge); 8] = [
         ("reservations", "steward run, set, tune", reservations),
         ("domains", "steward domain, run --domain, status DOMAIN", domains),
+        ("memory", "who keeps how much, who has to give, and how much is to be had", memory),
         ("background", "steward background", background),
         ("forecasts", "steward forecast, top", forecasts),
         ("pools", "steward pool", pools),
@@ -45,14 +51,14 @@ pub fn abilities(facts: &Facts, choice: &Choice) -> Vec<Ability> {
         .into_iter()
         .map(|(name, commands, judge)| {
             let (works, lost, what_to_do) = judge(facts, choice);
-            let (name, commands, what_to_do) = (name.into(), commands.into(), what_to_do.into());
-            Ability { name, commands, works, lost, what_to_do }
+            let what_to_do = what_to_do.into_owned();
+            Ability { name: name.into(), commands: commands.into(), works, lost, what_to_do }
         })
         .collect()
 }
 
 fn yes() -> Verdict {
-    (Holds::Yes, String::new(), "")
+    (Holds::Yes, String::new(), "".into())
 }
 
 fn reservations(_: &Facts, choice: &Choice) -> Verdict {
@@ -61,17 +67,17 @@ fn reservations(_: &Facts, choice: &Choice) -> Verdict {
         Some(MechanismKind::Deadline) => (
             Holds::Partly,
             "through SCHED_DEADLINE; the promises below say what that does not keep".into(),
-            NEWER_KERNEL,
+            NEWER_KERNEL.into(),
         ),
         Some(MechanismKind::Nice) => (
             Holds::No,
             "who would have a reservation has a better nice value, which promises nothing".into(),
-            "find why the kernel took the scheduler out (`steward status`), then `systemctl restart stewardd`",
+            "find why the kernel took the scheduler out (`steward status`), then `systemctl restart stewardd`".into(),
         ),
         None => (
             Holds::No,
             "every reservation is refused, since nothing enforces one here".into(),
-            "set kernel.sched_rt_runtime_us to 950000, the kernel's default",
+            "set kernel.sched_rt_runtime_us to 950000, the kernel's default".into(),
         ),
     }
 }
@@ -95,23 +101,79 @@ fn obstacle_to_domains(facts: &Facts) -> Option<(&'static str, &'static str)> {
 fn domains(facts: &Facts, choice: &Choice) -> Verdict {
     if let Some((why, what_to_do)) = obstacle_to_domains(facts) {
         let lost = format!("programs cannot be put into groups, and all are judged one by one: {why}");
-        return (Holds::No, lost, what_to_do);
+        return (Holds::No, lost, what_to_do.into());
     }
     match choice.mechanism {
         Some(MechanismKind::SchedExt) => yes(),
         _ => (
             Holds::Partly,
             "fractions and priorities are refused, since the kernel's own scheduler keeps neither; weights count".into(),
-            NEWER_KERNEL,
+            NEWER_KERNEL.into(),
         ),
     }
+}
+
+/// Without cgroups that have memory there is nothing; each of the others costs a part.
+fn memory(facts: &Facts, _: &Choice) -> Verdict {
+    let nothing = |why: &str, what_to_do: &'static str| {
+        (Holds::No, format!("nobody's memory is protected, limited or taken: {why}"), what_to_do.into())
+    };
+    match &facts.cgroup.controllers {
+        None => return nothing("the unified cgroup hierarchy (version 2) is not mounted", UNIFIED_HIERARCHY),
+        Some(names) if names.iter().any(|name| name == "memory") => {}
+        Some(_) => {
+            return nothing("the unified cgroup hierarchy does not hand out memory", MEMORY_CONTROLLER);
+        }
+    }
+    if !facts.memory.handed_out {
+        let why = "the root cgroup does not hand it out to those below (memory is not in its cgroup.subtree_control)";
+        return nothing(why, "write +memory to /sys/fs/cgroup/cgroup.subtree_control");
+    }
+    let lacks = memory_lacks(facts);
+    if lacks.is_empty() {
+        return yes();
+    }
+    let lost: Vec<&str> = lacks.iter().map(|(lost, _)| lost.as_str()).collect();
+    let what_to_do: Vec<&str> = lacks.iter().map(|(_, what_to_do)| *what_to_do).collect();
+    (Holds::Partly, lost.join("; "), what_to_do.join("; ").into())
+}
+
+/// What is lost, and what to do about it, for each thing that is missing.
+fn memory_lacks(facts: &Facts) -> Vec<(String, &'static str)> {
+    let mut lacks = Vec::new();
+    // Whom debugfs shuts out cannot tell whether the daemon could read it.
+    let is_known = |obstacle: &NoPageAges| *obstacle != NoPageAges::Denied || facts.caller.uid == 0;
+    if let Some(obstacle) = facts.memory.no_page_ages.filter(is_known) {
+        let lost = format!(
+            "how much is in use is guessed from what comes back and who waits, since {}",
+            obstacle.why()
+        );
+        lacks.push((lost, obstacle.what_to_do()));
+    }
+    if !facts.memory.reclaim {
+        let lost = "memory is taken by the kernel alone, when it is short, since it has no memory.reclaim";
+        lacks.push((lost.to_owned(), "use Linux 5.19 or later"));
+    }
+    let no_pressure = "whether a program waits for memory is not known, since the kernel";
+    match facts.pressure {
+        Pressure::On => {}
+        Pressure::Off => lacks.push((format!("{no_pressure} does not count it"), "boot with psi=1")),
+        Pressure::Absent => {
+            lacks.push((format!("{no_pressure} cannot count it"), "use a kernel built with CONFIG_PSI"));
+        }
+    }
+    if facts.memory.swap_bytes == 0 {
+        let lost = "only what is in files can be taken from anybody, since there is no swap";
+        lacks.push((lost.to_owned(), "add swap, on a disk or as zram"));
+    }
+    lacks
 }
 
 fn background(facts: &Facts, choice: &Choice) -> Verdict {
     if let Some((_, what_to_do)) = obstacle_to_domains(facts) {
         let lost =
             "it puts its program into a domain, and there are none; nice -n 19 CMD comes closest".into();
-        return (Holds::No, lost, what_to_do);
+        return (Holds::No, lost, what_to_do.into());
     }
     match choice.mechanism {
         Some(MechanismKind::SchedExt) => yes(),
@@ -119,7 +181,7 @@ fn background(facts: &Facts, choice: &Choice) -> Verdict {
             Holds::Partly,
             "its program has the least weight in place of the lowest priority, and is suspended by freezing"
                 .into(),
-            NEWER_KERNEL,
+            NEWER_KERNEL.into(),
         ),
     }
 }
@@ -127,14 +189,14 @@ fn background(facts: &Facts, choice: &Choice) -> Verdict {
 fn forecasts(facts: &Facts, _: &Choice) -> Verdict {
     if !facts.scheduling_statistics {
         let lost = "nobody counts how long tasks wait for a CPU (no /proc/self/schedstat)".into();
-        return (Holds::No, lost, "use a kernel built with CONFIG_SCHED_INFO");
+        return (Holds::No, lost, "use a kernel built with CONFIG_SCHED_INFO".into());
     }
     match obstacle_to_domains(facts) {
         None => yes(),
         Some((_, what_to_do)) => (
             Holds::Partly,
             "for tasks and the machine as a whole; there are no domains to sum up".into(),
-            what_to_do,
+            what_to_do.into(),
         ),
     }
 }
@@ -158,7 +220,7 @@ fn control_files(facts: &Facts, _: &Choice) -> Verdict {
         return (
             Holds::No,
             lost,
-            "load the module (modprobe fuse), or use a kernel built with CONFIG_FUSE_FS",
+            "load the module (modprobe fuse), or use a kernel built with CONFIG_FUSE_FS".into(),
         );
     }
     match obstacle_to_domains(facts) {
@@ -166,7 +228,7 @@ fn control_files(facts: &Facts, _: &Choice) -> Verdict {
         Some((_, what_to_do)) => (
             Holds::Partly,
             "only forecasts and last_error; the others are those of domains, and there are none".into(),
-            what_to_do,
+            what_to_do.into(),
         ),
     }
 }
@@ -178,5 +240,5 @@ fn recordings(facts: &Facts, _: &Choice) -> Verdict {
     let lost =
         "the kernel does not describe its types (no /sys/kernel/btf/vmlinux), which the recorder needs"
             .into();
-    (Holds::No, lost, "use a kernel built with CONFIG_DEBUG_INFO_BTF")
+    (Holds::No, lost, "use a kernel built with CONFIG_DEBUG_INFO_BTF".into())
 }

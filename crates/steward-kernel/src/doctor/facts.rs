@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::place;
 use crate::error::KernelError;
+use crate::memory::ages::{self, NoPageAges};
+use crate::memory::swap;
 use crate::process;
 use crate::roots::{Roots, read_if_present};
 
@@ -41,6 +43,9 @@ pub struct Facts {
     pub pressure: Pressure,
     /// Whether the kernel keeps the ages of pages (MGLRU); `None` where it can not.
     pub page_ages: Option<bool>,
+    /// What memory needs.
+    #[serde(default)]
+    pub memory: Memory,
     /// CPU time that real-time and deadline tasks may use together in every period, in microseconds; -1: all of it.
     pub realtime_budget_us: Option<i64>,
     /// The period of the above, in microseconds.
@@ -81,6 +86,19 @@ pub struct Cgroup {
     pub controllers: Option<Vec<String>>,
     /// The controllers that are on hierarchies of version 1, out of reach of the unified one.
     pub version_1_controllers: Vec<String>,
+}
+
+/// What the kernel offers for memory, beside pressure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Whether the root cgroup hands out memory to those below it.
+    pub handed_out: bool,
+    /// Why the ages of pages cannot be read; `None` where they can.
+    pub no_page_ages: Option<NoPageAges>,
+    /// Whether memory can be taken from a cgroup (`memory.reclaim`).
+    pub reclaim: bool,
+    /// Room for what is swapped out, in bytes.
+    pub swap_bytes: u64,
 }
 
 /// Whether pressure stall information can be had.
@@ -160,6 +178,7 @@ impl<'a> Look<'a> {
             fuse: self.fuse(),
             pressure: self.pressure(),
             page_ages: self.sys("kernel/mm/lru_gen/enabled").map(|mask| mask != "0x0000" && mask != "0"),
+            memory: self.memory(),
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
             autogroup: self.proc("sys/kernel/sched_autogroup_enabled").map(|value| value == "1"),
@@ -244,6 +263,27 @@ impl<'a> Look<'a> {
             (fields.next()? != "0").then(|| name.to_owned())
         });
         Cgroup { controllers, version_1_controllers: version_1.collect() }
+    }
+
+    fn memory(&mut self) -> Memory {
+        let handed_out = self.read(self.roots.cgroup.join("cgroup.subtree_control")).unwrap_or_default();
+        let swap = swap::areas(self.roots).unwrap_or_else(|error| {
+            self.not_seen.push(error.to_string());
+            Vec::new()
+        });
+        let no_page_ages = ages::obstacle(self.roots);
+        self.not_seen.extend(
+            no_page_ages
+                .filter(|obstacle| *obstacle == NoPageAges::Denied)
+                .map(|obstacle| format!("whether the ages of pages can be had: {}", obstacle.why())),
+        );
+        Memory {
+            handed_out: handed_out.split_ascii_whitespace().any(|name| name == "memory"),
+            no_page_ages,
+            // The root has it too, where any cgroup has it.
+            reclaim: self.roots.cgroup.join("memory.reclaim").exists(),
+            swap_bytes: swap.iter().map(|area| area.size_bytes).sum(),
+        }
     }
 
     /// Built in, loaded, or to be loaded by whoever opens the device.

@@ -1,6 +1,7 @@
 //! The doctor's judgement of machines that are not at hand, and its look at a directory that stands in for one.
 
 use super::*;
+use crate::memory::ages::NoPageAges;
 
 /// Kernel 7.3 with everything, as root, under systemd.
 fn complete() -> Facts {
@@ -28,6 +29,7 @@ fn complete() -> Facts {
         fuse: true,
         pressure: Pressure::On,
         page_ages: Some(true),
+        memory: Memory { handed_out: true, no_page_ages: None, reclaim: true, swap_bytes: 1 << 30 },
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
         autogroup: Some(true),
@@ -61,17 +63,59 @@ fn able(diagnosis: &Diagnosis, works: Holds) -> Vec<&str> {
 fn what_is_not_there_without_cgroups_is_said_at_once_with_what_is_lost_and_what_to_do() {
     let cgroup = Cgroup { controllers: None, version_1_controllers: vec!["cpu".into()] };
     let diagnosis = diagnose(Facts { cgroup, ..without_sched_ext("6.18.44") });
-    assert_eq!(able(&diagnosis, Holds::No), ["domains", "background"]);
+    assert_eq!(able(&diagnosis, Holds::No), ["domains", "memory", "background"]);
     assert_eq!(able(&diagnosis, Holds::Yes), ["recordings"]);
     let page = diagnosis.to_string();
-    assert!(page.lines().take(6).any(|line| line == "Not to be had here: domains, background."), "{page}");
+    assert!(
+        page.lines().take(6).any(|line| line == "Not to be had here: domains, memory, background."),
+        "{page}"
+    );
     assert!(page.contains("systemd.unified_cgroup_hierarchy=1"), "{page}");
     // A hybrid hierarchy, where the CPU is on one of version 1.
     let cgroup = Cgroup { controllers: Some(vec!["pids".into()]), version_1_controllers: vec!["cpu".into()] };
     let hybrid = diagnose(Facts { cgroup, ..complete() });
-    assert_eq!(able(&hybrid, Holds::No), ["domains", "background"]);
+    assert_eq!(able(&hybrid, Holds::No), ["domains", "memory", "background"]);
     let without = diagnose(Facts { fuse: false, scheduling_statistics: false, btf: false, ..complete() });
     assert_eq!(able(&without, Holds::No), ["forecasts", "pools", "control files", "recordings"]);
+}
+
+#[test]
+fn each_thing_that_memory_lacks_is_named_with_what_is_lost_and_what_to_do() {
+    let verdict = |change: &dyn Fn(&mut Facts)| {
+        let mut facts = complete();
+        change(&mut facts);
+        let found = diagnose(facts).abilities.into_iter().find(|ability| ability.name == "memory");
+        let found = found.expect("it is judged");
+        (found.works, format!("{}; {}", found.lost, found.what_to_do))
+    };
+    type Change<'a> = &'a dyn Fn(&mut Facts);
+    let lacks: [(Change, Holds, &str); 9] = [
+        (&|facts| facts.cgroup.controllers = None, Holds::No, "systemd.unified_cgroup_hierarchy=1"),
+        (&|facts| facts.cgroup.controllers = Some(vec!["cpu".into()]), Holds::No, "cgroup_no_v1=memory"),
+        (&|facts| facts.memory.handed_out = false, Holds::No, "write +memory to"),
+        (&|facts| facts.memory.no_page_ages = Some(NoPageAges::TurnedOff), Holds::Partly, "lru_gen/enabled"),
+        (&|facts| facts.memory.no_page_ages = Some(NoPageAges::NoDebugfs), Holds::Partly, "mount debugfs"),
+        (&|facts| facts.memory.reclaim = false, Holds::Partly, "memory.reclaim"),
+        (&|facts| facts.pressure = Pressure::Off, Holds::Partly, "psi=1"),
+        (&|facts| facts.pressure = Pressure::Absent, Holds::Partly, "CONFIG_PSI"),
+        (&|facts| facts.memory.swap_bytes = 0, Holds::Partly, "add swap"),
+    ];
+    for (change, works, said) in lacks {
+        let (found, sentence) = verdict(change);
+        assert!(found == works && sentence.contains(said), "{found:?}: {sentence}");
+    }
+    let by_user = verdict(&|facts| {
+        facts.memory.no_page_ages = Some(NoPageAges::Denied);
+        facts.caller.uid = 1000;
+    });
+    assert_eq!(by_user.0, Holds::Yes, "who may not look does not know");
+    let (_, sentence) = verdict(&|facts| {
+        facts.memory =
+            Memory { handed_out: true, no_page_ages: Some(NoPageAges::Denied), ..Memory::default() };
+    });
+    for said in ["ask as root", "5.19", "add swap"] {
+        assert!(sentence.contains(said), "{sentence}");
+    }
 }
 
 #[test]
@@ -97,6 +141,7 @@ fn a_host_with_version_1_cgroups_and_no_pages_ages_is_described() {
         cgroup: Cgroup { controllers: None, version_1_controllers: vec!["cpu".into(), "memory".into()] },
         pressure: Pressure::Off,
         page_ages: None,
+        memory: Memory { no_page_ages: Some(NoPageAges::NotInKernel), ..Memory::default() },
         managers: Vec::new(),
         tick_hz: None,
         ..without_sched_ext("6.18.44")
@@ -170,6 +215,8 @@ fn what_does_not_hold_always_comes_with_what_to_do() {
         Facts { cgroup: Cgroup::default(), fuse: false, ..complete() },
         Facts { cgroup: Cgroup { controllers: Some(Vec::new()), ..Cgroup::default() }, ..complete() },
         Facts { scheduling_statistics: false, ..complete() },
+        Facts { memory: Memory::default(), ..complete() },
+        Facts { memory: Memory { swap_bytes: 0, ..complete().memory }, ..complete() },
         Facts {
             sched_ext: SchedExt { server: false, cgroup_idle: false, ..complete().sched_ext },
             ..complete()
@@ -221,6 +268,9 @@ fn facts_are_read_from_the_files_of_a_machine() {
         ("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
         ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
         ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
+        ("sys/fs/cgroup/cgroup.subtree_control", "cpu memory\n"),
+        ("sys/fs/cgroup/memory.reclaim", ""),
+        ("proc/swaps", "Filename\n/dev/vdb partition 1048572 0 -2\n"),
         ("boot/config-6.14.3", "CONFIG_HZ_1000=y\nCONFIG_HZ=1000\n"),
     ];
     for (name, content) in files {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Change, Journal, JournalError, undo};
+use super::{Change, Journal, JournalError, Undone, undo};
+use crate::cgroup::place::Place;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
@@ -50,6 +51,38 @@ impl SharedJournal {
     /// As there.
     pub fn write_file(&self, path: &Path, value: &str) -> Result<Option<u64>, JournalError> {
         self.lock().write_file(path, value)
+    }
+
+    /// As [`Journal::write_knob`]; waits for the disk, and for the kernel to take the value.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_knob(
+        &self,
+        place: &Place,
+        file: &str,
+        value: &str,
+        roots: &Roots,
+    ) -> Result<Option<u64>, JournalError> {
+        self.lock().write_knob(place, file, value, roots)
+    }
+
+    /// As [`Journal::undo_knob`]; waits for the disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn undo_knob(
+        &self,
+        place: &Place,
+        file: &str,
+        roots: &Roots,
+    ) -> Result<Option<Undone>, JournalError> {
+        self.lock().undo_knob(place, file, roots)
+    }
+
+    /// As [`Journal::forget_knobs`]; waits for the disk.
+    pub fn forget_knobs(&self, cgroup_id: u64) {
+        self.lock().forget_knobs(cgroup_id);
     }
 
     /// Undoes a change that is outstanding, and leaves it so: see [`SharedJournal::close`].

@@ -3,6 +3,8 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::cgroup::directory::CgroupDirectory;
+use crate::cgroup::place;
 use crate::cpu::scheduling;
 use crate::process;
 
@@ -321,4 +323,177 @@ fn the_scheduling_of_a_task_is_put_back_unless_it_is_another_task() {
         return;
     }
     assert_eq!(scheduling::read(task.tid).expect("it runs"), old);
+}
+
+impl Place {
+    /// A cgroup with its `memory.min`.
+    fn cgroup(&self, path: &str, value: &str) -> place::Place {
+        std::fs::create_dir_all(self.roots.cgroup.join(path)).expect("a directory");
+        std::fs::write(self.min(path), value).expect("a file");
+        let cgroup_id = CgroupDirectory::open(path, &self.roots).expect("it is there").id();
+        place::Place { path: path.into(), cgroup_id }
+    }
+
+    fn min(&self, path: &str) -> PathBuf {
+        self.roots.cgroup.join(path).join("memory.min")
+    }
+
+    fn set(&self, journal: &mut Journal, cgroup: &place::Place, value: &str) -> Option<u64> {
+        journal.write_knob(cgroup, "memory.min", value, &self.roots).expect("written")
+    }
+}
+
+#[test]
+fn a_knob_written_twice_has_one_record_which_keeps_what_was_there_first() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "7\n");
+    let mut journal = place.open();
+    let first = place.set(&mut journal, &cgroup, "100").expect("written");
+    assert_eq!(place.set(&mut journal, &cgroup, "200"), Some(first));
+    assert_eq!(place.set(&mut journal, &cgroup, "200"), None);
+    assert_eq!(journal.outstanding().len(), 1);
+    drop(journal);
+    // What the first write left is nobody's any more.
+    let Some(Change::Knob(knob)) = place.open().outstanding().get(&1).cloned() else { panic!("no knob") };
+    assert!(knob.is_ours("200") && !knob.is_ours("100"), "{knob:?}");
+    let report = place.revert();
+    assert_eq!((text(&place.min("a")).as_str(), report.reverted.len()), ("7", 1), "{report}");
+    assert_eq!(place.revert(), Report::default());
+}
+
+#[test]
+fn a_knob_is_undone_while_the_daemon_runs_and_only_what_was_written_is() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "0\n");
+    let mut journal = place.open();
+    assert_eq!(journal.undo_knob(&cgroup, "memory.min", &place.roots).expect("nothing to do"), None);
+    place.set(&mut journal, &cgroup, "100");
+    let undone = journal.undo_knob(&cgroup, "memory.min", &place.roots).expect("undone");
+    assert_eq!((undone, text(&place.min("a")).as_str()), (Some(Undone::PutBack), "0"));
+    assert!(journal.outstanding().is_empty());
+}
+
+#[test]
+fn a_knob_that_someone_else_has_written_since_is_left_and_is_the_old_value_of_the_next_write() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "7\n");
+    place.set(&mut place.open(), &cgroup, "100");
+    std::fs::write(place.min("a"), "50\n").expect("someone else writes");
+    let mut journal = place.open();
+    place.set(&mut journal, &cgroup, "200");
+    assert_eq!(journal.outstanding().len(), 1);
+    drop(journal);
+    place.revert();
+    assert_eq!(text(&place.min("a")), "50");
+    place.set(&mut place.open(), &cgroup, "300");
+    std::fs::write(place.min("a"), "60\n").expect("someone else writes");
+    let report = place.revert();
+    assert!(report.left[0].contains("someone else") && report.left[0].contains("60"), "{report}");
+    assert_eq!(text(&place.min("a")), "60\n");
+}
+
+#[test]
+fn a_knob_of_a_cgroup_that_has_gone_or_was_made_anew_is_left() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "0\n");
+    let other = place.cgroup("b", "0\n");
+    let mut journal = place.open();
+    place.set(&mut journal, &cgroup, "100");
+    place.set(&mut journal, &other, "100");
+    std::fs::rename(place.roots.cgroup.join("a"), place.directory.path().join("aside")).expect("moved");
+    std::fs::remove_dir_all(place.roots.cgroup.join("b")).expect("removed");
+    place.cgroup("a", "100\n");
+    let error = journal.write_knob(&cgroup, "memory.min", "5", &place.roots).expect_err("another one");
+    assert!(matches!(&error, JournalError::Kernel(error) if error.is_absent()), "{error}");
+    drop(journal);
+    let report = place.revert();
+    assert!(report.left[0].contains("it is gone"), "{report}");
+    assert!(report.left[1].contains("another cgroup has its name"), "{report}");
+    assert_eq!(text(&place.min("a")), "100\n", "it is not ours, though it says the same");
+}
+
+#[test]
+fn a_crash_between_the_record_and_the_write_of_a_knob_loses_nothing() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "0\n");
+    let mut journal = place.open();
+    let number = place.set(&mut journal, &cgroup, "100").expect("written");
+    journal.note(Line::Again { number, value: "200".into() }).expect("recorded");
+    drop(journal);
+    // The kernel says what the first write left, and still it is ours.
+    let report = place.revert();
+    assert_eq!((text(&place.min("a")).as_str(), report.reverted.len()), ("0", 1), "{report}");
+    // The first write that was never made.
+    let (file, old, new) = ("memory.min".into(), "0".into(), "100".into());
+    let knob = Knob { cgroup: "a".into(), id: cgroup.cgroup_id, file, old, new, before: None };
+    place.open().record(Change::Knob(knob)).expect("recorded");
+    assert!(place.revert().left[0].contains("as it was"));
+}
+
+#[test]
+fn of_a_cgroup_that_has_gone_nothing_is_left_to_put_back() {
+    let place = Place::new();
+    let (gone, other) = (place.cgroup("a", "0\n"), place.cgroup("b", "0\n"));
+    let mut journal = place.open();
+    place.set(&mut journal, &gone, "100");
+    let kept = place.set(&mut journal, &other, "100").expect("written");
+    journal.forget_knobs(gone.cgroup_id);
+    drop(journal);
+    assert_eq!(place.open().outstanding().keys().copied().collect::<Vec<_>>(), vec![kept]);
+}
+
+#[test]
+fn a_damaged_line_of_a_knob_costs_that_knob_and_no_other() {
+    for damaged in [1, 2] {
+        let place = Place::new();
+        let (cgroup, other) = (place.cgroup("a", "0\n"), place.cgroup("b", "0\n"));
+        let mut journal = place.open();
+        place.set(&mut journal, &cgroup, "100");
+        place.set(&mut journal, &cgroup, "200");
+        place.set(&mut journal, &other, "300");
+        drop(journal);
+        let content = text(&place.journal_path());
+        let mut lines: Vec<String> = content.lines().map(str::to_owned).collect();
+        lines[damaged] = lines[damaged].replace("00", "11");
+        std::fs::write(place.journal_path(), lines.join("\n") + "\n").expect("a file");
+        let report = place.revert();
+        assert_eq!(text(&place.min("b")), "0", "{report}");
+        assert!(report.set_aside.is_some_and(|sentence| sentence.contains(&format!("line {}", damaged + 1))));
+        // Without its first line nobody knows it. Without the second, the next one says what the kernel shows.
+        assert_eq!(text(&place.min("a")), if damaged == 1 { "200" } else { "0" });
+    }
+}
+
+#[test]
+fn a_knob_that_the_kernel_refuses_leaves_no_record_and_the_value_of_before() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "0\n");
+    let mut journal = place.open();
+    let missing = journal.write_knob(&cgroup, "memory.none", "1", &place.roots);
+    assert!(missing.expect_err("no such file").to_string().contains("a/memory.none"));
+    assert!(journal.outstanding().is_empty());
+}
+
+#[test]
+fn a_knob_written_for_a_long_time_does_not_make_a_long_file() {
+    let place = Place::new();
+    let cgroup = place.cgroup("a", "0\n");
+    let mut journal = place.open();
+    (0..SPARE_LINES_MAX).for_each(|value| _ = place.set(&mut journal, &cgroup, &(value + 1).to_string()));
+    assert!(text(&place.journal_path()).lines().count() <= SPARE_LINES_MAX + 2);
+    drop(journal);
+    assert_eq!(place.revert().reverted.len(), 1);
+    assert_eq!(text(&place.min("a")), "0");
+}
+
+#[test]
+fn a_journal_of_the_format_without_knobs_is_still_put_back() {
+    let place = Place::new();
+    let knob = place.knob("cpu.weight", "200\n");
+    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into() };
+    let start = Line::Start { schema: SCHEMA_WITHOUT_KNOBS, boot: "first".into() };
+    let lines = encode(&start, "first") + &encode(&Line::Made { number: 1, change }, "first");
+    std::fs::write(place.journal_path(), lines).expect("a file");
+    let report = place.revert();
+    assert_eq!((text(&knob).as_str(), report.set_aside), ("100", None));
 }

@@ -5,7 +5,7 @@ use libsteward::api::DomainSettings;
 use steward_core::domain::Setting;
 use steward_core::quantity::parse_fraction;
 
-use crate::arguments::{JsonFlag, parse_bytes};
+use crate::arguments::{JsonFlag, PROTECTION_PERIOD, parse_bytes, parse_protection};
 use crate::who::{Several, Who};
 
 /// Divide the machine among groups of programs
@@ -167,6 +167,17 @@ pub struct SettingArguments {
     /// The most memory that it may use, as 1G.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory_max: Option<Wanted<i64>>,
+    /// Keep what it uses in memory: a page may be taken only once it has gone unused for PERIOD (1s to 24h), unless said
+    /// 30min.
+    #[arg(
+        long,
+        value_name = "PERIOD",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = PROTECTION_PERIOD,
+        value_parser = parse_wanted_protection
+    )]
+    pub protect: Option<Wanted<i64>>,
     /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
     #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub disk: Option<Wanted<f64>>,
@@ -194,6 +205,7 @@ impl SettingArguments {
             cpu_reservable: value(self.cpu_reservable, Setting::CpuReservable, &mut reset),
             memory_min: value(self.memory_min, Setting::MemoryMin, &mut reset),
             memory_max: value(self.memory_max, Setting::MemoryMax, &mut reset),
+            protect: value(self.protect, Setting::Protect, &mut reset),
             disk: value(self.disk, Setting::Disk, &mut reset),
             reset: Vec::new(),
         };
@@ -221,6 +233,10 @@ fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
 
 fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
     wanted(text, parse_bytes)
+}
+
+fn parse_wanted_protection(text: &str) -> Result<Wanted<i64>, String> {
+    wanted(text, parse_protection)
 }
 
 fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {

@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn what_a_domain_uses_is_told_with_what_it_was_given() {
         let used =
-            api::DomainMemory { used: (300 << 20) + 4096, swapped: 5 << 10, available: 0, stalled_ns: 0 };
+            api::DomainMemory { used: (300 << 20) + 4096, swapped: 5 << 10, ..api::DomainMemory::default() };
         let domain = api::Domain { memory: Some(used), memory_min: Some(64 << 20), ..api::Domain::default() };
         let memory = Memory::of(&domain).expect("it is counted");
         assert_eq!(memory.cell(), "300M");

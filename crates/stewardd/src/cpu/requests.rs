@@ -59,7 +59,7 @@ impl Handler for api::Release {
 
 impl Daemon {
     pub(crate) fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Ran, ApiError> {
-        if request.memory_min.is_some() || request.memory_max.is_some() {
+        if request.asks_for_memory() {
             return self.run_limited(caller, request);
         }
         if let Some(domain) = request.domain.take() {

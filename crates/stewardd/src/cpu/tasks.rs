@@ -181,7 +181,8 @@ impl Daemon {
         match self.cpu.waiting.ask(now_ns) {
             // Where it cannot be read, memory keeps nobody out.
             Memory::Publish => {
-                mechanism.set_memory_free(memory::available_bytes(&self.options.roots).ok());
+                let memory = memory::machine::usage(&self.options.roots).ok();
+                mechanism.set_memory_free(memory.map(|memory| memory.available_bytes));
             }
             Memory::Withdraw => mechanism.set_memory_free(None),
             Memory::Leave => {}

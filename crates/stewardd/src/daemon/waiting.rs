@@ -12,6 +12,7 @@ impl Daemon {
         let own = [
             Wait::readable(Source::Polkit, self.polkit.as_fd()),
             Wait::readable(Source::Worker, self.worker.as_fd()),
+            Wait::readable(Source::Memory, self.memory.as_fd()),
         ];
         let domains = self.domains.descriptor().map(|changes| Wait::readable(Source::Domains, changes));
         own.into_iter()

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use steward_core::resource::Resource;
-use steward_kernel::cgroup::reading::{self, CpuShare, MemoryUse};
+use steward_kernel::cgroup::place;
+use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
-use steward_kernel::cgroup::{place, pressure};
-use steward_kernel::{KernelError, Roots, memory};
+use steward_kernel::memory::machine;
+use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
 use crate::memory::knobs::{KernelKnobs, Knobs};
@@ -71,6 +72,12 @@ struct Kernel {
     memory_knobs: Arc<dyn Knobs>,
 }
 
+impl Kernel {
+    fn reader(&self, path: &str) -> Result<CgroupReader, KernelError> {
+        CgroupReader::open(path, &self.roots)
+    }
+}
+
 /// Opens the kernel's tree; otherwise says why there are no domains on this machine.
 ///
 /// # Errors
@@ -125,23 +132,25 @@ impl Cgroups for Kernel {
     }
 
     fn weight(&self, path: &str) -> Option<u32> {
-        self.tree.weight(path)
+        let weight = self.reader(path).and_then(|reader| reader.cpu_weight()).unwrap_or_default();
+        weight.and_then(|weight| u32::try_from(weight).ok())
     }
 
     fn cpu_share(&self, path: &str) -> CpuShare {
-        reading::cpu_share(path, &self.roots).unwrap_or_default()
+        self.reader(path).and_then(|reader| reader.cpu()).unwrap_or_default()
     }
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
-        reading::memory_use(path, &self.roots).unwrap_or_default()
+        self.reader(path).and_then(|reader| reader.memory_use()).unwrap_or_default()
     }
 
     fn memory_available(&self) -> Option<u64> {
-        memory::available_bytes(&self.roots).ok()
+        machine::usage(&self.roots).ok().map(|memory| memory.available_bytes)
     }
 
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64> {
-        pressure::stalled_ns(path, resource, &self.roots).unwrap_or_default()
+        let stalled = self.reader(path).and_then(|reader| reader.stalled(resource));
+        stalled.unwrap_or_default().map(|stalled| stalled.some_ns)
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

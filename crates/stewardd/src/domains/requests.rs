@@ -2,7 +2,8 @@
 //!
 //! Making a domain and giving one more than it has takes from its siblings, and is a request to reserve. Taking less,
 //! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are requests to
-//! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`.
+//! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`; but for the
+//! protection of pages, which is a request to reserve wherever the domain is.
 
 mod slowed;
 
@@ -169,6 +170,10 @@ impl Daemon {
         let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
         let about = format!("a new domain {}", self.domains.names().name_of(&path));
         self.permit(caller, &request_about(Action::Reserve, &change, target, about))?;
+        if change.memory.protect_ns.is_some() {
+            let user = request.user.unwrap_or(caller.uid);
+            self.permit_protection(caller, &path, user)?;
+        }
         let given = Given { user: request.user, keep: request.keep };
         self.domains.create(&path, &change, given, asker(caller), &mut self.cpu.mechanism)?;
         self.settle_memory();
@@ -201,6 +206,9 @@ impl Daemon {
         let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
         let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
         self.permit(caller, &request_about(action, &change, target, about))?;
+        if after.memory.protects_more_than(&before.memory) {
+            self.permit_protection(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
+        }
         let given = Given { user: request.user, keep: request.keep };
         let had = self
             .domains
@@ -220,6 +228,15 @@ impl Daemon {
             return Err(error);
         }
         Ok(api::DomainState { domain: self.shown(&cgroup)? })
+    }
+
+    /// The pages of a protected domain are kept at the cost of all others, and not of the domain above it: that it is
+    /// below one of the caller's own counts for nothing.
+    fn permit_protection(&mut self, caller: &Caller, path: &str, user: u32) -> Result<(), ApiError> {
+        let target = Target::of_domain(caller.uid, Some(user), []);
+        let about =
+            format!("{}, whose pages all others would go without", self.domains.names().name_of(path));
+        self.permit(caller, &Request::new(Action::Reserve, Resource::Memory, target, about))
     }
 
     /// Whose a domain is, seen from the caller, and what it is called in a refusal.
@@ -349,7 +366,7 @@ impl Daemon {
         }
     }
 
-    /// `steward run --memory-min` or `--memory-max`: makes a domain for the caller, below the one that it names, and
+    /// `steward run --memory-min`, `--memory-max` or `--protect`: makes a domain for the caller, below the one that it names, and
     /// moves it there. When the rest is refused, the domain goes again.
     pub(crate) fn run_limited(&mut self, caller: &Caller, mut rest: api::Run) -> Result<api::Ran, ApiError> {
         if rest.cpu.is_some() {
@@ -361,6 +378,7 @@ impl Daemon {
         let settings = api::DomainSettings {
             memory_min: rest.memory_min.take(),
             memory_max: rest.memory_max.take(),
+            protect: rest.protect.take(),
             ..api::DomainSettings::default()
         };
         let create = api::CreateDomain { domain: domain.clone(), settings, ..api::CreateDomain::default() };
@@ -468,7 +486,11 @@ fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
             own_weight: asked.own_weight,
         },
         cpu: cpu::settings::Change { reserved: asked.cpu, reservable: asked.cpu_reservable },
-        memory: memory::settings::Change { min_bytes: asked.memory_min, max_bytes: asked.memory_max },
+        memory: memory::settings::Change {
+            min_bytes: asked.memory_min,
+            max_bytes: asked.memory_max,
+            protect_ns: asked.protect,
+        },
         disk: disk::settings::Change { reserved: asked.disk },
         reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
     };

@@ -112,9 +112,13 @@ impl Domains {
             cpu_guaranteed: sight.guarantees.get(path).copied().unwrap_or(0.0),
             memory_min: memory.min_bytes,
             memory_max: memory.max_bytes,
+            protect: memory.protect_ns,
             memory_min_sum: sums.memory_min_bytes,
             memory_reservable: tree.limit(path, Resource::Memory) as u64,
-            memory: self.cgroups().ok().and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path)),
+            memory: self
+                .cgroups()
+                .ok()
+                .and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path, &self.cared)),
             disk: disk.reserved,
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),

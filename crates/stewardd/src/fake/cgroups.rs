@@ -7,14 +7,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::domain::name::{is_at_or_below, parent_of};
-use steward_core::memory::Settings;
+use steward_core::memory::limits::Told;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
+use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::cgroups::Cgroups;
-use crate::memory::knobs::{Knobs, Place};
+use crate::memory::knobs::Knobs;
 use crate::turn::worker::Progress;
 
 /// The tree; shared between the test and every daemon on it.
@@ -45,7 +46,7 @@ struct Group {
     weight: Option<u32>,
     hands_out: BTreeSet<Resource>,
     /// The minimum and maximum of its memory.
-    memory: Settings,
+    memory: Told,
     frozen: bool,
 }
 
@@ -97,7 +98,7 @@ impl Tree {
     }
 
     /// The minimum and the maximum of its memory.
-    pub fn memory(&self, path: &str) -> Settings {
+    pub fn memory(&self, path: &str) -> Told {
         self.groups.get(path).map(|group| group.memory).unwrap_or_default()
     }
 
@@ -168,14 +169,14 @@ impl FakeCgroups {
 }
 
 impl Knobs for FakeCgroups {
-    fn set(&self, place: &Place, wanted: Settings) -> Result<Progress, String> {
+    fn set(&self, place: &Place, wanted: Told) -> Result<Progress, String> {
         let mut tree = self.tree();
         let refusal = tree.refuses_memory.clone();
         let above = parent_of(&place.path).unwrap_or("");
         let handed_out = tree.get(above).is_ok_and(|group| group.hands_out.contains(&Resource::Memory));
         let group = tree.groups.get(&place.path).filter(|group| group.id == place.cgroup_id && handed_out);
         group.ok_or_else(|| format!("the cgroup {} is gone", place.path))?;
-        if let Some(refusal) = refusal.filter(|_| wanted != Settings::default()) {
+        if let Some(refusal) = refusal.filter(|_| wanted != Told::default()) {
             return Err(refusal);
         }
         if tree.memory_goes_on > 0 && wanted.max_bytes.is_some() {

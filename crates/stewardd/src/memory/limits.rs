@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use steward_core::memory::Settings;
-use steward_core::memory::limits::Limits as Wanted;
+use steward_core::memory::limits::{Limits as Wanted, Told};
 use steward_core::resource::Resource;
+use steward_kernel::cgroup::place::Place;
 
-use super::knobs::{Knobs, Place};
+use super::knobs::Knobs;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::worker::{About, Job, Progress};
 
@@ -19,7 +19,7 @@ const NOT_YET: &str = "its memory is being limited: what it uses above its maxim
 #[derive(Debug, Default)]
 pub struct Limits {
     /// By path: the cgroup's id and what it was told last.
-    told: BTreeMap<String, (u64, Settings)>,
+    told: BTreeMap<String, (u64, Told)>,
     /// What the worker has not said anything of yet, by path.
     pending: BTreeSet<String>,
     /// Why something is not in force, by path.
@@ -41,7 +41,7 @@ impl Limits {
             self.failed.remove(&path);
             let is_there = id_of(&path) == Some(id);
             if is_there {
-                self.tell(&knobs, &path, id, Settings::default())
+                self.tell(&knobs, &path, id, Told::default())
             } else {
                 self.forget(&knobs, &path, id)
             }
@@ -77,9 +77,9 @@ impl Limits {
         Ok(())
     }
 
-    fn tell(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64, settings: Settings) {
+    fn tell(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64, wanted: Told) {
         let (knobs, place) = (Arc::clone(knobs), Place { path: path.to_owned(), cgroup_id });
-        let work = move || knobs.set(&place, settings);
+        let work = move || knobs.set(&place, wanted);
         self.push(path, Box::new(work));
     }
 
@@ -137,8 +137,7 @@ impl Limits {
         let knobs = cgroups.memory_knobs();
         for (path, (cgroup_id, _)) in std::mem::take(&mut self.told) {
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-            let _ = knobs.set(&Place { path, cgroup_id }, Settings::default());
-            knobs.forget(cgroup_id);
+            let _ = knobs.set(&Place { path, cgroup_id }, Told::default());
         }
         for path in std::mem::take(&mut self.hand_out).iter().rev() {
             // Where it is gone, or somebody has set something below it since, it stays.

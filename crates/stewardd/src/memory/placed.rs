@@ -21,5 +21,6 @@ impl Programs {
 
 /// What a specification says of memory.
 pub(crate) fn settings_of(spec: &Spec) -> Settings {
-    Settings { min_bytes: spec.memory_min, max_bytes: spec.memory_max }
+    let protect_ns = spec.protect.map(|period| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
+    Settings { min_bytes: spec.memory_min, max_bytes: spec.memory_max, protect_ns }
 }

@@ -6,7 +6,6 @@
 
 use libsteward::ApiError;
 use steward_core::domain::{Change, Setting, name};
-use steward_core::memory::{Settings, settings};
 
 use crate::daemon::Daemon;
 use crate::domains::{Asker, Given};
@@ -50,15 +49,15 @@ impl Daemon {
         let is_own = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         if !cgroup.path.is_empty() && !is_own {
             return Err(format!(
-                "it is in {parent}, whose processes are its manager's business: start it with steward run --memory-min, or give it to \
+                "it is in {parent}, whose processes are its manager's business: start it with steward run --memory-min or --protect, or give it to \
                  a domain of Steward's first"
             ));
         }
-        let memory = as_change(settings_of(spec));
+        let memory = settings_of(spec).as_change();
         let own = format!("program-{pid}");
         if parent == own || parent.ends_with(&format!("/{own}")) {
             // From before a restart or a change of the specification.
-            let reset = vec![Setting::MemoryMin, Setting::MemoryMax];
+            let reset = vec![Setting::MemoryMin, Setting::MemoryMax, Setting::Protect];
             let change = Change { memory, reset, ..Change::default() };
             let mechanism = &mut self.cpu.mechanism;
             self.domains
@@ -83,10 +82,4 @@ impl Daemon {
         outcome.map_err(said)?;
         Ok(self.domains.names().name_of(name::domain_of(&path)))
     }
-}
-
-/// What has a domain have these.
-fn as_change(settings: Settings) -> settings::Change {
-    let asked = |bytes: Option<u64>| bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-    settings::Change { min_bytes: asked(settings.min_bytes), max_bytes: asked(settings.max_bytes) }
 }

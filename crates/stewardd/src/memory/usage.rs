@@ -10,6 +10,7 @@ use steward_core::memory::availability::{Domain, Own, available};
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 
+use super::protected::Cared;
 use crate::domains::cgroups::Cgroups;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.
@@ -38,12 +39,14 @@ impl Usage {
     }
 
     /// What the API says of one; `None` where nobody counts it.
-    pub(crate) fn show(&self, cgroups: &dyn Cgroups, path: &str) -> Option<api::DomainMemory> {
+    pub(crate) fn show(&self, cgroups: &dyn Cgroups, path: &str, cared: &Cared) -> Option<api::DomainMemory> {
         let used = self.used.get(path)?;
         Some(api::DomainMemory {
             used: used.used_bytes,
             swapped: used.swapped_bytes,
             available: self.available.get(path).copied().unwrap_or(0),
+            kept: cared.kept(path),
+            taken: cared.taken(path),
             stalled_ns: cgroups.stalled_ns(path, Resource::Memory).unwrap_or(0),
         })
     }

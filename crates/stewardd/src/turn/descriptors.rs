@@ -20,6 +20,8 @@ pub enum Source {
     Programs,
     /// The worker, with what became of its jobs.
     Worker,
+    /// The memory loop, with its news.
+    Memory,
     /// The mechanism, with its decisions.
     Mechanism,
     /// Domains that begin to be used, or end.

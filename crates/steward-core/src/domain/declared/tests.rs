@@ -22,19 +22,23 @@ fn parse(text: &str) -> ParsedDomains {
 #[test]
 fn a_row_says_all_that_a_domain_has() {
     let text = "[[domain]]\nname = \"web\"\ncpu = \"30%\"\nweight = 300\npriority = 6\nown_weight = 50\n\
-                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\ndisk = \"10%\"\nuser = \"alice\"\n\
+                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nprotect = \"30min\"\ndisk = \"10%\"\nuser = \"alice\"\n\
                 [[domain]]\nname = \"web/front\"\nuser = 7\n";
     let parsed = parse(text);
     assert_eq!(parsed.problems, vec![]);
     let settings = Settings {
         common: Common { priority: 6, weight: Some(300), own_priority: 3, own_weight: Some(50) },
         cpu: cpu::settings::Settings { reserved: Some(0.3), reservable: Some(0.8) },
-        memory: memory::Settings { min_bytes: Some(64 << 20), max_bytes: Some(1 << 30) },
+        memory: memory::Settings {
+            min_bytes: Some(64 << 20),
+            max_bytes: Some(1 << 30),
+            protect_ns: Some(memory::settings::PROTECTION_PERIOD_NS),
+        },
         disk: disk::Settings { reserved: Some(0.1) },
     };
     let [web, front] = &parsed.domains[..] else { panic!("{parsed:?}") };
     assert_eq!((web.name.as_str(), &web.settings, web.user, web.origin.line), ("web", &settings, 1000, 1));
-    let expected = ("web/front", &Settings::default(), 7, 13);
+    let expected = ("web/front", &Settings::default(), 7, 14);
     assert_eq!((front.name.as_str(), &front.settings, front.user, front.origin.line), expected);
 }
 
@@ -53,6 +57,14 @@ fn each_mistake_costs_its_row_and_is_named_with_its_line() {
         ("[[domain]]\nname = \"web\"\nmemory_min = \"64MB\"\n", 3, "memory_min: "),
         ("[[domain]]\nname = \"web\"\nmemory = \"64M\"\n", 3, "did you mean"),
         ("[[domain]]\nname = \"web\"\nmemory_min = \"2M\"\nmemory_max = \"1M\"\n", 4, "cannot be promised"),
+        (
+            "[[domain]]\nname = \"web\"\nprotect = \"0s\"\n",
+            3,
+            "protect: 0ms is no protection period; they go",
+        ),
+        ("[[domain]]\nname = \"web\"\nprotect = \"30\"\n", 3, "protect: \"30\" has no unit of time"),
+        ("[[domain]]\nname = \"web\"\nprotect = \"-30min\"\n", 3, "is not a duration"),
+        ("[[domain]]\nname = \"web\"\nprotect = 30\n", 3, "write a text in quotes"),
         ("[[domain]]\nname = \"web\"\nuser = \"bob\"\n", 3, "has no \"bob\""),
         ("[[domain]]\nname = \"web\"\nuser = true\n", 3, "user is a boolean"),
         ("cpu = 0.1\n", 1, "outside of any [[domain]] row"),
@@ -88,12 +100,17 @@ proptest! {
         priority in 0..8_u8,
         memory in proptest::option::of(1..1_u64 << 40),
         more in 0..1_u64 << 40,
+        protect_ns in proptest::option::of(memory::settings::PROTECTION_PERIODS_NS),
         user in 0..70_000_u32,
     ) {
         let settings = Settings {
             common: Common { weight, priority, ..Common::default() },
             cpu: cpu::settings::Settings { reserved: cpu, reservable: limit },
-            memory: memory::Settings { min_bytes: memory, max_bytes: memory.map(|bytes| bytes + more) },
+            memory: memory::Settings {
+                min_bytes: memory,
+                max_bytes: memory.map(|bytes| bytes + more),
+                protect_ns,
+            },
             disk: disk::Settings::default(),
         };
         let text = to_toml("a/b_c-1.x@2:3+4", &settings, user);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libsteward::api::{self, Lack};
 use steward_core::printable::printable_name;
 use steward_core::resource::Resource;
-use steward_kernel::cgroup::pressure;
+use steward_kernel::cgroup::reading::CgroupReader;
 
 use crate::cpu::herald::Outlook;
 use crate::cpu::reply::{forecast, rounded};
@@ -91,15 +91,16 @@ impl Daemon {
 
     /// Reads for how long the cgroups with these indices stood still.
     fn read_pressure(&mut self, places: &[usize], at_ns: u64) {
-        let groups = places.iter().map(|index| &self.cpu.sampler.groups.all()[*index]);
-        let totals: Vec<((u64, Resource), u64)> = groups
-            .flat_map(|group| Resource::STALLS.map(|resource| (group, resource)))
-            .filter_map(|(group, resource)| {
+        let mut totals: Vec<((u64, Resource), u64)> = Vec::new();
+        for group in places.iter().map(|index| &self.cpu.sampler.groups.all()[*index]) {
+            let Ok(reader) = CgroupReader::open(&group.path, &self.options.roots) else { continue };
+            for resource in Resource::STALLS {
                 // Where nobody counts it, nobody is seen.
-                let stalled_ns = pressure::stalled_ns(&group.path, resource, &self.options.roots).ok()??;
-                Some(((group.cgroup_id(), resource), stalled_ns))
-            })
-            .collect();
+                if let Ok(Some(stalled)) = reader.stalled(resource) {
+                    totals.push(((group.cgroup_id(), resource), stalled.some_ns));
+                }
+            }
+        }
         self.cpu.sampler.stalls.observe(at_ns, totals);
     }
 }

@@ -37,8 +37,8 @@ impl Machine {
     }
 }
 
-fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Settings {
-    Settings { min_bytes, max_bytes }
+fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Told {
+    Told { min_bytes, max_bytes }
 }
 
 #[test]
@@ -85,4 +85,57 @@ fn another_cgroup_under_the_same_name_is_left_alone() {
     let refused = knobs.set(&place, wanted(Some(500), None)).expect_err("it is another one");
     assert!(refused.contains("is gone"), "{refused}");
     assert_eq!(machine.says("memory.min"), "0");
+}
+
+#[test]
+fn of_a_cgroup_that_is_gone_nothing_stays_in_the_journal() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    let recorded = || knobs.journal.as_ref().expect("it opened").outstanding();
+    knobs.set(&machine.place, wanted(Some(500), Some(2000))).expect("it is there");
+    assert_eq!(recorded(), 2);
+    // Another one is there by now, so that the number of the first is not given out again.
+    std::fs::rename(machine.roots.cgroup.join("steward.a"), machine.directory.path().join("gone"))
+        .expect("moved");
+    std::fs::create_dir(machine.roots.cgroup.join("steward.a")).expect("made anew");
+    let refused = knobs.set(&machine.place, Settings::default()).expect_err("it is another one");
+    assert!(refused.contains("is gone") && refused.contains("steward.a"), "{refused}");
+    assert_eq!(recorded(), 0);
+}
+
+#[test]
+fn what_cannot_be_put_back_stays_in_the_journal_until_it_can() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    knobs.set(&machine.place, wanted(Some(500), Some(2000))).expect("it is there");
+    let min = machine.roots.cgroup.join("steward.a/memory.min");
+    std::fs::rename(&min, machine.directory.path().join("aside")).expect("moved");
+    std::fs::create_dir(&min).expect("what cannot be read");
+    let refused = knobs.set(&machine.place, Settings::default()).expect_err("it cannot be read");
+    assert!(refused.contains("memory.min"), "{refused}");
+    drop(knobs);
+    std::fs::remove_dir(&min).expect("removed");
+    std::fs::rename(machine.directory.path().join("aside"), &min).expect("back");
+    let path = machine.directory.path().join(libsteward::UNDO_JOURNAL);
+    journal::revert(&path, &machine.roots).expect("it can be read");
+    assert_eq!((machine.says("memory.min"), machine.says("memory.max")), ("0".into(), "max".into()));
+}
+
+#[test]
+fn what_someone_else_has_written_is_what_is_put_back() {
+    let machine = Machine::new();
+    let knobs = machine.knobs();
+    knobs.set(&machine.place, wanted(Some(500), None)).expect("it is there");
+    std::fs::write(machine.roots.cgroup.join("steward.a/memory.min"), "600\n").expect("someone else writes");
+    knobs.set(&machine.place, wanted(Some(700), None)).expect("it is there");
+    knobs.set(&machine.place, Settings::default()).expect("it is there");
+    assert_eq!(machine.says("memory.min"), "600");
+}
+
+#[test]
+fn without_a_journal_nothing_is_written() {
+    let machine = Machine::new();
+    let knobs = KernelKnobs::new(&machine.roots, &Err("there is no journal".into()));
+    let refused = knobs.set(&machine.place, wanted(Some(500), None)).expect_err("it could not be put back");
+    assert_eq!((refused.as_str(), machine.says("memory.min").as_str()), ("there is no journal", "0"));
 }

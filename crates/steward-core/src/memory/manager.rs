@@ -1,0 +1,191 @@
+//! The memory loop: what is done about one observation of the machine. It reads nothing and writes nothing.
+//!
+//! Three things, in this order:
+//!
+//! 1. **Protection** ([`super::protection`]): what each protected domain keeps, as far as all of it fits into the room
+//!    that the machine has for that.
+//! 2. **The reserve**: how much must be free, so that nobody who allocates has to take memory from others itself
+//!    (Redline's free reserve). Below the kernel's high watermark its own reclaim begins, which knows nobody's rights; so
+//!    the reserve lies on top of that.
+//! 3. **Victims** ([`super::victims`]): from whom memory is taken when less is free than that, in pieces.
+//!
+//! Protection must never end a program: the kernel does not take what is protected, and ends programs when it finds
+//! nothing else. So all protection is dropped before it comes to that ([`Machine::distance_bytes`]).
+
+use serde::{Deserialize, Serialize};
+
+use super::principal::Principal;
+use super::protection::{Change, Kept, Protection, Wanting};
+use super::victims::{Victim, victims};
+
+/// How much is planned to be taken from one observation, in bytes; the next is made before that is gone.
+const PLAN_BYTES: u64 = 128 << 20;
+/// What is left to those who are not protected: 1 of so many parts of the machine's memory.
+const OTHERS_PART: u64 = 8;
+/// Nearer than this part of the memory to having nothing left that could be taken, protection is dropped; further than
+/// twice that, it is there again.
+const SHORT_PART: u64 = 16;
+
+/// The machine's memory, as it was seen. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// All that the kernel hands out.
+    pub total_bytes: u64,
+    /// What nothing is in.
+    pub free_bytes: u64,
+    /// Below this much free memory, the kernel takes memory back by itself.
+    pub high_watermark_bytes: u64,
+    /// What the kernel keeps for itself.
+    pub kernel_bytes: u64,
+    /// Pages of files that could be taken.
+    pub file_bytes: u64,
+    /// Pages of programs' own that could be taken, if there is room for them in the swap.
+    pub anonymous_bytes: u64,
+    /// Room for such.
+    pub swap_free_bytes: u64,
+}
+
+/// A domain as it was seen. Its principal keeps nothing yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The cgroup's id.
+    pub id: u64,
+    /// What it claims and stands for.
+    pub principal: Principal,
+    /// Whether it is to be protected, and how it stands.
+    pub protected: Option<Protected>,
+    /// Whether nothing is to be taken from it now: it is the manager's own, or the kernel found nothing there.
+    pub is_spared: bool,
+}
+
+/// A domain that is to be protected, as it was seen. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protected {
+    /// What of its claims was not used within its protection period, or is that of those below it.
+    pub idle_bytes: u64,
+    /// What of it is in the swap.
+    pub swapped_bytes: u64,
+    /// Pages of files, of what it claims.
+    pub file_bytes: u64,
+    /// Whether it may be demoted when not all fits.
+    pub is_revocable: bool,
+}
+
+/// What is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// What is kept free on top of the kernel's high watermark, in bytes.
+    pub reserve_bytes: u64,
+    /// What all may be promised of the machine's memory together, above 0 and at most 1.
+    pub reservable: f64,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// What each protected domain keeps.
+    pub kept: Vec<Kept>,
+    /// Who was demoted, or came back.
+    pub changes: Vec<Change>,
+    /// What all protected domains may keep together, in bytes.
+    pub room_bytes: u64,
+    /// How much is to be free, in bytes.
+    pub target_bytes: u64,
+    /// From whom memory is taken while less is free, in this order.
+    pub victims: Vec<Victim>,
+    /// Whether there is so little left that protection is dropped.
+    pub is_short: bool,
+}
+
+/// What is remembered from one observation to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Manager {
+    protection: Protection,
+    is_short: bool,
+}
+
+impl Manager {
+    /// What is to be done about this. The domains stand parents before children, those that came first before the others.
+    pub fn decide(
+        &mut self,
+        now_ns: u64,
+        machine: &Machine,
+        domains: &[Seen],
+        settings: &Settings,
+    ) -> Decision {
+        self.is_short = self.becomes_short(machine, domains);
+        let room_bytes = if self.is_short { 0 } else { room_bytes(machine, domains, settings) };
+        let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
+        let (kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
+        let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
+        Decision {
+            kept,
+            changes,
+            room_bytes,
+            target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
+            victims: victims(&principals, PLAN_BYTES),
+            is_short: self.is_short,
+        }
+    }
+
+    fn becomes_short(&self, machine: &Machine, domains: &[Seen]) -> bool {
+        let near_bytes = machine.total_bytes / SHORT_PART;
+        let limit_bytes = if self.is_short { 2 * near_bytes } else { near_bytes };
+        machine.distance_bytes(domains) < limit_bytes
+    }
+}
+
+impl Machine {
+    /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, in
+    /// bytes.
+    pub fn distance_bytes(&self, domains: &[Seen]) -> u64 {
+        let (mut file_bytes, mut anonymous_bytes) = (self.file_bytes, self.anonymous_bytes);
+        for seen in domains {
+            if let (Some(protected), Some(wanting)) = (&seen.protected, seen.wanting()) {
+                let of_files = protected.file_bytes.min(wanting.used_bytes);
+                file_bytes = file_bytes.saturating_sub(of_files);
+                anonymous_bytes = anonymous_bytes.saturating_sub(wanting.used_bytes - of_files);
+            }
+        }
+        let free_bytes = self.free_bytes.saturating_sub(self.high_watermark_bytes);
+        free_bytes.saturating_add(file_bytes).saturating_add(anonymous_bytes.min(self.swap_free_bytes))
+    }
+}
+
+/// What protected domains may keep together: what may be promised, without what is promised to others; and no more than
+/// what the kernel, the reserve and a part for everybody else leave.
+fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
+    let promised = domains.iter().filter(|seen| seen.principal.parent.is_none() && seen.protected.is_none());
+    let promised_bytes = promised.map(|seen| seen.principal.min_bytes).fold(0, u64::saturating_add);
+    let reservable_bytes = (machine.total_bytes as f64 * settings.reservable) as u64;
+    let left_bytes = machine
+        .total_bytes
+        .saturating_sub(machine.kernel_bytes)
+        .saturating_sub(machine.high_watermark_bytes)
+        .saturating_sub(settings.reserve_bytes)
+        .saturating_sub(machine.total_bytes / OTHERS_PART);
+    reservable_bytes.min(left_bytes).saturating_sub(promised_bytes)
+}
+
+impl Seen {
+    fn wanting(&self) -> Option<Wanting> {
+        let protected = self.protected?;
+        let used_bytes = self.principal.claimed_bytes.saturating_sub(protected.idle_bytes);
+        Some(Wanting {
+            id: self.id,
+            used_bytes,
+            full_bytes: used_bytes.saturating_add(protected.swapped_bytes),
+            is_revocable: protected.is_revocable,
+        })
+    }
+
+    /// Its principal, with what it keeps.
+    fn keeping(&self, kept: &[Kept]) -> Principal {
+        let kept = kept.iter().find(|kept| kept.id == self.id).map_or(0, |kept| kept.bytes);
+        let kept_bytes = if self.is_spared { u64::MAX } else { kept };
+        Principal { kept_bytes, ..self.principal }
+    }
+}
+
+#[cfg(test)]
+mod tests;

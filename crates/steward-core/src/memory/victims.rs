@@ -1,0 +1,157 @@
+//! From whom memory is taken when there is too little (Walfield, algorithm 1), and how much (section 4.5.1).
+//!
+//! From the top down: of the siblings of the lowest priority the one that claims most for its weight, until one is found
+//! that has nobody below it. What was used within the last moments does not count as claimed at first; where that leaves
+//! nobody, half of it does, and so on, so that a domain with a large working set is not taken from before one that merely
+//! has much. Nobody is taken from below its floor: its minimum, and what it used within its protection period; one who
+//! can give nothing is passed over, as are all below one whose floor is reached.
+//!
+//! Fractions are compared by cross-multiplication: nothing is rounded.
+
+use std::collections::BTreeMap;
+
+use super::principal::{Family, Principal, parent_of};
+
+/// The most that is taken from one before it is asked anew who comes next: more at once would hold up the thread that
+/// takes it for a second on a slow disk (docs/memory.md).
+pub const PIECE_MAX_BYTES: u64 = 1 << 20;
+/// The least: between siblings that are nearly even, ever smaller pieces would be taken in turn.
+pub const PIECE_MIN_BYTES: u64 = 256 << 10;
+/// How many pieces are decided about at most from one observation, which grows old meanwhile.
+const PIECES_MAX: usize = 1024;
+
+/// Take this much from the principal at this place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The place among the principals; nobody is below it.
+    pub place: usize,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
+/// From whom so much is to be taken, in this order; less where no more can be had. Pieces of one in a row are one.
+/// O(n) for each piece.
+pub fn victims(principals: &[Principal], bytes: u64) -> Vec<Victim> {
+    let mut taking = Taking::new(principals);
+    let mut victims: Vec<Victim> = Vec::new();
+    let mut left_bytes = bytes;
+    for _ in 0..PIECES_MAX {
+        if left_bytes == 0 {
+            break;
+        }
+        let Some((place, excess_bytes)) = taking.choose() else { break };
+        let wanted_bytes = excess_bytes.clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES).min(left_bytes);
+        let piece_bytes = wanted_bytes.min(taking.least_takeable_bytes(place));
+        taking.take(place, piece_bytes);
+        left_bytes -= piece_bytes;
+        match victims.last_mut().filter(|last| last.place == place) {
+            Some(last) => last.bytes += piece_bytes,
+            None => victims.push(Victim { place, bytes: piece_bytes }),
+        }
+    }
+    victims
+}
+
+/// How much can be taken from each principal with all below it, in bytes, by place.
+pub fn takeable(principals: &[Principal]) -> Vec<u64> {
+    Taking::new(principals).takeable_bytes
+}
+
+/// Principals while memory is being taken from them.
+struct Taking<'principals> {
+    principals: &'principals [Principal],
+    family: Family,
+    /// What each still claims.
+    claimed_bytes: Vec<u64>,
+    /// What can still be taken of it.
+    takeable_bytes: Vec<u64>,
+}
+
+impl<'principals> Taking<'principals> {
+    fn new(principals: &'principals [Principal]) -> Self {
+        let family = Family::of(principals);
+        let claimed_bytes: Vec<u64> = principals.iter().map(|principal| principal.claimed_bytes).collect();
+        let mut takeable_bytes = vec![0_u64; principals.len()];
+        for place in (0..principals.len()).rev() {
+            let above_floor = claimed_bytes[place].saturating_sub(family.floor_bytes[place]);
+            let children = &family.children[place];
+            // What is charged to one with children, and to none of them, the kernel takes only with theirs.
+            let below = children.iter().map(|child| takeable_bytes[*child]).fold(0, u64::saturating_add);
+            takeable_bytes[place] = if children.is_empty() { above_floor } else { above_floor.min(below) };
+        }
+        Taking { principals, family, claimed_bytes, takeable_bytes }
+    }
+
+    /// The next victim, and by how much it has more than its part.
+    fn choose(&self) -> Option<(usize, u64)> {
+        let mut level = &self.family.top;
+        loop {
+            let (place, excess_bytes) = self.of_level(level)?;
+            level = &self.family.children[place];
+            if level.is_empty() {
+                return Some((place, excess_bytes));
+            }
+        }
+    }
+
+    fn of_level(&self, level: &[usize]) -> Option<(usize, u64)> {
+        let mut groups: BTreeMap<u8, Vec<usize>> = BTreeMap::new();
+        for place in level {
+            groups.entry(self.principals[*place].priority).or_default().push(*place);
+        }
+        // With all of it counted as claimed, there is nothing more to be given up.
+        (0..u64::BITS)
+            .find_map(|shift| {
+                groups.values().find_map(|group| Some((self.of_group(group, shift)?, group, shift)))
+            })
+            .map(|(place, group, shift)| (place, self.excess_of(place, group, shift)))
+    }
+
+    /// Of one priority, who claims most for its weight; only those from whom something can be taken are asked.
+    fn of_group(&self, group: &[usize], shift: u32) -> Option<usize> {
+        let candidates = group.iter().copied().filter(|place| self.takeable_bytes[*place] > 0);
+        let scaled = |place: usize, other: usize| {
+            u128::from(self.inactive_bytes(place, shift)) * u128::from(self.principals[other].weight.get())
+        };
+        candidates
+            .filter(|place| self.inactive_bytes(*place, shift) > 0)
+            // The first of equals, so that the same observation has the same victims.
+            .reduce(|one, other| if scaled(other, one) > scaled(one, other) { other } else { one })
+    }
+
+    /// What it claims, without what of it counts as active.
+    fn inactive_bytes(&self, place: usize, shift: u32) -> u64 {
+        self.claimed_bytes[place].saturating_sub(self.principals[place].active_bytes >> shift)
+    }
+
+    /// What it has more than its part of what its group has, no more than is inactive.
+    fn excess_of(&self, place: usize, group: &[usize], shift: u32) -> u64 {
+        let of_group =
+            |value: &dyn Fn(usize) -> u64| group.iter().map(|place| u128::from(value(*place))).sum::<u128>();
+        let claimed = of_group(&|place| self.claimed_bytes[place]);
+        let weights = of_group(&|place| u64::from(self.principals[place].weight.get()));
+        let share = claimed * u128::from(self.principals[place].weight.get()) / weights.max(1);
+        let share_bytes = u64::try_from(share).unwrap_or(u64::MAX);
+        let excess_bytes = self.claimed_bytes[place].saturating_sub(share_bytes);
+        excess_bytes.min(self.inactive_bytes(place, shift))
+    }
+
+    /// What can be taken from one, and so from all above it.
+    fn least_takeable_bytes(&self, place: usize) -> u64 {
+        let above = std::iter::successors(Some(place), |place| parent_of(*place, &self.principals[*place]));
+        above.map(|place| self.takeable_bytes[place]).min().unwrap_or(0)
+    }
+
+    /// Has so much be gone from one, and from all above it.
+    fn take(&mut self, place: usize, bytes: u64) {
+        let mut at = Some(place);
+        while let Some(place) = at {
+            self.claimed_bytes[place] = self.claimed_bytes[place].saturating_sub(bytes);
+            self.takeable_bytes[place] = self.takeable_bytes[place].saturating_sub(bytes);
+            at = parent_of(place, &self.principals[place]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Victims, by the paper's example and as properties.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn weight(weight: u32) -> NonZeroU32 {
+    NonZeroU32::new(weight).expect("above 0")
+}
+
+fn claims(claimed_bytes: u64, of_weight: u32) -> Principal {
+    Principal { claimed_bytes, ..Principal::of_weight(weight(of_weight)) }
+}
+
+fn below(parent: usize, principal: Principal) -> Principal {
+    Principal { parent: Some(parent), ..principal }
+}
+
+fn taken(principals: &[Principal], bytes: u64) -> Vec<u64> {
+    let mut taken = vec![0; principals.len()];
+    victims(principals, bytes).iter().for_each(|victim| taken[victim.place] += victim.bytes);
+    taken
+}
+
+#[test]
+fn who_most_exceeds_its_part_pays_and_of_its_children_the_one_that_does() {
+    // Figure 3: Alice has 80 of what is there and Bob 20, of equal weight; of Alice's programs the second has more than
+    // its tenth.
+    let alice = claims(80 * MIB, 1);
+    let bob = claims(20 * MIB, 1);
+    let principals = [
+        alice,
+        bob,
+        below(0, claims(40 * MIB, 9)),
+        below(0, claims(40 * MIB, 1)),
+        below(1, claims(20 * MIB, 1)),
+    ];
+    assert_eq!(victims(&principals, MIB), [Victim { place: 3, bytes: MIB }]);
+    // 8 MiB of the 80 are the second's part of what Alice has; below that the first gives as well.
+    let far = taken(&principals, 50 * MIB);
+    assert_eq!((far[4], far[2] + far[3]), (0, 50 * MIB));
+    assert!(far[3] > 35 * MIB && far[2] > 0, "{far:?}");
+}
+
+#[test]
+fn a_lower_priority_pays_all_that_it_can_before_a_higher_one_pays_anything() {
+    let low = Principal { priority: 2, min_bytes: 3 * MIB, ..claims(10 * MIB, 10_000) };
+    let high = Principal { priority: 6, ..claims(500 * MIB, 1) };
+    assert_eq!(taken(&[high, low], 7 * MIB), [0, 7 * MIB]);
+    assert_eq!(taken(&[high, low], 9 * MIB), [2 * MIB, 7 * MIB]);
+}
+
+#[test]
+fn what_was_just_used_counts_for_less() {
+    let works = Principal { active_bytes: 90 * MIB, ..claims(100 * MIB, 1) };
+    let sits = claims(50 * MIB, 1);
+    assert_eq!(victims(&[works, sits], MIB)[0].place, 1);
+    // Where all work, half of what they use counts, and so on: somebody pays.
+    let all = Principal { active_bytes: 100 * MIB, ..claims(100 * MIB, 1) };
+    let less = Principal { active_bytes: 10 * MIB, ..claims(10 * MIB, 1) };
+    assert_eq!(victims(&[all, less], MIB)[0].place, 0);
+}
+
+#[test]
+fn what_is_charged_to_nobody_below_is_taken_from_nobody() {
+    let above = Principal { min_bytes: 2 * MIB, ..claims(20 * MIB, 1) };
+    let principals = [above, below(0, claims(10 * MIB, 1))];
+    assert_eq!(takeable(&principals), [10 * MIB, 10 * MIB]);
+    let promised = [Principal { min_bytes: 15 * MIB, ..above }, below(0, claims(10 * MIB, 1))];
+    assert_eq!(taken(&promised, 100 * MIB), [0, 5 * MIB]);
+}
+
+/// A tree of up to 12, with anything set.
+fn tree() -> impl Strategy<Value = Vec<Principal>> {
+    let one = (
+        0..8_u8,
+        1..=10_000_u32,
+        0..400_u64,
+        0..400_u64,
+        (0..100_u64, 0..100_u64),
+        any::<prop::sample::Index>(),
+    );
+    prop::collection::vec(one, 1..12).prop_map(|all| {
+        let mut principals: Vec<Principal> = Vec::new();
+        for (priority, of_weight, claimed, active, (min, kept), above) in all {
+            let place = above.index(principals.len() + 1);
+            let parent = (place < principals.len()).then_some(place);
+            let claimed_bytes = claimed * (MIB / 4);
+            principals.push(Principal {
+                parent,
+                priority,
+                active_bytes: (active * (MIB / 4)).min(claimed_bytes),
+                min_bytes: min * (MIB / 4),
+                kept_bytes: kept * (MIB / 4),
+                ..claims(claimed_bytes, of_weight)
+            });
+        }
+        // Who is above has what those below have.
+        for place in (0..principals.len()).rev() {
+            if let Some(parent) = principals[place].parent {
+                principals[parent].claimed_bytes += principals[place].claimed_bytes;
+            }
+        }
+        principals
+    })
+}
+
+proptest! {
+    #[test]
+    fn nobody_falls_below_a_floor_and_no_more_is_taken_than_is_asked(principals in tree(), bytes in 0..200 * MIB) {
+        let family = Family::of(&principals);
+        let taken = taken(&principals, bytes);
+        prop_assert!(taken.iter().sum::<u64>() <= bytes);
+        let mut with_below = taken.clone();
+        for place in (0..principals.len()).rev() {
+            if let Some(parent) = principals[place].parent {
+                with_below[parent] += with_below[place];
+            }
+        }
+        for (place, principal) in principals.iter().enumerate() {
+            prop_assert!(taken[place] == 0 || family.children[place].is_empty());
+            let left = principal.claimed_bytes - with_below[place];
+            prop_assert!(left >= principal.claimed_bytes.min(family.floor_bytes[place]), "{place}: {left}");
+        }
+    }
+
+    #[test]
+    fn all_that_can_be_taken_is_found_if_enough_is_asked(principals in tree()) {
+        let can: u64 = Family::of(&principals).top.iter().map(|place| takeable(&principals)[*place]).sum();
+        prop_assert_eq!(taken(&principals, 200 * MIB).iter().sum::<u64>(), can.min(200 * MIB));
+    }
+
+    #[test]
+    fn busy_siblings_come_to_have_what_their_weights_say(
+        of_weight in prop::collection::vec(1..=100_u32, 2..6), claimed in prop::collection::vec(100..400_u64, 6),
+    ) {
+        // Each round all grow by what was taken, as much each: after some rounds they differ by what a round moves.
+        let mut principals: Vec<Principal> =
+            of_weight.iter().zip(&claimed).map(|(weight, claimed)| self::claims(claimed * MIB, *weight)).collect();
+        let count = principals.len() as u64;
+        for _ in 0..2000 {
+            let round = 4 * MIB;
+            for victim in victims(&principals, round) {
+                principals[victim.place].claimed_bytes -= victim.bytes;
+            }
+            principals.iter_mut().for_each(|principal| principal.claimed_bytes += round / count);
+        }
+        let all: u64 = principals.iter().map(|principal| principal.claimed_bytes).sum();
+        let weights: u64 = of_weight.iter().map(|weight| u64::from(*weight)).sum();
+        for (principal, weight) in principals.iter().zip(&of_weight) {
+            let share = all * u64::from(*weight) / weights;
+            let apart = principal.claimed_bytes.abs_diff(share);
+            prop_assert!(apart <= 6 * MIB, "{} of {share}: {principals:?}", principal.claimed_bytes);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The machine's memory: one method per file of procfs.
+
+use crate::error::KernelError;
+use crate::roots::{Roots, read};
+
+/// `/proc/meminfo` (Documentation/filesystems/proc.rst), in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineMemory {
+    /// What the kernel hands out.
+    pub total_bytes: u64,
+    /// What nothing is in. Pages in the per-CPU lists are not counted: see [`Zones::per_cpu_pages`].
+    pub free_bytes: u64,
+    /// What programs could still get without anything being swapped out, as the kernel estimates it.
+    pub available_bytes: u64,
+    /// Pages of files that can be taken (`Active(file)` and `Inactive(file)`).
+    pub file_bytes: u64,
+    /// Anonymous and shared memory that can be taken where there is swap (`Active(anon)` and `Inactive(anon)`).
+    pub anonymous_bytes: u64,
+    /// Room for what is swapped out.
+    pub swap_total_bytes: u64,
+    /// Of it, what is empty.
+    pub swap_free_bytes: u64,
+    /// Changed pages of files that are not on the way to the disk yet.
+    pub dirty_bytes: u64,
+    /// Pages on the way to the disk.
+    pub writeback_bytes: u64,
+    /// The kernel's own objects that it cannot give back.
+    pub slab_unreclaimable_bytes: u64,
+    /// Tables that map addresses to pages.
+    pub page_tables_bytes: u64,
+    /// Stacks of tasks in the kernel.
+    pub kernel_stacks_bytes: u64,
+}
+
+impl MachineMemory {
+    /// Of what is counted here, the memory that the kernel keeps for itself, in bytes.
+    pub fn kept_bytes(&self) -> u64 {
+        self.slab_unreclaimable_bytes + self.page_tables_bytes + self.kernel_stacks_bytes
+    }
+}
+
+/// Sums over all zones of `/proc/zoneinfo`, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Zones {
+    /// Below this a task that allocates reclaims by itself.
+    pub min_pages: u64,
+    /// Below this kswapd wakes.
+    pub low_pages: u64,
+    /// Up to this kswapd goes on.
+    pub high_pages: u64,
+    /// In the lists of the CPUs, where reclaimed pages hide from `MemFree`.
+    pub per_cpu_pages: u64,
+}
+
+/// Counters of `/proc/vmstat` since the machine started; one that this kernel does not have is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounters {
+    /// Times that a task had to reclaim before it was given memory (all of `allocstall*`).
+    pub direct_reclaims: u64,
+    /// Pages that tasks reclaimed so.
+    pub reclaimed_direct_pages: u64,
+    /// Pages that kswapd reclaimed.
+    pub reclaimed_kswapd_pages: u64,
+    /// Faults that waited for a disk.
+    pub major_faults: u64,
+    /// Anonymous pages that were fetched again soon after they had been reclaimed.
+    pub refault_anon_pages: u64,
+    /// As above, pages of files.
+    pub refault_file_pages: u64,
+    /// Processes that the kernel killed for want of memory.
+    pub oom_kills: u64,
+    /// Pages that came back from swap.
+    pub swapped_in_pages: u64,
+    /// Pages that went to swap.
+    pub swapped_out_pages: u64,
+}
+
+/// Reads `/proc/meminfo`.
+///
+/// # Errors
+/// [`KernelError::Read`], or [`KernelError::Parse`] where a line that every kernel has is missing or holds no number.
+pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
+    let path = roots.proc.join("meminfo");
+    let text = read(&path)?;
+    let mut usage = MachineMemory::default();
+    let mut seen = 0;
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let Some(field) = usage_field(&mut usage, name) else { continue };
+        let bytes = value
+            .trim()
+            .strip_suffix(" kB")
+            .and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024));
+        *field += bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
+        seen += 1;
+    }
+    if seen < 14 {
+        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, \
+            Writeback, SUnreclaim, PageTables, KernelStack";
+        return Err(KernelError::parse(path, expected, &text));
+    }
+    Ok(usage)
+}
+
+fn usage_field<'a>(usage: &'a mut MachineMemory, name: &str) -> Option<&'a mut u64> {
+    Some(match name {
+        "MemTotal" => &mut usage.total_bytes,
+        "MemFree" => &mut usage.free_bytes,
+        "MemAvailable" => &mut usage.available_bytes,
+        "Active(file)" | "Inactive(file)" => &mut usage.file_bytes,
+        "Active(anon)" | "Inactive(anon)" => &mut usage.anonymous_bytes,
+        "SwapTotal" => &mut usage.swap_total_bytes,
+        "SwapFree" => &mut usage.swap_free_bytes,
+        "Dirty" => &mut usage.dirty_bytes,
+        "Writeback" => &mut usage.writeback_bytes,
+        "SUnreclaim" => &mut usage.slab_unreclaimable_bytes,
+        "PageTables" => &mut usage.page_tables_bytes,
+        "KernelStack" => &mut usage.kernel_stacks_bytes,
+        _ => return None,
+    })
+}
+
+/// Reads `/proc/zoneinfo`.
+///
+/// # Errors
+/// [`KernelError::Read`], or [`KernelError::Parse`] where a number is none, or there is no watermark at all.
+pub fn zones(roots: &Roots) -> Result<Zones, KernelError> {
+    let path = roots.proc.join("zoneinfo");
+    let text = read(&path)?;
+    let mut zones = Zones::default();
+    let mut any = false;
+    for line in text.lines() {
+        // The watermarks have a name without a colon; those of the lists, which are called the same, have one.
+        let mut words = line.split_ascii_whitespace();
+        let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else { continue };
+        let sum = match name {
+            "min" => &mut zones.min_pages,
+            "low" => &mut zones.low_pages,
+            "high" => &mut zones.high_pages,
+            "count:" => &mut zones.per_cpu_pages,
+            _ => continue,
+        };
+        any |= name == "high";
+        let pages: u64 = value.parse().map_err(|_| KernelError::parse(&path, "a number of pages", line))?;
+        *sum = sum.saturating_add(pages);
+    }
+    if any { Ok(zones) } else { Err(KernelError::parse(path, "a line high NUMBER", &text)) }
+}
+
+/// Reads `/proc/vmstat`.
+///
+/// # Errors
+/// [`KernelError::Read`], or [`KernelError::Parse`] where a number is none.
+pub fn counters(roots: &Roots) -> Result<MemoryCounters, KernelError> {
+    let path = roots.proc.join("vmstat");
+    let text = read(&path)?;
+    let mut counters = MemoryCounters::default();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(' ') else { continue };
+        let sum = match name {
+            "pgsteal_direct" => &mut counters.reclaimed_direct_pages,
+            "pgsteal_kswapd" => &mut counters.reclaimed_kswapd_pages,
+            "pgmajfault" => &mut counters.major_faults,
+            "workingset_refault_anon" => &mut counters.refault_anon_pages,
+            "workingset_refault_file" => &mut counters.refault_file_pages,
+            "oom_kill" => &mut counters.oom_kills,
+            "pswpin" => &mut counters.swapped_in_pages,
+            "pswpout" => &mut counters.swapped_out_pages,
+            // One a zone.
+            _ if name.starts_with("allocstall") => &mut counters.direct_reclaims,
+            _ => continue,
+        };
+        let count: u64 = value.trim().parse().map_err(|_| KernelError::parse(&path, "NAME NUMBER", line))?;
+        *sum = sum.saturating_add(count);
+    }
+    Ok(counters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::with_files;
+
+    #[test]
+    fn watermarks_are_summed_over_zones_and_not_taken_for_those_of_the_lists() {
+        let zone = "Node 0, zone   Normal\n  pages free     2000\n        boost    0\n        min      10\n        low      20\n\
+                    \x20       high     30\n        protection: (0, 0, 0)\n  pagesets\n    cpu: 0\n              count:    7\n\
+                    \x20             high:     300\n              high_min: 300\n              batch:    63\n    cpu: 1\n\
+                    \x20             count:    5\n              high:     300\n";
+        let (_keep, roots) = with_files(&[("proc/zoneinfo", &format!("{zone}{zone}"))]);
+        let expected = Zones { min_pages: 20, low_pages: 40, high_pages: 60, per_cpu_pages: 24 };
+        assert_eq!(zones(&roots).expect("readable"), expected);
+        std::fs::write(roots.proc.join("zoneinfo"), "        high     many\n").expect("a file");
+        assert!(zones(&roots).expect_err("no number").to_string().contains("zoneinfo"));
+    }
+
+    #[test]
+    fn stalls_of_all_zones_are_one_number_and_what_a_kernel_lacks_is_none() {
+        let text = "allocstall_dma32 1\nallocstall_normal 2\npgsteal_direct 5\npgsteal_direct_throttle 9\noom_kill 1\n";
+        let (_keep, roots) = with_files(&[("proc/vmstat", text)]);
+        let expected = MemoryCounters {
+            direct_reclaims: 3,
+            reclaimed_direct_pages: 5,
+            oom_kills: 1,
+            ..Default::default()
+        };
+        assert_eq!(counters(&roots).expect("readable"), expected);
+    }
+
+    #[test]
+    fn the_use_of_memory_is_read_in_bytes_and_a_missing_line_is_an_error() {
+        let names = "MemTotal MemFree MemAvailable SwapTotal SwapFree Dirty Writeback SUnreclaim PageTables KernelStack";
+        let lines = names.split(' ').zip(1..).map(|(name, number)| format!("{name}:    {number} kB\n"));
+        let text: String = lines.collect();
+        let (_keep, roots) = with_files(&[("proc/meminfo", &text)]);
+        let usage_found = usage(&roots).expect("readable");
+        assert_eq!((usage_found.total_bytes, usage_found.kept_bytes()), (1024, (8 + 9 + 10) * 1024));
+        let refused = |text: &str| {
+            std::fs::write(roots.proc.join("meminfo"), text).expect("a file");
+            usage(&roots).expect_err("it is not whole").to_string()
+        };
+        assert!(refused(&text.replace("SUnreclaim", "Other")).contains("SUnreclaim"));
+        for nonsense in ["many", "18446744073709551615"] {
+            let said = refused(&text.replace("   3 kB", &format!("   {nonsense} kB")));
+            assert!(said.contains("meminfo") && said.contains("MemAvailable"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_machine_that_runs_the_tests_has_all_three() {
+        let roots = Roots::default();
+        let usage = usage(&roots).expect("meminfo");
+        assert!(usage.total_bytes > usage.free_bytes && usage.available_bytes > 0);
+        assert!(zones(&roots).expect("zoneinfo").high_pages > 0);
+        counters(&roots).expect("vmstat");
+    }
+}

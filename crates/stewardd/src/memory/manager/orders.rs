@@ -1,0 +1,87 @@
+//! What the daemon tells the memory loop: what domains were given.
+
+use std::collections::BTreeMap;
+
+use steward_core::cpu::policy::PRIORITY_DEFAULT;
+use steward_core::domain::{Settings, name};
+use steward_core::memory::manager;
+
+/// What a domain was given, as far as its memory goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ordered {
+    /// Order among its siblings: a higher one comes first.
+    pub(crate) priority: u8,
+    /// Its part among siblings of one priority; `None` for the kernel's own weight.
+    pub(crate) weight: Option<u32>,
+    /// What it is promised, in bytes.
+    pub(crate) min_bytes: u64,
+    /// Its protection period, in nanoseconds; `None` where it is not protected itself.
+    pub(crate) protect_ns: Option<u64>,
+}
+
+impl Default for Ordered {
+    fn default() -> Self {
+        Ordered { priority: PRIORITY_DEFAULT, weight: None, min_bytes: 0, protect_ns: None }
+    }
+}
+
+impl From<&Settings> for Ordered {
+    fn from(settings: &Settings) -> Self {
+        Ordered {
+            priority: settings.common.priority,
+            weight: settings.common.weight,
+            min_bytes: settings.memory.min_bytes.unwrap_or(0),
+            protect_ns: settings.memory.protect_ns,
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Orders {
+    /// By path: those that were given something.
+    pub(crate) domains: BTreeMap<String, Ordered>,
+    /// What is set for the machine.
+    pub(crate) settings: manager::Settings,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
+        Orders { domains: BTreeMap::new(), settings }
+    }
+}
+
+impl Orders {
+    /// Whether there is nothing to do: nobody is protected.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.domains.values().all(|ordered| ordered.protect_ns.is_none())
+    }
+
+    /// What a cgroup was given.
+    pub(super) fn of(&self, path: &str) -> Ordered {
+        self.domains.get(path).copied().unwrap_or_default()
+    }
+
+    /// The protection period of a cgroup: its own, or that of the nearest one above it that has one.
+    pub(super) fn protect_ns(&self, path: &str) -> Option<u64> {
+        let mut above = std::iter::successors(Some(path), |path| name::parent_of(path));
+        above.find_map(|path| self.domains.get(path)?.protect_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_below_a_protected_domain_is_protected_as_it_is() {
+        let protected = |seconds: u64| Ordered { protect_ns: Some(seconds), ..Ordered::default() };
+        let mut orders = Orders::default();
+        assert!(orders.is_idle());
+        orders.domains.extend([("a".to_owned(), protected(5)), ("a/b".to_owned(), protected(7))]);
+        assert!(!orders.is_idle());
+        let of = |path| orders.protect_ns(path);
+        assert_eq!(["a", "a/.own", "a/b/c", "ab", ""].map(of), [Some(5), Some(5), Some(7), None, None]);
+    }
+}

@@ -1,0 +1,245 @@
+//! What the memory loop sees: the machine, and every cgroup whose memory is counted.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use steward_core::memory::ageing::{Generation, idle_bytes};
+use steward_core::memory::manager::{Machine, Protected, Seen};
+use steward_core::memory::principal::Principal;
+use steward_kernel::cgroup::place;
+use steward_kernel::cgroup::reading::{Bound, CgroupReader};
+use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
+use steward_kernel::memory::ages::{self, AgeingTarget};
+use steward_kernel::memory::machine;
+use steward_kernel::{KernelError, Roots};
+
+use super::orders::Orders;
+
+/// How old the list of cgroups may be, in nanoseconds.
+const LIST_NS: u64 = 1_000_000_000;
+/// `cpu.weight` of a cgroup that nobody gave one.
+const WEIGHT_DEFAULT: u32 = 100;
+
+/// A cgroup whose memory is counted.
+struct Group {
+    path: String,
+    id: u64,
+    parent: Option<usize>,
+    reader: CgroupReader,
+    weight: u32,
+    max_bytes: u64,
+}
+
+/// What was read of a cgroup's page ages, by node, and when.
+struct Aged {
+    nodes: Vec<Vec<Generation>>,
+    read_at_ns: u64,
+}
+
+/// What was seen at one look.
+pub(super) struct View {
+    pub(super) machine: Machine,
+    /// In the order of the groups.
+    pub(super) domains: Vec<Seen>,
+}
+
+/// The eyes of the loop.
+pub(super) struct Sight {
+    tree: CgroupTree,
+    roots: Roots,
+    /// Those that were made first come first, so parents before children.
+    groups: Vec<Group>,
+    listed_at_ns: Option<u64>,
+    /// By cgroup id, of protected ones.
+    aged: BTreeMap<u64, Aged>,
+    /// Protected cgroups with their periods, at the last look.
+    periods: Vec<(u64, u64)>,
+    /// The daemon's own cgroup.
+    own: String,
+    page_bytes: u64,
+}
+
+impl Sight {
+    pub(super) fn open(roots: &Roots) -> Result<Self, KernelError> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        Ok(Sight {
+            tree: CgroupTree::open(roots)?,
+            roots: roots.clone(),
+            groups: Vec::new(),
+            listed_at_ns: None,
+            aged: BTreeMap::new(),
+            periods: Vec::new(),
+            own: place::path_of(own, roots)?.trim_start_matches('/').to_owned(),
+            page_bytes: rustix::param::page_size() as u64,
+        })
+    }
+
+    /// How much is free, in bytes. It costs next to nothing.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let info = rustix::system::sysinfo();
+        (info.freeram as u64).saturating_mul(u64::from(info.mem_unit))
+    }
+
+    /// The path and the id of the one at this place of the last look.
+    pub(super) fn at(&self, place: usize) -> Option<(&str, u64)> {
+        self.groups.get(place).map(|group| (group.path.as_str(), group.id))
+    }
+
+    pub(super) fn path_of(&self, id: u64) -> Option<&str> {
+        self.groups.iter().find(|group| group.id == id).map(|group| group.path.as_str())
+    }
+
+    /// Protected cgroups, by id, with their protection periods in nanoseconds.
+    pub(super) fn periods(&self) -> Vec<(u64, u64)> {
+        self.periods.clone()
+    }
+
+    /// Looks at everything.
+    pub(super) fn look(&mut self, now_ns: u64, orders: &Orders) -> Result<View, KernelError> {
+        if self.listed_at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= LIST_NS) {
+            self.list()?;
+            self.listed_at_ns = Some(now_ns);
+        }
+        let mut claimed_bytes = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            // One that has gone uses nothing.
+            claimed_bytes.push(group.reader.memory_current_bytes().ok().flatten().unwrap_or(0));
+        }
+        let mut of_children = vec![0_u64; self.groups.len()];
+        for (group, claimed_bytes) in self.groups.iter().zip(&claimed_bytes) {
+            if let Some(parent) = group.parent {
+                of_children[parent] = of_children[parent].saturating_add(*claimed_bytes);
+            }
+        }
+        let mut periods = Vec::new();
+        let mut domains = Vec::with_capacity(self.groups.len());
+        for (place, group) in self.groups.iter().enumerate() {
+            let ordered = orders.of(&group.path);
+            let weight = NonZeroU32::new(ordered.weight.unwrap_or(group.weight)).unwrap_or(NonZeroU32::MIN);
+            let principal = Principal {
+                parent: group.parent,
+                priority: ordered.priority,
+                claimed_bytes: claimed_bytes[place],
+                min_bytes: ordered.min_bytes,
+                max_bytes: group.max_bytes,
+                ..Principal::of_weight(weight)
+            };
+            let protected = orders.protect_ns(&group.path).map(|period_ns| {
+                periods.push((group.id, period_ns));
+                let own_bytes = claimed_bytes[place].saturating_sub(of_children[place]);
+                self.protected(now_ns, group, period_ns, own_bytes, of_children[place])
+            });
+            let is_spared = group.path == self.own;
+            domains.push(Seen { id: group.id, principal, protected, is_spared });
+        }
+        self.periods = periods;
+        self.aged.retain(|id, _| self.periods.iter().any(|(known, _)| known == id));
+        Ok(View { machine: self.machine()?, domains })
+    }
+
+    /// How a protected one stands. What is charged to its children is theirs: they are protected as it is.
+    fn protected(
+        &self,
+        now_ns: u64,
+        group: &Group,
+        period_ns: u64,
+        own_bytes: u64,
+        of_children: u64,
+    ) -> Protected {
+        let idle = self.aged.get(&group.id).map_or(0, |aged| {
+            let since_ns = now_ns.saturating_sub(aged.read_at_ns);
+            let older = |generation: &Generation| Generation {
+                age_ns: generation.age_ns.saturating_add(since_ns),
+                ..*generation
+            };
+            let idle =
+                |node: &Vec<Generation>| idle_bytes(&node.iter().map(older).collect::<Vec<_>>(), period_ns);
+            aged.nodes.iter().map(idle).fold(0, u64::saturating_add)
+        });
+        let stat = group.reader.memory_stat().ok().flatten().unwrap_or_default();
+        let swapped = group.reader.memory_swap_bytes().ok().flatten().unwrap_or(0);
+        Protected {
+            idle_bytes: of_children.saturating_add(idle.min(own_bytes)),
+            swapped_bytes: if of_children > own_bytes { 0 } else { swapped },
+            file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes).min(own_bytes),
+            is_revocable: true,
+        }
+    }
+
+    /// Ages the pages of one and reads what that says. Returns the CPU time it took, in nanoseconds.
+    pub(super) fn age(&mut self, now_ns: u64, id: u64) -> Result<u64, KernelError> {
+        let Some(group) = self.groups.iter().find(|group| group.id == id) else { return Ok(0) };
+        let cgroup = Cgroup { path: group.path.clone(), id, uid: 0 };
+        let Some(before) = ages::of(&cgroup, &self.roots)? else { return Ok(0) };
+        let mut cost_ns = 0;
+        for node in &before.nodes {
+            let Some(youngest) = node.generations.last() else { continue };
+            let target = AgeingTarget {
+                memcg_id: before.memcg_id,
+                node: node.node,
+                sequence: youngest.sequence,
+                with_anon: true,
+                force_scan: true,
+            };
+            // One that has gone meanwhile is not looked at again.
+            cost_ns += ages::age(&target, &self.roots).map_or(0, |ageing| ageing.cpu_ns);
+        }
+        if let Some(after) = ages::of(&cgroup, &self.roots)? {
+            let page_bytes = self.page_bytes;
+            let generation = |seen: &ages::Generation| Generation {
+                age_ns: seen.age_ms.saturating_mul(1_000_000),
+                bytes: seen.anon_pages.saturating_add(seen.file_pages).saturating_mul(page_bytes),
+            };
+            let nodes = after.nodes.iter().map(|node| node.generations.iter().map(generation).collect());
+            self.aged.insert(id, Aged { nodes: nodes.collect(), read_at_ns: now_ns });
+        }
+        Ok(cost_ns)
+    }
+
+    fn machine(&self) -> Result<Machine, KernelError> {
+        let (usage, zones) = (machine::usage(&self.roots)?, machine::zones(&self.roots)?);
+        Ok(Machine {
+            total_bytes: usage.total_bytes,
+            free_bytes: usage.free_bytes,
+            high_watermark_bytes: zones.high_pages.saturating_mul(self.page_bytes),
+            kernel_bytes: usage.kept_bytes(),
+            file_bytes: usage.file_bytes,
+            anonymous_bytes: usage.anonymous_bytes,
+            swap_free_bytes: usage.swap_free_bytes,
+        })
+    }
+
+    /// Lists the cgroups anew; those that are known stay open.
+    fn list(&mut self) -> Result<(), KernelError> {
+        let mut known: BTreeMap<u64, Group> =
+            std::mem::take(&mut self.groups).into_iter().map(|group| (group.id, group)).collect();
+        let mut listed = self.tree.list()?;
+        listed.sort_by_key(|cgroup| cgroup.id);
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for cgroup in listed.into_iter().filter(|cgroup| !cgroup.path.is_empty()) {
+            let reader = match known.remove(&cgroup.id) {
+                Some(group) => Ok(group.reader),
+                None => CgroupReader::open(&cgroup.path, &self.roots),
+            };
+            // One that has gone meanwhile, or whose memory nobody counts, is not among them.
+            let Ok(reader) = reader else { continue };
+            let Ok(Some(bounds)) = reader.memory_bounds() else { continue };
+            let weight = reader.cpu_weight().ok().flatten();
+            let above = steward_core::domain::name::parent_of(&cgroup.path);
+            let parent = above.and_then(|path| places.get(path)).copied();
+            places.insert(cgroup.path.clone(), self.groups.len());
+            self.groups.push(Group {
+                id: cgroup.id,
+                parent,
+                weight: weight.and_then(|weight| u32::try_from(weight).ok()).unwrap_or(WEIGHT_DEFAULT),
+                max_bytes: match bounds.max {
+                    Bound::Bytes(bytes) => bytes,
+                    Bound::Max => u64::MAX,
+                },
+                path: cgroup.path,
+                reader,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Protected domains: what the daemon tells the memory loop, and what it does about what that says.
+
+use std::collections::BTreeMap;
+
+use steward_core::domain::OWN_LEAF;
+use steward_core::memory::manager::Settings;
+use steward_core::memory::protection::Change;
+use steward_core::quantity::approximate_size;
+
+use super::manager::{News, Orders};
+use crate::daemon::Daemon;
+use crate::health::Topic;
+
+/// What the memory loop does for cgroups, and takes from them. By path, in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cared {
+    /// What is kept of protected ones; 0 of one that is demoted.
+    pub(crate) kept_bytes: BTreeMap<String, u64>,
+    /// What was taken for others.
+    pub(crate) taken_bytes: BTreeMap<String, u64>,
+}
+
+impl Cared {
+    /// What is kept of a domain itself, in its cgroup and the leaf of its own processes; `None` where it is not protected.
+    pub(crate) fn kept(&self, path: &str) -> Option<u64> {
+        let leaf = self.kept_bytes.get(&format!("{path}/{OWN_LEAF}")).copied().unwrap_or(0);
+        Some(self.kept_bytes.get(path)?.saturating_add(leaf))
+    }
+
+    /// What was taken from a domain itself.
+    pub(crate) fn taken(&self, path: &str) -> u64 {
+        let of = |path: &str| self.taken_bytes.get(path).copied().unwrap_or(0);
+        of(path).saturating_add(of(&format!("{path}/{OWN_LEAF}")))
+    }
+}
+
+impl Daemon {
+    /// Tells the loop what domains were given, and has kept what it keeps.
+    pub(crate) fn tick_memory(&mut self) {
+        let config = &self.settings.config.memory;
+        let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
+        let given = self.memory.give(Orders { domains: self.domains.memory_orders(), settings });
+        let news = self.memory.take_news();
+        for (path, change) in &news.changes {
+            self.log_change(path, change);
+        }
+        self.domains.care(self.cared(&news));
+        let short = news.is_short.then(|| {
+            "so little memory is left that could be taken from others that no domain is protected for now: end something, or \
+             give the machine more swap"
+                .to_owned()
+        });
+        self.health.set(Topic::Memory, given.err().into_iter().chain(news.trouble).chain(short).collect());
+    }
+
+    fn cared(&self, news: &News) -> Cared {
+        let is_same = |(path, (id, bytes)): (&String, &(u64, u64))| {
+            self.domains.is_same(path, *id).then(|| (path.clone(), *bytes))
+        };
+        Cared {
+            kept_bytes: news.kept.iter().filter_map(is_same).collect(),
+            taken_bytes: news.taken_bytes.clone(),
+        }
+    }
+
+    fn log_change(&self, path: &str, change: &Change) {
+        let domain = self.domains.names().name_of(path);
+        let (needed, room) = (approximate_size(change.needed_bytes), approximate_size(change.room_bytes));
+        if change.is_demoted {
+            tracing::warn!(
+                decision = "demoted",
+                domain,
+                needed_bytes = change.needed_bytes,
+                room_bytes = change.room_bytes,
+                "the memory of {domain} is not protected for now: what protected domains use does not fit into {room} together, and \
+                 it uses most of all that may be revoked, {needed}"
+            );
+        } else {
+            tracing::info!(
+                decision = "protected-again",
+                domain,
+                needed_bytes = change.needed_bytes,
+                room_bytes = change.room_bytes,
+                "the memory of {domain} is protected again: its {needed} fit"
+            );
+        }
+    }
+}

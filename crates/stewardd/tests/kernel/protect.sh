@@ -1,0 +1,33 @@
+# A protected domain beside one that takes all memory there is, on a real kernel with a swap of 600 MB in memory. It runs
+# in the lab's machine, after prelude.sh.
+modprobe zram
+echo 600M >/sys/block/zram0/disksize
+mkswap /dev/zram0 >/dev/null
+swapon /dev/zram0
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+start_daemon
+# What of a cgroup is in memory, and in the swap, in MiB.
+held() { echo "$1: $(($(cat $2/memory.current) >> 20)) MiB, swapped $(($(cat $2/memory.swap.current) >> 20)) MiB"; }
+
+section kept
+steward run --protect=10s -- sh -c 'text=$(head -c 60000000 /dev/zero | tr "\0" x); touch /tmp/holds; sleep 1000' &
+protected=/sys/fs/cgroup/steward.run-$!
+wait_for 'test -e /tmp/holds'
+wait_for "[ \$(cat $protected/memory.min) -gt 60000000 ]"
+held protected $protected
+section hog
+steward run --memory-max 2G -- sh -c 'dd if=/dev/zero of=/dev/shm/hog bs=1M count=600 2>/dev/null; touch /tmp/full; sleep 1000' &
+hog=/sys/fs/cgroup/steward.run-$!
+wait_for 'test -e /tmp/full'
+held protected $protected
+held hog $hog
+grep -E 'oom_kill |allocstall_normal|allocstall_dma32' /proc/vmstat
+section lapses
+# It sleeps: what it has is idle after ten seconds, and is not kept for longer than that asks for.
+wait_for "[ \$(cat $protected/memory.min) -lt 30000000 ]"
+echo "kept $(($(cat $protected/memory.min) >> 20)) MiB"
+section stopped
+kill $daemon
+wait $daemon
+echo "exit code $?"
+cat $protected/memory.min
