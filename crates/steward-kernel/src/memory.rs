@@ -4,7 +4,7 @@
 //! - [`ages`]: when the pages of a cgroup were last used.
 //! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
 //! - [`bounds`]: limits and protects a cgroup, through the undo journal.
-//! - [`hold`]: file pages held in memory for processes, whoever is charged for them.
+//! - [`hold`]: keeps the file pages of processes in memory, whoever is charged for them.
 //!
 //! What a cgroup uses is read by [`crate::cgroup::reading`].
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use steward_core::resource::Resource;
 use steward_kernel::Roots;
 use steward_kernel::cgroup::tree::CgroupTree;
-use steward_kernel::memory::hold::{Bounds, Holder};
+use steward_kernel::memory::hold::{Capacity, Holder};
 
 use program::Program;
 
@@ -119,7 +119,7 @@ impl Probe {
     fn held(&mut self) -> Outcome {
         self.warm()?;
         self.charged = (self.stat(OTHER, "file")?, self.stat(OWN, "file")?);
-        let mut holder = Holder::new(Bounds { bytes_max: 64 * MIB, areas_max: 1000 }, &self.roots)?;
+        let mut holder = Holder::new(Capacity { bytes_max: 64 * MIB, areas_max: 1000 }, &self.roots)?;
         let refreshed = holder.refresh(&[self.own.task], BUDGET)?;
         println!("{refreshed:?}\n{:?}", holder.processes());
         must(refreshed.complete && refreshed.failure.is_none(), "it did not come to the end")?;

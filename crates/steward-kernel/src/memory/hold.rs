@@ -13,7 +13,7 @@
 //! - A page that is not in memory is not read, and a file that is not mapped is not looked at.
 //! - A page is let go when no process that is to be protected maps it any more, and all are when the holder is dropped
 //!   or its process dies. A locked page stays in the page tables of those who map it; so what a process has once used
-//!   of a file is held for as long as the process maps it. What may be held in all is bounded ([`Bounds`]).
+//!   of a file is held for as long as the process maps it. What may be held in all is limited ([`Capacity`]).
 //! - What is held of a page is all of the kernel's folio that it is in, where a file system keeps larger ones.
 //! - Held pages are in no generation of the kernel's page ages.
 //! - Until it is let go, a held file keeps its disk space when it is removed, and its file system cannot be unmounted.
@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 use steward_core::process::TaskId;
 
-pub use files::{Bounds, FileKey};
+pub use files::{Capacity, FileKey};
 
 use crate::error::KernelError;
 use crate::mounts::MountTable;
@@ -97,7 +97,7 @@ pub struct HeldForProcess {
     pub process: TaskId,
     /// Held pages that it maps, in bytes. What several map counts for each.
     pub held_bytes: u64,
-    /// Pages that it maps and that are not held because they did not fit into the [`Bounds`], in bytes.
+    /// Pages that it maps and that are not held because there was no room for them in the [`Capacity`], in bytes.
     pub unfitting_bytes: u64,
     /// Its mappings of files that are not held because opening them might wait ([`systems`]).
     pub foreign_mappings: u64,
@@ -149,14 +149,14 @@ impl Holder {
     ///
     /// # Errors
     /// [`KernelError::Read`] naming this process's pagemap.
-    pub fn new(bounds: Bounds, roots: &Roots) -> Result<Self, KernelError> {
+    pub fn new(capacity: Capacity, roots: &Roots) -> Result<Self, KernelError> {
         let path = roots.proc.join("self/pagemap");
         let own = File::open(&path).map_err(|source| KernelError::Read { path, source })?;
         let page_bytes = window::page_bytes();
         Ok(Holder {
             roots: roots.clone(),
             page_bytes,
-            files: HeldFiles::new(bounds, PageTables::new(own, page_bytes), page_bytes),
+            files: HeldFiles::new(capacity, PageTables::new(own, page_bytes), page_bytes),
             processes: BTreeMap::new(),
             turns: VecDeque::new(),
             unseen: BTreeSet::new(),
@@ -201,9 +201,9 @@ impl Holder {
         })
     }
 
-    /// Holds within other bounds from now on. What is too much is let go at once; the next refresh holds what fits.
-    pub fn set_bounds(&mut self, bounds: Bounds) {
-        self.files.set_bounds(bounds);
+    /// Holds within another capacity from now on. What is too much is let go at once; the next refresh holds what fits.
+    pub fn set_capacity(&mut self, capacity: Capacity) {
+        self.files.set_capacity(capacity);
     }
 
     /// How many bytes are held of each file.

@@ -1,4 +1,4 @@
-//! The files of which pages are held, within the bounds: what is mapped here, and what of it is locked.
+//! The files of which pages are held, within a capacity: what is mapped here, and what of it is locked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ pub type WindowKey = (FileKey, u64);
 /// How much may be held. In one holder, who comes first takes room from the others: who must not, gets a holder of
 /// their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct Capacity {
     /// Of all files together, in bytes.
     pub bytes_max: u64,
     /// How many areas of this process's address space are taken for it. The kernel allows a process 65,530
@@ -51,7 +51,7 @@ pub struct OpenFile {
 /// All files of which pages are held.
 #[derive(Debug)]
 pub struct HeldFiles {
-    bounds: Bounds,
+    capacity: Capacity,
     page_bytes: u64,
     windows: BTreeMap<WindowKey, Window>,
     own: PageTables,
@@ -61,15 +61,15 @@ pub struct HeldFiles {
 }
 
 impl HeldFiles {
-    /// None, to be held within these bounds; `own` are the page tables of this process.
-    pub fn new(bounds: Bounds, own: PageTables, page_bytes: u64) -> Self {
-        HeldFiles { bounds, page_bytes, windows: BTreeMap::new(), own, locked_pages: 0, areas: 0 }
+    /// None, to be held within this capacity; `own` are the page tables of this process.
+    pub fn new(capacity: Capacity, own: PageTables, page_bytes: u64) -> Self {
+        HeldFiles { capacity, page_bytes, windows: BTreeMap::new(), own, locked_pages: 0, areas: 0 }
     }
 
-    /// Holds within other bounds from now on. Where they are narrower than what is held, whole windows are let go.
-    pub fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
-        while self.locked_pages * self.page_bytes > bounds.bytes_max || self.areas > bounds.areas_max {
+    /// Holds within another capacity from now on. Where it is less than what is held, whole windows are let go.
+    pub fn set_capacity(&mut self, capacity: Capacity) {
+        self.capacity = capacity;
+        while self.locked_pages * self.page_bytes > capacity.bytes_max || self.areas > capacity.areas_max {
             let Some(last) = self.windows.last_key_value().map(|(key, _)| *key) else { return };
             let _ = self.take(last);
         }
@@ -94,7 +94,7 @@ impl HeldFiles {
         (self.windows.values().map(|window| window.held().pages() * self.page_bytes).sum(), self.areas)
     }
 
-    /// Holds pages of one window of a file that are in memory, as far as the bounds let it; returns which are taken in.
+    /// Holds pages of one window of a file that are in memory, as far as there is room; returns which are taken in.
     /// `open` is asked for the file where it is not mapped yet as far as that. `refresh` is the number of this refresh.
     ///
     /// # Errors
@@ -110,12 +110,13 @@ impl HeldFiles {
         if self.windows.get(&key).filter(is_looked_at).is_some_and(|window| window.held().has_all(pages)) {
             return Ok(pages.clone());
         }
-        let is_room = self.locked_pages * self.page_bytes < self.bounds.bytes_max;
+        let is_room = self.locked_pages * self.page_bytes < self.capacity.bytes_max;
         let end = pages.extent().end;
         let known = self.windows.get(&key).filter(|window| end <= window.extent().end);
         if known.is_none() {
-            if !is_room || self.areas + 3 > self.bounds.areas_max {
-                return Ok(PageRanges::default());
+            if !is_room || self.areas + 3 > self.capacity.areas_max {
+                let had = self.windows.get(&key).map(|shorter| pages.common(shorter.locked()));
+                return Ok(had.unwrap_or_default());
             }
             self.map(key, end, open()?)?;
         }
@@ -147,14 +148,14 @@ impl HeldFiles {
     }
 
     /// As many of these pages, from the first on, as there is room for. Gaps that are locked with them count, so that
-    /// what is held stays within the bounds whatever turns up in them.
+    /// what is held stays within the capacity whatever turns up in them.
     fn fitting(&self, window: &Window, pages: &PageRanges) -> PageRanges {
-        let room = (self.bounds.bytes_max / self.page_bytes).saturating_sub(self.locked_pages);
+        let room = (self.capacity.bytes_max / self.page_bytes).saturating_sub(self.locked_pages);
         let mut fitting = pages.clone();
         while !fitting.is_empty() {
             let all = window.locked().union(&fitting).close_gaps(GAP_PAGES);
             let areas = self.areas + 1 + 2 * all.count();
-            if all.pages() <= room && areas <= self.bounds.areas_max {
+            if all.pages() <= room && areas <= self.capacity.areas_max {
                 break;
             }
             // What is locked anyway costs nothing; of the rest half is tried, and half of that.

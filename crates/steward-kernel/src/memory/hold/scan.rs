@@ -22,7 +22,7 @@ use crate::roots::Roots;
 pub struct Found {
     /// The pages that it maps and that are held for it.
     pub pages: BTreeMap<WindowKey, PageRanges>,
-    /// Pages that it maps and that did not fit into the bounds.
+    /// Pages that it maps and that did not fit into the capacity.
     pub unfitting_pages: u64,
     /// Mappings of files on file systems that are not opened.
     pub foreign_mappings: u64,

@@ -16,7 +16,7 @@ use super::*;
 use crate::mounts::encode_device;
 use child::{Child, Sharing};
 
-const PLENTY: Bounds = Bounds { bytes_max: 1 << 32, areas_max: 10_000 };
+const PLENTY: Capacity = Capacity { bytes_max: 1 << 32, areas_max: 10_000 };
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A file in memory with so many pages, all of them there.
@@ -48,8 +48,8 @@ fn may_open_mapped_files() -> bool {
     may
 }
 
-fn holder(bounds: Bounds) -> Holder {
-    Holder::new(bounds, &Roots::default()).expect("pagemap")
+fn holder(capacity: Capacity) -> Holder {
+    Holder::new(capacity, &Roots::default()).expect("pagemap")
 }
 
 /// A refresh that comes to its end, with nothing that failed.
@@ -173,31 +173,31 @@ fn what_two_processes_map_is_held_until_both_have_let_it_go() {
 }
 
 #[test]
-fn no_more_is_held_than_the_bounds_let_and_what_did_not_fit_is_told() {
+fn no_more_is_held_than_the_capacity_and_what_did_not_fit_is_told() {
     if !may_open_mapped_files() {
         return;
     }
     let file = file(256);
     let mut child = Child::start(&file, 0..256, Sharing::Shared);
     (0..256).for_each(|page| child.read(page));
-    for bounds in [Bounds { bytes_max: 10 * 4096, ..PLENTY }, Bounds { areas_max: 3, ..PLENTY }] {
-        let mut holder = holder(bounds);
+    for capacity in [Capacity { bytes_max: 10 * 4096, ..PLENTY }, Capacity { areas_max: 3, ..PLENTY }] {
+        let mut holder = holder(capacity);
         for _ in 0..3 {
             let refreshed = refresh(&mut holder, &[child.task]);
-            assert!(refreshed.held_bytes <= bounds.bytes_max && refreshed.areas <= bounds.areas_max);
+            assert!(refreshed.held_bytes <= capacity.bytes_max && refreshed.areas <= capacity.areas_max);
             assert!(refreshed.held_bytes > 0, "{refreshed:?}");
         }
         let of_child = holder.processes()[0];
         assert!(of_child.unfitting_bytes > 0, "{of_child:?}");
-        assert!(of_child.held_bytes <= bounds.bytes_max);
-        holder.set_bounds(PLENTY);
+        assert!(of_child.held_bytes <= capacity.bytes_max);
+        holder.set_capacity(PLENTY);
         refresh(&mut holder, &[child.task]);
         assert!(held(&holder, &file).has_all(&PageRanges::of(0..256)));
         assert_eq!(holder.processes()[0].unfitting_bytes, 0);
-        holder.set_bounds(bounds);
-        assert!(holder.processes()[0].held_bytes <= bounds.bytes_max);
+        holder.set_capacity(capacity);
+        assert!(holder.processes()[0].held_bytes <= capacity.bytes_max);
         let refreshed = refresh(&mut holder, &[child.task]);
-        assert!(refreshed.held_bytes <= bounds.bytes_max && refreshed.areas <= bounds.areas_max);
+        assert!(refreshed.held_bytes <= capacity.bytes_max && refreshed.areas <= capacity.areas_max);
         assert!(refreshed.held_bytes > 0, "{refreshed:?}");
     }
 }
