@@ -463,7 +463,10 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
     let told = Transcript::in_machine(config, include_str!("kernel/protect.sh"));
     let mib = |section: &str, name: &str| {
         let text = told.text(section);
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_else(|| panic!("no {name}: {text}"));
         let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         (number(words[1]), number(words[4]))

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::memory::ageing::Ageing;
-use steward_core::memory::manager::{self, Decision};
+use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
 use steward_core::memory::victims::PIECE_MAX_BYTES;
 use steward_kernel::Roots;
@@ -24,6 +24,7 @@ use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool}
 
 pub(crate) use self::orders::{Ordered, Orders};
 use self::sight::Sight;
+use super::holding::{Holding, Wanted};
 use crate::turn::clock::now_ns;
 use crate::turn::front::Bell;
 
@@ -49,6 +50,8 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
+    /// What is held of files for protected domains, in bytes.
+    pub(crate) held_bytes: u64,
     /// What all protected domains may keep together, in bytes.
     pub(crate) room_bytes: u64,
     /// How much is to be free, in bytes.
@@ -162,6 +165,7 @@ struct Turns {
     /// What it sees with; `None` until there is something to do, or where it cannot.
     sight: Option<Sight>,
     pool: Option<ReclaimPool>,
+    holding: Option<Holding>,
     /// From whom is taken next: the cgroup's path and id, and how much, in bytes.
     plan: VecDeque<(String, u64, u64)>,
     target_bytes: u64,
@@ -183,6 +187,7 @@ impl Turns {
             ageing: Ageing::default(),
             sight: None,
             pool: None,
+            holding: None,
             plan: VecDeque::new(),
             target_bytes: 0,
             in_hand_bytes: 0,
@@ -217,6 +222,7 @@ impl Turns {
         self.plan.clear();
         self.sight = None;
         self.pool = None;
+        self.holding = None;
         self.in_hand_bytes = 0;
         let taken_bytes = std::mem::take(&mut self.news.taken_bytes);
         self.news = News { taken_bytes, changes: self.take_untold(), ..News::default() };
@@ -264,6 +270,10 @@ impl Turns {
             let pool = ReclaimPool::start(options, &self.roots);
             self.pool = Some(pool.map_err(|error| format!("nothing can be reclaimed: {error}"))?);
         }
+        if self.holding.is_none() {
+            self.holding = Some(Holding::start(&self.roots)?);
+        }
+        let held = self.holding.as_ref().map(Holding::held).unwrap_or_default();
         let Some(sight) = &mut self.sight else { return Ok(()) };
         self.spared_until_ns.retain(|_, until_ns| *until_ns > now_ns);
         let seen = sight.look(now_ns, orders).map_err(|error| error.to_string())?;
@@ -271,14 +281,16 @@ impl Turns {
         for domain in &mut domains {
             domain.is_spared |= self.spared_until_ns.contains_key(&domain.id);
         }
-        let decision = self.decides.decide(now_ns, &seen.machine, &domains, &orders.settings);
+        let machine = Machine { held_bytes: held.bytes, ..seen.machine };
+        let decision = self.decides.decide(now_ns, &machine, &domains, &orders.settings);
         let periods = sight.periods();
         if let Some(id) = self.ageing.due(now_ns, &periods) {
             let cost_ns = sight.age(now_ns, id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
         self.take_decision(decision);
-        Ok(())
+        self.news.held_bytes = held.bytes;
+        held.trouble.map_or(Ok(()), Err)
     }
 
     fn take_decision(&mut self, decision: Decision) {
@@ -288,6 +300,11 @@ impl Turns {
             decision.victims.iter().filter_map(|victim| Some((sight.at(victim.place)?, victim.bytes)));
         self.plan = victims.map(|((path, id), bytes)| (path.to_owned(), id, bytes)).collect();
         self.target_bytes = decision.target_bytes;
+        if let Some(holding) = &self.holding {
+            let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
+            let paths = protected.map(|kept| path_of(kept.id)).collect();
+            holding.want(Wanted { paths, bytes_max: decision.held_max_bytes });
+        }
         let kept = decision.kept.iter().map(|kept| (path_of(kept.id), (kept.id, kept.bytes)));
         self.news.kept = kept.collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
