@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MlockAllFlags, mlockall};
 use steward_core::memory::ageing::Ageing;
 use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
@@ -200,6 +201,8 @@ impl Turns {
     fn run(mut self) {
         // Without the right to it, it does what it can at an ordinary one.
         let _ = rustix::process::setpriority_process(None, NICE);
+        // The same for a daemon that may not lock what it uses itself: then it may have to wait for its own pages.
+        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         loop {
             let (orders, ends) = {
                 let state = self.shared.lock();
