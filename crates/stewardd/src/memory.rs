@@ -2,7 +2,7 @@
 //!
 //! - [`knobs`]: writes the kernel's minima and maxima; [`limits`]: what each domain is to have, and what became of it.
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
-//! - [`state`]: the machine's memory in figures; [`usage`]: what domains use of it.
+//! - [`state`]: the machine's memory in figures, and what a domain may use; [`usage`]: what domains use of it.
 //! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
 
 pub mod knobs;
