@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * When a collector of garbage collects, given how much memory its program may use (Walfield, section 5.1): not as long as
- * the heap fits, and then as soon as it does not.
+ * When a collector of garbage collects, given how much memory its program may use (Walfield, section 5.1): not as long
+ * as the heap fits, and then as soon as it does not.
  *
  * The paper's collector can discard what it does not use without collecting. That of libgc discards only at the end of
  * a collection, and only blocks that were free in the two before: here discarding is up to three collections in a

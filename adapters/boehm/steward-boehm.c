@@ -35,7 +35,7 @@
 static struct {
     void (*init)(void);
     void (*collect_and_unmap)(void);
-    size_t (*heap_size)(void);
+    size_t (*heap_bytes)(void);
     size_t (*free_bytes)(void);
     size_t (*bytes_since_gc)(void);
     size_t (*free_space_divisor)(void);
@@ -97,7 +97,7 @@ static void start(void)
 
     logs = getenv("STEWARD_BOEHM_LOG") != NULL;
     if (!find(&gc.init, "GC_init") || !find(&gc.collect_and_unmap, "GC_gcollect_and_unmap") ||
-        !find(&gc.heap_size, "GC_get_heap_size") || !find(&gc.free_bytes, "GC_get_free_bytes") ||
+        !find(&gc.heap_bytes, "GC_get_heap_size") || !find(&gc.free_bytes, "GC_get_free_bytes") ||
         !find(&gc.bytes_since_gc, "GC_get_bytes_since_gc") ||
         !find(&gc.free_space_divisor, "GC_get_free_space_divisor") ||
         !find(&gc.set_free_space_divisor, "GC_set_free_space_divisor") ||
@@ -147,7 +147,7 @@ static void look(void)
     state.available = available;
     if (state.available == 0)
         return;
-    state.heap = gc.heap_size();
+    state.heap = gc.heap_bytes();
     state.free = gc.free_bytes();
     state.allocated = gc.bytes_since_gc();
     step = boehm_decide(&state);
@@ -156,11 +156,11 @@ static void look(void)
     do {
         gc.collect_and_unmap();
         passes++;
-    } while (boehm_goes_on(state.available, gc.heap_size(), gc.free_bytes(), passes));
+    } while (boehm_goes_on(state.available, gc.heap_bytes(), gc.free_bytes(), passes));
     if (logs)
         fprintf(stderr, "steward-boehm: %s at a heap of %llu bytes, %llu after %d collections\n",
                 step == BOEHM_DISCARD ? "discarded" : "collected", (unsigned long long)state.heap,
-                (unsigned long long)gc.heap_size(), passes);
+                (unsigned long long)gc.heap_bytes(), passes);
 }
 
 /* Called before each allocation, with no lock of the collector's held. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A program with libgc, of the kind that Ellis, Kovac and Boehm measured collectors with: a tree and an array that stay,
- * and beside them one tree after the other that is dropped as soon as it is whole.
+ * A program with libgc, of the kind that Ellis, Kovac and Boehm measured collectors with: a tree and an array that
+ * stay, and beside them one tree after the other that is dropped as soon as it is whole.
  *
  *     trees ROUNDS [DEPTH [STAYS]]   # trees of 2^DEPTH nodes of 32 bytes; 2^STAYS nodes that stay
  *
@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <time.h>
 
+typedef size_t gc_bytes;
 extern void GC_init(void);
 extern void *GC_malloc(size_t bytes);
 extern void *GC_malloc_atomic(size_t bytes);
 extern size_t GC_get_gc_no(void);
-extern size_t GC_get_heap_size(void);
+extern gc_bytes GC_get_heap_size(void);
 
 /* How many numbers stay. */
 #define NUMBERS 500000

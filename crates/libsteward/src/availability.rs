@@ -1,9 +1,9 @@
 //! How much memory a program may use, kept up to date while the daemon comes and goes.
 //!
 //! For whoever can trade memory for speed: a cache, a collector of garbage, a buffer pool. A [`Watcher`] is told by the
-//! daemon ([`WatchAvailability`]) and never waits for it: without a daemon it knows nothing, and says so. It can be asked
-//! now and then ([`Watcher::poll`]), waited for in a loop of the program's own (by its descriptor, [`AsFd`]) or without
-//! one ([`Watcher::wait`]), or have a thread of its own that calls back ([`Watcher::spawn`]).
+//! daemon ([`WatchAvailability`]) and never waits for it: without a daemon it knows nothing, and says so. It can be
+//! asked now and then ([`Watcher::poll`]), waited for in a loop of the program's own (by its descriptor, [`AsFd`]) or
+//! without one ([`Watcher::wait`]), or have a thread of its own that calls back ([`Watcher::spawn`]).
 //!
 //! ```no_run
 //! use libsteward::availability::Watcher;

@@ -5,7 +5,7 @@
 //! - [`manager`]: the memory loop, which keeps what protected domains use and takes memory from others.
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
-//! - [`state`]: the machine's memory in figures; [`usage`]: what domains use of it.
+//! - [`state`]: the machine's memory in figures, and what a domain may use; [`usage`]: what domains use of it.
 //! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
 
 mod holding;

@@ -7,13 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use libsteward::ApiError;
-use steward_core::domain::name;
-use steward_kernel::memory::machine;
-
-use crate::daemon::Daemon;
 use crate::server::turns::Payer;
-use crate::turn::clock::cpu_time_ns;
 
 /// How long a look serves whoever asks, in nanoseconds: less than the time between two of one who watches.
 const SERVES_NS: u64 = 100_000_000;
@@ -23,12 +17,15 @@ const SERVES_TIMES: u64 = 20;
 const FORGOTTEN_AFTER_NS: u64 = 60_000_000_000;
 
 /// What was seen at one look at the children of a domain.
-struct Look {
-    at_ns: u64,
-    cost_ns: u64,
-    payer: Payer,
+pub(crate) struct Look {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) at_ns: u64,
+    /// The CPU time that it took, in nanoseconds.
+    pub(crate) cost_ns: u64,
+    /// Whose watch it was taken for.
+    pub(crate) payer: Payer,
     /// What each uses and may use, in bytes, by path; only where somebody counts it.
-    figures: BTreeMap<String, (u64, u64)>,
+    pub(crate) figures: BTreeMap<String, (u64, u64)>,
 }
 
 /// The last look at the children of each domain that somebody watches one of, by that domain's path.
@@ -52,55 +49,22 @@ pub(crate) struct Figures {
 
 impl Looks {
     /// The last look there, unless this payer has to have a new one.
-    fn recent(&self, parent: &str, payer: Payer, now_ns: u64) -> Option<&Look> {
+    pub(crate) fn recent(&self, parent: &str, payer: Payer, now_ns: u64) -> Option<&Look> {
         let own = self.by_parent.values().filter(|look| look.payer == payer);
         let cost_ns = own.map(|look| look.cost_ns).fold(0, u64::saturating_add);
         let serves_ns = cost_ns.saturating_mul(SERVES_TIMES).max(SERVES_NS);
         self.by_parent.get(parent).filter(|look| now_ns.saturating_sub(look.at_ns) < serves_ns)
     }
 
-    fn keep(&mut self, parent: &str, look: Look) {
+    /// The last look there, however old.
+    pub(crate) fn last(&self, parent: &str) -> Option<&Look> {
+        self.by_parent.get(parent)
+    }
+
+    /// A look was taken there.
+    pub(crate) fn keep(&mut self, parent: &str, look: Look) {
         self.by_parent.retain(|_, old| look.at_ns.saturating_sub(old.at_ns) < FORGOTTEN_AFTER_NS);
         self.by_parent.insert(parent.to_owned(), look);
-    }
-}
-
-impl Daemon {
-    /// How much memory a domain may use, as it was seen a moment ago or is seen now; `payer` pays for looking. Where
-    /// nobody counts it, that of the nearest one above it: at the top, the machine's.
-    ///
-    /// # Errors
-    /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
-    pub(crate) fn availability(
-        &mut self,
-        path: &str,
-        payer: Payer,
-        now_ns: u64,
-    ) -> Result<Figures, ApiError> {
-        let Some(parent) = name::parent_of(path) else { return self.availability_of_machine(now_ns) };
-        if self.looks.recent(parent, payer, now_ns).is_none() {
-            let begun_ns = cpu_time_ns();
-            let figures = self.domains.memory_usage_below(parent)?.figures().collect();
-            let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
-            self.looks.keep(parent, Look { at_ns: now_ns, cost_ns, payer, figures });
-        }
-        let look = self.looks.by_parent.get(parent);
-        let found = look.and_then(|look| Some((look.at_ns, *look.figures.get(path)?)));
-        match found {
-            Some((at_ns, (used_bytes, available_bytes))) => {
-                Ok(Figures { path: path.to_owned(), at_ns, used_bytes, available_bytes })
-            }
-            None => self.availability(parent, payer, now_ns),
-        }
-    }
-
-    fn availability_of_machine(&self, now_ns: u64) -> Result<Figures, ApiError> {
-        let free_bytes = self.domains.cgroups()?.memory_available().unwrap_or(0);
-        // Where it cannot be read, nothing is known to be used.
-        let total_bytes =
-            machine::usage(&self.options.roots).map_or(0, |memory| memory.total_bytes).max(free_bytes);
-        let used_bytes = total_bytes - free_bytes;
-        Ok(Figures { path: String::new(), at_ns: now_ns, used_bytes, available_bytes: total_bytes })
     }
 }
 

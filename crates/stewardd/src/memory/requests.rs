@@ -1,8 +1,8 @@
 //! Who is told how much memory a domain may use, and when again.
 //!
-//! A process is always told about the domain that it is in and about those below it: that is its own business. The rules
-//! say who may see what is others' (`read`). What is told may be about a domain above the one that was asked about,
-//! where that one's memory is not counted: it lives on what that one has.
+//! A process is always told about the domain that it is in and about those below it: that is its own business. The
+//! rules say who may see what is others' (`read`). What is told may be about a domain above the one that was asked
+//! about, where that one's memory is not counted: it lives on what that one has.
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request};
