@@ -177,15 +177,16 @@ impl Server {
     }
 
     /// What to wait for: the listener, then the clients in their order.
-    pub fn poll_descriptors(&self) -> Vec<PollFd<'_>> {
-        let listener = PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
-        let clients = self.clients.iter().map(|client| {
+    pub fn poll_descriptors(&self) -> impl ExactSizeIterator<Item = PollFd<'_>> {
+        (0..1 + self.clients.len()).map(|place| {
+            let Some(client) = place.checked_sub(1).map(|index| &self.clients[index]) else {
+                return PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
+            };
             let mut interest = PollFlags::empty();
             interest.set(PollFlags::OUT, !client.output.is_empty());
             interest.set(PollFlags::IN, client.wants_input());
             PollFd::from_borrowed_fd(client.stream.as_fd(), interest)
-        });
-        std::iter::once(listener).chain(clients).collect()
+        })
     }
 
     /// Whether a whole call waits already, so that there is nothing to wait for.

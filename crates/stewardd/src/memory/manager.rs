@@ -82,6 +82,10 @@ struct Shared(Mutex<State>);
 struct State {
     orders: Arc<Orders>,
     news: News,
+    /// Whether the daemon has not taken them yet.
+    are_new: bool,
+    /// Whether the daemon's end of the bell was rung for them.
+    has_rung: bool,
     ends: bool,
 }
 
@@ -108,14 +112,16 @@ impl Manager {
         })
     }
 
+    /// The orders that it goes by.
+    pub(crate) fn given(&self) -> &Orders {
+        &self.given
+    }
+
     /// Has it go by these orders from now on.
     ///
     /// # Errors
     /// When the thread cannot be started, in a sentence.
     pub(crate) fn give(&mut self, orders: Orders) -> Result<(), String> {
-        if orders == self.given {
-            return Ok(());
-        }
         self.shared.lock().orders = Arc::new(orders.clone());
         if let Some((bell, roots)) = self.idle.take_if(|_| !orders.is_idle()) {
             let shared = Arc::clone(&self.shared);
@@ -128,13 +134,19 @@ impl Manager {
         Ok(())
     }
 
-    /// What there is to know. Changes are told once.
-    pub(crate) fn take_news(&self) -> News {
-        self.bell.has_rung();
-        let news = &mut self.shared.lock().news;
-        let told = news.clone();
-        news.changes.clear();
-        told
+    /// What there is to know; `None` while nothing is kept and the loop has not looked since the last call. Changes are
+    /// told once.
+    pub(crate) fn take_news(&self) -> Option<News> {
+        let mut state = self.shared.lock();
+        if std::mem::take(&mut state.has_rung) {
+            self.bell.has_rung();
+        }
+        if !std::mem::take(&mut state.are_new) && state.news.kept.is_empty() {
+            return None;
+        }
+        let told = state.news.clone();
+        state.news.changes.clear();
+        Some(told)
     }
 }
 
@@ -250,16 +262,17 @@ impl Turns {
     }
 
     fn tell(&self) {
-        let is_news = {
-            let told = &mut self.shared.lock().news;
-            let is_news = told.kept != self.news.kept
-                || !self.news.changes.is_empty()
-                || told.is_short != self.news.is_short
-                || told.trouble != self.news.trouble;
-            told.clone_from(&self.news);
-            is_news
-        };
-        if is_news {
+        let mut state = self.shared.lock();
+        let told = &mut state.news;
+        let wakes = told.kept != self.news.kept
+            || !self.news.changes.is_empty()
+            || told.is_short != self.news.is_short
+            || told.trouble != self.news.trouble;
+        told.clone_from(&self.news);
+        state.are_new = true;
+        if wakes {
+            // With the lock, so that whoever takes the news finds it rung.
+            state.has_rung = true;
             self.bell.ring();
         }
     }
