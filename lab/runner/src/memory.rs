@@ -8,15 +8,13 @@ use std::fmt;
 use anyhow::bail;
 use serde::{Deserialize, Deserializer};
 use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory};
-use steward_machine::GuestFile;
 
 use crate::metrics::Metrics;
 use crate::scenario::{Contender, ProgramRow, Scenario};
 use crate::size;
 
 /// Where the guest has what makes the disk.
-const SCRIPT: &str = "/lab/timed-disk.sh";
-const MAKE_FILE_SYSTEM: &str = "/usr/sbin/mke2fs";
+pub const DISK_SCRIPT: &str = "/lab/timed-disk.sh";
 /// For the first MiB, which holds the table of partitions.
 const TABLE_MIB: u32 = 1;
 /// Beside each page the store keeps an entry in a tree and a record of 64 bytes: less than a thirtieth.
@@ -99,19 +97,7 @@ impl TimedDisk {
     /// What makes it, in shell quoting.
     pub fn command(&self) -> String {
         let swap = if let Swap::Disk(mib) = self.swap { mib.to_string() } else { "zram".to_owned() };
-        format!("sh {SCRIPT} {} {} {swap}", self.kind, self.files_mib)
-    }
-
-    /// What it is made with.
-    ///
-    /// # Errors
-    /// When the host has no mke2fs.
-    pub fn files() -> anyhow::Result<Vec<GuestFile>> {
-        let script = steward_machine::repository().join("lab/machine/timed-disk.sh");
-        Ok(vec![
-            GuestFile::from_host(script, SCRIPT)?,
-            GuestFile::from_host(MAKE_FILE_SYSTEM, "/lab/bin/mke2fs")?,
-        ])
+        format!("sh {DISK_SCRIPT} {} {} {swap}", self.kind, self.files_mib)
     }
 }
 

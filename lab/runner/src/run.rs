@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Seen};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
-use crate::memory::TimedDisk;
+use crate::memory::{DISK_SCRIPT, TimedDisk};
 use crate::metrics::{self, ProgramOutput};
 use crate::outcome::{MachineFacts, Outcome, RunOutcome};
 use crate::plan::{self, PREPARATION};
@@ -25,6 +25,8 @@ const SLACK: Duration = Duration::from_secs(300);
 /// The emulation copies a byte at a time where a processor says that its string instructions are quick, and each counts
 /// as an instruction: a page would take 4,096. Told that they are not, the kernel copies words.
 const COPY_BY_WORDS: &str = "clearcpuid=erms,fsrm";
+/// The host's; the guest's busybox knows no ext4.
+const MAKE_FILE_SYSTEM: &str = "/usr/sbin/mke2fs";
 
 /// How to run a scenario.
 #[derive(Clone, Debug, Default)]
@@ -166,7 +168,9 @@ fn guest_files(
         files.push(GuestFile::from_host(built(&binaries, null)?, format!("{PROGRAM_DIRECTORY}/{null}"))?);
     }
     if scenario.machine.timed_disk.is_some() {
-        files.extend(TimedDisk::files()?);
+        let script = steward_machine::repository().join("lab/machine/timed-disk.sh");
+        files.push(GuestFile::from_host(script, DISK_SCRIPT)?);
+        files.push(GuestFile::from_host(MAKE_FILE_SYSTEM, format!("{PROGRAM_DIRECTORY}/mke2fs"))?);
     }
     files.extend(peers);
     for row in &scenario.files {
