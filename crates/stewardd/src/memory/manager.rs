@@ -19,7 +19,6 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use steward_core::memory::ageing::Ageing;
 use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
-use steward_core::memory::victims::PIECE_MAX_BYTES;
 use steward_kernel::Roots;
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool};
 
@@ -35,10 +34,13 @@ const LOOK_NS: u64 = 250_000_000;
 const CHECK_NS: u64 = 20_000_000;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
-/// How many threads take memory: on a slow disk each waits for most of the time.
-const POOL_THREADS: usize = 3;
+/// How many threads take memory. The second is for when the first waits and little is left: both at once have pages of
+/// two domains lie between each other in the swap.
+const POOL_THREADS: usize = 2;
 /// Pieces that are given to them at most, beside those in hand.
-const WAITING_MAX: usize = 8;
+const WAITING_MAX: usize = 2;
+/// How much is taken at once, in bytes.
+const PIECE_BYTES: u64 = 1 << 20;
 /// The nice value of all threads here: at an ordinary one they come too late (docs/memory.md).
 const NICE: i32 = -20;
 
@@ -182,6 +184,8 @@ struct Turns {
     /// From whom is taken next: the cgroup's path and id, and how much, in bytes.
     plan: VecDeque<(String, u64, u64)>,
     target_bytes: u64,
+    /// With less than this free the kernel takes memory itself, in bytes.
+    urgent_bytes: u64,
     /// What the pool has been given and not done yet, in bytes.
     in_hand_bytes: u64,
     /// Until when nothing is taken from these, by cgroup id.
@@ -203,6 +207,7 @@ impl Turns {
             holding: None,
             plan: VecDeque::new(),
             target_bytes: 0,
+            urgent_bytes: 0,
             in_hand_bytes: 0,
             spared_until_ns: BTreeMap::new(),
             news: News::default(),
@@ -297,6 +302,7 @@ impl Turns {
         for domain in &mut domains {
             domain.is_spared |= self.spared_until_ns.contains_key(&domain.id);
         }
+        self.urgent_bytes = seen.machine.high_watermark_bytes;
         let machine = Machine { held_bytes: held.bytes, ..seen.machine };
         let decision = self.decides.decide(now_ns, &machine, &domains, &orders.settings);
         let periods = sight.periods();
@@ -347,12 +353,15 @@ impl Turns {
     /// Has so much be taken as is not free, from those whose turn it is.
     fn top_up(&mut self) {
         let (Some(sight), Some(pool)) = (&self.sight, &self.pool) else { return };
+        let free_bytes = sight.free_bytes();
         let mut missing_bytes =
-            self.target_bytes.saturating_sub(sight.free_bytes()).saturating_sub(self.in_hand_bytes);
+            self.target_bytes.saturating_sub(free_bytes).saturating_sub(self.in_hand_bytes);
+        let in_hand_max = if free_bytes < self.urgent_bytes { POOL_THREADS } else { 1 };
         while missing_bytes > 0
+            && pool.unfinished() < in_hand_max
             && let Some((cgroup, id, left_bytes)) = self.plan.front_mut()
         {
-            let bytes = (*left_bytes).min(PIECE_MAX_BYTES);
+            let bytes = (*left_bytes).min(PIECE_BYTES);
             let job = ReclaimJob { cgroup: cgroup.clone(), id: *id, bytes, swappiness: None };
             if pool.give(job).is_err() {
                 break;
