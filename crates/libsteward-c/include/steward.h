@@ -322,9 +322,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Begins to watch how much memory domain may use, or with null the domain that the calling process is in, wherever it
- is moved; socket_path null is the usual socket. Succeeds when there is no daemon, too: whenever there is one, it is
- asked. Stores a handle in watcher; free it with steward_availability_close().
+ Begins to watch how much memory domain may use, or with null the domain that the calling process is in, wherever
+ it is moved; socket_path null is the usual socket. Succeeds when there is no daemon, too: whenever there is one,
+ it is asked. Stores a handle in watcher; free it with steward_availability_close().
 
  Pointers:
  socket_path and domain are null or texts; watcher can be written.
@@ -334,8 +334,8 @@ int32_t steward_availability_open(const char *socket_path,
                                   struct steward_availability_watcher **watcher);
 
 /*
- What was told last, without waiting: returns 1 and stores it in latest, unless that is null; returns 0 when nothing
- is known, because nothing was told yet or the daemon has been gone for ten seconds.
+ What was told last, without waiting: returns 1 and stores it in latest, unless that is null; returns 0 when
+ nothing is known, because nothing was told yet or the daemon has been gone for ten seconds.
 
  Pointers:
  watcher is a handle; latest is null or can be written.
@@ -345,8 +345,8 @@ int32_t steward_availability_poll(const struct steward_availability_watcher *wat
 
 /*
  The descriptor to wait for with poll() until it is readable, then call steward_availability_poll(), whether or not
- it has something new. It stays the same when the daemon starts again, and belongs to the watcher: do not read from it
- and do not close it.
+ it has something new. It stays the same when the daemon starts again, and belongs to the watcher: do not read from
+ it and do not close it.
 
  Pointers:
  watcher is a handle.
@@ -362,10 +362,10 @@ int steward_availability_fd(const struct steward_availability_watcher *watcher);
 void steward_availability_close(struct steward_availability_watcher *watcher);
 
 /*
- Has a thread call callback with how much memory domain may use: once the daemon has said so, and then whenever it
- has changed by 5 % or more of what was told last. socket_path and domain are as for steward_availability_open().
- The thread has the signal mask of the caller. Stores a handle in watch; end the thread with
- steward_availability_stop(). A child has no such thread after fork().
+ Has a thread call callback with how much memory domain may use: once the daemon has said so, and then whenever
+ it has changed by 5 % or more of what was told last. socket_path and domain are as for
+ steward_availability_open(). The thread has the signal mask of the caller. Stores a handle in watch; end the
+ thread with steward_availability_stop(). A child has no such thread after fork().
 
  Pointers:
  socket_path and domain are null or texts; callback may be called on another thread with user_data, until
