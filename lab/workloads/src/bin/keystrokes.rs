@@ -84,8 +84,10 @@ fn main() -> anyhow::Result<()> {
             set.grow(options.grow_mb)?;
         }
     }
-    while !options.exit {
+    if options.exit {
+        return Ok(());
+    }
+    loop {
         clock::wait_seconds(3600.0);
     }
-    Ok(())
 }
