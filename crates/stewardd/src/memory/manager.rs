@@ -34,11 +34,11 @@ const LOOK_NS: u64 = 250_000_000;
 const CHECK_NS: u64 = 20_000_000;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
-/// How many threads take memory. The second is for when the first waits and little is left: both at once have pages of
-/// two domains lie between each other in the swap.
-const POOL_THREADS: usize = 2;
+/// How many threads take memory. The others are for when the first waits and little is left: several at once have pages
+/// of several domains lie between each other in the swap.
+const POOL_THREADS: usize = 4;
 /// Pieces that are given to them at most, beside those in hand.
-const WAITING_MAX: usize = 2;
+const WAITING_MAX: usize = 4;
 /// How much is taken at once, in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 /// The nice value of all threads here: at an ordinary one they come too late (docs/memory.md).
@@ -184,7 +184,7 @@ struct Turns {
     /// From whom is taken next: the cgroup's path and id, and how much, in bytes.
     plan: VecDeque<(String, u64, u64)>,
     target_bytes: u64,
-    /// With less than this free the kernel takes memory itself, in bytes.
+    /// With less than this free all threads take memory: half of the reserve is gone.
     urgent_bytes: u64,
     /// What the pool has been given and not done yet, in bytes.
     in_hand_bytes: u64,
@@ -302,7 +302,7 @@ impl Turns {
         for domain in &mut domains {
             domain.is_spared |= self.spared_until_ns.contains_key(&domain.id);
         }
-        self.urgent_bytes = seen.machine.high_watermark_bytes;
+        self.urgent_bytes = seen.machine.high_watermark_bytes + orders.settings.reserve_bytes / 2;
         let machine = Machine { held_bytes: held.bytes, ..seen.machine };
         let decision = self.decides.decide(now_ns, &machine, &domains, &orders.settings);
         let periods = sight.periods();
