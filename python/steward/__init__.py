@@ -10,6 +10,7 @@ a call is about, and again in a child after a fork. Times are in nanoseconds, mo
 bandwidths are fractions of one CPU, and what a domain has is a fraction of what its parent has.
 """
 
+from ._availability import Availability, AvailabilityWatcher
 from ._client import SOCKET_PATH, Client, Events, connect
 from ._errors import (
     AdmissionRefused,
@@ -36,6 +37,8 @@ __all__ = [
     "SOCKET_PATH",
     "AdmissionRefused",
     "ApiError",
+    "Availability",
+    "AvailabilityWatcher",
     "Broken",
     "CannotConnect",
     "Client",

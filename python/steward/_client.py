@@ -32,11 +32,15 @@ def connect(path: Union[str, "os.PathLike[str]", None] = None) -> Client:
 
     Waits for a daemon that is starting, 30 s at most. Raises CannotConnect when there is none, or that is over.
     """
-    return Client(os.fspath(path) if path is not None else os.environ.get("STEWARD_SOCKET") or SOCKET_PATH)
+    return Client(_where(path))
 
 
-def _connected(path: str) -> socket.socket:
-    patience_ends = time.monotonic() + _START_TIMEOUT_S
+def _where(path: Union[str, "os.PathLike[str]", None]) -> str:
+    return os.fspath(path) if path is not None else os.environ.get("STEWARD_SOCKET") or SOCKET_PATH
+
+
+def _connected(path: str, patience_s: float) -> socket.socket:
+    patience_ends = time.monotonic() + patience_s
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -51,7 +55,7 @@ def _connected(path: str) -> socket.socket:
                 if time.monotonic() < patience_ends:
                     time.sleep(_LOOK_EVERY_S)
                     continue
-                advice = f"it is starting, and does not listen after {_START_TIMEOUT_S:.0f} s (journalctl -u stewardd)"
+                advice = f"it is starting, and does not listen after {patience_s:.0f} s (journalctl -u stewardd)"
             raise _errors.CannotConnect(f"cannot reach stewardd at {path}: {error.strerror or error}; {advice}") from error
 
 
@@ -64,10 +68,10 @@ def _is_had_by_a_process(path: str) -> bool:
 class _Connection:
     """A socket and what came over it; not more than one user at a time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, patience_s: float = _START_TIMEOUT_S) -> None:
         self._buffer = bytearray()
         self._scanned = 0
-        self.socket = _connected(path)
+        self.socket = _connected(path, patience_s)
 
     def send(self, method: str, parameters: Json, more: bool = False) -> None:
         call: Json = {"method": method, "parameters": parameters}
@@ -417,6 +421,12 @@ class Client:
     def monitor(self, *, history: Optional[bool] = None) -> Events:
         """The decisions as they are taken, first those that the daemon remembers with history: {"event", "lost"}."""
         return self.stream("Monitor", history=history)
+
+    def watch_availability(self, domain: Optional[str] = None) -> Events:
+        """How much memory a domain, unless named that of this process, may use (bytes): at once, and then each change
+        of 5 % or more. AvailabilityWatcher does the same beyond the end of this daemon.
+        """
+        return self.stream("WatchAvailability", domain=domain)
 
     def watch_domains(self, *, present: Optional[bool] = None) -> Events:
         """The changes among domains as they happen, first all that there are with present."""

@@ -152,6 +152,50 @@ class Streams(unittest.TestCase):
             self.assertEqual(next(events), {"lost": 1})
 
 
+def told(available):
+    return reply({"domain": "a", "at_ns": 1, "used": 7, "available": available}, continues=True)
+
+
+class Availabilities(unittest.TestCase):
+    def test_what_is_told_is_known_until_the_next_and_while_the_daemon_starts_again(self):
+        with Scripted(told(100) + told(200), told(50)) as daemon:
+            with steward.AvailabilityWatcher("a", path=daemon.path) as watcher:
+                # The first daemon says two things and goes; the next is found without being asked to.
+                seen = []
+                while 50 not in seen:
+                    self.assertEqual(select.select([watcher], [], [], 60)[0], [watcher])
+                    seen.append(watcher.poll().available)
+                self.assertIn(200, seen)
+                self.assertEqual(watcher.poll(), ("a", 1, 7, 50))
+                self.assertEqual(select.select([watcher], [], [], 0)[0], [])
+                self.assertIsNone(watcher.wait(0.001))
+        asked = {"method": "io.steward.WatchAvailability", "parameters": {"domain": "a"}, "more": True}
+        self.assertEqual(daemon.asked, [asked, asked])
+
+    def test_a_callback_is_called_until_the_watcher_is_closed(self):
+        called = []
+        with Scripted(told(100) + told(200)) as daemon:
+            watcher = steward.AvailabilityWatcher(path=daemon.path, callback=called.append)
+            while len(called) < 2:
+                watcher.wait(0.01)
+            watcher.close()
+        self.assertEqual([one.available for one in called], [100, 200])
+        self.assertEqual(daemon.asked[0]["parameters"], {})
+
+    def test_without_a_daemon_nothing_is_known_and_the_reason_is(self):
+        with steward.AvailabilityWatcher(path="/no/such/socket") as watcher:
+            while watcher.trouble is None:
+                watcher.wait(0.01)
+            self.assertIsInstance(watcher.trouble, steward.CannotConnect)
+            self.assertIsNone(watcher.poll())
+            watcher.close()
+            self.assertEqual(list(watcher), [])
+
+    def test_it_tells_all_that_is_described(self):
+        replies = re.findall(r"method WatchAvailability\([^)]*\) -> \(([^)]*)\)", INTERFACE.read_text())
+        self.assertEqual(re.findall(r"(\w+):", replies[0]), list(steward.Availability._fields))
+
+
 def connected(path):
     connection = steward._client._Connection(path)
     connection.send("io.steward.Monitor", {}, more=True)
@@ -314,6 +358,18 @@ class WithDaemon(unittest.TestCase):
         self.assertTrue(self.client.domain_show("low")["domain"]["lowered"])
         self.assertFalse(self.client.domain_lower("low", False))
         self.client.domain_remove("low")
+
+    def test_how_much_memory_there_is_is_told(self):
+        with steward.AvailabilityWatcher("/", path=DAEMON) as watcher:
+            told = next(watcher)
+        self.assertEqual(told.domain, "/")
+        self.assertGreater(told.available, 0)
+        with self.client.watch_availability("/") as replies:
+            self.assertEqual(next(replies)["available"], told.available)
+        with steward.AvailabilityWatcher("no-such-domain", path=DAEMON) as watcher:
+            while watcher.trouble is None:
+                watcher.wait(0.01)
+            self.assertIsInstance(watcher.trouble, steward.NoSuchDomain)
 
     def test_complaints_are_counted(self):
         before = self.client.complain(1)

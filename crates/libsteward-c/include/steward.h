@@ -193,6 +193,24 @@
 #define STEWARD_ERROR_INTERNAL (-16)
 
 /*
+ The process can have no more descriptors or threads.
+ */
+#define STEWARD_ERROR_RESOURCES (-17)
+
+/*
+ A thread that calls back with how much memory a domain may use.
+ */
+struct steward_availability_watch;
+
+/*
+ What is known of how much memory a domain may use. It finds the daemon again by itself when that starts again. Any
+ number of threads may use one; calls on the same handle wait for each other, and none waits for the daemon. After
+ fork() the child's copy connects anew, with another descriptor. Only steward_availability_close() must be the last
+ use.
+ */
+struct steward_availability_watcher;
+
+/*
  A connection to the daemon. Any number of threads may use one at a time or at once: calls on the same handle wait
  for each other. The daemon knows the process that connected; after fork() a child connects anew. Only
  steward_close() must be the last use.
@@ -204,6 +222,31 @@ struct steward_client;
  other. Only steward_events_close() must be the last use.
  */
 struct steward_events;
+
+/*
+ How much memory a domain may use.
+ */
+struct steward_availability {
+    /*
+     When it was read, in nanoseconds of CLOCK_MONOTONIC.
+     */
+    uint64_t at_ns;
+    /*
+     What it used then with all below it, in bytes.
+     */
+    uint64_t used_bytes;
+    /*
+     How much it may use, in bytes: what it uses, what nobody uses, and what it can take back from those who use more
+     than their part.
+     */
+    uint64_t available_bytes;
+};
+
+/*
+ What is called with how much memory a domain may use, on a thread of the library's, and the user_data that was
+ given with it.
+ */
+typedef void (*steward_availability_callback)(const struct steward_availability *latest, void *user_data);
 
 /*
  CPU time: budget_ns in every period_ns.
@@ -277,6 +320,70 @@ struct steward_domain_settings {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/*
+ Begins to watch how much memory domain may use, or with null the domain that the calling process is in, wherever
+ it is moved; socket_path null is the usual socket. Succeeds when there is no daemon, too: whenever there is one,
+ it is asked. Stores a handle in watcher; free it with steward_availability_close().
+
+ Pointers:
+ socket_path and domain are null or texts; watcher can be written.
+ */
+int32_t steward_availability_open(const char *socket_path,
+                                  const char *domain,
+                                  struct steward_availability_watcher **watcher);
+
+/*
+ What was told last, without waiting: returns 1 and stores it in latest, unless that is null; returns 0 when
+ nothing is known, because nothing was told yet or the daemon has been gone for ten seconds.
+
+ Pointers:
+ watcher is a handle; latest is null or can be written.
+ */
+int32_t steward_availability_poll(const struct steward_availability_watcher *watcher,
+                                  struct steward_availability *latest);
+
+/*
+ The descriptor to wait for with poll() until it is readable, then call steward_availability_poll(), whether or not
+ it has something new. It stays the same when the daemon starts again, and belongs to the watcher: do not read from
+ it and do not close it.
+
+ Pointers:
+ watcher is a handle.
+ */
+int steward_availability_fd(const struct steward_availability_watcher *watcher);
+
+/*
+ Ends a watcher. Null is nothing to end.
+
+ Pointers:
+ watcher is null or was given by steward_availability_open(), was not closed before, and is not used any more.
+ */
+void steward_availability_close(struct steward_availability_watcher *watcher);
+
+/*
+ Has a thread call callback with how much memory domain may use: once the daemon has said so, and then whenever
+ it has changed by 5 % or more of what was told last. socket_path and domain are as for
+ steward_availability_open(). The thread has the signal mask of the caller. Stores a handle in watch; end the
+ thread with steward_availability_stop(). A child has no such thread after fork().
+
+ Pointers:
+ socket_path and domain are null or texts; callback may be called on another thread with user_data, until
+ steward_availability_stop() has returned; watch can be written.
+ */
+int32_t steward_availability_watch(const char *socket_path,
+                                   const char *domain,
+                                   steward_availability_callback callback,
+                                   void *user_data,
+                                   struct steward_availability_watch **watch);
+
+/*
+ Ends a thread that calls back, and waits for a call that is in progress. Null is nothing to end.
+
+ Pointers:
+ watch is null or was given by steward_availability_watch(), and was not stopped before.
+ */
+void steward_availability_stop(struct steward_availability_watch *watch);
 
 /*
  Connects to the daemon at socket_path, or with null at the usual socket, and stores a handle in client. Waits

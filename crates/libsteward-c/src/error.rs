@@ -41,6 +41,9 @@ pub const STEWARD_ERROR_OTHER: i32 = -15;
 /// A mistake in this library.
 pub const STEWARD_ERROR_INTERNAL: i32 = -16;
 
+/// The process can have no more descriptors or threads.
+pub const STEWARD_ERROR_RESOURCES: i32 = -17;
+
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
@@ -69,6 +72,13 @@ impl From<Error> for Failure {
             Error::Api(error) => code_of(error),
         };
         Failure { code, sentence: error.to_string() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// The kernel gives no descriptor or no thread.
+    fn from(error: std::io::Error) -> Self {
+        Failure { code: STEWARD_ERROR_RESOURCES, sentence: format!("the kernel gives no more: {error}") }
     }
 }
 

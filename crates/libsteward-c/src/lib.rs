@@ -4,12 +4,14 @@
 //! No panic leaves the library. What a pointer must be is said in C's terms in the documentation of each function; all
 //! of them take null for "none" or answer it with [`STEWARD_ERROR_ARGUMENT`].
 
+mod availability;
 mod client;
 mod domains;
 mod error;
 mod events;
 mod text;
 
+pub use availability::*;
 pub use client::*;
 pub use domains::*;
 pub use error::*;

@@ -78,13 +78,15 @@ fn a_program_linked_with_the_static_library_does_the_same() {
 }
 
 #[test]
-fn the_program_in_the_documentation_compiles() {
+fn the_programs_in_the_documentation_compile() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let page = std::fs::read_to_string(here().join("../../docs/how-to/use-the-api.md")).expect("it is there");
-    let (_, program) = page.split_once("```c\n").expect("it has a program in C");
-    let (program, _) = program.split_once("```").expect("and that ends");
-    let source = directory.path().join("guide.c");
-    std::fs::write(&source, program).expect("written");
     let library = built().join("libsteward.a").display().to_string();
-    compile(&source, directory.path(), &[&library, "-ldl", "-lm"]);
+    for page in ["use-the-api.md", "ask-how-much-memory.md"] {
+        let page = std::fs::read_to_string(here().join("../../docs/how-to").join(page)).expect("it is there");
+        let (_, program) = page.split_once("```c\n").expect("it has a program in C");
+        let (program, _) = program.split_once("```").expect("and that ends");
+        let source = directory.path().join("guide.c");
+        std::fs::write(&source, program).expect("written");
+        compile(&source, directory.path(), &[&library, "-ldl", "-lm"]);
+    }
 }

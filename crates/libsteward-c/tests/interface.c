@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "steward.h"
@@ -134,6 +135,69 @@ static void events(struct steward_client *client)
     steward_events_close(changes);
 }
 
+/* What a callback has seen: how often it was called, and how much may be used. Both ends of a pipe wait for it. */
+struct seen {
+    int ends[2];
+    struct steward_availability latest;
+};
+
+static void called_back(const struct steward_availability *latest, void *user_data)
+{
+    struct seen *seen = user_data;
+
+    seen->latest = *latest;
+    EXPECT(write(seen->ends[1], "x", 1) == 1);
+}
+
+/* What is told first, as a program's own loop waits for it. */
+static struct steward_availability first_told(struct steward_availability_watcher *watcher)
+{
+    struct pollfd waiting = {.fd = steward_availability_fd(watcher), .events = POLLIN};
+    struct steward_availability latest = {0};
+    int32_t outcome;
+
+    while ((outcome = steward_availability_poll(watcher, &latest)) == 0)
+        EXPECT(poll(&waiting, 1, -1) == 1);
+    EXPECT(outcome == 1);
+    return latest;
+}
+
+static void availability(void)
+{
+    struct steward_availability_watcher *watcher = NULL, *other = NULL;
+    struct steward_availability_watch *watch = NULL;
+    struct steward_availability latest;
+    struct seen seen = {0};
+    char byte;
+    int status;
+
+    EXPECT(steward_availability_open(socket_path, NULL, &watcher) == STEWARD_OK);
+    latest = first_told(watcher);
+    EXPECT(latest.at_ns > 0 && latest.available_bytes > 0 && latest.used_bytes <= latest.available_bytes);
+    EXPECT(steward_availability_poll(watcher, NULL) == 1);
+    EXPECT(pipe(seen.ends) == 0);
+    EXPECT(steward_availability_watch(socket_path, "/", called_back, &seen, &watch) == STEWARD_OK);
+    EXPECT(read(seen.ends[0], &byte, 1) == 1 && seen.latest.available_bytes == latest.available_bytes);
+    steward_availability_stop(watch);
+    /* A child has a connection of its own, and takes nothing from its parent's. */
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0)
+        _exit(first_told(watcher).available_bytes == latest.available_bytes ? 0 : 1);
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(steward_availability_poll(watcher, &latest) == 1);
+    steward_availability_close(watcher);
+    /* Without a daemon nothing is known, and that is all. */
+    EXPECT(steward_availability_open("/no/such/socket", "a", &other) == STEWARD_OK);
+    EXPECT(steward_availability_poll(other, &latest) == 0 && steward_availability_fd(other) >= 0);
+    steward_availability_close(other);
+    EXPECT(steward_availability_open(socket_path, NULL, NULL) == STEWARD_ERROR_ARGUMENT);
+    EXPECT(steward_availability_poll(NULL, &latest) == STEWARD_ERROR_ARGUMENT);
+    EXPECT(steward_availability_watch(socket_path, NULL, NULL, NULL, &watch) == STEWARD_ERROR_ARGUMENT);
+    steward_availability_close(NULL);
+    steward_availability_stop(NULL);
+}
+
 static void *asks_often(void *client)
 {
     uint64_t count;
@@ -172,6 +236,7 @@ int main(int count, char **values)
     processes(client);
     domains(client);
     events(client);
+    availability();
     threads_share_a_handle(client);
     steward_close(client);
     puts("all as it should be");

@@ -134,6 +134,19 @@ fn reservations_standings_and_errors_are_those_that_are_described() {
 }
 
 #[test]
+fn what_is_told_of_memory_is_what_is_described_but_for_the_name() {
+    let described = &interface().methods["WatchAvailability"].reply;
+    let numbers = described.iter().filter(|field| field.holds == Type::Int).map(|field| field.name.clone());
+    let members = members("steward_availability").into_iter();
+    // A number of bytes says so in C.
+    let members = members.map(|(name, holds)| {
+        assert_eq!(holds, "uint64_t", "{name}");
+        name.strip_suffix("_bytes").unwrap_or(&name).to_owned()
+    });
+    assert_eq!(members.collect::<BTreeSet<_>>(), numbers.collect());
+}
+
+#[test]
 fn functions_take_the_parameters_that_are_described() {
     let (interface, flags) = (interface(), code());
     for (function, method) in [
@@ -148,6 +161,8 @@ fn functions_take_the_parameters_that_are_described() {
         ("steward_domain_move", "MoveProcess"),
         ("steward_domain_list", "ListDomains"),
         ("steward_domain_show", "ShowDomain"),
+        ("steward_availability_open", "WatchAvailability"),
+        ("steward_availability_watch", "WatchAvailability"),
     ] {
         let arguments = arguments(function);
         let parameters = &interface.methods[method].parameters;

@@ -13,7 +13,7 @@ pub use daemon::*;
 pub use domain::*;
 pub use error::ApiError;
 pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};
-pub use memory::{DomainMemory, MemoryState};
+pub use memory::*;
 pub use run::{Ran, Run, Standings};
 
 /// The interface's name.

@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::api::{
-    ApiError, Complain, DomainWatched, Forecasts, Method, Monitor, Monitored, WatchDomains, WatchForecasts,
+    ApiError, Availability, Complain, DomainWatched, Forecasts, Method, Monitor, Monitored,
+    WatchAvailability, WatchDomains, WatchForecasts,
 };
 use crate::connect;
 use crate::wire::{self, Call, Framer};
@@ -198,6 +199,15 @@ impl Client {
     /// # Errors
     /// [`Error::Broken`] when the call could not be sent.
     pub fn watch_forecasts(self, watch: &WatchForecasts) -> Result<Events<Forecasts>, Error> {
+        self.stream(watch)
+    }
+
+    /// How much memory a domain, or that of this process, may use: at once, and then whenever it has changed. Whoever
+    /// wants to go on when the daemon starts again has [`crate::availability::Watcher`].
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when the call could not be sent.
+    pub fn watch_availability(self, watch: &WatchAvailability) -> Result<Events<Availability>, Error> {
         self.stream(watch)
     }
 

@@ -56,6 +56,26 @@ pub(crate) fn to(path: &Path, patience: Duration) -> Result<UnixStream, Error> {
     }
 }
 
+/// A connection to the daemon at `path` if it takes one at once. Never waits.
+pub(crate) fn at_once(path: &Path) -> Result<UnixStream, Error> {
+    let failed = |source: std::io::Error| Error::Connect { path: path.to_owned(), source };
+    let address = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
+    let socket = new_socket(SocketType::STREAM).map_err(|errno| failed(errno.into()))?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(true).map_err(failed)?;
+    match connect(&stream, &address) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(Error::Busy { path: path.to_owned() }),
+        Err(Errno::CONNREFUSED) if is_had_by_a_process(&address) => {
+            return Err(Error::Starting { path: path.to_owned(), waited: Duration::ZERO });
+        }
+        Err(Errno::CONNREFUSED) => return Err(Error::Ended { path: path.to_owned() }),
+        Err(errno) => return Err(failed(errno.into())),
+    }
+    stream.set_nonblocking(false).map_err(failed)?;
+    Ok(stream)
+}
+
 /// Whether a process has the socket that streams there, listening or not.
 fn is_had_by_a_process(address: &SocketAddrUnix) -> bool {
     let probe = new_socket(SocketType::DGRAM).and_then(|socket| connect(&socket, address));

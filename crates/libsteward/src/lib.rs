@@ -14,6 +14,7 @@
 //! ```
 
 pub mod api;
+pub mod availability;
 mod client;
 mod connect;
 pub mod control;

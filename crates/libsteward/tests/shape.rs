@@ -187,7 +187,7 @@ fn every_method_takes_and_gives_what_is_described() {
     let mut comparison = Comparison::new();
     let methods = compare!(comparison, method: Run Set Release Status ListSpecs Explain Reload ListEvents Monitor ListDomains
         ShowDomain CreateDomain SetDomain RemoveDomain MoveProcess WatchDomains Complain ListForecasts WatchForecasts
-        SuspendDomain LowerDomain AuditDomain);
+        SuspendDomain LowerDomain AuditDomain WatchAvailability);
     assert_eq!(comparison.wrong, [""; 0]);
     let described: BTreeSet<String> = comparison.interface.methods.into_keys().collect();
     assert_eq!(methods, described, "all are held to their description");

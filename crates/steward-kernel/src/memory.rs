@@ -4,11 +4,13 @@
 //! - [`ages`]: when the pages of a cgroup were last used.
 //! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
 //! - [`bounds`]: limits and protects a cgroup, through the undo journal.
+//! - [`hold`]: keeps the file pages of processes in memory, whoever is charged for them.
 //!
 //! What a cgroup uses is read by [`crate::cgroup::reading`].
 
 pub mod ages;
 pub mod bounds;
+pub mod hold;
 pub mod machine;
 pub mod reclaim;
 pub mod swap;

@@ -3,11 +3,13 @@
 //! Requests of clients are in [`crate::server::dispatch`]; the loop that waits is in [`crate::turn`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_core::cpu::config::MechanismChoice;
+use steward_core::cpu::mechanism::MechanismKind;
 use steward_core::cpu::plan;
 use steward_core::cpu::reservation::Reservation;
 use steward_core::domain::{Machine, Names};
@@ -25,6 +27,7 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::looks::Looks;
 use crate::memory::manager::Manager;
 use crate::memory::placed::Programs;
 use crate::programs::complaints::Complaints;
@@ -72,6 +75,24 @@ pub struct Options {
     pub own_reservation: Option<Reservation>,
 }
 
+/// Where things stand, as a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    mechanism: Option<MechanismKind>,
+    specs: usize,
+    problems: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mechanism {
+            Some(kind) => write!(formatter, "{kind} in force")?,
+            None => formatter.write_str("nothing in force")?,
+        }
+        write!(formatter, "; specifications: {}; problems: {}", self.specs, self.problems)
+    }
+}
+
 /// The daemon without its socket.
 pub struct Daemon {
     pub(crate) options: Options,
@@ -92,6 +113,8 @@ pub struct Daemon {
     pub(crate) programs: Programs,
     /// The memory loop.
     pub(crate) memory: Manager,
+    /// What those who watch are told of how much memory domains may use.
+    pub(crate) looks: Looks,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -147,6 +170,7 @@ impl Daemon {
             running: Running::default(),
             programs: Programs::default(),
             memory,
+            looks: Looks::default(),
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
@@ -335,13 +359,12 @@ impl Daemon {
     }
 
     /// Where things stand, in a line.
-    pub(crate) fn summary(&self) -> String {
-        let mechanism = match &self.cpu.mechanism {
-            Some(mechanism) => format!("{} in force", mechanism.kind()),
-            None => "nothing in force".to_owned(),
-        };
-        let problems = self.problems().count() + self.health.all().count();
-        format!("{mechanism}; specifications: {}; problems: {problems}", self.loaded.specs.len())
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
+            mechanism: self.cpu.mechanism.as_ref().map(|mechanism| mechanism.kind()),
+            specs: self.loaded.specs.len(),
+            problems: self.problems().count() + self.health.all().count(),
+        }
     }
 
     /// Takes everything back.

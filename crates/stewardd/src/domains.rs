@@ -459,12 +459,11 @@ impl Domains {
         self.memory.want(cgroups.as_ref(), &wanted, &id_of);
     }
 
-    /// What they were given of the memory, for the memory loop; nothing where there are no domains.
-    pub(crate) fn memory_orders(&self) -> BTreeMap<String, Ordered> {
-        if self.cgroups.is_err() {
-            return BTreeMap::new();
-        }
-        self.held.values().map(|held| (held.path.clone(), Ordered::from(&held.settings))).collect()
+    /// What they were given of the memory, for the memory loop, in the order of their paths; nothing where there are no
+    /// domains.
+    pub(crate) fn memory_orders(&self) -> impl Iterator<Item = (&str, Ordered)> {
+        let held = self.held.iter().filter(|_| self.cgroups.is_ok());
+        held.map(|(path, held)| (path.as_str(), Ordered::from(&held.settings)))
     }
 
     /// Takes in what the memory loop does for whom.

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use libsteward::ApiError;
-use libsteward::api::WatchForecasts;
 use libsteward::wire::{self, Call, Framer, Reply};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -42,11 +41,13 @@ mod service;
 pub mod target;
 pub mod texts;
 pub mod turns;
+pub mod watch;
 
 use output::Output;
 use place::{Lock, another, bind_only};
 use room::Entry;
 use turns::{Payer, Turns};
+use watch::{NextReply, Watch, Watched};
 
 /// What may be held for all clients together, in bytes: what waits for them to read it, and what they sent of calls
 /// that are not whole.
@@ -86,22 +87,6 @@ pub enum Answer {
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
-}
-
-/// The JSON text of the next reply to somebody who watches, `None` when there is nothing new.
-pub type NextReply = Result<Option<Arc<str>>, ApiError>;
-
-/// A call that is answered again and again.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    /// What was asked for.
-    pub request: WatchForecasts,
-    /// Time between two replies, in nanoseconds, above 0.
-    pub every_ns: u64,
-    /// Whether the caller may see all of what was asked for.
-    pub granted: bool,
-    /// When what was told last was seen, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first reply.
-    pub told_at_ns: u64,
 }
 
 struct Client {
@@ -192,15 +177,16 @@ impl Server {
     }
 
     /// What to wait for: the listener, then the clients in their order.
-    pub fn poll_descriptors(&self) -> Vec<PollFd<'_>> {
-        let listener = PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
-        let clients = self.clients.iter().map(|client| {
+    pub fn poll_descriptors(&self) -> impl ExactSizeIterator<Item = PollFd<'_>> {
+        (0..1 + self.clients.len()).map(|place| {
+            let Some(client) = place.checked_sub(1).map(|index| &self.clients[index]) else {
+                return PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
+            };
             let mut interest = PollFlags::empty();
             interest.set(PollFlags::OUT, !client.output.is_empty());
             interest.set(PollFlags::IN, client.wants_input());
             PollFd::from_borrowed_fd(client.stream.as_fd(), interest)
-        });
-        std::iter::once(listener).chain(clients).collect()
+        })
     }
 
     /// Whether a whole call waits already, so that there is nothing to wait for.
@@ -284,13 +270,11 @@ impl Server {
         self.clients.iter().filter_map(|client| client.watching.as_ref()).map(|(_, due_ns)| *due_ns).min()
     }
 
-    /// How often the most eager watcher wants to be told, in nanoseconds.
-    pub fn watched_every_ns(&self) -> Option<u64> {
-        self.clients
-            .iter()
-            .filter_map(|client| client.watching.as_ref())
-            .map(|(watch, _)| watch.every_ns)
-            .min()
+    /// How often the most eager of those who watch forecasts wants to be told, in nanoseconds.
+    pub fn forecasts_every_ns(&self) -> Option<u64> {
+        let watches = self.clients.iter().filter_map(|client| client.watching.as_ref());
+        let of_forecasts = watches.filter(|(watch, _)| matches!(watch.about, Watched::Forecasts(_)));
+        of_forecasts.map(|(watch, _)| watch.every_ns).min()
     }
 
     /// Whether this caller's connection stands.
@@ -585,6 +569,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::server::watch::ForecastWatch;
 
     /// One text of this many bytes is more than a socket takes.
     const LONG_BYTES: usize = 1 << 20;
@@ -592,8 +577,9 @@ mod tests {
     fn watched(server: &mut Server) -> UnixStream {
         let mut client = UnixStream::connect(&server.path).expect("it listens");
         client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
-        let request = WatchForecasts::default();
-        let watch = Watch { request, every_ns: 100, granted: true, told_at_ns: 0 };
+        let request = libsteward::api::WatchForecasts::default();
+        let about = Watched::Forecasts(ForecastWatch { request, granted: true, told_at_ns: 0 });
+        let watch = Watch { about, every_ns: 100 };
         for _ in 0..2 {
             let ready = vec![PollFlags::IN; 1 + server.clients.len()];
             server.take_turn(&ready, &mut |_, _| Answer::Watch(watch.clone()));

@@ -12,13 +12,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use libsteward::api;
-use rustix::event::{PollFlags, Timespec};
+use rustix::event::Timespec;
 use sd_notify::NotifyState;
 
 use self::clock::now_ns;
-use self::descriptors::{Source, Wait, Woken};
+use self::descriptors::{Source, Wait, Waits, Woken};
 use self::front::drain;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Summary};
 use crate::domains::Told;
 use crate::files::watch::Watch;
 use crate::health::Topic;
@@ -32,6 +32,8 @@ const SLEEP_MAX_NS: u64 = 1_000_000_000;
 const SETTLE_NS: u64 = 200_000_000;
 /// Time between two signs of life for systemd, in nanoseconds. Its patience (`WatchdogSec=`) is many times that.
 const SIGN_OF_LIFE_NS: u64 = 1_000_000_000;
+/// How many descriptors there are to wait for beside those of clients, at most.
+const OWN_DESCRIPTORS_MAX: usize = 11;
 
 /// Ends of pipes that say what signals say: a byte on `stop` ends the daemon, one on `reload` has it read its
 /// files again.
@@ -60,7 +62,7 @@ pub fn run(
         controls,
         reload_at_ns: None,
         gather_until_ns: 0,
-        status: String::new(),
+        status: None,
         sign_of_life_at_ns: 0,
         metrics: Metrics::default(),
     };
@@ -94,7 +96,7 @@ struct Loop {
     /// Until when the mechanism's events wait to be taken together.
     gather_until_ns: u64,
     /// What systemd was told last, and when.
-    status: String,
+    status: Option<Summary>,
     sign_of_life_at_ns: u64,
     metrics: Metrics,
 }
@@ -117,24 +119,27 @@ impl Loop {
             self.watch_files(daemon);
         }
         self.metrics.follow(daemon);
-        self.answer(daemon, &woken.of(Source::Clients), now);
+        self.answer(daemon, &woken, now);
         let told = daemon.tick(now);
         let mechanism_told = told.iter().any(|told| !told.is_of_domain());
         if let Some(mechanism) = daemon.cpu.mechanism.as_ref().filter(|_| mechanism_told) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
         self.broadcast(&told);
-        self.forecast(daemon);
+        self.serve_watchers(daemon);
         self.notify_status(daemon, &[]);
         Ok(true)
     }
 
     /// Answers clients and control files, and those for whom polkit was asked.
-    fn answer(&mut self, daemon: &mut Daemon, ready: &[PollFlags], now_ns: u64) {
+    fn answer(&mut self, daemon: &mut Daemon, woken: &Woken, now_ns: u64) {
         self.server.set_owner(daemon.settings.policy.owner_uid);
-        self.server.take_turn(ready, &mut |caller, call| daemon.answer(caller, call));
+        let ready = woken.of(Source::Clients);
+        self.server.take_turn(&ready, &mut |caller, call| daemon.answer(caller, call));
         let mut files = self.control_files.as_mut();
-        if let Some(files) = &mut files {
+        if let Some(files) = &mut files
+            && (woken.is_by(Source::ControlFiles) || files.has_requests())
+        {
             files.take_turn(&mut |caller, call| daemon.answer(caller, call));
         }
         if !daemon.cpu.suspensions.is_empty() {
@@ -145,7 +150,9 @@ impl Loop {
         {
             daemon.cpu.sampler.invalidate();
         }
-        self.metrics.take_turn(&mut || daemon.figures());
+        if woken.is_by(Source::Metrics) {
+            self.metrics.take_turn(&mut || daemon.figures());
+        }
         if !daemon.polkit.has_questions() {
             return;
         }
@@ -158,30 +165,29 @@ impl Loop {
         daemon.polkit.keep(|id| self.server.is_connected(id) || waits_for_file(id));
     }
 
-    /// Reads tasks when it is time to, and answers those who watch.
-    fn forecast(&mut self, daemon: &mut Daemon) {
+    /// Answers those who watch, and reads tasks when it is time to.
+    fn serve_watchers(&mut self, daemon: &mut Daemon) {
         let now = now_ns();
-        self.server.serve_watchers(now, &mut |caller, watch| daemon.forecasts_of_watch(caller, watch));
-        daemon.cpu.sampler.set_watched(self.server.watched_every_ns());
+        self.server.serve_watchers(now, &mut |caller, watch| daemon.next_reply(caller, watch));
+        daemon.cpu.sampler.set_watched(self.server.forecasts_every_ns());
         daemon.sample_if_due(now);
     }
 
     fn wait(&self, daemon: &Daemon) -> anyhow::Result<Woken> {
-        let mut waits = vec![
+        let clients = self.server.poll_descriptors();
+        let mut waits = Waits::with_room(OWN_DESCRIPTORS_MAX + clients.len());
+        waits.extend([
             Wait::readable(Source::Stop, self.controls.stop.as_fd()),
             Wait::readable(Source::Reload, self.controls.reload.as_fd()),
             Wait::readable(Source::Files, self.watch.as_fd()),
-        ];
+        ]);
         let gathers = self.gather_until_ns > now_ns();
-        waits.extend(
-            daemon.descriptors().into_iter().filter(|wait| !(gathers && wait.is_of(Source::Mechanism))),
-        );
+        waits.extend(daemon.descriptors().filter(|wait| !(gathers && wait.is_of(Source::Mechanism))));
         let files = self.control_files.as_ref().map(ControlFiles::as_fd);
         waits.extend(files.map(|files| Wait::readable(Source::ControlFiles, files)));
         waits.extend(self.metrics.descriptor().map(|metrics| Wait::readable(Source::Metrics, metrics)));
-        let clients = self.server.poll_descriptors().into_iter();
         waits.extend(clients.map(|descriptor| Wait::until(Source::Clients, descriptor)));
-        Ok(descriptors::wait(waits, &self.timeout(daemon))?)
+        Ok(waits.wait(&self.timeout(daemon))?)
     }
 
     fn timeout(&self, daemon: &Daemon) -> Timespec {
@@ -226,16 +232,15 @@ impl Loop {
 
     /// Feeds systemd's watchdog once a second, and tells systemd where things stand when that has changed.
     fn notify_status(&mut self, daemon: &Daemon, more: &[NotifyState<'_>]) {
-        let (status, now) = (daemon.summary(), now_ns());
-        let is_same = status == self.status && more.is_empty();
-        if is_same && now.saturating_sub(self.sign_of_life_at_ns) < SIGN_OF_LIFE_NS {
+        let (status, now) = (Some(daemon.summary()), now_ns());
+        let is_same = status == self.status;
+        if is_same && more.is_empty() && now.saturating_sub(self.sign_of_life_at_ns) < SIGN_OF_LIFE_NS {
             return;
         }
         let mut states = vec![NotifyState::Watchdog];
         states.extend_from_slice(more);
-        if status != self.status {
-            states.push(NotifyState::Status(&status));
-        }
+        let text = status.filter(|_| !is_same).map(|status| status.to_string());
+        states.extend(text.as_deref().map(NotifyState::Status));
         // Without systemd there is nobody to tell.
         let _ = sd_notify::notify(&states);
         (self.status, self.sign_of_life_at_ns) = (status, now);

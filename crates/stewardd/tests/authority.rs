@@ -433,7 +433,8 @@ fn worth_denying(method: &str, sleeper: &Sleeper) -> Value {
         "Run" => json!({ "cpu": cpu }),
         "Set" => json!({ "pid": pid, "cpu": cpu }),
         "Explain" | "Release" => json!({ "pid": pid }),
-        "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ListForecasts" | "WatchForecasts" => {
+        "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ListForecasts" | "WatchForecasts"
+        | "WatchAvailability" => {
             json!({ "domain": "theirs" })
         }
         "CreateDomain" => json!({ "domain": "mine", "settings": { "cpu": 0.1 } }),

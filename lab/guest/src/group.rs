@@ -18,6 +18,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Makes an empty group.
     ///
     /// # Errors

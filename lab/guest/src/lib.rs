@@ -43,10 +43,47 @@ pub struct Run {
     /// Between which two moments of the run, in milliseconds, the machine's idle time is counted.
     #[serde(default)]
     pub idle_between_ms: Option<(u64, u64)>,
+    /// Present where the experiment is about memory.
+    #[serde(default)]
+    pub memory: Option<MemorySetup>,
     /// Domains, parents before children.
     pub domains: Vec<Domain>,
     /// What runs.
     pub programs: Vec<Program>,
+}
+
+/// How memory is divided among the programs of a run. Those that are protected and the others are below a cgroup each,
+/// and the memory controller is handed out to every program, whoever manages the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemorySetup {
+    /// `memory.high` of all programs together that are not protected, in bytes.
+    pub ceiling_bytes: Option<u64>,
+}
+
+/// What a program's memory went through, by its cgroup's own files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramMemory {
+    /// Pages that it waited for a disk for: `pgmajfault`.
+    pub major_faults: u64,
+    /// Times that it was made to free memory itself because of a ceiling: `high` in `memory.events`.
+    pub throttled: u64,
+    /// Times that memory was taken from it below what `memory.low` says: `low`.
+    pub low_breached: u64,
+    /// Its processes that the kernel killed for want of memory: `oom_kill`.
+    pub oom_kills: u64,
+}
+
+/// What the machine's memory went through during a run, by `/proc/vmstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineMemory {
+    /// Times that somebody who wanted memory had to free some first: all `allocstall_*`.
+    pub direct_reclaims: u64,
+    /// Processes that the kernel killed for want of memory.
+    pub oom_kills: u64,
+    /// Pages read from swap.
+    pub swapped_in: u64,
+    /// Pages written to swap.
+    pub swapped_out: u64,
 }
 
 /// How Steward's daemon is started.
@@ -102,6 +139,12 @@ pub struct Program {
     pub user: Option<u32>,
     /// The cgroup of the domain that it is in, relative to the root; none if absent.
     pub domain: Option<String>,
+    /// Its memory is to be kept: in an experiment on memory it is not among those that a ceiling is for.
+    #[serde(default)]
+    pub protected: bool,
+    /// `memory.min` of its cgroup, in bytes.
+    #[serde(default)]
+    pub memory_min_bytes: Option<u64>,
     /// The agent notes when each line arrives (`t AT TEXT`), for programs that do not print times themselves.
     pub stamp_lines: bool,
 }
@@ -143,6 +186,9 @@ pub enum Record {
         cpu_ms: f64,
         /// What could not be given to it: "SCHED_DEADLINE refused: Device or resource busy".
         notes: Vec<String>,
+        /// In an experiment on memory, what its memory went through, as it was last seen.
+        #[serde(default)]
+        memory: Option<ProgramMemory>,
     },
     /// A run is over.
     Finished {
@@ -175,6 +221,9 @@ pub struct Seen {
     pub idle_ms_per_second: Option<f64>,
     /// Memory of Steward's daemon that is its own (`RssAnon`), in KiB, every few seconds.
     pub daemon_memory_kib: Vec<u64>,
+    /// In an experiment on memory, what the machine's memory went through.
+    #[serde(default)]
+    pub memory: Option<MachineMemory>,
 }
 
 /// Longest text in one [`Record::Output`], in bytes.

@@ -1,10 +1,12 @@
-//! What is looked at of the machine as a whole while programs run: its idle time, and the memory of Steward's daemon.
+//! What is looked at of the machine as a whole while programs run: its idle time, its memory, and that of Steward's
+//! daemon.
 
 use std::fs;
 
-use steward_lab_guest::Seen;
+use steward_lab_guest::{MachineMemory, Seen};
 
 use crate::daemon::Daemon;
+use crate::memory;
 
 /// The kernel's unit of time in `/proc/stat`.
 const TICK_MS: f64 = 10.0;
@@ -15,6 +17,8 @@ pub struct Watcher {
     between_ms: Option<(u64, u64)>,
     /// When the first look was taken, and the idle time until then, in milliseconds.
     from: Option<(u64, f64)>,
+    /// What its memory had gone through before.
+    memory_before: Option<MachineMemory>,
     seen: Seen,
 }
 
@@ -22,6 +26,11 @@ impl Watcher {
     /// One that counts idle time between two moments of the run, if any.
     pub fn new(between_ms: Option<(u64, u64)>) -> Watcher {
         Watcher { between_ms, ..Watcher::default() }
+    }
+
+    /// Begins to count what the machine's memory goes through.
+    pub fn count_memory(&mut self) {
+        self.memory_before = memory::of_machine();
     }
 
     /// Looks at the idle time if it is the moment to.
@@ -51,7 +60,10 @@ impl Watcher {
     }
 
     /// Everything that it saw.
-    pub fn finish(self) -> Seen {
+    pub fn finish(mut self) -> Seen {
+        if let (Some(before), Some(after)) = (self.memory_before, memory::of_machine()) {
+            self.seen.memory = Some(memory::between(before, after));
+        }
         self.seen
     }
 }

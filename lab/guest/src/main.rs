@@ -7,6 +7,7 @@ mod daemon;
 mod domains;
 mod group;
 mod machine;
+mod memory;
 mod process;
 mod scheduler;
 
@@ -56,6 +57,11 @@ fn main() -> Result<()> {
 
     if let Err(error) = scheduling::become_fifo(AGENT_PRIORITY) {
         eprintln!("the agent stays in the default class, and may starve: SCHED_FIFO: {error}");
+    }
+    if plan.runs.iter().any(|run| run.memory.is_some())
+        && let Err(error) = memory::stay()
+    {
+        eprintln!("the agent may be swapped out, and be late: mlockall: {error}");
     }
     // Flat, as most servers and all the papers are: autogroups would weigh sessions instead of tasks.
     let _ = fs::write("/proc/sys/kernel/sched_autogroup_enabled", "0");
@@ -113,14 +119,17 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     }
 
     let mut programs = Vec::new();
-    let made = findings.add(domains::make(&run.domains));
+    let made = findings.add(make_groups(run));
     if made.is_some() {
         let mut watcher = Watcher::new(run.idle_between_ms);
+        if run.memory.is_some() {
+            watcher.count_memory();
+        }
         findings.add(watch(index, run, &directory, (&mut programs, &mut watcher, daemon.as_ref()), records));
         findings.seen = watcher.finish();
     }
     let end_ms = now_ms();
-    programs.iter_mut().for_each(Running::count_cpu);
+    programs.iter_mut().for_each(Running::count);
     if let Some(daemon) = &daemon {
         findings.ask_daemon(daemon, &directory);
     }
@@ -145,6 +154,14 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     Ok(())
 }
 
+/// The cgroups that are there before the programs.
+fn make_groups(run: &Run) -> Result<()> {
+    if let Some(setup) = &run.memory {
+        memory::prepare(Path::new(group::ROOT), run, setup)?;
+    }
+    domains::make(&run.domains)
+}
+
 /// Tells what a stopped program printed and used.
 fn report(index: usize, running: &mut Running, records: &mut Records) -> Result<()> {
     let name = running.program.name.clone();
@@ -158,6 +175,7 @@ fn report(index: usize, running: &mut Running, records: &mut Records) -> Result<
         ended,
         cpu_ms: running.cpu_ms,
         notes: std::mem::take(&mut running.notes),
+        memory: running.memory,
     })
 }
 
@@ -189,6 +207,7 @@ fn watch(
             records.write(&Record::Progress { run: index, elapsed_ms })?;
             progress_ms += PROGRESS_MS;
             watcher.look_at_daemon(daemon);
+            programs.iter_mut().for_each(Running::look_at_memory);
         }
         programs.iter_mut().for_each(Running::look);
         let all_ended = programs.iter().all(|running| running.ended.is_some());
@@ -199,7 +218,11 @@ fn watch(
         if waiting.last().is_some_and(|program| is_due(program.start_ms))
             && let Some(program) = waiting.pop()
         {
-            programs.push(Running::start(program, groups, &outputs)?);
+            let below = match run.memory {
+                Some(_) => memory::place(groups, &program),
+                None => groups.to_owned(),
+            };
+            programs.push(Running::start(program, &below, &outputs)?);
             continue;
         }
         for running in programs.iter_mut() {

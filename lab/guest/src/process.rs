@@ -9,11 +9,12 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use steward_lab_guest::{PROGRAM_DIRECTORY, Program};
+use steward_lab_guest::{PROGRAM_DIRECTORY, Program, ProgramMemory};
 use steward_lab_workloads::{clock, output, scheduling};
 
 use crate::domains;
 use crate::group::Group;
+use crate::memory;
 
 /// Where programs are looked for.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -30,6 +31,8 @@ pub struct Running {
     pub ended: Option<ExitStatus>,
     /// CPU time that it and its children have used until it was stopped, in milliseconds.
     pub cpu_ms: f64,
+    /// What its memory went through, as it was last seen.
+    pub memory: Option<ProgramMemory>,
     stopping: bool,
     child: Child,
     output: Output,
@@ -52,6 +55,7 @@ impl Running {
             Some(domain) => Group::create(&domains::directory(domain), &program.name)?,
             None => Group::create(groups, &program.name)?,
         };
+        memory::promise(group.path(), &program)?;
         let mut notes = Vec::new();
         let attempt = spawn(&program, &group, outputs, program.deadline_ns);
         let (child, output) = match (attempt, program.deadline_ns) {
@@ -63,7 +67,8 @@ impl Running {
             }
             (attempt, _) => attempt?,
         };
-        Ok(Running { program, group, notes, ended: None, cpu_ms: 0.0, stopping: false, child, output })
+        let (ended, cpu_ms, memory, stopping) = (None, 0.0, None, false);
+        Ok(Running { program, group, notes, ended, cpu_ms, memory, stopping, child, output })
     }
 
     /// The descriptor to poll for lines, if the agent stamps them.
@@ -94,11 +99,21 @@ impl Running {
         }
     }
 
-    /// Takes note of the CPU time used, unless it is being stopped: dying is no part of the experiment.
-    pub fn count_cpu(&mut self) {
+    /// Takes note of the CPU time used and of its memory, unless it is being stopped: dying is no part of the
+    /// experiment.
+    pub fn count(&mut self) {
         if !self.stopping {
             self.cpu_ms = self.group.cpu_ms();
+            self.look_at_memory();
         }
+    }
+
+    /// Takes note of what its memory went through, in the cgroup that it is in now: whoever started it may have moved
+    /// it, and a cgroup that is made for it goes with it.
+    pub fn look_at_memory(&mut self) {
+        let elsewhere = if self.ended.is_none() { memory::cgroup_of(self.child.id()) } else { None };
+        let seen = memory::of_group(elsewhere.as_deref().unwrap_or_else(|| self.group.path()));
+        self.memory = seen.or(self.memory);
     }
 
     /// Kills what is left of the program and of its children.
@@ -122,7 +137,7 @@ impl Running {
     /// When the kernel refuses.
     pub fn begin_stop(&mut self) -> Result<()> {
         self.look();
-        self.count_cpu();
+        self.count();
         self.stopping = true;
         self.group.begin_kill()
     }

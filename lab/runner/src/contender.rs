@@ -25,6 +25,12 @@ pub enum Contender {
     StewardDeadline,
     /// The least that a sched_ext scheduler can be (`lab/null-scheduler`): what the framework itself costs.
     NullScheduler,
+    /// The default scheduler, and `memory.min` of each program that is to be protected set to its size by hand.
+    MinByHand,
+    /// The same with a third of the size: by somebody who does not know it.
+    MinWrong,
+    /// The default scheduler, and a `memory.high` by hand on all programs together that are not to be protected.
+    HighByHand,
     /// Another project's sched_ext scheduler, from the crate registry (`lab/machine/peer.sh`).
     #[serde(rename = "scx_bpfland")]
     ScxBpfland,
@@ -38,7 +44,7 @@ pub enum Contender {
 
 impl Contender {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 11] = [
+    pub const ALL: [Contender; 14] = [
         Contender::Stock,
         Contender::StockNice,
         Contender::Deadline,
@@ -47,6 +53,9 @@ impl Contender {
         Contender::StewardMtrLs,
         Contender::StewardDeadline,
         Contender::NullScheduler,
+        Contender::MinByHand,
+        Contender::MinWrong,
+        Contender::HighByHand,
         Contender::ScxBpfland,
         Contender::ScxFlash,
         Contender::ScxCosmos,
@@ -96,6 +105,9 @@ impl Contender {
             Contender::StewardMtrLs => "steward-mtr-ls",
             Contender::StewardDeadline => "steward-deadline",
             Contender::NullScheduler => "null-scheduler",
+            Contender::MinByHand => "min-by-hand",
+            Contender::MinWrong => "min-wrong",
+            Contender::HighByHand => "high-by-hand",
             Contender::ScxBpfland => "scx_bpfland",
             Contender::ScxFlash => "scx_flash",
             Contender::ScxCosmos => "scx_cosmos",

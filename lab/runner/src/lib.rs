@@ -2,9 +2,9 @@
 //!
 //! A [`scenario`] file says what runs, in which [`domains`], for which values of a [`sweep`]; [`plan`] turns it into
 //! what the agent in the machine does for each contender; [`run`] boots and listens; [`metrics`] turns what the
-//! programs printed into numbers; [`outcome`] holds medians and worsts as JSON; [`report`] and [`figure`] show them;
-//! [`published`] brings them into the project's own pages; [`cli`] is the command line. Only [`run`], [`report`],
-//! [`published`] and [`cli`] do I/O.
+//! programs printed into numbers, [`memory`] has what is about memory alone; [`outcome`] holds medians and worsts as
+//! JSON; [`report`] and [`figure`] show them; [`published`] brings them into the project's own pages; [`cli`] is the
+//! command line. Only [`run`], [`report`], [`published`] and [`cli`] do I/O.
 
 pub mod cli;
 pub mod contender;
@@ -12,6 +12,7 @@ mod domains;
 pub mod figure;
 pub mod forecasts;
 pub mod machine;
+pub mod memory;
 pub mod metrics;
 pub mod outcome;
 pub mod plan;
@@ -19,6 +20,7 @@ pub mod published;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod size;
 pub mod sweep;
 pub mod web;
 pub mod wrk;

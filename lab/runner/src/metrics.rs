@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use steward_lab_guest::Seen;
+use steward_lab_guest::{ProgramMemory, Seen};
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
-use crate::{forecasts, web, wrk};
+use crate::{forecasts, memory, web, wrk};
 
 /// Metric name to number.
 pub type Metrics = BTreeMap<String, f64>;
@@ -27,6 +27,8 @@ pub struct ProgramOutput {
     pub ended: Option<String>,
     /// What could not be given to it.
     pub notes: Vec<String>,
+    /// What its memory went through, where the experiment is about that.
+    pub memory: Option<ProgramMemory>,
 }
 
 /// When each frame of a film was shown.
@@ -68,6 +70,10 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
         if available_ms > 0.0 {
             measured.metrics.insert(format!("share_{}", output.name), output.cpu_ms / available_ms);
         }
+        let seen = output.memory.as_ref().filter(|_| scenario.machine.timed_disk.is_some());
+        measured
+            .metrics
+            .extend(seen.map(|seen| memory::program_metrics(&output.name, seen)).into_iter().flatten());
         let metrics = match row.metrics {
             MetricKind::Player => {
                 let film = film(row, output, start_ms);
@@ -75,7 +81,11 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
                 measured.films.push(film);
                 metrics
             }
-            MetricKind::Reply => reply_metrics(&output.text, end_ms),
+            MetricKind::Reply => {
+                let mut metrics = reply_metrics(&output.text, end_ms);
+                metrics.extend(memory::fault_metrics(&output.text));
+                metrics
+            }
             MetricKind::Tune => tune_metrics(&output.text),
             MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
             MetricKind::Web => web::web_metrics(&output.text),
@@ -97,6 +107,9 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
         };
         of_kind.entry(row.metrics).or_default().push((output.name.clone(), metrics));
     }
+    measured
+        .metrics
+        .extend(of_kind.get(&MetricKind::Reply).map(|of| memory::without_faults(of)).into_iter().flatten());
     // Those that count first: where two kinds have a metric of one name, the plain name is theirs.
     let of = &scenario.measure.of;
     let counts = |programs: &Vec<(String, Metrics)>| programs.iter().any(|(name, _)| names(of, name));
@@ -115,6 +128,7 @@ const SAMPLES_FOR_GROWTH: usize = 8;
 /// start.
 pub fn machine_metrics(seen: &Seen) -> Metrics {
     let mut metrics = Metrics::new();
+    metrics.extend(seen.memory.as_ref().map(memory::machine_metrics).into_iter().flatten());
     metrics.extend(seen.idle_ms_per_second.map(|idle| ("idle_ms_per_second".to_owned(), idle)));
     let memory: Vec<f64> = seen.daemon_memory_kib.iter().map(|kib| *kib as f64 / 1024.0).collect();
     metrics
@@ -165,9 +179,16 @@ fn names(of: &[String], program: &str) -> bool {
 
 /// Whether more of a metric is better, by its name.
 pub fn more_is_better(metric: &str) -> bool {
-    ["frames_total", "frames_per_second", "work_per_second", "work_growth", "requests_total", "share_"]
-        .iter()
-        .any(|start| metric.starts_with(start))
+    const STARTS: [&str; 7] = [
+        "frames_total",
+        "frames_per_second",
+        "work_per_second",
+        "work_growth",
+        "requests_total",
+        "share_",
+        "programs_without_faults",
+    ];
+    STARTS.iter().any(|start| metric.starts_with(start))
 }
 
 /// The worse of two values of a metric.
@@ -409,7 +430,8 @@ mod tests {
 
     #[test]
     fn growth_of_the_daemon_is_that_of_the_last_quarter_over_the_second() {
-        let seen = |daemon_memory_kib| Seen { daemon_memory_kib, idle_ms_per_second: Some(12.5) };
+        let idle_ms_per_second = Some(12.5);
+        let seen = |daemon_memory_kib| Seen { daemon_memory_kib, idle_ms_per_second, ..Seen::default() };
         let steady = machine_metrics(&seen([vec![1024; 2], vec![4096; 6]].concat()));
         assert_eq!((steady["daemon_memory_mib"], steady["daemon_memory_growth_ratio"]), (4.0, 1.0));
         assert_eq!(steady["idle_ms_per_second"], 12.5);

@@ -61,6 +61,9 @@ pub struct MachineFacts {
     pub memory_mib: u32,
     /// Instructions as time: each takes 2^N ns. Absent: the host's clock.
     pub icount_shift: Option<u8>,
+    /// In experiments on memory, where it swaps to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_disk: Option<String>,
     /// The kernel's version.
     pub kernel: String,
     /// Always true so far: see [`EMULATED`].
@@ -216,8 +219,10 @@ impl Outcome {
             values.get(&target.contender).and_then(|metrics| metrics.get(&target.metric)).copied()
         };
         let (mut median, mut worst) = (of(&self.contenders), of(&self.worst));
-        if let Some(other) = target.relative_to {
-            let base = self.contenders.get(&other).and_then(|metrics| metrics.get(&target.metric));
+        if target.relative_to.is_some() || target.relative_to_metric.is_some() {
+            let metric = target.relative_to_metric.as_ref().unwrap_or(&target.metric);
+            let of = self.contenders.get(&target.relative_to.unwrap_or(target.contender));
+            let base = of.and_then(|metrics| metrics.get(metric));
             let ratio = |value: Option<f64>| Some(value? / base?);
             (median, worst) = (ratio(median), ratio(worst));
         }
@@ -320,7 +325,12 @@ impl TargetOutcome {
 
 /// Whether a metric is a single program's, of a kind that the terminal has no room for.
 fn is_detail(metric: &str) -> bool {
-    const KINDS: [&str; 9] = [
+    const KINDS: [&str; 14] = [
+        "major_faults_",
+        "cgroup_major_faults_",
+        "throttled_",
+        "low_breached_",
+        "oom_kills_",
         "frames_total_",
         "frames_late_",
         "gap_ms_max_",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
 
-use crate::domains;
 use crate::scenario::{Contender, ProgramRow, Reservation, Scenario};
+use crate::{domains, memory};
 
 /// What root gives by hand to what is to be smooth.
 const FOREGROUND_NICE: i32 = -20;
@@ -41,10 +41,12 @@ pub fn plan(scenario: &Scenario, contenders: &[Contender], repeat: u32) -> Resul
 }
 
 fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
-    let rows = scenario.preparations.iter().enumerate();
+    // The disk comes first: what else is prepared may be on it.
+    let disk = scenario.machine.timed_disk.iter().map(|disk| disk.command());
+    let rows = disk.chain(scenario.preparations.iter().map(|row| row.command.clone())).enumerate();
     let within =
         if scenario.machine.icount_shift.is_some() { PREPARATION_COUNTED_MAX } else { PREPARATION_MAX };
-    rows.map(|(index, preparation)| {
+    rows.map(|(index, command)| {
         Ok(Run {
             contender: PREPARATION.into(),
             repeat: index as u32 + 1,
@@ -54,11 +56,11 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
             steward: None,
             scheduler: None,
             idle_between_ms: None,
+            memory: None,
             domains: Vec::new(),
             programs: vec![Program {
                 name: PREPARATION.into(),
-                command: shell_words::split(&preparation.command)
-                    .with_context(|| format!("[[prepare]] {}", preparation.command))?,
+                command: shell_words::split(&command).with_context(|| format!("[[prepare]] {command}"))?,
                 start_ms: 0,
                 stop_ms: None,
                 nice: None,
@@ -66,6 +68,8 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
                 affinity: Vec::new(),
                 user: None,
                 domain: None,
+                protected: false,
+                memory_min_bytes: None,
                 stamp_lines: false,
             }],
         })
@@ -77,11 +81,12 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
     let mut programs = Vec::new();
     let runs = |row: &&ProgramRow| row.under.is_empty() || row.under.contains(&contender);
     for row in scenario.programs.iter().filter(runs) {
-        for name in row.names() {
+        for (index, name) in (0..).zip(row.names()) {
             let own = row.own_domain.then_some(name.as_str());
             let domain = domains::of_program(scenario, row.domain.as_deref(), own);
             let program = program(row, name, contender).with_context(|| format!("program `{}`", row.name))?;
-            programs.push(Program { domain, ..program });
+            let start_ms = ms(row.start + row.apart * index);
+            programs.push(memory::protect(row, contender, Program { domain, start_ms, ..program }));
         }
     }
     let steward = match contender.is_steward() {
@@ -101,6 +106,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         steward,
         scheduler: contender.holder().map(|name| format!("{PROGRAM_DIRECTORY}/{name}")),
         idle_between_ms: scenario.measure.idle.map(|(from, to)| (ms(from), ms(to))),
+        memory: memory::planned(scenario, contender),
         domains: domains::planned(scenario, contender),
         programs,
     })
@@ -113,6 +119,8 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
     let reservation = row.cpu.or(row.interactive);
     match contender {
         Contender::Stock | Contender::NullScheduler => {}
+        // They are about memory alone.
+        Contender::MinByHand | Contender::MinWrong | Contender::HighByHand => {}
         // A bomb that tries to be interactive has no other means here than the nice value.
         // Nor has a program under another project's scheduler, which knows no reservations.
         Contender::StockNice | Contender::ScxBpfland | Contender::ScxFlash | Contender::ScxCosmos => {
@@ -127,9 +135,16 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
             }
         }
         Contender::Steward | Contender::StewardWrr | Contender::StewardMtrLs | Contender::StewardDeadline => {
+            let mut launcher = vec!["steward".to_owned(), "run".to_owned()];
             if let Some(reservation) = reservation {
-                let launcher = ["steward", "run", "--cpu", &reservation.to_string(), "--"];
-                command.splice(0..0, launcher.map(str::to_owned));
+                launcher.extend(["--cpu".to_owned(), reservation.to_string()]);
+            }
+            if row.protect {
+                launcher.push("--protect".to_owned());
+            }
+            if launcher.len() > 2 {
+                launcher.push("--".to_owned());
+                command.splice(0..0, launcher);
             }
         }
     }
@@ -143,6 +158,8 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
         affinity: row.affinity.clone(),
         user: row.user,
         domain: None,
+        protected: false,
+        memory_min_bytes: None,
         stamp_lines: row.fps.is_some() || row.count_lines,
     })
 }

@@ -56,8 +56,9 @@ pub fn html(outcome: &Outcome) -> String {
 fn machine(outcome: &Outcome) -> String {
     let machine = &outcome.machine;
     let runs = outcome.runs.iter().map(|run| run.repeat).max().unwrap_or(0);
+    let disk = machine.timed_disk.as_ref().map(|disk| format!(", {disk}")).unwrap_or_default();
     format!(
-        "Linux {}, {} CPU(s), {} MiB; {}. Scenario {}, {runs} run(s) of each contender.",
+        "Linux {}, {} CPU(s), {} MiB{disk}; {}. Scenario {}, {runs} run(s) of each contender.",
         machine.kernel,
         machine.cpus,
         machine.memory_mib,

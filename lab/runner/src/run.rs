@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Seen};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
+use crate::memory::{DISK_SCRIPT, TimedDisk};
 use crate::metrics::{self, ProgramOutput};
 use crate::outcome::{MachineFacts, Outcome, RunOutcome};
 use crate::plan::{self, PREPARATION};
@@ -20,6 +21,12 @@ const AGENT: &str = "steward-lab-guest";
 const SLOWEST_HOST: u32 = 40;
 /// For booting, and for what happens between runs.
 const SLACK: Duration = Duration::from_secs(300);
+
+/// The emulation copies a byte at a time where a processor says that its string instructions are quick, and each counts
+/// as an instruction: a page would take 4,096. Told that they are not, the kernel copies words.
+const COPY_BY_WORDS: &str = "clearcpuid=erms,fsrm";
+/// The host's; the guest's busybox knows no ext4.
+const MAKE_FILE_SYSTEM: &str = "/usr/sbin/mke2fs";
 
 /// How to run a scenario.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +80,7 @@ pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
         cpus: scenario.machine.cpus,
         memory_mib: scenario.machine.memory_mib,
         icount_shift: scenario.machine.icount_shift,
+        timed_disk: scenario.machine.timed_disk.as_ref().map(TimedDisk::to_string),
         kernel,
         emulated: true,
     };
@@ -80,14 +88,16 @@ pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
 }
 
 fn machine_config(scenario: &Scenario, plan: &Plan, options: &RunOptions) -> MachineConfig {
+    let disk = scenario.machine.timed_disk.as_ref();
     let guest_time: Duration = plan.runs.iter().map(|run| Duration::from_millis(run.duration_ms)).sum();
     MachineConfig {
-        memory_mib: scenario.machine.memory_mib,
+        memory_mib: scenario.machine.memory_mib + disk.map_or(0, TimedDisk::store_mib),
         cpus: scenario.machine.cpus,
         disk_mib: scenario.machine.disk_mib,
         icount_shift: scenario.machine.icount_shift,
         packages: scenario.machine.packages.clone(),
         kernel: options.kernel.clone(),
+        kernel_arguments: disk.map(|_| COPY_BY_WORDS.to_owned()).into_iter().collect(),
         timeout_host: guest_time * SLOWEST_HOST + SLACK,
         ..MachineConfig::default()
     }
@@ -157,6 +167,11 @@ fn guest_files(
     if plan.runs.iter().any(|run| run.contender == null) {
         files.push(GuestFile::from_host(built(&binaries, null)?, format!("{PROGRAM_DIRECTORY}/{null}"))?);
     }
+    if scenario.machine.timed_disk.is_some() {
+        let script = steward_machine::repository().join("lab/machine/timed-disk.sh");
+        files.push(GuestFile::from_host(script, DISK_SCRIPT)?);
+        files.push(GuestFile::from_host(MAKE_FILE_SYSTEM, format!("{PROGRAM_DIRECTORY}/mke2fs"))?);
+    }
     files.extend(peers);
     for row in &scenario.files {
         let path = match &row.source {
@@ -183,6 +198,9 @@ const OWN_PROGRAMS: &[&str] = &[
     "read-ahead-player",
     "web-load",
     "forecast-check",
+    "keystrokes",
+    "memory-hog",
+    "memory-burst",
 ];
 
 /// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.
@@ -268,9 +286,9 @@ impl<'a> Listener<'a> {
                 }
             }
             Record::Output { program, text, .. } => self.output(program).text.push_str(&text),
-            Record::Program { program, ended, cpu_ms, notes, .. } => {
+            Record::Program { program, ended, cpu_ms, notes, memory, .. } => {
                 let output = self.output(program);
-                (output.ended, output.cpu_ms, output.notes) = (ended, cpu_ms, notes);
+                (output.ended, output.cpu_ms, output.notes, output.memory) = (ended, cpu_ms, notes, memory);
             }
             Record::Finished { run, start_ms, end_ms, error, status, decisions, log, seen } => {
                 if let Some(outcome) = self.finish(run, (start_ms, end_ms), error, &seen) {
@@ -474,7 +492,8 @@ mod tests {
         for (run, ended) in [(0, None), (1, Some("exit status: 0".to_owned()))] {
             let program = if run == 0 { "prepare" } else { "film" }.to_owned();
             listener.take(Record::Started { run });
-            listener.take(Record::Program { run, program, ended, cpu_ms: 1.0, notes: Vec::new() });
+            let (notes, memory) = (Vec::new(), None);
+            listener.take(Record::Program { run, program, ended, cpu_ms: 1.0, notes, memory });
             let (start_ms, end_ms) = (0.0, 1000.0);
             listener.take(Record::Finished {
                 run,

@@ -12,8 +12,9 @@ use steward_lab_workloads::scheduling::parse_reservation;
 
 pub use crate::contender::Contender;
 use crate::domains::{self, DomainRow};
+use crate::memory::{self, TimedDisk};
 use crate::sweep::{self, OverSweep, Point, Sweep};
-use crate::wrk;
+use crate::{size, wrk};
 
 /// CPU time promised to a program: `budget` in every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,8 @@ impl<'de> Deserialize<'de> for Reservation {
 pub enum MetricKind {
     /// A film: `frames_total`, `frames_late`, `frames_late_ratio`, `frames_per_second_min`, `gap_ms_max`.
     Player,
-    /// Requests and replies: `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`.
+    /// Requests and replies: `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`; and `major_faults` of those that
+    /// tell them.
     Reply,
     /// A search for a reservation (`steward tune --json`): `reservation_found` (a fraction), `search_seconds`.
     Tune,
@@ -85,6 +87,9 @@ pub struct Scenario {
     /// Who runs, in this order.
     #[serde(default = "all_contenders")]
     pub contenders: Vec<Contender>,
+    /// What all programs together may hold that are not to be protected, under `high-by-hand`, such as `700M`.
+    #[serde(default, deserialize_with = "size::some_mebibytes", rename = "ceiling")]
+    pub ceiling_mib: Option<u32>,
     /// The programs run one after another, each until it ends, instead of together.
     #[serde(default)]
     pub one_after_another: bool,
@@ -117,8 +122,8 @@ pub struct Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Machine {
-    /// Memory, such as `512M`.
-    #[serde(deserialize_with = "mebibytes", rename = "memory")]
+    /// Memory, such as `512M`; what a timed disk holds comes to it.
+    #[serde(deserialize_with = "size::mebibytes", rename = "memory")]
     pub memory_mib: u32,
     /// Number of processors.
     pub cpus: u32,
@@ -127,13 +132,16 @@ pub struct Machine {
     /// Debian packages that the programs come from.
     pub packages: Vec<String>,
     /// Size of an empty file system at /scratch, such as `2G`.
-    #[serde(deserialize_with = "some_mebibytes", rename = "disk")]
+    #[serde(deserialize_with = "size::some_mebibytes", rename = "disk")]
     pub disk_mib: Option<u32>,
+    /// A disk whose speed is in the machine's own time, with swap: the experiment is about memory.
+    pub timed_disk: Option<TimedDisk>,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { memory_mib: 512, cpus: 2, icount_shift: None, packages: Vec::new(), disk_mib: None }
+        let (icount_shift, packages, disk_mib, timed_disk) = (None, Vec::new(), None, None);
+        Machine { memory_mib: 512, cpus: 2, icount_shift, packages, disk_mib, timed_disk }
     }
 }
 
@@ -183,6 +191,12 @@ pub struct ProgramRow {
     pub foreground: bool,
     /// Its reservation, under `deadline` and `steward`.
     pub cpu: Option<Reservation>,
+    /// Its memory is to be kept: what contenders of experiments on memory do for it, they do for no other.
+    #[serde(default)]
+    pub protect: bool,
+    /// How large it is, for contenders that must be told, such as `60M`.
+    #[serde(default, deserialize_with = "size::some_mebibytes", rename = "memory_size")]
+    pub memory_size_mib: Option<u32>,
     /// For a bomb that tries to be interactive: under `steward` its executable has a specification with this
     /// reservation and it is started as interactive; under `stock-nice` it runs at nice -20.
     pub interactive: Option<Reservation>,
@@ -199,6 +213,9 @@ pub struct ProgramRow {
     /// How many of it; they are named NAME-1, NAME-2, ...
     #[serde(default = "one")]
     pub count: u32,
+    /// Of several, each next one starts so much later.
+    #[serde(default, deserialize_with = "duration")]
+    pub apart: Duration,
     /// It runs under these contenders only; under all if empty.
     #[serde(default)]
     pub under: Vec<Contender>,
@@ -265,6 +282,9 @@ pub struct Target {
     /// The metric is divided by this contender's median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<Contender>,
+    /// The metric is divided by the median of this other one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_to_metric: Option<String>,
     /// Not less than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
@@ -284,9 +304,11 @@ impl Target {
         let parts = [("at least", self.at_least), ("at most", self.at_most)];
         let words = parts.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}")));
         let bound = words.collect::<Vec<_>>().join(", ");
-        match self.relative_to {
-            Some(contender) => format!("{bound} x {contender}"),
-            None => bound,
+        match (self.relative_to, &self.relative_to_metric) {
+            (Some(contender), Some(metric)) => format!("{bound} x {metric} of {contender}"),
+            (Some(contender), None) => format!("{bound} x {contender}"),
+            (None, Some(metric)) => format!("{bound} x {metric}"),
+            (None, None) => bound,
         }
     }
 }
@@ -365,6 +387,7 @@ impl Scenario {
                 "[measure] idle: two moments of the run, one after the other, between which idle time is counted"
             );
         }
+        memory::check(self)?;
         domains::check(self)
     }
 }
@@ -400,8 +423,9 @@ fn check_program(program: &ProgramRow, duration: Duration) -> Result<()> {
     {
         bail!("metrics = \"wrk\" stands on what `wrk` prints with `{option}`: give it that option");
     }
-    if program.count == 0 || program.start >= duration {
-        bail!("it would never run: count {}, start {:?} of {duration:?}", program.count, program.start);
+    let last = program.start + program.apart * program.count.saturating_sub(1);
+    if program.count == 0 || last >= duration {
+        bail!("it would never run: count {}, start {last:?} of {duration:?}", program.count);
     }
     if program.nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
         bail!("nice goes from -20 to 19");
@@ -459,20 +483,6 @@ fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Du
 fn some_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(Duration, Duration)>, D::Error> {
     let [from, to] = <[String; 2]>::deserialize(deserializer)?;
     Ok(Some((moment(&from)?, moment(&to)?)))
-}
-
-fn mebibytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let mistake = || serde::de::Error::custom(format!("`{text}` is not a size: write 512M or 2G"));
-    let (number, unit_mib) = match text.strip_suffix('M') {
-        Some(number) => (number, 1),
-        None => (text.strip_suffix('G').ok_or_else(mistake)?, 1024),
-    };
-    number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_mib)).ok_or_else(mistake)
-}
-
-fn some_mebibytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    mebibytes(deserializer).map(Some)
 }
 
 /// All scenario files of a directory, by name.

@@ -101,3 +101,57 @@ fn a_program_that_cannot_be_started_fails_its_run_and_says_why() {
     assert!(!outcome.is_complete());
     assert!(outcome.failures[&Contender::Stock][0].contains("no-such-program"), "{:?}", outcome.failures);
 }
+
+/// A key's working set is touched twice, with two hogs between that need more memory than there is.
+const KEYS: &str = r#"
+title = "Two keys and two hogs"
+duration = "60s"
+repeat = 1
+contenders = ["stock", "high-by-hand"]
+ceiling = "60M"
+[machine]
+cpus = 1
+memory = "224M"
+icount_shift = 3
+[machine.timed_disk]
+kind = "5400rpm"
+files = "16M"
+swap = "192M"
+[[prepare]]
+command = "dd if=/dev/urandom of=/timed/book bs=1M count=4"
+[[program]]
+name = "editor"
+command = "keystrokes --anonymous-mb 8 --file /timed/book --keys 2 --pause 20"
+protect = true
+metrics = "reply"
+[[program]]
+name = "hog"
+command = "memory-hog --mb 120 --rounds 3"
+count = 2
+start = "2s"
+metrics = "work"
+[measure]
+of = ["editor", "hog"]
+"#;
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn an_editor_waits_for_the_disk_in_the_guests_time_unless_all_others_have_a_ceiling() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.toml");
+    std::fs::write(&path, KEYS).unwrap();
+    // SAFETY: as above.
+    unsafe { std::env::set_var("STEWARD_LAB_BINARIES", binaries()) };
+    let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
+    assert!(outcome.is_complete(), "{:?}", outcome.failures);
+    let metric = |contender, name: &str| outcome.contenders[&contender][name];
+    let (faults, latency_ms) =
+        (metric(Contender::Stock, "major_faults"), metric(Contender::Stock, "latency_ms_max"));
+    assert!(faults > 10.0, "{}", outcome.table());
+    // Each of them took one request of the disk, and a request takes 10 ms.
+    assert!(latency_ms > 10.0 * faults / 2.0, "{}", outcome.table());
+    assert!(metric(Contender::Stock, "swapped_out_mib") > 10.0, "{}", outcome.table());
+    assert_eq!(metric(Contender::HighByHand, "major_faults"), 0.0, "{}", outcome.table());
+    assert!(metric(Contender::HighByHand, "latency_ms_max") < 10.0, "{}", outcome.table());
+    assert!(metric(Contender::HighByHand, "work_per_second") > 0.0, "{}", outcome.table());
+}

@@ -10,6 +10,7 @@
 //! | `f AT` | the next frame was completed |
 //! | `s AT` | a request was sent |
 //! | `r LATENCY` | it was answered, after this many milliseconds |
+//! | `m FAULTS` | in the request that was just answered the program waited so often for a page from a disk |
 //! | `w UNITS AT` | so many units of work are done since the start of the program |
 //! | `q LATENCY COUNT` | since the last `q` lines so many requests were answered after about so many milliseconds |
 //! | `o AGE COUNT` | so many requests, sent so long ago, are open at the end |
@@ -22,6 +23,7 @@
 
 pub mod clock;
 pub mod http;
+pub mod memory;
 pub mod output;
 pub mod process;
 pub mod scheduling;

@@ -17,6 +17,15 @@ use std::num::NonZeroU32;
 
 use super::fill::{Contender, Fill};
 
+/// By how much what a domain may use has to change before who watches it is told again, in percent of what was told.
+const TOLD_PERCENT: u128 = 5;
+
+/// Whether what a domain may use now is to be told to whoever was told `told_bytes`.
+pub fn is_news(told_bytes: u64, now_bytes: u64) -> bool {
+    let difference = u128::from(told_bytes.abs_diff(now_bytes));
+    difference > 0 && difference * 100 >= u128::from(told_bytes) * TOLD_PERCENT
+}
+
 /// A domain as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {

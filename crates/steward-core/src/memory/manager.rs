@@ -22,6 +22,8 @@ use super::victims::{Victim, victims};
 const PLAN_BYTES: u64 = 128 << 20;
 /// What is left to those who are not protected: 1 of so many parts of the machine's memory.
 const OTHERS_PART: u64 = 8;
+/// How much of what protected domains may keep together may be pages of files that are held: 1 of so many parts.
+const HELD_PART: u64 = 4;
 /// Nearer than this part of the memory to having nothing left that could be taken, protection is dropped; further than
 /// twice that, it is there again.
 const SHORT_PART: u64 = 16;
@@ -50,6 +52,8 @@ pub struct Machine {
     pub anonymous_bytes: u64,
     /// Room for such.
     pub swap_free_bytes: u64,
+    /// Pages of files that are held for protected domains, whoever is charged for them.
+    pub held_bytes: u64,
 }
 
 /// A domain as it was seen. Its principal keeps nothing yet.
@@ -94,8 +98,10 @@ pub struct Decision {
     pub kept: Vec<Kept>,
     /// Who was demoted, or came back.
     pub changes: Vec<Change>,
-    /// What all protected domains may keep together, in bytes.
+    /// What all protected domains may keep together, in bytes, beside what is held for them.
     pub room_bytes: u64,
+    /// How much may be held for them of files, in bytes.
+    pub held_max_bytes: u64,
     /// How much is to be free, in bytes.
     pub target_bytes: u64,
     /// From whom memory is taken while less is free, in this order.
@@ -135,6 +141,7 @@ impl Manager {
             kept,
             changes,
             room_bytes,
+            held_max_bytes: if self.is_short { 0 } else { (room_bytes + machine.held_bytes) / HELD_PART },
             target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
             victims: victims(&principals, PLAN_BYTES),
             is_short,
@@ -195,6 +202,8 @@ fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
         .saturating_sub(machine.high_watermark_bytes)
         .saturating_sub(settings.reserve_bytes)
         .saturating_sub(machine.total_bytes / OTHERS_PART);
+    // What is held and charged to a protected domain counts twice, so on the safe side.
+    let promised_bytes = promised_bytes.saturating_add(machine.held_bytes);
     reservable_bytes.min(left_bytes).saturating_sub(promised_bytes)
 }
 

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use super::principal::{Family, Principal, parent_of};
 
-/// The most that is taken from one before it is asked anew who comes next: more at once would hold up the thread that
-/// takes it for a second on a slow disk (docs/memory.md).
-pub const PIECE_MAX_BYTES: u64 = 1 << 20;
+/// The most that is taken from one before it is asked anew who comes next. Smaller pieces of several in turn would lie
+/// between each other in the swap, and come back one page at a time where a disk could read many at once.
+pub const PIECE_MAX_BYTES: u64 = 8 << 20;
 /// The least: between siblings that are nearly even, ever smaller pieces would be taken in turn.
 pub const PIECE_MIN_BYTES: u64 = 256 << 10;
 /// How many pieces are decided about at most from one observation, which grows old meanwhile.

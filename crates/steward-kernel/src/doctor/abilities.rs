@@ -7,7 +7,6 @@ use steward_core::cpu::mechanism::MechanismKind;
 
 use super::facts::{Facts, Pressure};
 use super::promises::{Choice, Holds, NEWER_KERNEL};
-use crate::memory::ages::NoPageAges;
 
 /// Something that Steward does where the machine has what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +39,7 @@ pub fn abilities(facts: &Facts, choice: &Choice) -> Vec<Ability> {
     let judged: [(&str, &str, Judge); 8] = [
         ("reservations", "steward run, set, tune", reservations),
         ("domains", "steward domain, run --domain, status DOMAIN", domains),
-        ("memory", "who keeps how much, who has to give, and how much is to be had", memory),
+        ("memory", "minima and maxima: steward domain, run --memory-min, --memory-max", memory),
         ("background", "steward background", background),
         ("forecasts", "steward forecast, top", forecasts),
         ("pools", "steward pool", pools),
@@ -113,58 +112,51 @@ fn domains(facts: &Facts, choice: &Choice) -> Verdict {
     }
 }
 
-/// Without cgroups that have memory there is nothing; each of the others costs a part.
+/// Without domains that have memory there are neither minima nor maxima; each of the others costs a part.
 fn memory(facts: &Facts, _: &Choice) -> Verdict {
-    let nothing = |why: &str, what_to_do: &'static str| {
-        (Holds::No, format!("nobody's memory is protected, limited or taken: {why}"), what_to_do.into())
-    };
-    match &facts.cgroup.controllers {
-        None => return nothing("the unified cgroup hierarchy (version 2) is not mounted", UNIFIED_HIERARCHY),
-        Some(names) if names.iter().any(|name| name == "memory") => {}
-        Some(_) => {
-            return nothing("the unified cgroup hierarchy does not hand out memory", MEMORY_CONTROLLER);
+    let obstacle = match &facts.cgroup.controllers {
+        Some(names) if !names.iter().any(|name| name == "memory") => {
+            Some(("the unified cgroup hierarchy does not hand out memory", MEMORY_CONTROLLER))
         }
-    }
-    if !facts.memory.handed_out {
-        let why = "the root cgroup does not hand it out to those below (memory is not in its cgroup.subtree_control)";
-        return nothing(why, "write +memory to /sys/fs/cgroup/cgroup.subtree_control");
+        _ => obstacle_to_domains(facts),
+    };
+    if let Some((why, what_to_do)) = obstacle {
+        return (Holds::No, format!("nobody's memory is promised or limited: {why}"), what_to_do.into());
     }
     let lacks = memory_lacks(facts);
     if lacks.is_empty() {
         return yes();
     }
-    let lost: Vec<&str> = lacks.iter().map(|(lost, _)| lost.as_str()).collect();
+    let lost: Vec<&str> = lacks.iter().map(|(lost, _)| *lost).collect();
     let what_to_do: Vec<&str> = lacks.iter().map(|(_, what_to_do)| *what_to_do).collect();
     (Holds::Partly, lost.join("; "), what_to_do.join("; ").into())
 }
 
 /// What is lost, and what to do about it, for each thing that is missing.
-fn memory_lacks(facts: &Facts) -> Vec<(String, &'static str)> {
+fn memory_lacks(facts: &Facts) -> Vec<(&'static str, &'static str)> {
     let mut lacks = Vec::new();
-    // Whom debugfs shuts out cannot tell whether the daemon could read it.
-    let is_known = |obstacle: &NoPageAges| *obstacle != NoPageAges::Denied || facts.caller.uid == 0;
-    if let Some(obstacle) = facts.memory.no_page_ages.filter(is_known) {
-        let lost = format!(
-            "how much is in use is guessed from what comes back and who waits, since {}",
-            obstacle.why()
-        );
-        lacks.push((lost, obstacle.what_to_do()));
-    }
     if !facts.memory.reclaim {
-        let lost = "memory is taken by the kernel alone, when it is short, since it has no memory.reclaim";
-        lacks.push((lost.to_owned(), "use Linux 5.19 or later"));
-    }
-    let no_pressure = "whether a program waits for memory is not known, since the kernel";
-    match facts.pressure {
-        Pressure::On => {}
-        Pressure::Off => lacks.push((format!("{no_pressure} does not count it"), "boot with psi=1")),
-        Pressure::Absent => {
-            lacks.push((format!("{no_pressure} cannot count it"), "use a kernel built with CONFIG_PSI"));
-        }
+        lacks.push((
+            "nobody gets a maximum below what they use, since the kernel has no memory.reclaim to take the rest with",
+            "use Linux 5.19 or later",
+        ));
     }
     if facts.memory.swap_bytes == 0 {
-        let lost = "only what is in files can be taken from anybody, since there is no swap";
-        lacks.push((lost.to_owned(), "add swap, on a disk or as zram"));
+        lacks.push((
+            "for a maximum below what somebody uses only what is in files can be taken, since there is no swap",
+            "add swap, on a disk or as zram",
+        ));
+    }
+    match facts.pressure {
+        Pressure::On => {}
+        Pressure::Off => lacks.push((
+            "nobody sees how long domains wait for memory, which this kernel counts only where it is told to at boot",
+            "boot with psi=1",
+        )),
+        Pressure::Absent => lacks.push((
+            "nobody sees how long domains wait for memory, which this kernel cannot count",
+            "use a kernel built with CONFIG_PSI",
+        )),
     }
     lacks
 }

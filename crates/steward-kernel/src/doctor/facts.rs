@@ -43,7 +43,7 @@ pub struct Facts {
     pub pressure: Pressure,
     /// Whether the kernel keeps the ages of pages (MGLRU); `None` where it can not.
     pub page_ages: Option<bool>,
-    /// What memory needs.
+    /// For memory, beside pressure.
     #[serde(default)]
     pub memory: Memory,
     /// CPU time that real-time and deadline tasks may use together in every period, in microseconds; -1: all of it.
@@ -91,8 +91,6 @@ pub struct Cgroup {
 /// What the kernel offers for memory, beside pressure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Whether the root cgroup hands out memory to those below it.
-    pub handed_out: bool,
     /// Why the ages of pages cannot be read; `None` where they can.
     pub no_page_ages: Option<NoPageAges>,
     /// Whether memory can be taken from a cgroup (`memory.reclaim`).
@@ -165,7 +163,7 @@ impl<'a> Look<'a> {
 
     pub(super) fn facts(mut self) -> Facts {
         let release = self.proc("sys/kernel/osrelease").unwrap_or_default();
-        let sched_ext = self.sched_ext();
+        let (sched_ext, memory) = (self.sched_ext(), self.memory());
         let mut facts = Facts {
             realtime: self.sys("kernel/realtime").as_deref() == Some("1"),
             tick_hz: self.tick_hz(&release),
@@ -177,8 +175,11 @@ impl<'a> Look<'a> {
             scheduling_statistics: self.roots.proc.join("self/schedstat").exists(),
             fuse: self.fuse(),
             pressure: self.pressure(),
-            page_ages: self.sys("kernel/mm/lru_gen/enabled").map(|mask| mask != "0x0000" && mask != "0"),
-            memory: self.memory(),
+            page_ages: match memory.no_page_ages {
+                Some(NoPageAges::NotInKernel) => None,
+                obstacle => Some(obstacle != Some(NoPageAges::TurnedOff)),
+            },
+            memory,
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
             autogroup: self.proc("sys/kernel/sched_autogroup_enabled").map(|value| value == "1"),
@@ -266,7 +267,6 @@ impl<'a> Look<'a> {
     }
 
     fn memory(&mut self) -> Memory {
-        let handed_out = self.read(self.roots.cgroup.join("cgroup.subtree_control")).unwrap_or_default();
         let swap = swap::areas(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
@@ -275,10 +275,9 @@ impl<'a> Look<'a> {
         self.not_seen.extend(
             no_page_ages
                 .filter(|obstacle| *obstacle == NoPageAges::Denied)
-                .map(|obstacle| format!("whether the ages of pages can be had: {}", obstacle.why())),
+                .map(|obstacle| format!("whether page ages can be had: {}", obstacle.why())),
         );
         Memory {
-            handed_out: handed_out.split_ascii_whitespace().any(|name| name == "memory"),
             no_page_ages,
             // The root has it too, where any cgroup has it.
             reclaim: self.roots.cgroup.join("memory.reclaim").exists(),

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use steward_core::quantity::format_size;
+
 use super::abilities::Ability;
 use super::facts::{Facts, Pressure};
 use super::promises::{Holds, Promise};
 use super::{Diagnosis, MechanismKind};
+use crate::memory::ages::NoPageAges;
 
 /// How wide the page is, in characters.
 const WIDTH: usize = 96;
@@ -95,6 +98,9 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
             facts.caller.uid
         ));
     }
+    if let Some(obstacle @ (NoPageAges::TurnedOff | NoPageAges::NoDebugfs)) = facts.memory.no_page_ages {
+        notes.push(format!("Page ages: {}. To have them, {}.", obstacle.why(), obstacle.what_to_do()));
+    }
     notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
     if !notes.is_empty() {
         writeln!(page)?;
@@ -137,10 +143,22 @@ fn rows(facts: &Facts) -> Vec<(&'static str, String)> {
         Pressure::Off => "off; boot with psi=1",
         Pressure::Absent => "not in this kernel",
     };
+    let page_ages = match facts.memory.no_page_ages {
+        None => "yes",
+        Some(NoPageAges::NotInKernel) => "not in this kernel",
+        Some(NoPageAges::Denied) if facts.caller.uid != 0 => "unknown",
+        Some(_) => "no",
+    };
+    let swap = match facts.memory.swap_bytes {
+        0 => "none".to_owned(),
+        bytes => format_size(bytes),
+    };
     rows.extend([
         ("FUSE", yes_no(facts.fuse)),
         ("pressure (PSI)", pressure.to_owned()),
-        ("page ages (MGLRU)", facts.page_ages.map_or("not in this kernel".into(), yes_no)),
+        ("page ages (MGLRU)", page_ages.to_owned()),
+        ("memory.reclaim", yes_no(facts.memory.reclaim)),
+        ("swap", swap),
         ("real time at most", realtime),
     ]);
     rows

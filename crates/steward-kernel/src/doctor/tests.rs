@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::ages::NoPageAges;
+use crate::roots::with_files;
 
 /// Kernel 7.3 with everything, as root, under systemd.
 fn complete() -> Facts {
@@ -29,7 +30,7 @@ fn complete() -> Facts {
         fuse: true,
         pressure: Pressure::On,
         page_ages: Some(true),
-        memory: Memory { handed_out: true, no_page_ages: None, reclaim: true, swap_bytes: 1 << 30 },
+        memory: Memory { no_page_ages: None, reclaim: true, swap_bytes: 1 << 30 },
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
         autogroup: Some(true),
@@ -89,13 +90,11 @@ fn each_thing_that_memory_lacks_is_named_with_what_is_lost_and_what_to_do() {
         (found.works, format!("{}; {}", found.lost, found.what_to_do))
     };
     type Change<'a> = &'a dyn Fn(&mut Facts);
-    let lacks: [(Change, Holds, &str); 9] = [
+    let lacks: [(Change, Holds, &str); 7] = [
         (&|facts| facts.cgroup.controllers = None, Holds::No, "systemd.unified_cgroup_hierarchy=1"),
         (&|facts| facts.cgroup.controllers = Some(vec!["cpu".into()]), Holds::No, "cgroup_no_v1=memory"),
-        (&|facts| facts.memory.handed_out = false, Holds::No, "write +memory to"),
-        (&|facts| facts.memory.no_page_ages = Some(NoPageAges::TurnedOff), Holds::Partly, "lru_gen/enabled"),
-        (&|facts| facts.memory.no_page_ages = Some(NoPageAges::NoDebugfs), Holds::Partly, "mount debugfs"),
-        (&|facts| facts.memory.reclaim = false, Holds::Partly, "memory.reclaim"),
+        (&|facts| facts.cgroup.controllers = Some(vec!["memory".into()]), Holds::No, "cgroup_no_v1=cpu"),
+        (&|facts| facts.memory.reclaim = false, Holds::Partly, "5.19"),
         (&|facts| facts.pressure = Pressure::Off, Holds::Partly, "psi=1"),
         (&|facts| facts.pressure = Pressure::Absent, Holds::Partly, "CONFIG_PSI"),
         (&|facts| facts.memory.swap_bytes = 0, Holds::Partly, "add swap"),
@@ -104,17 +103,33 @@ fn each_thing_that_memory_lacks_is_named_with_what_is_lost_and_what_to_do() {
         let (found, sentence) = verdict(change);
         assert!(found == works && sentence.contains(said), "{found:?}: {sentence}");
     }
-    let by_user = verdict(&|facts| {
-        facts.memory.no_page_ages = Some(NoPageAges::Denied);
-        facts.caller.uid = 1000;
-    });
-    assert_eq!(by_user.0, Holds::Yes, "who may not look does not know");
-    let (_, sentence) = verdict(&|facts| {
-        facts.memory =
-            Memory { handed_out: true, no_page_ages: Some(NoPageAges::Denied), ..Memory::default() };
-    });
-    for said in ["ask as root", "5.19", "add swap"] {
+    let (_, sentence) = verdict(&|facts| facts.memory = Memory::default());
+    for said in ["memory.reclaim", "5.19", "add swap"] {
         assert!(sentence.contains(said), "{sentence}");
+    }
+}
+
+#[test]
+fn page_ages_are_a_reading_and_nothing_is_lost_without_them_yet() {
+    let page = |obstacle, uid| {
+        let mut facts = complete();
+        (facts.memory.no_page_ages, facts.caller.uid) = (Some(obstacle), uid);
+        let diagnosis = diagnose(facts);
+        assert_eq!(able(&diagnosis, Holds::Yes).len(), diagnosis.abilities.len());
+        diagnosis.to_string()
+    };
+    for (obstacle, uid, row, note) in [
+        (NoPageAges::NotInKernel, 0, "not in this kernel", ""),
+        (NoPageAges::TurnedOff, 0, "no", "To have them, write y to /sys/kernel/mm/lru_gen/enabled."),
+        (NoPageAges::NoDebugfs, 0, "no", "To have them, mount debugfs"),
+        (NoPageAges::Denied, 0, "no", ""),
+        (NoPageAges::Denied, 1000, "unknown", ""),
+    ] {
+        let page = page(obstacle, uid);
+        assert!(page.lines().any(|line| line == format!("{:<20}{row}", "page ages (MGLRU)")), "{page}");
+        let words = page.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(note), "{page}");
+        assert_eq!(words.contains("To have them"), !note.is_empty(), "{page}");
     }
 }
 
@@ -247,7 +262,6 @@ fn a_diagnosis_survives_the_way_through_json() {
 
 #[test]
 fn facts_are_read_from_the_files_of_a_machine() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
     let files = [
         ("proc/sys/kernel/osrelease", "6.14.3\n"),
         ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
@@ -268,17 +282,12 @@ fn facts_are_read_from_the_files_of_a_machine() {
         ("sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
         ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
         ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
-        ("sys/fs/cgroup/cgroup.subtree_control", "cpu memory\n"),
         ("sys/fs/cgroup/memory.reclaim", ""),
         ("proc/swaps", "Filename\n/dev/vdb partition 1048572 0 -2\n"),
         ("boot/config-6.14.3", "CONFIG_HZ_1000=y\nCONFIG_HZ=1000\n"),
     ];
-    for (name, content) in files {
-        let path = directory.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-        std::fs::write(path, content).expect("a file");
-    }
-    insta::assert_json_snapshot!("facts_of_a_directory", examine(&Roots::under(directory.path())).facts);
+    let (_keep, roots) = with_files(&files);
+    insta::assert_json_snapshot!("facts_of_a_directory", examine(&roots).facts);
 }
 
 fn stat_line(pid: i32, name: &str) -> String {

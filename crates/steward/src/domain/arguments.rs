@@ -167,8 +167,8 @@ pub struct SettingArguments {
     /// The most memory that it may use, as 1G.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory_max: Option<Wanted<i64>>,
-    /// Keep what it uses in memory: a page may be taken only once it has gone unused for PERIOD (1s to 24h), unless said
-    /// 30min.
+    /// Keep what it uses in memory: a page may be taken only once it has gone unused for PERIOD (1s to 24h), unless
+    /// said 30min.
     #[arg(
         long,
         value_name = "PERIOD",

@@ -8,18 +8,14 @@ use crate::turn::descriptors::{Source, Wait};
 
 impl Daemon {
     /// The descriptors that announce something for [`Daemon::tick`], or for an answer that waits.
-    pub(crate) fn descriptors(&self) -> Vec<Wait<'_>> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
         let own = [
             Wait::readable(Source::Polkit, self.polkit.as_fd()),
             Wait::readable(Source::Worker, self.worker.as_fd()),
             Wait::readable(Source::Memory, self.memory.as_fd()),
         ];
         let domains = self.domains.descriptor().map(|changes| Wait::readable(Source::Domains, changes));
-        own.into_iter()
-            .chain(self.cpu.descriptors())
-            .chain(self.running.descriptors())
-            .chain(domains)
-            .collect()
+        own.into_iter().chain(self.cpu.descriptors()).chain(self.running.descriptors()).chain(domains)
     }
 
     /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in

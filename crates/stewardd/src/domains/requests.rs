@@ -366,8 +366,8 @@ impl Daemon {
         }
     }
 
-    /// `steward run --memory-min`, `--memory-max` or `--protect`: makes a domain for the caller, below the one that it names, and
-    /// moves it there. When the rest is refused, the domain goes again.
+    /// `steward run --memory-min`, `--memory-max` or `--protect`: makes a domain for the caller, below the one that it
+    /// names, and moves it there. When the rest is refused, the domain goes again.
     pub(crate) fn run_limited(&mut self, caller: &Caller, mut rest: api::Run) -> Result<api::Ran, ApiError> {
         if rest.cpu.is_some() {
             // Before anything is changed, since polkit may have to be asked.

@@ -77,13 +77,25 @@ impl Domains {
     pub fn view(&self, path: &str, records: Option<&Records>) -> Option<api::Domain> {
         let cgroups = self.cgroups().ok()?;
         let cgroup = cgroups.find(path).ok()?;
-        // What it is guaranteed depends on its siblings, and on those of everybody above it.
-        let above = std::iter::successors(Some(path), |path| name::parent_of(path));
-        let mut beside: Vec<Cgroup> =
-            above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
-        beside.push(cgroup.clone());
-        let tree = self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()));
+        let tree = self.tree_around(cgroups, path);
         Some(self.show(&cgroup, &Sight::of(tree, records, Some(cgroups))))
+    }
+
+    /// What the children of a domain use of the memory and could use, and those of all above it.
+    ///
+    /// # Errors
+    /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
+    pub(crate) fn memory_usage_below(&self, path: &str) -> Result<Usage, ApiError> {
+        let cgroups = self.cgroups()?;
+        Ok(Usage::of(cgroups, &self.tree_around(cgroups, path)))
+    }
+
+    /// A domain with its children, its siblings and those of everybody above it: what it is guaranteed, and what it
+    /// may use, depends on them.
+    fn tree_around(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
+        let above = std::iter::successors(Some(path), |path| name::parent_of(path));
+        let beside: Vec<Cgroup> = above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
+        self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain([path]))
     }
 
     fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {

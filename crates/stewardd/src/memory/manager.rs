@@ -15,15 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MlockAllFlags, mlockall};
 use steward_core::memory::ageing::Ageing;
-use steward_core::memory::manager::{self, Decision};
+use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
-use steward_core::memory::victims::PIECE_MAX_BYTES;
 use steward_kernel::Roots;
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool};
 
 pub(crate) use self::orders::{Ordered, Orders};
 use self::sight::Sight;
+use super::holding::{Holding, Wanted};
 use crate::turn::clock::now_ns;
 use crate::turn::front::Bell;
 
@@ -33,10 +34,13 @@ const LOOK_NS: u64 = 250_000_000;
 const CHECK_NS: u64 = 20_000_000;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
-/// How many threads take memory: on a slow disk each waits for most of the time.
-const POOL_THREADS: usize = 3;
+/// How many threads take memory. The others are for when the first waits and little is left: several at once have pages
+/// of several domains lie between each other in the swap.
+const POOL_THREADS: usize = 4;
 /// Pieces that are given to them at most, beside those in hand.
-const WAITING_MAX: usize = 8;
+const WAITING_MAX: usize = 4;
+/// How much is taken at once, in bytes.
+const PIECE_BYTES: u64 = 1 << 20;
 /// The nice value of all threads here: at an ordinary one they come too late (docs/memory.md).
 const NICE: i32 = -20;
 
@@ -49,6 +53,8 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
+    /// What is held of files for protected domains, in bytes.
+    pub(crate) held_bytes: u64,
     /// What all protected domains may keep together, in bytes.
     pub(crate) room_bytes: u64,
     /// How much is to be free, in bytes.
@@ -78,6 +84,10 @@ struct Shared(Mutex<State>);
 struct State {
     orders: Arc<Orders>,
     news: News,
+    /// Whether the daemon has not taken them yet.
+    are_new: bool,
+    /// Whether the daemon's end of the bell was rung for them.
+    has_rung: bool,
     ends: bool,
 }
 
@@ -104,14 +114,16 @@ impl Manager {
         })
     }
 
+    /// The orders that it goes by.
+    pub(crate) fn given(&self) -> &Orders {
+        &self.given
+    }
+
     /// Has it go by these orders from now on.
     ///
     /// # Errors
     /// When the thread cannot be started, in a sentence.
     pub(crate) fn give(&mut self, orders: Orders) -> Result<(), String> {
-        if orders == self.given {
-            return Ok(());
-        }
         self.shared.lock().orders = Arc::new(orders.clone());
         if let Some((bell, roots)) = self.idle.take_if(|_| !orders.is_idle()) {
             let shared = Arc::clone(&self.shared);
@@ -124,13 +136,19 @@ impl Manager {
         Ok(())
     }
 
-    /// What there is to know. Changes are told once.
-    pub(crate) fn take_news(&self) -> News {
-        self.bell.has_rung();
-        let news = &mut self.shared.lock().news;
-        let told = news.clone();
-        news.changes.clear();
-        told
+    /// What there is to know; `None` while nothing is kept and the loop has not looked since the last call. Changes are
+    /// told once.
+    pub(crate) fn take_news(&self) -> Option<News> {
+        let mut state = self.shared.lock();
+        if std::mem::take(&mut state.has_rung) {
+            self.bell.has_rung();
+        }
+        if !std::mem::take(&mut state.are_new) && state.news.kept.is_empty() {
+            return None;
+        }
+        let told = state.news.clone();
+        state.news.changes.clear();
+        Some(told)
     }
 }
 
@@ -162,9 +180,12 @@ struct Turns {
     /// What it sees with; `None` until there is something to do, or where it cannot.
     sight: Option<Sight>,
     pool: Option<ReclaimPool>,
+    holding: Option<Holding>,
     /// From whom is taken next: the cgroup's path and id, and how much, in bytes.
     plan: VecDeque<(String, u64, u64)>,
     target_bytes: u64,
+    /// With less than this free all threads take memory: half of the reserve is gone.
+    urgent_bytes: u64,
     /// What the pool has been given and not done yet, in bytes.
     in_hand_bytes: u64,
     /// Until when nothing is taken from these, by cgroup id.
@@ -183,8 +204,10 @@ impl Turns {
             ageing: Ageing::default(),
             sight: None,
             pool: None,
+            holding: None,
             plan: VecDeque::new(),
             target_bytes: 0,
+            urgent_bytes: 0,
             in_hand_bytes: 0,
             spared_until_ns: BTreeMap::new(),
             news: News::default(),
@@ -195,6 +218,8 @@ impl Turns {
     fn run(mut self) {
         // Without the right to it, it does what it can at an ordinary one.
         let _ = rustix::process::setpriority_process(None, NICE);
+        // The same for a daemon that may not lock what it uses itself: then it may have to wait for its own pages.
+        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         loop {
             let (orders, ends) = {
                 let state = self.shared.lock();
@@ -217,6 +242,7 @@ impl Turns {
         self.plan.clear();
         self.sight = None;
         self.pool = None;
+        self.holding = None;
         self.in_hand_bytes = 0;
         let taken_bytes = std::mem::take(&mut self.news.taken_bytes);
         self.news = News { taken_bytes, changes: self.take_untold(), ..News::default() };
@@ -241,16 +267,17 @@ impl Turns {
     }
 
     fn tell(&self) {
-        let is_news = {
-            let told = &mut self.shared.lock().news;
-            let is_news = told.kept != self.news.kept
-                || !self.news.changes.is_empty()
-                || told.is_short != self.news.is_short
-                || told.trouble != self.news.trouble;
-            told.clone_from(&self.news);
-            is_news
-        };
-        if is_news {
+        let mut state = self.shared.lock();
+        let told = &mut state.news;
+        let wakes = told.kept != self.news.kept
+            || !self.news.changes.is_empty()
+            || told.is_short != self.news.is_short
+            || told.trouble != self.news.trouble;
+        told.clone_from(&self.news);
+        state.are_new = true;
+        if wakes {
+            // With the lock, so that whoever takes the news finds it rung.
+            state.has_rung = true;
             self.bell.ring();
         }
     }
@@ -264,6 +291,10 @@ impl Turns {
             let pool = ReclaimPool::start(options, &self.roots);
             self.pool = Some(pool.map_err(|error| format!("nothing can be reclaimed: {error}"))?);
         }
+        if self.holding.is_none() {
+            self.holding = Some(Holding::start(&self.roots)?);
+        }
+        let held = self.holding.as_ref().map(Holding::held).unwrap_or_default();
         let Some(sight) = &mut self.sight else { return Ok(()) };
         self.spared_until_ns.retain(|_, until_ns| *until_ns > now_ns);
         let seen = sight.look(now_ns, orders).map_err(|error| error.to_string())?;
@@ -271,14 +302,17 @@ impl Turns {
         for domain in &mut domains {
             domain.is_spared |= self.spared_until_ns.contains_key(&domain.id);
         }
-        let decision = self.decides.decide(now_ns, &seen.machine, &domains, &orders.settings);
+        self.urgent_bytes = seen.machine.high_watermark_bytes + orders.settings.reserve_bytes / 2;
+        let machine = Machine { held_bytes: held.bytes, ..seen.machine };
+        let decision = self.decides.decide(now_ns, &machine, &domains, &orders.settings);
         let periods = sight.periods();
         if let Some(id) = self.ageing.due(now_ns, &periods) {
             let cost_ns = sight.age(id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
         self.take_decision(decision);
-        Ok(())
+        self.news.held_bytes = held.bytes;
+        held.trouble.map_or(Ok(()), Err)
     }
 
     fn take_decision(&mut self, decision: Decision) {
@@ -288,6 +322,11 @@ impl Turns {
             decision.victims.iter().filter_map(|victim| Some((sight.at(victim.place)?, victim.bytes)));
         self.plan = victims.map(|((path, id), bytes)| (path.to_owned(), id, bytes)).collect();
         self.target_bytes = decision.target_bytes;
+        if let Some(holding) = &self.holding {
+            let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
+            let paths = protected.map(|kept| path_of(kept.id)).collect();
+            holding.want(Wanted { paths, bytes_max: decision.held_max_bytes });
+        }
         let kept = decision.kept.iter().map(|kept| (path_of(kept.id), (kept.id, kept.bytes)));
         self.news.kept = kept.collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
@@ -314,12 +353,15 @@ impl Turns {
     /// Has so much be taken as is not free, from those whose turn it is.
     fn top_up(&mut self) {
         let (Some(sight), Some(pool)) = (&self.sight, &self.pool) else { return };
+        let free_bytes = sight.free_bytes();
         let mut missing_bytes =
-            self.target_bytes.saturating_sub(sight.free_bytes()).saturating_sub(self.in_hand_bytes);
+            self.target_bytes.saturating_sub(free_bytes).saturating_sub(self.in_hand_bytes);
+        let in_hand_max = if free_bytes < self.urgent_bytes { POOL_THREADS } else { 1 };
         while missing_bytes > 0
+            && pool.unfinished() < in_hand_max
             && let Some((cgroup, id, left_bytes)) = self.plan.front_mut()
         {
-            let bytes = (*left_bytes).min(PIECE_MAX_BYTES);
+            let bytes = (*left_bytes).min(PIECE_BYTES);
             let job = ReclaimJob { cgroup: cgroup.clone(), id: *id, bytes, swappiness: None };
             if pool.give(job).is_err() {
                 break;

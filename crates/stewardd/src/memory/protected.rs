@@ -37,10 +37,14 @@ impl Cared {
 impl Daemon {
     /// Tells the loop what domains were given, and has kept what it keeps.
     pub(crate) fn tick_memory(&mut self) {
-        let config = &self.settings.config.memory;
-        let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        let given = self.memory.give(Orders { domains: self.domains.memory_orders(), settings });
-        let news = self.memory.take_news();
+        let given = self.order_memory();
+        let Some(news) = self.memory.take_news() else {
+            // What was said last stands.
+            if let Err(sentence) = given {
+                self.health.set(Topic::Memory, vec![sentence]);
+            }
+            return;
+        };
         for (path, change) in &news.changes {
             self.log_change(path, change);
         }
@@ -51,6 +55,17 @@ impl Daemon {
                 .to_owned()
         });
         self.health.set(Topic::Memory, given.err().into_iter().chain(news.trouble).chain(short).collect());
+    }
+
+    /// In most turns there is nothing to order, which has to cost nothing.
+    fn order_memory(&mut self) -> Result<(), String> {
+        let config = &self.settings.config.memory;
+        let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
+        if self.memory.given().are(self.domains.memory_orders(), &settings) {
+            return Ok(());
+        }
+        let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
+        self.memory.give(Orders { domains: domains.collect(), settings })
     }
 
     fn cared(&self, news: &News) -> Cared {

@@ -1,10 +1,14 @@
-//! The machine's memory in figures.
+//! The machine's memory in figures, and how much of it a domain may use.
 
-use libsteward::api;
+use libsteward::api::{self, ApiError};
+use steward_core::domain::name;
 use steward_core::resource::Resource;
 use steward_kernel::memory::machine;
 
 use crate::daemon::Daemon;
+use crate::memory::looks::{Figures, Look};
+use crate::server::turns::Payer;
+use crate::turn::clock::cpu_time_ns;
 
 impl Daemon {
     pub(crate) fn memory_state(&self) -> api::MemoryState {
@@ -17,5 +21,42 @@ impl Daemon {
             promised: tree.reserved_below("", Resource::Memory) as u64,
             reservable: tree.limit("", Resource::Memory) as u64,
         }
+    }
+
+    /// How much memory a domain may use, as it was seen a moment ago or is seen now; `payer` pays for looking. Where
+    /// nobody counts it, that of the nearest one above it: at the top, the machine's.
+    ///
+    /// # Errors
+    /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
+    pub(crate) fn availability(
+        &mut self,
+        path: &str,
+        payer: Payer,
+        now_ns: u64,
+    ) -> Result<Figures, ApiError> {
+        let Some(parent) = name::parent_of(path) else { return self.availability_of_machine(now_ns) };
+        if self.looks.recent(parent, payer, now_ns).is_none() {
+            let begun_ns = cpu_time_ns();
+            let figures = self.domains.memory_usage_below(parent)?.figures().collect();
+            let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+            self.looks.keep(parent, Look { at_ns: now_ns, cost_ns, payer, figures });
+        }
+        let look = self.looks.last(parent);
+        let found = look.and_then(|look| Some((look.at_ns, *look.figures.get(path)?)));
+        match found {
+            Some((at_ns, (used_bytes, available_bytes))) => {
+                Ok(Figures { path: path.to_owned(), at_ns, used_bytes, available_bytes })
+            }
+            None => self.availability(parent, payer, now_ns),
+        }
+    }
+
+    fn availability_of_machine(&self, now_ns: u64) -> Result<Figures, ApiError> {
+        let free_bytes = self.domains.cgroups()?.memory_available().unwrap_or(0);
+        // Where it cannot be read, nothing is known to be used.
+        let total_bytes =
+            machine::usage(&self.options.roots).map_or(0, |memory| memory.total_bytes).max(free_bytes);
+        let used_bytes = total_bytes - free_bytes;
+        Ok(Figures { path: String::new(), at_ns: now_ns, used_bytes, available_bytes: total_bytes })
     }
 }

@@ -38,6 +38,15 @@ impl Usage {
         Usage { available: divide(tree, &used, free_bytes), used }
     }
 
+    /// What of each is known: what it uses and what it may use, in bytes, by path; only where somebody counts it.
+    pub(crate) fn figures(self) -> impl Iterator<Item = (String, (u64, u64))> {
+        let Usage { used, mut available } = self;
+        used.into_iter().map(move |(path, used)| {
+            let available = available.remove(&path).unwrap_or(0);
+            (path, (used.used_bytes, available))
+        })
+    }
+
     /// What the API says of one; `None` where nobody counts it.
     pub(crate) fn show(&self, cgroups: &dyn Cgroups, path: &str, cared: &Cared) -> Option<api::DomainMemory> {
         let used = self.used.get(path)?;

@@ -2,7 +2,7 @@
 //!
 //! Every request is decided by who the kernel says the caller is ([`super::permission`]), before anything is changed;
 //! each states who may make it ([`super::access`]). What each room answers is beside that room:
-//! [`crate::cpu::requests`], [`crate::domains::requests`], [`super::requests`].
+//! [`crate::cpu::requests`], `crate::memory::requests`, [`crate::domains::requests`], [`super::requests`].
 
 use libsteward::ApiError;
 use libsteward::api::{self, Method};
@@ -14,6 +14,7 @@ use crate::daemon::Daemon;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
 use crate::server::service::{GetInfo, GetInterfaceDescription};
+use crate::server::watch::{NextReply, Watch, Watched};
 use crate::server::{Answer, report};
 use crate::turn::clock::now_ns;
 
@@ -34,6 +35,14 @@ impl Daemon {
         // What polkit said was about this call and no other.
         self.polkit.forget(caller.id);
         answer
+    }
+
+    /// The next reply to somebody who watches; none when all that is known was told before.
+    pub(crate) fn next_reply(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
+        match &mut watch.about {
+            Watched::Forecasts(watch) => self.forecasts_of_watch(caller, watch),
+            Watched::Availability(watch) => self.availability_of_watch(caller, watch),
+        }
     }
 
     /// A reply that is the same for all who may have it, made anew unless that was costly and is a moment ago.
@@ -116,6 +125,7 @@ handlers![
     api::SuspendDomain,
     api::LowerDomain,
     api::AuditDomain,
+    api::WatchAvailability,
     GetInfo,
     GetInterfaceDescription,
 ];

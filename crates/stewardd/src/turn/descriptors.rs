@@ -58,6 +58,42 @@ impl<'fd> Wait<'fd> {
     }
 }
 
+/// All that is waited for, in order.
+#[derive(Debug)]
+pub struct Waits<'fd> {
+    sources: Vec<Source>,
+    descriptors: Vec<PollFd<'fd>>,
+}
+
+impl<'fd> Waits<'fd> {
+    /// None yet, with room for so many: the loop makes them anew in every turn.
+    pub fn with_room(count: usize) -> Self {
+        Waits { sources: Vec::with_capacity(count), descriptors: Vec::with_capacity(count) }
+    }
+
+    /// Waits until one of them is ready, or for that long at most.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait. A signal is no error.
+    pub fn wait(mut self, at_most: &Timespec) -> Result<Woken, Errno> {
+        match poll(&mut self.descriptors, Some(at_most)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let ready = self.descriptors.iter().map(PollFd::revents);
+        Ok(Woken(self.sources.into_iter().zip(ready).collect()))
+    }
+}
+
+impl<'fd> Extend<Wait<'fd>> for Waits<'fd> {
+    fn extend<T: IntoIterator<Item = Wait<'fd>>>(&mut self, waits: T) {
+        for Wait { whose, descriptor } in waits {
+            self.sources.push(whose);
+            self.descriptors.push(descriptor);
+        }
+    }
+}
+
 /// What descriptors are ready for, in the order in which they were waited for.
 #[derive(Debug)]
 pub struct Woken(Vec<(Source, PollFlags)>);
@@ -74,20 +110,6 @@ impl Woken {
     }
 }
 
-/// Waits until one of them is ready, or for that long at most.
-///
-/// # Errors
-/// When the kernel cannot wait. A signal is no error.
-pub fn wait(waits: Vec<Wait<'_>>, at_most: &Timespec) -> Result<Woken, Errno> {
-    let (sources, mut descriptors): (Vec<Source>, Vec<PollFd<'_>>) =
-        waits.into_iter().map(|wait| (wait.whose, wait.descriptor)).unzip();
-    match poll(&mut descriptors, Some(at_most)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(errno),
-    }
-    Ok(Woken(sources.into_iter().zip(descriptors.iter().map(PollFd::revents)).collect()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -95,6 +117,12 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    fn woken<'fd>(all: impl IntoIterator<Item = Wait<'fd>>) -> Woken {
+        let mut waits = Waits::with_room(1);
+        waits.extend(all);
+        waits.wait(&Timespec { tv_sec: 0, tv_nsec: 0 }).expect("it waits")
+    }
 
     #[test]
     fn who_woke_the_loop_is_known_by_name_whatever_else_it_waits_for() {
@@ -106,7 +134,7 @@ mod tests {
                 Source::Stop => Wait::readable(source, rung.as_fd()),
                 _ => Wait::readable(source, quiet.as_fd()),
             });
-            let woken = wait(waits.into(), &Timespec { tv_sec: 0, tv_nsec: 0 }).expect("it waits");
+            let woken = woken(waits);
             assert!(
                 woken.is_by(Source::Stop) && !woken.is_by(Source::Metrics) && !woken.is_by(Source::Polkit)
             );
@@ -118,12 +146,12 @@ mod tests {
         let (one, _one_end) = UnixStream::pair().expect("a pair");
         let (other, _other_end) = UnixStream::pair().expect("a pair");
         let client = |stream, interest| Wait::until(Source::Clients, PollFd::new(stream, interest));
-        let waits = vec![
+        let waits = [
             client(&one, PollFlags::IN),
             Wait::readable(Source::Stop, one.as_fd()),
             client(&other, PollFlags::OUT | PollFlags::IN),
         ];
-        let woken = wait(waits, &Timespec { tv_sec: 0, tv_nsec: 0 }).expect("it waits");
+        let woken = woken(waits);
         assert_eq!(woken.of(Source::Clients), [PollFlags::empty(), PollFlags::OUT]);
     }
 }

@@ -147,9 +147,12 @@ impl Worker {
         let work = move || {
             while let Some(job) = shared.next() {
                 let outcome = job.carry_out();
-                shared.lock().outcomes.push(outcome);
-                shared.done.notify_all();
+                let mut state = shared.lock();
+                state.outcomes.push(outcome);
+                // With the lock: it has rung as long as there are outcomes, and not when there are none.
                 bell.ring();
+                drop(state);
+                shared.done.notify_all();
             }
         };
         match std::thread::Builder::new().name("worker".into()).spawn(work) {
@@ -161,8 +164,11 @@ impl Worker {
 
     /// What has become of jobs since the last call, oldest first.
     pub fn take_outcomes(&self) -> Vec<Outcome> {
-        self.bell.has_rung();
-        std::mem::take(&mut self.shared.lock().outcomes)
+        let mut state = self.shared.lock();
+        if !state.outcomes.is_empty() {
+            self.bell.has_rung();
+        }
+        std::mem::take(&mut state.outcomes)
     }
 
     /// Waits until there is an outcome, or for that long at most: for what is usually done at once.
@@ -204,7 +210,7 @@ impl Drop for Worker {
 mod tests {
     use std::path::Path;
 
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
@@ -225,6 +231,9 @@ mod tests {
         );
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "one");
         assert!(worker.take_outcomes().is_empty());
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&worker, PollFlags::IN)], Some(&at_once)).expect("asked");
+        assert_eq!(ready, 0, "nothing wakes the loop for what it has taken");
     }
 
     #[test]

@@ -70,10 +70,10 @@ impl Machine {
 
     /// Writes the one file that declares domains.
     pub fn declare_domains(&self, text: &str) {
-        std::fs::create_dir_all(self.path("domains")).expect("created");
-        let beside = self.path("domains/declared.new");
+        std::fs::create_dir_all(self.path("domains.d")).expect("created");
+        let beside = self.path("domains.d/declared.new");
         std::fs::write(&beside, text).expect("written");
-        std::fs::rename(beside, self.path("domains/declared.toml")).expect("renamed");
+        std::fs::rename(beside, self.path("domains.d/declared.toml")).expect("renamed");
     }
 
     /// As editors do: at no moment is the file there with less than all of it.
@@ -104,7 +104,7 @@ impl Machine {
             config: self.path("steward.toml"),
             spec_directories: vec![self.path("specs")],
             rule_directories: vec![self.path("rules")],
-            domain_directories: vec![self.path("domains")],
+            domain_directories: vec![self.path("domains.d")],
             state_directory: self.path("state"),
             mechanism: None,
             best_effort: None,

@@ -5,18 +5,20 @@ echo 600M >/sys/block/zram0/disksize
 mkswap /dev/zram0 >/dev/null
 swapon /dev/zram0
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+mkdir /tmp/store
+mount -t tmpfs -o size=800M none /tmp/store
 start_daemon
 # What of a cgroup is in memory, and in the swap, in MiB.
 held() { echo "$1: $(($(cat $2/memory.current) >> 20)) MiB, swapped $(($(cat $2/memory.swap.current) >> 20)) MiB"; }
 
 section kept
-steward run --protect=10s -- sh -c 'text=$(head -c 60000000 /dev/zero | tr "\0" x); touch /tmp/holds; sleep 1000' &
+steward run --protect=10s -- sh -c 'text=$(head -c 60000000 /dev/zero | tr "\0" x); touch /tmp/holds; while :; do sleep 1000; done' &
 protected=/sys/fs/cgroup/steward.run-$!
 wait_for 'test -e /tmp/holds'
 wait_for "[ \$(cat $protected/memory.min) -gt 60000000 ]"
 held protected $protected
 section hog
-steward run --memory-max 2G -- sh -c 'dd if=/dev/zero of=/dev/shm/hog bs=1M count=600 2>/dev/null; touch /tmp/full; sleep 1000' &
+steward run --memory-max 2G -- sh -c 'dd if=/dev/zero of=/tmp/store/hog bs=1M count=600 2>/dev/null; touch /tmp/full; while :; do sleep 1000; done' &
 hog=/sys/fs/cgroup/steward.run-$!
 wait_for 'test -e /tmp/full'
 held protected $protected

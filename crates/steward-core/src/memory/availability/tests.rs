@@ -135,3 +135,11 @@ proptest! {
         prop_assert_eq!(available(&domains, free_bytes, own()).len(), used.len());
     }
 }
+
+#[test]
+fn a_change_is_news_from_a_twentieth_of_what_was_told_on() {
+    assert!(!is_news(100, 100) && !is_news(100, 104) && !is_news(100, 96));
+    assert!(is_news(100, 105) && is_news(100, 95));
+    assert!(!is_news(0, 0) && is_news(0, 1) && is_news(1, 0));
+    assert!(is_news(u64::MAX, 0) && !is_news(u64::MAX, u64::MAX - 1));
+}

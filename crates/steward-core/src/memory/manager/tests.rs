@@ -15,6 +15,7 @@ fn machine() -> Machine {
         file_bytes: 200 * MIB,
         anonymous_bytes: 600 * MIB,
         swap_free_bytes: 2000 * MIB,
+        held_bytes: 0,
     }
 }
 
@@ -58,7 +59,10 @@ fn what_is_promised_to_others_is_not_kept_for_those_who_are_protected() {
     let mut promised = seen(3, 10);
     promised.principal.min_bytes = 100 * MIB;
     let decision = Manager::default().decide(0, &machine(), &[promised], &settings());
-    assert_eq!(decision.room_bytes, 649 * MIB);
+    assert_eq!((decision.room_bytes, decision.held_max_bytes), (649 * MIB, 649 * MIB / 4));
+    let holding = Machine { held_bytes: 100 * MIB, ..machine() };
+    let decision = Manager::default().decide(0, &holding, &[promised], &settings());
+    assert_eq!((decision.room_bytes, decision.held_max_bytes), (549 * MIB, 649 * MIB / 4));
 }
 
 #[test]

@@ -15,10 +15,11 @@ use crate::cpu::herald::{Outlook, OutlookAsked};
 use crate::cpu::reply::forecast;
 use crate::daemon::Daemon;
 use crate::domains::reading::Group;
+use crate::server::Answer;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
 use crate::server::report::invalid;
-use crate::server::{Answer, NextReply, Watch};
+use crate::server::watch::{ForecastWatch, NextReply, Watch, Watched};
 use crate::turn::clock::{cpu_time_ns, now_ns};
 
 /// Time between two replies to a watcher, in milliseconds, unless said.
@@ -96,7 +97,8 @@ impl Daemon {
             return Err(invalid("slowed", "it is about those outside of a domain; give a domain"));
         }
         let granted = self.permit_forecasts(caller, &request)?;
-        Ok(Answer::Watch(Watch { request, every_ns: every_ms * 1_000_000, granted, told_at_ns: 0 }))
+        let about = Watched::Forecasts(ForecastWatch { request, granted, told_at_ns: 0 });
+        Ok(Answer::Watch(Watch { about, every_ns: every_ms * 1_000_000 }))
     }
 
     /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for
@@ -179,7 +181,7 @@ impl Daemon {
     }
 
     /// The next reply to somebody who watches; none when all that is known was told before.
-    pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut Watch) -> NextReply {
+    pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut ForecastWatch) -> NextReply {
         self.sample_if_old(now_ns());
         if self.cpu.sampler.herald.at_ns() == Some(watch.told_at_ns) {
             return Ok(None);

@@ -98,7 +98,7 @@ fn of_a_cgroup_that_is_gone_nothing_stays_in_the_journal() {
     std::fs::rename(machine.roots.cgroup.join("steward.a"), machine.directory.path().join("gone"))
         .expect("moved");
     std::fs::create_dir(machine.roots.cgroup.join("steward.a")).expect("made anew");
-    let refused = knobs.set(&machine.place, Settings::default()).expect_err("it is another one");
+    let refused = knobs.set(&machine.place, Told::default()).expect_err("it is another one");
     assert!(refused.contains("is gone") && refused.contains("steward.a"), "{refused}");
     assert_eq!(recorded(), 0);
 }
@@ -111,7 +111,7 @@ fn what_cannot_be_put_back_stays_in_the_journal_until_it_can() {
     let min = machine.roots.cgroup.join("steward.a/memory.min");
     std::fs::rename(&min, machine.directory.path().join("aside")).expect("moved");
     std::fs::create_dir(&min).expect("what cannot be read");
-    let refused = knobs.set(&machine.place, Settings::default()).expect_err("it cannot be read");
+    let refused = knobs.set(&machine.place, Told::default()).expect_err("it cannot be read");
     assert!(refused.contains("memory.min"), "{refused}");
     drop(knobs);
     std::fs::remove_dir(&min).expect("removed");
@@ -128,7 +128,7 @@ fn what_someone_else_has_written_is_what_is_put_back() {
     knobs.set(&machine.place, wanted(Some(500), None)).expect("it is there");
     std::fs::write(machine.roots.cgroup.join("steward.a/memory.min"), "600\n").expect("someone else writes");
     knobs.set(&machine.place, wanted(Some(700), None)).expect("it is there");
-    knobs.set(&machine.place, Settings::default()).expect("it is there");
+    knobs.set(&machine.place, Told::default()).expect("it is there");
     assert_eq!(machine.says("memory.min"), "600");
 }
 

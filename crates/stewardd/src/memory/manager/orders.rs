@@ -58,6 +58,16 @@ impl Orders {
         self.domains.values().all(|ordered| ordered.protect_ns.is_none())
     }
 
+    /// Whether they are these: by path, in order.
+    pub(crate) fn are<'path>(
+        &'path self,
+        domains: impl Iterator<Item = (&'path str, Ordered)>,
+        settings: &manager::Settings,
+    ) -> bool {
+        self.settings == *settings
+            && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
+    }
+
     /// What a cgroup was given.
     pub(super) fn of(&self, path: &str) -> Ordered {
         self.domains.get(path).copied().unwrap_or_default()
@@ -73,6 +83,18 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
+        let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
+        let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
+        let are = |domains: &[(&str, Ordered)], settings| orders.are(domains.iter().copied(), settings);
+        assert!(are(&[("a", one)], &orders.settings));
+        for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
+            assert!(!are(domains, &orders.settings), "{domains:?}");
+        }
+        assert!(!are(&[("a", one)], &manager::Settings { reserve_bytes: 1, ..orders.settings }));
+    }
 
     #[test]
     fn who_is_below_a_protected_domain_is_protected_as_it_is() {

@@ -221,6 +221,7 @@ impl Sight {
             file_bytes: usage.file_bytes,
             anonymous_bytes: usage.anonymous_bytes,
             swap_free_bytes: usage.swap_free_bytes,
+            held_bytes: 0,
         })
     }
 

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Has a program with libgc, unmodified, collect garbage by how much memory it may use: LD_PRELOAD=libsteward-boehm.so.
+ *
+ * The collector asks before each collection of its own whether to go on (GC_set_stop_func). While it is known how much
+ * may be used, the answer is no, and the heap grows instead. The functions that allocate are wrapped: each looks, now
+ * and then, at the heap and at what may be used, and collects when decide.h says so. They do it because there no lock
+ * of the collector's is held, and because a program that allocates nothing needs no collection.
+ *
+ * Without a daemon, or with another libgc than this knows, nothing is decided here and all is as without it.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <steward.h>
+
+#include "decide.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* A call looks when it is this one since the last look on its thread, or wants that many bytes. */
+#define LOOK_EVERY_CALLS 256
+#define LOOK_FROM_BYTES (64 * 1024)
+/* How often it is asked how much may be used, in nanoseconds. */
+#define ASK_EVERY_NS 100000000ULL
+/* By which part of itself the heap grows at once while it is known how much may be used: the room that is left. */
+#define GROWS_BY_PART 16
+
+/* The functions of libgc that this calls; their types are those of gc.h. */
+static struct {
+    void (*init)(void);
+    void (*collect_and_unmap)(void);
+    size_t (*heap_bytes)(void);
+    size_t (*free_bytes)(void);
+    size_t (*bytes_since_gc)(void);
+    size_t (*free_space_divisor)(void);
+    void (*set_free_space_divisor)(size_t);
+    void (*set_stop_func)(int (*)(void));
+    void (*set_on_heap_resize)(void (*)(size_t));
+} gc;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct steward_availability_watcher *watcher;
+static bool logs;
+/* How much may be used, in bytes; 0 while that is not known. */
+static _Atomic uint64_t available;
+/* The heap has grown since the last look. */
+static atomic_bool has_grown;
+/* A thread looks, or collects. */
+static atomic_flag looking = ATOMIC_FLAG_INIT;
+/* The program itself wants a collection, on this thread. */
+static _Thread_local bool is_asked_for;
+static _Thread_local unsigned int calls;
+/* Both belong to the thread that looks. */
+static uint64_t asked_at_ns;
+static size_t usual_divisor;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* The collector asks, with its lock held, whether to give up a collection that it has not begun. */
+static int gives_up(void)
+{
+    return atomic_load_explicit(&available, memory_order_relaxed) != 0 && !is_asked_for;
+}
+
+/* The collector says, with its lock held, how large its heap is now. */
+static void grown(size_t heap)
+{
+    (void)heap;
+    atomic_store_explicit(&has_grown, true, memory_order_relaxed);
+}
+
+/* Finds a function; false when libgc has none of that name. */
+static bool find(void *place, const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+
+    /* As POSIX says it: a pointer to a function is read through one to an object. */
+    *(void **)place = found;
+    return found != NULL;
+}
+
+static void start(void)
+{
+    const char *socket = getenv("STEWARD_SOCKET");
+
+    logs = getenv("STEWARD_BOEHM_LOG") != NULL;
+    if (!find(&gc.init, "GC_init") || !find(&gc.collect_and_unmap, "GC_gcollect_and_unmap") ||
+        !find(&gc.heap_bytes, "GC_get_heap_size") || !find(&gc.free_bytes, "GC_get_free_bytes") ||
+        !find(&gc.bytes_since_gc, "GC_get_bytes_since_gc") ||
+        !find(&gc.free_space_divisor, "GC_get_free_space_divisor") ||
+        !find(&gc.set_free_space_divisor, "GC_set_free_space_divisor") ||
+        !find(&gc.set_stop_func, "GC_set_stop_func") || !find(&gc.set_on_heap_resize, "GC_set_on_heap_resize"))
+        return;
+    gc.init();
+    if (steward_availability_open(socket, NULL, &watcher) != STEWARD_OK) {
+        watcher = NULL;
+        return;
+    }
+    gc.set_stop_func(gives_up);
+    gc.set_on_heap_resize(grown);
+}
+
+/* Asks how much may be used, without waiting. Whether that is less than before. */
+static bool ask(void)
+{
+    struct steward_availability latest;
+    uint64_t before = available, now = now_ns();
+
+    if (asked_at_ns != 0 && now - asked_at_ns < ASK_EVERY_NS)
+        return false;
+    asked_at_ns = now;
+    if (steward_availability_poll(watcher, &latest) != 1)
+        latest.available_bytes = 0;
+    if (latest.available_bytes == before)
+        return false;
+    if (before == 0) {
+        usual_divisor = gc.free_space_divisor();
+        gc.set_free_space_divisor(GROWS_BY_PART);
+    } else if (latest.available_bytes == 0) {
+        /* Nobody says it any more: the collector decides again, as it would. */
+        gc.set_free_space_divisor(usual_divisor);
+    }
+    available = latest.available_bytes;
+    if (logs)
+        fprintf(stderr, "steward-boehm: %llu bytes may be used\n", (unsigned long long)latest.available_bytes);
+    return latest.available_bytes < before || before == 0;
+}
+
+static void look(void)
+{
+    struct boehm_state state = {.less = ask()};
+    enum boehm_step step;
+    int passes = 0;
+
+    state.available = available;
+    if (state.available == 0)
+        return;
+    state.heap = gc.heap_bytes();
+    state.free = gc.free_bytes();
+    state.allocated = gc.bytes_since_gc();
+    step = boehm_decide(&state);
+    if (step == BOEHM_GROW)
+        return;
+    do {
+        gc.collect_and_unmap();
+        passes++;
+    } while (boehm_goes_on(state.available, gc.heap_bytes(), gc.free_bytes(), passes));
+    if (logs)
+        fprintf(stderr, "steward-boehm: %s at a heap of %llu bytes, %llu after %d collections\n",
+                step == BOEHM_DISCARD ? "discarded" : "collected", (unsigned long long)state.heap,
+                (unsigned long long)gc.heap_bytes(), passes);
+}
+
+/* Called before each allocation, with no lock of the collector's held. */
+static inline void before_allocation(size_t bytes)
+{
+    if (++calls < LOOK_EVERY_CALLS && bytes < LOOK_FROM_BYTES &&
+        !atomic_load_explicit(&has_grown, memory_order_relaxed))
+        return;
+    calls = 0;
+    pthread_once(&once, start);
+    /* One look at a time; and none within one, where a finalizer allocates. */
+    if (watcher == NULL || atomic_flag_test_and_set(&looking))
+        return;
+    atomic_store_explicit(&has_grown, false, memory_order_relaxed);
+    look();
+    atomic_flag_clear(&looking);
+}
+
+/* The next function of this name: that of libgc, which the program meant. Kept in `place`. */
+static void *next(_Atomic(void *) *place, const char *name)
+{
+    void *found = atomic_load_explicit(place, memory_order_relaxed);
+
+    if (found != NULL)
+        return found;
+    found = dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        fprintf(stderr, "steward-boehm: there is no %s in this program\n", name);
+        abort();
+    }
+    atomic_store_explicit(place, found, memory_order_relaxed);
+    return found;
+}
+
+/* Declares `real` as the function of that name and type. As POSIX says it, through a pointer to an object. */
+#define REAL(result, name, parameters)                                                                               \
+    static _Atomic(void *) found;                                                                                    \
+    result(*real) parameters;                                                                                        \
+                                                                                                                     \
+    *(void **)&real = next(&found, #name)
+
+/* Wraps a function that allocates. All are what gc.h, gc_mark.h, gc_typed.h and gc_gcj.h declare. */
+#define WRAP(result, name, parameters, arguments, bytes)                                                             \
+    EXPORTED result name parameters;                                                                                 \
+    EXPORTED result name parameters                                                                                  \
+    {                                                                                                                \
+        REAL(result, name, parameters);                                                                              \
+        before_allocation(bytes);                                                                                    \
+        return real arguments;                                                                                       \
+    }
+
+WRAP(void *, GC_malloc, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_atomic, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_uncollectable, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_atomic_uncollectable, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_ignore_off_page, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_atomic_ignore_off_page, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_stubborn, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_malloc_many, (size_t bytes), (bytes), bytes)
+WRAP(void *, GC_memalign, (size_t align, size_t bytes), (align, bytes), bytes)
+WRAP(int, GC_posix_memalign, (void **place, size_t align, size_t bytes), (place, align, bytes), bytes)
+WRAP(void *, GC_realloc, (void *object, size_t bytes), (object, bytes), bytes)
+WRAP(void *, GC_malloc_kind, (size_t bytes, int kind), (bytes, kind), bytes)
+WRAP(void *, GC_generic_malloc, (size_t bytes, int kind), (bytes, kind), bytes)
+WRAP(void *, GC_generic_malloc_ignore_off_page, (size_t bytes, int kind), (bytes, kind), bytes)
+WRAP(void *, GC_malloc_explicitly_typed, (size_t bytes, size_t descriptor), (bytes, descriptor), bytes)
+WRAP(void *, GC_calloc_explicitly_typed, (size_t count, size_t bytes, size_t descriptor), (count, bytes, descriptor),
+     bytes)
+WRAP(void *, GC_gcj_malloc, (size_t bytes, void *table), (bytes, table), bytes)
+
+EXPORTED void GC_generic_malloc_many(size_t bytes, int kind, void **result);
+
+/* As those above, but for what it returns. */
+EXPORTED void GC_generic_malloc_many(size_t bytes, int kind, void **result)
+{
+    REAL(void, GC_generic_malloc_many, (size_t, int, void **));
+    before_allocation(bytes);
+    real(bytes, kind, result);
+}
+
+EXPORTED void GC_gcollect(void);
+
+/* A collection that the program asks for is not given up. */
+EXPORTED void GC_gcollect(void)
+{
+    REAL(void, GC_gcollect, (void));
+    is_asked_for = true;
+    real();
+    is_asked_for = false;
+}

@@ -1,0 +1,142 @@
+//! The adapter for programs with libgc: its rules, and an unmodified program under it against a daemon in this process.
+
+#[path = "../../stewardd/tests/common/mod.rs"]
+mod common;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use common::Machine;
+use libsteward::api::CreateDomain;
+use steward_kernel::cgroup::reading::MemoryUse;
+
+/// More rounds than any test waits for.
+const ROUNDS: &str = "1000000";
+/// How many rounds a test waits for something that is to happen.
+const ROUNDS_MAX: usize = 20_000;
+
+/// Has make build the adapter with the library that cargo has put beside the tests.
+fn build(into: &Path, targets: &[&str]) {
+    let own = std::env::current_exe().expect("a running test");
+    let deps = own.parent().expect("target/PROFILE/deps/TEST");
+    let beside = deps.parent().unwrap_or(deps);
+    let library = [deps, beside].map(|directory| directory.join("libsteward.a"));
+    let library =
+        library.iter().find(|path| path.exists()).expect("cargo builds the library before its tests");
+    let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../adapters/boehm");
+    let mut make = Command::new("make");
+    make.arg("-C").arg(adapter).arg(format!("LIBSTEWARD={}", library.display()));
+    let output = make.arg(format!("BUILD={}", into.display())).args(targets).output();
+    let output = output.expect("make setup has installed make");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program that makes and drops trees. It ends with the test.
+struct Trees {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Trees {
+    /// Has it wait under the adapter, for the daemon at that socket.
+    fn start(built: &Path, socket: &Path) -> Self {
+        let mut program = Command::new(built.join("trees"));
+        program.args([ROUNDS, "16", "15"]).env("WAIT", "1").env("STEWARD_SOCKET", socket);
+        program.env("LD_PRELOAD", built.join("libsteward-boehm.so"));
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
+        let output = child.stdout.take().expect("it is piped");
+        Trees { child, lines: BufReader::new(output).lines() }
+    }
+
+    fn begin(&mut self) {
+        self.child.stdin.take().expect("once").write_all(b"\n").expect("it waits");
+    }
+
+    /// Collections so far and the heap in MiB, after the next round.
+    fn round(&mut self) -> (u64, u64) {
+        let line = self.lines.next().expect("it goes on").expect("it is text");
+        let mut numbers = line.split(' ').map(|number| number.parse().expect("a number"));
+        (numbers.next().expect("collections"), numbers.next().expect("the heap"))
+    }
+
+    /// Waits for a round with such a heap.
+    fn until(&mut self, what: &str, is_so: impl Fn(u64) -> bool) {
+        let mut heaps = (0..ROUNDS_MAX).map(|_| self.round().1);
+        assert!(heaps.any(is_so), "the heap never {what}");
+    }
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn set_available(machine: &Machine, mib: u64) {
+    let mut tree = machine.cgroups.tree();
+    tree.used.insert("steward.a".into(), MemoryUse::default());
+    tree.memory_available = mib << 20;
+}
+
+#[test]
+fn its_rules_are_what_the_header_says() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    build(directory.path(), &["test"]);
+}
+
+#[test]
+fn a_heap_grows_as_long_as_there_is_memory_and_shrinks_as_soon_as_there_is_less() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    build(directory.path(), &["all", "bench"]);
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon
+        .client()
+        .call(&CreateDomain { domain: "a".into(), ..CreateDomain::default() })
+        .expect("it is free");
+    set_available(&machine, 400);
+    let mut trees = Trees::start(directory.path(), &daemon.socket);
+    machine.cgroups.tree().members.insert(trees.child.id() as i32, "steward.a".into());
+    trees.begin();
+    // By itself this collector keeps a heap of some 20 MiB for these trees.
+    trees.until("grew", |heap| heap > 300);
+    let (before, _) = trees.round();
+    let heaps: Vec<u64> = (0..200).map(|_| trees.round().1).collect();
+    let (after, _) = trees.round();
+    assert!(heaps.iter().all(|heap| *heap <= 400), "{heaps:?}");
+    // 200 trees of 4 MiB: a collection for each time that the heap fills up, and those that discard.
+    assert!(after - before < 40, "{} collections", after - before);
+    set_available(&machine, 64);
+    trees.until("shrank", |heap| heap <= 64);
+    let heaps: Vec<u64> = (0..200).map(|_| trees.round().1).collect();
+    assert!(heaps.iter().all(|heap| *heap <= 64 + 8), "{heaps:?}");
+    set_available(&machine, 400);
+    trees.until("grew again", |heap| heap > 300);
+}
+
+#[test]
+fn without_a_daemon_a_program_collects_as_it_would_without_the_adapter() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    build(directory.path(), &["all", "bench"]);
+    let rounds = |socket: Option<PathBuf>| {
+        let mut program = Command::new(directory.path().join("trees"));
+        program.args(["100", "16", "15"]);
+        if let Some(socket) = socket {
+            program.env("STEWARD_SOCKET", socket);
+            program.env("LD_PRELOAD", directory.path().join("libsteward-boehm.so"));
+        }
+        let output = program.output().expect("it was built");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = text.lines().last().expect("a hundred rounds").to_owned();
+        let mut numbers = last.split(' ').map(|number| number.parse::<u64>().expect("a number"));
+        (numbers.next().expect("collections"), numbers.next().expect("the heap"))
+    };
+    let (alone, heap_alone) = rounds(None);
+    let (under_it, heap_under_it) = rounds(Some(directory.path().join("no-such-socket")));
+    // What is on the stack by chance makes a collection more or less.
+    assert!(alone > 10 && under_it.abs_diff(alone) <= alone / 5, "{under_it} collections, {alone} alone");
+    assert!(heap_under_it.abs_diff(heap_alone) <= heap_alone / 2, "{heap_under_it} MiB, {heap_alone} alone");
+}

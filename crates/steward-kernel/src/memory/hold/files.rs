@@ -1,0 +1,215 @@
+//! The files of which pages are held, within a capacity: what is mapped here, and what of it is locked.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use super::pages::PageTables;
+use super::ranges::PageRanges;
+use super::window::Window;
+
+/// How many pages one window has. Looking at one takes about a millisecond at most, and a large file needs few.
+pub const WINDOW_PAGES: u64 = 16 * 1024;
+
+/// Gaps of at most so many pages between pages to be held are locked as well, for each range takes two areas of this
+/// process's address space. What is in a gap is not read, but stays if it is in memory: the kernel maps so many cached
+/// pages around one that is asked for (`fault_around_bytes`).
+const GAP_PAGES: u64 = 16;
+
+/// A file, as `stat` tells it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKey {
+    /// The device that `stat` gives, as [`crate::mounts::encode_device`] has it.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+}
+
+/// A part of a file: the number of the window.
+pub type WindowKey = (FileKey, u64);
+
+/// How much may be held. In one holder, who comes first takes room from the others: who must not, gets a holder of
+/// their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Of all files together, in bytes.
+    pub bytes_max: u64,
+    /// How many areas of this process's address space are taken for it. The kernel allows a process 65,530
+    /// (`vm.max_map_count`), and this one needs others.
+    pub areas_max: usize,
+}
+
+/// A file that was opened, and how many pages it has.
+pub struct OpenFile {
+    /// Open for reading.
+    pub descriptor: OwnedFd,
+    /// Its size, in whole pages.
+    pub pages: u64,
+}
+
+/// All files of which pages are held.
+#[derive(Debug)]
+pub struct HeldFiles {
+    capacity: Capacity,
+    page_bytes: u64,
+    windows: BTreeMap<WindowKey, Window>,
+    own: PageTables,
+    /// Sums over all windows.
+    locked_pages: u64,
+    areas: usize,
+}
+
+impl HeldFiles {
+    /// None, to be held within this capacity; `own` are the page tables of this process.
+    pub fn new(capacity: Capacity, own: PageTables, page_bytes: u64) -> Self {
+        HeldFiles { capacity, page_bytes, windows: BTreeMap::new(), own, locked_pages: 0, areas: 0 }
+    }
+
+    /// Holds within another capacity from now on. Where it is less than what is held, whole windows are let go.
+    pub fn set_capacity(&mut self, capacity: Capacity) {
+        self.capacity = capacity;
+        while self.locked_pages * self.page_bytes > capacity.bytes_max || self.areas > capacity.areas_max {
+            let Some(last) = self.windows.last_key_value().map(|(key, _)| *key) else { return };
+            let _ = self.take(last);
+        }
+    }
+
+    /// The pages of one part of a file that are held.
+    pub fn held(&self, key: WindowKey) -> Option<&PageRanges> {
+        self.windows.get(&key).map(Window::held)
+    }
+
+    /// Each file, with how many bytes of it are held.
+    pub fn bytes(&self) -> BTreeMap<FileKey, u64> {
+        let mut bytes = BTreeMap::new();
+        for ((file, _), window) in &self.windows {
+            *bytes.entry(*file).or_default() += window.held().pages() * self.page_bytes;
+        }
+        bytes
+    }
+
+    /// The sums over all: bytes held, and areas of this process's address space.
+    pub fn totals(&self) -> (u64, usize) {
+        (self.windows.values().map(|window| window.held().pages() * self.page_bytes).sum(), self.areas)
+    }
+
+    /// Holds pages of one window of a file that are in memory, as far as there is room; returns which are taken in.
+    /// `open` is asked for the file where it is not mapped yet as far as that. `refresh` is the number of this refresh.
+    ///
+    /// # Errors
+    /// What opening, mapping or locking says.
+    pub fn hold(
+        &mut self,
+        key: WindowKey,
+        pages: &PageRanges,
+        refresh: u64,
+        open: impl FnOnce() -> io::Result<OpenFile>,
+    ) -> io::Result<PageRanges> {
+        let is_looked_at = |window: &&Window| window.looked_at == refresh;
+        if self.windows.get(&key).filter(is_looked_at).is_some_and(|window| window.held().has_all(pages)) {
+            return Ok(pages.clone());
+        }
+        let is_room = self.locked_pages * self.page_bytes < self.capacity.bytes_max;
+        let end = pages.extent().end;
+        let known = self.windows.get(&key).filter(|window| end <= window.extent().end);
+        if known.is_none() {
+            if !is_room || self.areas + 3 > self.capacity.areas_max {
+                let had = self.windows.get(&key).map(|shorter| pages.common(shorter.locked()));
+                return Ok(had.unwrap_or_default());
+            }
+            self.map(key, end, open()?)?;
+        }
+        let Some(mut window) = self.take(key) else { return Ok(PageRanges::default()) };
+        let outcome = self.hold_in(&mut window, pages, refresh);
+        if !window.locked().is_empty() {
+            self.put_back(key, window);
+        }
+        outcome
+    }
+
+    fn hold_in(&mut self, window: &mut Window, pages: &PageRanges, refresh: u64) -> io::Result<PageRanges> {
+        let fitting = self.fitting(window, pages);
+        let new = window.locked().union(&fitting).close_gaps(GAP_PAGES).minus(window.locked());
+        let outcome = window.lock(&new).and_then(|()| {
+            if window.looked_at != refresh {
+                window.look(window.extent(), &mut self.own)?;
+                window.looked_at = refresh;
+            }
+            window.populate(&fitting, &mut self.own)
+        });
+        match outcome {
+            Ok(()) => Ok(fitting),
+            Err(error) => {
+                window.unlock(&new);
+                Err(error)
+            }
+        }
+    }
+
+    /// As many of these pages, from the first on, as there is room for. Gaps that are locked with them count, so that
+    /// what is held stays within the capacity whatever turns up in them.
+    fn fitting(&self, window: &Window, pages: &PageRanges) -> PageRanges {
+        let room = (self.capacity.bytes_max / self.page_bytes).saturating_sub(self.locked_pages);
+        let mut fitting = pages.clone();
+        while !fitting.is_empty() {
+            let all = window.locked().union(&fitting).close_gaps(GAP_PAGES);
+            let areas = self.areas + 1 + 2 * all.count();
+            if all.pages() <= room && areas <= self.capacity.areas_max {
+                break;
+            }
+            // What is locked anyway costs nothing; of the rest half is tried, and half of that.
+            let new = fitting.minus(window.locked());
+            let had = fitting.common(window.locked());
+            if new.is_empty() {
+                break;
+            }
+            fitting = had.union(&new.first(new.pages() / 2));
+        }
+        fitting
+    }
+
+    /// Locks in one window nothing but these pages and small gaps between them.
+    pub fn keep(&mut self, key: WindowKey, pages: &PageRanges) {
+        let Some(mut window) = self.take(key) else { return };
+        let unneeded = window.locked().minus(&pages.close_gaps(GAP_PAGES));
+        window.unlock(&unneeded);
+        if !window.locked().is_empty() {
+            self.put_back(key, window);
+        }
+    }
+
+    /// The pages of a window.
+    pub fn extent_of(number: u64) -> Range<u64> {
+        number * WINDOW_PAGES..(number + 1) * WINDOW_PAGES
+    }
+
+    /// Maps a window up to the file's end, or at least to `end`. One that was mapped while the file was shorter is
+    /// replaced: what it had locked is locked in the new one first.
+    fn map(&mut self, key: WindowKey, end: u64, file: OpenFile) -> io::Result<()> {
+        let whole = HeldFiles::extent_of(key.1);
+        let extent = whole.start..whole.end.min(file.pages.max(end));
+        let mut window = Window::map(&file.descriptor, extent, self.page_bytes)?;
+        if let Some(shorter) = self.windows.get(&key) {
+            window.lock(shorter.locked())?;
+            window.populate(&shorter.locked().clone(), &mut self.own)?;
+        }
+        let _ = self.take(key);
+        self.put_back(key, window);
+        Ok(())
+    }
+
+    /// Takes a window out, and out of the sums.
+    fn take(&mut self, key: WindowKey) -> Option<Window> {
+        let window = self.windows.remove(&key)?;
+        self.locked_pages -= window.locked().pages();
+        self.areas -= window.areas();
+        Some(window)
+    }
+
+    fn put_back(&mut self, key: WindowKey, window: Window) {
+        self.locked_pages += window.locked().pages();
+        self.areas += window.areas();
+        self.windows.insert(key, window);
+    }
+}

@@ -1,0 +1,201 @@
+//! One part of a file, mapped into this process for reading so that pages of it can be locked.
+//!
+//! What the pages hold is never looked at: where a file was cut, touching them would end this process with SIGBUS. The
+//! kernel is only asked to map and to lock them.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::pages::PageTables;
+use super::ranges::PageRanges;
+
+/// The size of a page in bytes.
+pub fn page_bytes() -> u64 {
+    // SAFETY: it takes a number and gives a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// A mapping of some pages of a file. Dropped, it is unmapped, and so nothing in it is locked any more.
+#[derive(Debug)]
+pub struct Window {
+    /// Where it is in this process. A number, because nothing may be read through it.
+    address: u64,
+    /// The pages of the file.
+    extent: Range<u64>,
+    page_bytes: u64,
+    locked: PageRanges,
+    held: PageRanges,
+    /// In which refresh its page tables were looked at last.
+    pub looked_at: u64,
+}
+
+impl Window {
+    /// Maps these pages of a file that is open for reading. Nothing is read, nothing locked.
+    ///
+    /// # Errors
+    /// What mmap(2) says.
+    pub fn map(file: impl AsFd, extent: Range<u64>, page_bytes: u64) -> io::Result<Self> {
+        let too_far = || io::Error::from_raw_os_error(libc::EOVERFLOW);
+        let offset = extent.start.checked_mul(page_bytes).and_then(|offset| i64::try_from(offset).ok());
+        let length = (extent.end - extent.start) * page_bytes;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that there is.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length as usize,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_fd().as_raw_fd(),
+                offset.ok_or_else(too_far)?,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let window = Window {
+            address: address as u64,
+            extent: extent.clone(),
+            page_bytes,
+            locked: PageRanges::default(),
+            held: PageRanges::default(),
+            looked_at: 0,
+        };
+        // Random: a page that is mapped here has nothing read ahead, and does not count as used. The others keep it out
+        // of children and of a dump of this process. None matters enough to fail for.
+        for advice in [libc::MADV_RANDOM, libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+            let _ = window.advise(extent.clone(), advice);
+        }
+        Ok(window)
+    }
+
+    /// The pages of the file that are mapped.
+    pub fn extent(&self) -> Range<u64> {
+        self.extent.clone()
+    }
+
+    /// The pages that stay in memory once they are in it.
+    pub fn locked(&self) -> &PageRanges {
+        &self.locked
+    }
+
+    /// The locked pages that were in memory when they were looked at last.
+    pub fn held(&self) -> &PageRanges {
+        &self.held
+    }
+
+    /// How many areas this process's address space has for it (`vm.max_map_count`), at most.
+    pub fn areas(&self) -> usize {
+        1 + 2 * self.locked.count()
+    }
+
+    /// Locks pages as soon as they are in memory. Brings none there.
+    ///
+    /// # Errors
+    /// What mlock2(2) says; the ranges before the one that failed are locked then.
+    pub fn lock(&mut self, pages: &PageRanges) -> io::Result<()> {
+        let mut done = Vec::new();
+        let mut outcome = Ok(());
+        for range in pages.iter() {
+            let (address, length) = self.place(&range);
+            let on_fault = libc::MLOCK_ONFAULT as libc::c_uint;
+            // SAFETY: the range is within this mapping, and locking changes nothing that can be seen of it.
+            if unsafe { libc::mlock2(address as *const libc::c_void, length, on_fault) } != 0 {
+                outcome = Err(io::Error::last_os_error());
+                break;
+            }
+            done.push(range);
+        }
+        self.locked = self.locked.union(&PageRanges::ascending(done));
+        outcome
+    }
+
+    /// Lets pages go that were locked: they are not mapped here any more, and may be taken like any others.
+    pub fn unlock(&mut self, pages: &PageRanges) {
+        for range in pages.iter() {
+            let (address, length) = self.place(&range);
+            // SAFETY: the range is within this mapping, and unlocking changes nothing that can be seen of it.
+            unsafe { libc::munlock(address as *const libc::c_void, length) };
+            // Takes it out of this process's page tables; the file keeps what it has.
+            let _ = self.advise(range, libc::MADV_DONTNEED);
+        }
+        self.locked = self.locked.minus(pages);
+        self.held = self.held.minus(pages);
+    }
+
+    /// Maps those of the locked pages that are in memory and not mapped yet. A page that has left memory meanwhile is
+    /// not read.
+    ///
+    /// # Errors
+    /// What mincore(2) or looking at `own` says. That pages cannot be mapped is no error: they are not held then.
+    pub fn populate(&mut self, pages: &PageRanges, own: &mut PageTables) -> io::Result<()> {
+        let missing = pages.minus(&self.held);
+        for range in missing.iter() {
+            for resident in self.resident(range)?.iter() {
+                let _ = self.advise(resident, libc::MADV_POPULATE_READ);
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { self.look(missing.extent(), own) }
+    }
+
+    /// Finds which pages are held now: a page goes when its file is cut.
+    ///
+    /// # Errors
+    /// What looking at `own`, the page tables of this process, says.
+    pub fn look(&mut self, part: Range<u64>, own: &mut PageTables) -> io::Result<()> {
+        let (mut address, length) = self.place(&part);
+        let end = address + length as u64;
+        let first = address / self.page_bytes;
+        let mut found = PageRanges::default();
+        while address < end {
+            let (pages, looked_to) = own.of_files(address..end)?;
+            let here =
+                pages.iter().map(|range| range.start - first + part.start..range.end - first + part.start);
+            found = found.union(&PageRanges::ascending(here));
+            address = looked_to;
+        }
+        let others = self.held.minus(&PageRanges::of(part));
+        self.held = others.union(&found.common(&self.locked));
+        Ok(())
+    }
+
+    /// Which of these pages are in memory.
+    fn resident(&self, pages: Range<u64>) -> io::Result<PageRanges> {
+        let (address, length) = self.place(&pages);
+        let mut told = vec![0u8; (pages.end - pages.start) as usize];
+        // SAFETY: the range is within this mapping, and there is a byte for each page of it.
+        if unsafe { libc::mincore(address as *mut libc::c_void, length, told.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let resident = pages.zip(told).filter(|(_, told)| told & 1 == 1);
+        Ok(PageRanges::ascending(resident.map(|(page, _)| page..page + 1)))
+    }
+
+    fn advise(&self, pages: Range<u64>, advice: libc::c_int) -> io::Result<()> {
+        let (address, length) = self.place(&pages);
+        // SAFETY: the range is within this mapping, of which nothing is kept in Rust's memory.
+        match unsafe { libc::madvise(address as *mut libc::c_void, length, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Address and length in bytes of pages of the file.
+    fn place(&self, pages: &Range<u64>) -> (u64, usize) {
+        assert!(
+            self.extent.start <= pages.start && pages.end <= self.extent.end,
+            "{pages:?} is not within {:?}",
+            self.extent
+        );
+        let address = self.address + (pages.start - self.extent.start) * self.page_bytes;
+        (address, ((pages.end - pages.start) * self.page_bytes) as usize)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let (address, length) = self.place(&self.extent);
+        // SAFETY: the whole of this mapping, which nobody else knows.
+        unsafe { libc::munmap(address as *mut libc::c_void, length) };
+    }
+}

@@ -1,0 +1,141 @@
+//! The thread that holds the file pages of protected domains in memory: their libraries, executables and mapped files,
+//! which are mostly charged to who touched them first, so that no minimum of their own cgroup covers them.
+//!
+//! It has a thread of its own because a process can keep it waiting ([`Holder`]).
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use steward_core::process::TaskId;
+use steward_kernel::cgroup::tree::CgroupTree;
+use steward_kernel::memory::hold::{Capacity, Holder};
+use steward_kernel::{KernelError, Roots, process};
+
+/// Between two looks at what the processes use, while nothing else is due.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a look may take.
+const BUDGET: Duration = Duration::from_millis(20);
+/// A look that took so long is followed by a pause of so many times that: half a percent of a CPU.
+const PAUSE: u32 = 200;
+/// How many areas of the daemon's address space may be taken for it; the kernel allows 65,530 for everything.
+const AREAS_MAX: usize = 16_384;
+
+/// What is to be held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The cgroups whose processes are looked after, by path.
+    pub(crate) paths: Vec<String>,
+    /// How much may be held of them together, in bytes.
+    pub(crate) bytes_max: u64,
+}
+
+/// What is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// In bytes.
+    pub(crate) bytes: u64,
+    /// What did not fit, in bytes.
+    pub(crate) unfitting_bytes: u64,
+    /// Why something is not held, in a sentence.
+    pub(crate) trouble: Option<String>,
+}
+
+/// The thread, as the memory loop sees it. Dropping it has it end, without waiting for it: all it holds is let go then.
+pub(super) struct Holding(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Wanted,
+    held: Held,
+    ends: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nobody panics with the lock, and if somebody did: each of its fields would still be one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Holding {
+    /// Starts the thread, which has nothing to hold yet.
+    ///
+    /// # Errors
+    /// When there can be no more threads, in a sentence.
+    pub(super) fn start(roots: &Roots) -> Result<Self, String> {
+        let shared = Arc::<Shared>::default();
+        let (own, roots) = (Arc::clone(&shared), roots.clone());
+        let builder = std::thread::Builder::new().name("hold".into());
+        let started = builder.spawn(move || hold(&own, &roots));
+        started.map_err(|error| format!("no pages of files can be held: {error}"))?;
+        Ok(Holding(shared))
+    }
+
+    /// Has it hold this from now on.
+    pub(super) fn want(&self, wanted: Wanted) {
+        let mut state = self.0.lock();
+        if state.wanted != wanted {
+            state.wanted = wanted;
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// What it holds.
+    pub(super) fn held(&self) -> Held {
+        self.0.lock().held.clone()
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.lock().ends = true;
+        self.0.changed.notify_one();
+    }
+}
+
+fn hold(shared: &Shared, roots: &Roots) {
+    let mut holder = None;
+    let mut wanted = Wanted::default();
+    loop {
+        let begun = Instant::now();
+        let outcome = refresh(&mut holder, &wanted, roots);
+        let pause = LOOK.max(begun.elapsed() * PAUSE);
+        let mut state = shared.lock();
+        state.held =
+            outcome.unwrap_or_else(|error| Held { trouble: Some(error.to_string()), ..state.held.clone() });
+        let waits = |state: &mut State| !state.ends && state.wanted == wanted;
+        let (state, _) =
+            shared.changed.wait_timeout_while(state, pause, waits).unwrap_or_else(PoisonError::into_inner);
+        if state.ends {
+            return;
+        }
+        wanted.clone_from(&state.wanted);
+    }
+}
+
+fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Result<Held, KernelError> {
+    let capacity = Capacity { bytes_max: wanted.bytes_max, areas_max: AREAS_MAX };
+    if wanted.paths.is_empty() {
+        *holder = None;
+        return Ok(Held::default());
+    }
+    let tree = CgroupTree::open(roots)?;
+    // Processes that have ended meanwhile, and cgroups that have gone, need nothing.
+    let pids = wanted.paths.iter().flat_map(|path| tree.processes(path).unwrap_or_default());
+    let processes: Vec<TaskId> = pids.filter_map(|pid| Some(process::stat(pid, roots).ok()?.id)).collect();
+    let holder = match holder {
+        Some(holder) => holder,
+        None => holder.insert(Holder::new(capacity, roots)?),
+    };
+    holder.set_capacity(capacity);
+    let refreshed = holder.refresh(&processes, BUDGET)?;
+    let unfitting = holder.processes().iter().map(|process| process.unfitting_bytes).sum();
+    let trouble = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
+    Ok(Held { bytes: refreshed.held_bytes, unfitting_bytes: unfitting, trouble })
+}

@@ -1,0 +1,95 @@
+//! Who is told how much memory a domain may use, and when again.
+//!
+//! A process is always told about the domain that it is in and about those below it: that is its own business. The
+//! rules say who may see what is others' (`read`). What is told may be about a domain above the one that was asked
+//! about, where that one's memory is not counted: it lives on what that one has.
+
+use libsteward::api::{self, ApiError};
+use steward_core::authority::{Action, Request};
+use steward_core::domain::name;
+use steward_core::memory::availability::is_news;
+use steward_kernel::cgroup::tree::Cgroup;
+
+use crate::daemon::Daemon;
+use crate::server::access::{Access, Handler};
+use crate::server::peer::Caller;
+use crate::server::watch::{AvailabilityWatch, NamedDomain, NextReply, Watch, Watched};
+use crate::server::{Answer, report};
+use crate::turn::clock::now_ns;
+
+/// Time between two looks for one who watches, in nanoseconds: a change is told in less than 300 ms.
+const LOOK_EVERY_NS: u64 = 250_000_000;
+
+impl Handler for api::WatchAvailability {
+    const ACCESS: Access = Access::OfTarget;
+    const CHANGES_FORECASTS: bool = false;
+
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        let named = self.domain.map(|name| daemon.permit_availability(caller, name)).transpose()?;
+        let about = Watched::Availability(AvailabilityWatch { named, told: None });
+        Ok(Answer::Watch(Watch { about, every_ns: LOOK_EVERY_NS }))
+    }
+}
+
+impl Daemon {
+    fn permit_availability(&mut self, caller: &Caller, name: String) -> Result<NamedDomain, ApiError> {
+        let cgroup = self.domains.resolve(&name)?;
+        let is_own = self.is_own_domain(caller, &cgroup);
+        if !is_own {
+            let (target, domain) = self.target(caller, &cgroup);
+            let about = format!("how much memory there is for {domain}");
+            self.permit(caller, &Request::of_all(Action::Read, target, about))?;
+        }
+        Ok(NamedDomain { name, cgroup_id: cgroup.id, granted: !is_own })
+    }
+
+    /// Whether a process is in a domain, or in one above it. Below the root is everything, and nothing one's own.
+    fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
+        self.domain_of_caller(caller).is_ok_and(|own| {
+            own.path == cgroup.path || (!own.path.is_empty() && name::is_at_or_below(&cgroup.path, &own.path))
+        })
+    }
+
+    /// The next reply to somebody who watches; none when nothing has changed that is worth telling.
+    pub(crate) fn availability_of_watch(
+        &mut self,
+        caller: &Caller,
+        watch: &mut AvailabilityWatch,
+    ) -> NextReply {
+        let cgroup = match &watch.named {
+            None => self.domain_of_caller(caller)?,
+            Some(named) => self.watched_domain(caller, named)?,
+        };
+        let figures = self.availability(&cgroup.path, caller.payer, now_ns())?;
+        let domain = self.domains.names().name_of(&figures.path);
+        let is_told =
+            |(about, bytes): &(String, u64)| *about == domain && !is_news(*bytes, figures.available_bytes);
+        if watch.told.as_ref().is_some_and(is_told) {
+            return Ok(None);
+        }
+        watch.told = Some((domain.clone(), figures.available_bytes));
+        let reply = api::Availability {
+            domain,
+            at_ns: figures.at_ns,
+            used: figures.used_bytes,
+            available: figures.available_bytes,
+        };
+        Ok(Some(report::json(&reply)))
+    }
+
+    /// The domain that somebody asked about, if it is still that one, and still the caller's own or granted.
+    fn watched_domain(&self, caller: &Caller, named: &NamedDomain) -> Result<Cgroup, ApiError> {
+        let cgroup = self.domains.resolve(&named.name)?;
+        if cgroup.id != named.cgroup_id {
+            return Err(ApiError::NoSuchDomain { domain: named.name.clone() });
+        }
+        if !named.granted && !self.is_own_domain(caller, &cgroup) {
+            let reason = format!(
+                "{} is no longer the domain of process {}, nor below it; ask again",
+                named.name, caller.pid
+            );
+            return Err(ApiError::PermissionDenied { reason });
+        }
+        Ok(cgroup)
+    }
+}

@@ -1,0 +1,149 @@
+//! Experiments on memory: who has which cgroup, what root sets by hand there, and what memory went through.
+//!
+//! Below the lab's cgroup there is one for all programs that are to be protected, and one for all others, so that a
+//! ceiling can be put on those together. The memory controller is handed out down to each program's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory, Run};
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const PROTECTED: &str = "protected";
+const OTHERS: &str = "others";
+
+/// Makes the cgroups of a run below `root`, and forgets what earlier runs left in memory.
+///
+/// # Errors
+/// Names the file that the kernel did not take something in.
+pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
+    // What an earlier run has read is charged to nobody any more, and would be found in memory.
+    // SAFETY: no arguments.
+    unsafe { libc::sync() };
+    write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
+    let promised: u64 = run.programs.iter().filter_map(|program| program.memory_min_bytes).sum();
+    for (name, min_bytes) in [("", promised), (PROTECTED, promised), (OTHERS, 0)] {
+        let path = root.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
+        // What is promised to one is promised to none of those above it (cgroup-v2.rst, memory.min).
+        write(&path.join("memory.min"), &min_bytes.to_string())?;
+        write(&path.join("cgroup.subtree_control"), "+memory")?;
+    }
+    let ceiling = setup.ceiling_bytes.map_or_else(|| "max".to_owned(), |bytes| bytes.to_string());
+    write(&root.join(OTHERS).join("memory.high"), &ceiling)
+}
+
+/// Below which directory a program's cgroup is.
+pub fn place(root: &Path, program: &Program) -> PathBuf {
+    root.join(if program.protected { PROTECTED } else { OTHERS })
+}
+
+/// Promises a program in the cgroup `group` its memory.
+///
+/// # Errors
+/// Names the file.
+pub fn promise(group: &Path, program: &Program) -> Result<()> {
+    match program.memory_min_bytes {
+        Some(bytes) => write(&group.join("memory.min"), &bytes.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// The cgroup that a process is in now: whoever started it may have moved it.
+pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(CGROUPS).join(path))
+}
+
+/// What the memory of the programs in a cgroup went through; `None` when it has none of these files.
+pub fn of_group(group: &Path) -> Option<ProgramMemory> {
+    let stat = fs::read_to_string(group.join("memory.stat")).ok()?;
+    let events = fs::read_to_string(group.join("memory.events")).ok()?;
+    Some(ProgramMemory {
+        major_faults: number(&stat, "pgmajfault")?,
+        throttled: number(&events, "high")?,
+        low_breached: number(&events, "low")?,
+        oom_kills: number(&events, "oom_kill")?,
+    })
+}
+
+/// What the machine's memory went through since its start.
+pub fn of_machine() -> Option<MachineMemory> {
+    machine(&fs::read_to_string("/proc/vmstat").ok()?)
+}
+
+fn machine(vmstat: &str) -> Option<MachineMemory> {
+    let stalls = vmstat.lines().filter_map(|line| line.strip_prefix("allocstall_")?.split_once(' '));
+    Some(MachineMemory {
+        direct_reclaims: stalls.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum(),
+        oom_kills: number(vmstat, "oom_kill")?,
+        swapped_in: number(vmstat, "pswpin")?,
+        swapped_out: number(vmstat, "pswpout")?,
+    })
+}
+
+/// What came to pass between two looks.
+pub fn between(before: MachineMemory, after: MachineMemory) -> MachineMemory {
+    MachineMemory {
+        direct_reclaims: after.direct_reclaims - before.direct_reclaims,
+        oom_kills: after.oom_kills - before.oom_kills,
+        swapped_in: after.swapped_in - before.swapped_in,
+        swapped_out: after.swapped_out - before.swapped_out,
+    }
+}
+
+/// Keeps the agent itself in memory: it must be on time when nobody else is.
+///
+/// # Errors
+/// The kernel's.
+pub fn stay() -> std::io::Result<()> {
+    // SAFETY: plain flags.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The number behind a name in lines of `NAME NUMBER`.
+fn number(text: &str, name: &str) -> Option<u64> {
+    let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(of_name)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {text} to {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_reclaims_are_those_of_all_zones() {
+        let vmstat =
+            "pswpin 7\npswpout 9\nallocstall_dma 0\nallocstall_normal 30\nallocstall_movable 4\noom_kill 1\n";
+        let counted = MachineMemory { direct_reclaims: 34, oom_kills: 1, swapped_in: 7, swapped_out: 9 };
+        assert_eq!(machine(vmstat), Some(counted));
+        assert_eq!(machine("pswpin 7\n"), None);
+    }
+
+    #[test]
+    fn a_name_is_not_taken_for_one_that_begins_like_it() {
+        let events = "low 3\nhigh 4\nmax 0\noom 9\noom_kill 2\noom_group_kill 0\n";
+        assert_eq!(number(events, "oom_kill"), Some(2));
+        assert_eq!(number(events, "oom_"), None);
+    }
+
+    #[test]
+    fn what_a_cgroup_tells_is_read_from_its_files() {
+        let group = tempfile::tempdir().expect("a directory");
+        assert_eq!(of_group(group.path()), None);
+        fs::write(group.path().join("memory.stat"), "anon 5\npgmajfault 12\n").expect("written");
+        fs::write(group.path().join("memory.events"), "low 1\nhigh 2\nmax 0\noom 0\noom_kill 3\n")
+            .expect("written");
+        let seen = ProgramMemory { major_faults: 12, throttled: 2, low_breached: 1, oom_kills: 3 };
+        assert_eq!(of_group(group.path()), Some(seen));
+    }
+}
