@@ -141,7 +141,7 @@ impl Manager {
             kept,
             changes,
             room_bytes,
-            held_max_bytes: if self.is_short { 0 } else { (room_bytes + machine.held_bytes) / HELD_PART },
+            held_max_bytes: if is_short { 0 } else { (room_bytes + machine.held_bytes) / HELD_PART },
             target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
             victims: victims(&principals, PLAN_BYTES),
             is_short,

@@ -117,6 +117,7 @@ impl Steward {
             file_bytes: kernel.resident_bytes(Kind::File),
             anonymous_bytes: kernel.resident_bytes(Kind::Anonymous),
             swap_free_bytes: kernel.swap_free_bytes(),
+            held_bytes: 0,
         }
     }
 

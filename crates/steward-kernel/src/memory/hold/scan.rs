@@ -17,8 +17,8 @@ use crate::mounts::{MountTable, encode_device};
 use crate::process::is_alive;
 use crate::roots::Roots;
 
-/// Of a larger mapping of code, only what the process has used is held, in bytes.
-const CODE_MAX_BYTES: u64 = 32 << 20;
+/// Of a larger private mapping, only what the process has used is held, in bytes.
+const WHOLE_MAX_BYTES: u64 = 32 << 20;
 
 /// What is held for a process, and what is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,9 +137,10 @@ impl Scan {
         let number = file_page(*next) / WINDOW_PAGES;
         let to_window_end = (HeldFiles::extent_of(number).end - file_page(*next)) * with.page_bytes;
         let end = mapping.addresses.end.min(*next + to_window_end);
-        // Of code all that is in memory, also what the process has not used yet: it was read with what it has, and is
-        // needed for what it does next.
-        let is_whole = mapping.is_code && mapping.addresses.end - mapping.addresses.start <= CODE_MAX_BYTES;
+        // Of a program or a library all that is in memory, also what the process has not used yet: it was read with what
+        // it has, and is needed for what it does next.
+        let is_whole =
+            mapping.is_private && mapping.addresses.end - mapping.addresses.start <= WHOLE_MAX_BYTES;
         let (present, looked_to) = if is_whole {
             (PageRanges::of(*next / with.page_bytes..end.div_ceil(with.page_bytes)), end)
         } else {
