@@ -18,7 +18,7 @@ use crate::roots::{Roots, read};
 /// Kinds of file systems, by the kernel's names, that are served by this kernel alone from devices or memory.
 const LOCAL: [&str; 18] = [
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "nilfs2",
-    "ntfs3", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zonefs",
+    "ntfs3", "ramfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zonefs",
 ];
 
 /// How a file system's files are told apart.
