@@ -248,7 +248,7 @@ impl History {
         if !self.goes_on(at_ns) {
             *self = History::default();
         }
-        let before = std::mem::take(&mut self.tracks);
+        let before = std::mem::replace(&mut self.tracks, Vec::with_capacity(tasks.len()));
         let mut index = 0;
         let mut busy_ns = 0;
         for task in tasks {
