@@ -164,6 +164,34 @@ proptest! {
         prop_assert!(share > 0.5, "{share} of its part");
     }
 
+    /// Many come back, at once or one after the other, to a level that few have had for themselves, and so with more
+    /// credit than is due among many; and some pause for long again. A sleeper that was there before them and uses
+    /// little does not wait for each of them to have a slice.
+    #[test]
+    fn a_sleeper_waits_for_none_of_many_who_come_back_to_a_level_of_few(
+        cpus in 1u32..=2, few in 1usize..4, others in 8usize..64, spread_ms in 0u64..800, away_ms in 0u64..2000,
+        run_us in 20u64..60, seed: u16,
+    ) {
+        let (specs, _) = domains(&vec![(0.0, 100); few + others + 1]);
+        let back = Amount::Uniform(3 * SECOND, (3000 + spread_ms) * MS);
+        let pauses = Phase::Sleep(Amount::Uniform(5 * MS, (5 + away_ms) * MS));
+        let sleeps = [Phase::Sleep(Amount::Fixed(10 * MS)), Phase::Run(Amount::Fixed(run_us * 1000))];
+        let mut tasks = vec![task("sleeper", 0, 1, &sleeps)];
+        tasks.extend((1..=few).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)));
+        tasks.extend((few + 1..=few + others).map(|place| TaskSpec {
+            starts: vec![back],
+            ..task(&format!("t{place}"), place, 1, &[Phase::Run(Amount::Fixed(11 * MS)), pauses])
+        }));
+        let scenario = Scenario {
+            seed: seed.into(),
+            duration_ns: 12 * SECOND,
+            ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks)
+        };
+        let outcome = Machine::new(&scenario).run();
+        let sleeper = outcome.task("sleeper").unwrap();
+        prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
+    }
+
     /// And within a domain: those who use little go before the others at once, or at the first tick in a turn of a
     /// millisecond; the same where they may run on one CPU only.
     #[test]

@@ -45,6 +45,17 @@ pub struct Token {
     pub left_ns: u64,
 }
 
+/// What virtual time keeps of a contender beside its key, which is its place.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    /// The virtual time that it has paid for.
+    pub paid: u64,
+    /// What it used since it came back with all of its credit, in nanoseconds: 0 while it has not run, and a slice if
+    /// that or more.
+    pub since_back_ns: u64,
+}
+
 /// What the paper's orders keep of a contender.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -249,6 +260,8 @@ pub struct DomainTable {
     pub nodes: [Node; NODES],
     /// Of each domain, and from the middle on of its own tasks.
     pub tokens: [Tokens; 2 * DOMAINS_MAX],
+    /// The same.
+    pub accounts: [Account; 2 * DOMAINS_MAX],
     /// The domains by index.
     pub domains: [Domain; DOMAINS_MAX],
 }

@@ -14,6 +14,8 @@ enum order {
 	ORDER_WRR = 2,
 };
 
+/* A slice of best-effort work. Slices end at the tick after it. */
+#define SLICE_NS (3 * NSEC_PER_MSEC)
 #define SERVICE_CYCLE_DEFAULT_NS (500 * NSEC_PER_MSEC)
 /* Virtual time that a nanosecond costs is VIRTUAL_TIME_UNIT / weight. */
 #define VIRTUAL_TIME_UNIT 16000ULL
@@ -56,6 +58,19 @@ DECIDE u32 *paid_weight_of(struct domain_table *t, u32 node)
 	struct domain *d = domain_at(t, node);
 
 	return node_is_own(node) ? &d->own_paid_weight : &d->paid_weight;
+}
+
+DECIDE struct account *account_of(struct domain_table *t, u32 node)
+{
+	return &t->accounts[node & (2 * MAX_DOMAINS - 1)];
+}
+
+/* Whether a contender has run since it came back with all of its credit, and used less than a slice. */
+DECIDE bool node_is_brief(struct domain_table *t, u32 node)
+{
+	u64 since_back_ns = account_of(t, node)->since_back_ns;
+
+	return since_back_ns && since_back_ns < SLICE_NS;
 }
 
 DECIDE u32 node_priority(struct domain_table *t, u32 node)
@@ -118,6 +133,28 @@ DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 wei
 	if (d->runnable && d->own_priority == priority)
 		sum += domain_own_weight(d) < sum ? domain_own_weight(d) : sum;
 	return virtual_cost(order_window(t), sum > weight ? sum : weight);
+}
+
+/*
+ * Where a contender stands that has this credit: where it has paid up to. But one that has used less than a slice since
+ * it came back with all of its credit stands before those that use a slice or more, or have not run yet and may. Each
+ * of these goes first for a slice; one that needs less, and comes again having used the little that it needs, would
+ * wait for them all. It is ahead of what it has paid by less than a slice, which it pays like any other.
+ */
+DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 credit)
+{
+	const struct account *account = account_of(t, node);
+	u32 first = domain_at(t, level)->first[node_priority(t, node)];
+	u64 place, before;
+
+	if (!node_is_brief(t, node))
+		return account->paid;
+	place = credit - virtual_cost(SLICE_NS - account->since_back_ns, node_weight(t, node));
+	if (!first)
+		return place;
+	/* One that waits may have more credit, because there were fewer when that was counted. */
+	before = *key_at(t, first) - (first == node || !node_is_brief(t, first));
+	return clock_before(before, place) ? before : place;
 }
 
 #endif

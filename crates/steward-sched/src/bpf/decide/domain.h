@@ -56,6 +56,13 @@ struct tokens {
 	u32 count;
 };
 
+/* What virtual time keeps of a contender beside its key, which is its place. */
+struct account {
+	u64 paid; /* the virtual time that it has paid for */
+	/* What it used since it came back with all of its credit: 0 while it has not run; a slice if that or more. */
+	u64 since_back_ns;
+};
+
 /*
  * A contender at a level of the tree, as a node of that level's heap. Numbers of nodes: a domain's index stands for the
  * domain among its siblings, MAX_DOMAINS more for its own tasks beside its children, and 2 * MAX_DOMAINS more for its
@@ -172,6 +179,7 @@ struct domain_table {
 	u64 keys[NODES]; /* of each node: virtual time, a stamp, or a place in line; the smallest is served first */
 	struct node nodes[NODES];
 	struct tokens tokens[2 * MAX_DOMAINS]; /* of each domain, and of its own tasks */
+	struct account accounts[2 * MAX_DOMAINS]; /* the same */
 	struct domain domains[MAX_DOMAINS];
 };
 

@@ -16,6 +16,8 @@
  *    service cycle among those who are there, also when they become more later: it may take at once what it did not use
  *    of that. This is what Move-To-Rear List Scheduling gives (Eclipse 1998, section 5: delay, cumulative service),
  *    from one number instead of a list of tokens.
+ *  - Little at a time. Who used less than a slice since it came back with all of its credit stands before what it has
+ *    paid, and before others with credit: contender_place() says where and why.
  *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is
  *    owed stays the same service, at whatever weight.
  *  - Debt. Nobody lies further behind the clock than DOMAIN_LAG_MAX_NS of service.
@@ -38,8 +40,6 @@
 
 #include "cycles.h"
 
-/* A slice of best-effort work. Slices end at the tick after it. */
-#define SLICE_NS (3 * NSEC_PER_MSEC)
 /*
  * Nobody lies further before a level's clock than this, however long it wants more than the few CPUs have on which it
  * may run: places further apart than half of all numbers could not be compared.
@@ -93,20 +93,26 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	u32 beside = level_weight(t, level, priority, weight);
 	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
 	volatile struct walk *walk = &t->walk;
-	u64 reserved_key = walk->reserved_key, credit = walk->clock - cycle_credit(t, level, priority, weight), key, latest, clock;
+	struct account *account = account_of(t, node);
+	u64 reserved_key = walk->reserved_key, credit = walk->clock - cycle_credit(t, level, priority, weight);
+	u64 paid, least = credit, latest, clock;
 	u32 *paid_weight = paid_weight_of(t, node), first;
 
 	clock = domain_at(t, level)->clocks[priority];
 	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
-	key = reweighed(walk->key, clock, *paid_weight, weight);
+	paid = reweighed(account->paid, clock, *paid_weight, weight);
 	*paid_weight = weight;
 	if (!used_ns) {
 		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
-		if (first && clock_before(*key_at(t, first), credit))
-			credit = *key_at(t, first);
-		key = later(key, credit);
-		walk->key = clock_before(latest, key) ? latest : key;
+		if (first && !node_is_brief(t, first) && clock_before(*key_at(t, first), credit))
+			least = *key_at(t, first);
+		/* It has all of its credit. What it used before counts no more, but that it was little is known. */
+		if (!clock_before(credit, paid))
+			account->since_back_ns = node_is_brief(t, node);
+		paid = later(paid, least);
+		account->paid = clock_before(latest, paid) ? latest : paid;
+		walk->key = contender_place(t, level, node, credit);
 		walk->reserved_key = later(reserved_key, served_ns - window_ns);
 		return;
 	}
@@ -116,8 +122,10 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	}
 	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on
 	 * the credit of now. */
-	key = later(later(key, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
-	walk->key = clock_before(latest, key) ? latest : key;
+	paid = later(later(paid, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
+	account->paid = clock_before(latest, paid) ? latest : paid;
+	account->since_back_ns = min_u64(account->since_back_ns + used_ns, SLICE_NS);
+	walk->key = contender_place(t, level, node, credit);
 }
 
 /*
@@ -504,6 +512,14 @@ DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu
 	return first;
 }
 
+/* A contender begins at a level whose clock is this, without credit. */
+DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
+{
+	*key_at(t, node) = clock;
+	account_of(t, node)->paid = clock;
+	account_of(t, node)->since_back_ns = SLICE_NS;
+}
+
 /* Forgets what the domain did so far: it begins anew in the order that is in force. It must not stand in it. */
 DECIDE void order_reset(struct domain_table *t, u16 index)
 {
@@ -519,9 +535,9 @@ DECIDE void order_reset(struct domain_table *t, u16 index)
 	own->held_ns = 0;
 	own->cycle = 0;
 	own->cycle_left_ns = 0;
-	*key_at(t, index) = parent->clocks[d->priority & (PRIORITIES - 1)];
+	node_begins(t, index, parent->clocks[d->priority & (PRIORITIES - 1)]);
 	*key_at(t, index | NODE_RESERVED) = parent->served_ns;
-	*key_at(t, index | NODE_OWN) = d->clocks[d->own_priority & (PRIORITIES - 1)];
+	node_begins(t, index | NODE_OWN, d->clocks[d->own_priority & (PRIORITIES - 1)]);
 }
 
 /* Gives a domain a policy. One that waits keeps its place, in the heaps that the policy puts it in. */
@@ -540,9 +556,9 @@ DECIDE void order_set_policy(struct domain_table *t, u16 index, const struct dom
 		*key_at(t, index | NODE_RESERVED) = domain_at(t, d->parent)->served_ns;
 	domain_set_policy(t, index, policy);
 	if (d->priority != priority)
-		*key_at(t, index) = domain_at(t, d->parent)->clocks[d->priority & (PRIORITIES - 1)];
+		node_begins(t, index, domain_at(t, d->parent)->clocks[d->priority & (PRIORITIES - 1)]);
 	if (d->own_priority != own_priority)
-		*key_at(t, index | NODE_OWN) = d->clocks[d->own_priority & (PRIORITIES - 1)];
+		node_begins(t, index | NODE_OWN, d->clocks[d->own_priority & (PRIORITIES - 1)]);
 	if (own_waits)
 		node_waits(t, index, index | NODE_OWN, true);
 	if (waits)
