@@ -16,7 +16,7 @@ use crate::mounts::encode_device;
 use crate::roots::{Roots, read};
 
 /// Kinds of file systems, by the kernel's names, that are served by this kernel alone from devices or memory.
-const LOCAL: [&str; 18] = [
+const LOCAL: [&str; 20] = [
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "nilfs2",
     "ntfs3", "ramfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zonefs",
 ];
