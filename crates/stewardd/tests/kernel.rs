@@ -481,7 +481,9 @@ fn told_in_time(text: &str, who: &str) -> u64 {
         (last_ns as i64 - took_ns as i64) / 1_000_000
     );
     assert!(last_ns < took_ns + 300_000_000, "{who}: {text}");
-    assert!((140 * MIB..180 * MIB).contains(&(before - last)), "{who}: 160 MiB were taken: {text}");
+    // What is less than a twentieth is not told; and 10 MiB for what else changes meanwhile.
+    let off = (before - last).abs_diff(160 * MIB);
+    assert!(off <= last / 20 + 10 * MIB, "{who}: 160 MiB were taken: {text}");
     last
 }
 
