@@ -21,6 +21,7 @@ mod errno;
 mod mount;
 pub mod names;
 mod page;
+mod polls;
 mod refusals;
 mod requests;
 mod service;

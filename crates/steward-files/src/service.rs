@@ -11,12 +11,13 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 
 use steward_kernel::Roots;
@@ -26,6 +27,7 @@ use crate::caller;
 use crate::caller::Asker;
 use crate::errno::Failure;
 use crate::names::{ControlFile, Node, Numbers};
+use crate::polls::{LOOK_EVERY, Notify, Polls, Ready};
 use crate::requests::Backend;
 use crate::tree::{Owner, Tree};
 use crate::turns::Turns;
@@ -66,6 +68,8 @@ struct Shared<B> {
     unfinished: Mutex<HashMap<Reading, Vec<u8>>>,
     /// How many changes have a thread of their own, by user.
     changes: Mutex<HashMap<u32, usize>>,
+    /// Who waits for a file to change.
+    polls: Mutex<Polls>,
 }
 
 impl<B: Backend> Service<B> {
@@ -75,19 +79,28 @@ impl<B: Backend> Service<B> {
             numbers: Mutex::default(),
             unfinished: Mutex::default(),
             changes: Mutex::default(),
+            polls: Mutex::default(),
         };
         Service { shared: Arc::new(shared), turns: Turns::new(READERS) }
     }
 
     /// Answers a request when it is its user's turn.
-    fn ask(&self, request: &Request, act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static) {
+    fn ask(
+        &self,
+        request: &Request,
+        act: impl FnOnce(&Arc<Shared<B>>, Result<Asker, Failure>) + Send + 'static,
+    ) {
         match asker(request) {
             Ok(asker) => self.ask_for(asker, act),
             Err(failure) => act(&self.shared, Err(failure)),
         }
     }
 
-    fn ask_for(&self, asker: Asker, act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static) {
+    fn ask_for(
+        &self,
+        asker: Asker,
+        act: impl FnOnce(&Arc<Shared<B>>, Result<Asker, Failure>) + Send + 'static,
+    ) {
         let shared = Arc::clone(&self.shared);
         let payer = user_namespaces::payer(asker.uid, asker.tid, &Roots::default());
         let job = move |may: bool| {
@@ -114,7 +127,7 @@ impl<B: Backend> Service<B> {
     fn change(
         &self,
         request: &Request,
-        act: impl FnOnce(&Shared<B>, Result<Asker, Failure>) + Send + 'static,
+        act: impl FnOnce(&Arc<Shared<B>>, Result<Asker, Failure>) + Send + 'static,
     ) {
         let asker = match asker(request) {
             Ok(asker) => asker,
@@ -134,6 +147,52 @@ impl<B: Backend> Service<B> {
         {
             self.ask_for(asker, act);
         }
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    /// An open file is polled for the first time: it is to be read.
+    fn begin_poll(self: &Arc<Self>, asker: Asker, number: INodeNo, file: u64) -> Result<(), Failure> {
+        let node = self.node(number)?;
+        let text = self.tree.read(asker, &node)?;
+        let crowded = || Failure::new(rustix::io::Errno::MFILE, "too many files are polled");
+        let mut polls = lock(&self.polls);
+        if !polls.begin(file, asker, node, &text, Instant::now()) {
+            return Err(crowded());
+        }
+        if !polls.is_looked_after {
+            let shared = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("control-polls".into());
+            thread.spawn(move || shared.look_after_polls()).map_err(|_| crowded())?;
+            polls.is_looked_after = true;
+        }
+        Ok(())
+    }
+
+    /// Looks at what is waited for, until nothing is polled any more.
+    fn look_after_polls(&self) {
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let mut polls = lock(&self.polls);
+            let Some(waited_for) = polls.waited_for(Instant::now()) else {
+                polls.is_looked_after = false;
+                return;
+            };
+            drop(polls);
+            for (file, asker, node) in waited_for {
+                let text = self.tree.read(asker, &node).ok();
+                lock(&self.polls).note(file, text.as_deref(), Instant::now());
+            }
+        }
+    }
+}
+
+/// What `poll` is told: as for any file, and that it has changed.
+fn events(ready: Ready) -> PollEvents {
+    let always = PollEvents::POLLIN | PollEvents::POLLOUT | PollEvents::POLLRDNORM | PollEvents::POLLWRNORM;
+    match ready {
+        Ready::Read => always,
+        Ready::Changed => always | PollEvents::POLLPRI,
     }
 }
 
@@ -529,6 +588,40 @@ impl<B: Backend> Filesystem for Service<B> {
         reply: ReplyEmpty,
     ) {
         reply.ok();
+    }
+
+    fn poll(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        notifier: PollNotifier,
+        _events: PollEvents,
+        flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        let node = match self.shared.node(ino) {
+            Ok(node) => node,
+            Err(failure) => return reply.error(number(failure)),
+        };
+        if !Polls::is_about(&node) {
+            return reply.poll(events(Ready::Read));
+        }
+        let file = notifier.handle().0;
+        let mut polls = lock(&self.shared.polls);
+        if polls.knows(file) {
+            // The kernel has nothing better to do with a notification that fails than we have.
+            let notify: Notify = Box::new(move || drop(notifier.notify()));
+            let waits = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY);
+            return reply.poll(events(polls.ask(file, waits.then_some(notify), Instant::now())));
+        }
+        drop(polls);
+        self.ask(request, move |shared, asker| {
+            match asker.and_then(|asker| shared.begin_poll(asker, ino, file)) {
+                Ok(()) => reply.poll(events(Ready::Changed)),
+                Err(failure) => reply.error(number(failure)),
+            }
+        });
     }
 
     fn readdir(

@@ -132,3 +132,39 @@ fn a_write_waits_for_a_person_while_others_read() {
         assert_eq!(says(machine, USER, "cat domains/batch/cpu"), "20\n");
     });
 }
+
+#[test]
+fn who_polls_what_may_be_used_of_memory_is_woken_at_once_and_by_each_change() {
+    const PRINTS: &str = "import os, select, sys\n\
+        file = os.open(sys.argv[1], os.O_RDONLY)\n\
+        waits = select.poll()\n\
+        waits.register(file, select.POLLPRI)\n\
+        while waits.poll():\n    print(os.pread(file, 100, 0).decode().strip(), flush=True)\n";
+    with_files(
+        |_| {},
+        |machine, _| {
+            assert_eq!(says(machine, 0, "mkdir domains/batch"), "");
+            let free = |mib: u64| machine.cgroups.tree().memory_available = mib << 20;
+            machine.cgroups.tree().used.insert("steward.batch".into(), Default::default());
+            free(100);
+            let mut python = Command::new("python3");
+            python
+                .args(["-c", PRINTS, "domains/batch/memory.available"])
+                .current_dir(machine.directory.path());
+            let mut poller = python
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("make setup has installed python3");
+            let mut lines = BufReader::new(poller.stdout.take().expect("it is piped")).lines();
+            for mib in [100, 200, 50] {
+                free(mib);
+                let line = lines.next().expect("it goes on").expect("it is text");
+                assert_eq!(line, (mib << 20).to_string());
+            }
+            // Its domain goes, and whoever waits finds that out.
+            assert_eq!(says(machine, 0, "rmdir domains/batch"), "");
+            assert!(!poller.wait().expect("ours").success(), "it cannot be read any more");
+        },
+    );
+}

@@ -43,6 +43,7 @@ impl Transcript {
             ("stewardd", "/usr/sbin/stewardd"),
             ("steward", "/usr/bin/steward"),
             ("examples/hold", "/usr/bin/hold"),
+            ("examples/availability-check", "/usr/bin/availability-check"),
             ("busy-loops", "/usr/bin/busy-loops"),
         ]
         .map(|(built, guest)| {
@@ -706,4 +707,56 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
         }),
         ("a-stopped-daemon-leaves-nothing", &|| told.says("stopped", &["exit code 0 0"])),
     ]);
+}
+
+/// What a watcher was told: how many bytes, and when, in nanoseconds.
+fn told(text: &str) -> Vec<(u64, u64)> {
+    let numbers = |line: &str| {
+        let (told, at_ns) = line.strip_prefix("told ")?.split_once(" at ")?;
+        Some((told.split_once(' ')?.1.parse().ok()?, at_ns.parse().ok()?))
+    };
+    text.lines().filter_map(numbers).collect()
+}
+
+/// Holds what one was told while 160 MiB were taken to what it was to be told; returns the last.
+fn told_in_time(text: &str, who: &str) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let [takes_ns, took_ns] =
+        ["takes at ", "took at "].map(|name| u64::try_from(figure(text, name)).expect("a moment"));
+    let told = told(text);
+    let before = told.iter().rfind(|(_, at_ns)| *at_ns <= takes_ns).expect("told at once").0;
+    let after: Vec<(u64, u64)> = told.iter().copied().filter(|(_, at_ns)| *at_ns > takes_ns).collect();
+    let (last, last_ns) = *after.last().unwrap_or_else(|| panic!("nothing was told: {text}"));
+    println!(
+        "{who}: taking took {} ms; told first {} ms after it began, last {} ms after it ended",
+        (took_ns - takes_ns) / 1_000_000,
+        (after[0].1 - takes_ns) / 1_000_000,
+        (last_ns as i64 - took_ns as i64) / 1_000_000
+    );
+    assert!(last_ns < took_ns + 300_000_000, "{who}: {text}");
+    // What is less than a twentieth is not told; and 10 MiB for what else changes meanwhile.
+    let off = (before - last).abs_diff(160 * MIB);
+    assert!(off <= last / 20 + 10 * MIB, "{who}: 160 MiB were taken: {text}");
+    last
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_program_is_told_within_300_ms_what_another_takes_and_again_when_the_daemon_is() {
+    let transcript = Transcript::of(include_str!("kernel/availability.sh"));
+    assert_eq!(told(&transcript.text("told")).len(), 1, "{}", transcript.text("told"));
+    let taken = transcript.text("taken");
+    let last = told_in_time(&taken, "watcher");
+    for pair in told(&taken).windows(2) {
+        assert!(pair[0].0.abs_diff(pair[1].0) * 20 >= pair[0].0, "less than a twentieth: {taken}");
+    }
+    told_in_time(&transcript.text("polled"), "poller");
+    let available = transcript.text("available");
+    let now: u64 = available.lines().last().and_then(|line| line.parse().ok()).expect("the control file");
+    assert!(now.abs_diff(last) * 20 <= last, "{available} after {taken}");
+    let idle = transcript.text("idle");
+    let (watched, idle) = (figure(&idle, "watched "), figure(&idle, "idle "));
+    println!("in 4 s the daemon wakes {watched} times with a watcher, {idle} without");
+    assert!(watched >= idle + 10, "{watched} times in 4 s with a watcher, {idle} without");
+    assert!(told(&transcript.text("again")).len() >= 2, "{}", transcript.text("again"));
 }
