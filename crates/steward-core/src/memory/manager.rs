@@ -18,8 +18,11 @@ use super::principal::Principal;
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::victims::{Victim, victims};
 
-/// How much is planned to be taken from one observation, in bytes; the next is made before that is gone.
-const PLAN_BYTES: u64 = 128 << 20;
+/// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
+/// that is gone the next is made: those who were taken from and those who were not have grown meanwhile, and small
+/// shares are off by as much.
+const PLAN_PART: u64 = 32;
+const PLAN_MAX_BYTES: u64 = 128 << 20;
 /// What is left to those who are not protected: 1 of so many parts of the machine's memory.
 const OTHERS_PART: u64 = 8;
 /// How much of what protected domains may keep together may be pages of files that are held: 1 of so many parts.
@@ -32,7 +35,8 @@ const SHORT_PART: u64 = 16;
 const AHEAD_NS: u64 = 200_000_000;
 /// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
-/// The next look is due at once when the machine has this part of the memory less to give than at the last one.
+/// The next look is due at once when the machine has this part of the memory less to give than at the last one; not while
+/// it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
 
 /// The machine's memory, as it was seen. Bytes.
@@ -108,7 +112,8 @@ pub struct Decision {
     pub victims: Vec<Victim>,
     /// Whether there is so little left that protection is dropped.
     pub is_short: bool,
-    /// With less than this left ([`Machine::left_bytes`]) the next look is due at once, in bytes.
+    /// With less than this left ([`Machine::left_bytes`]) the next look is due at once, in bytes; 0 where nobody has to
+    /// check that.
     pub look_below_bytes: u64,
 }
 
@@ -143,10 +148,17 @@ impl Manager {
             room_bytes,
             held_max_bytes: if is_short { 0 } else { (room_bytes + machine.held_bytes) / HELD_PART },
             target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
-            victims: victims(&principals, PLAN_BYTES),
+            victims: victims(&principals, plan_bytes(machine)),
             is_short,
-            look_below_bytes: machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART),
+            look_below_bytes: self.look_below_bytes(machine),
         }
+    }
+
+    fn look_below_bytes(&self, machine: &Machine) -> u64 {
+        let is_far =
+            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.total_bytes / 4 * 3);
+        let below_bytes = machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART);
+        if is_far { 0 } else { below_bytes }
     }
 
     fn becomes_short(&mut self, now_ns: u64, machine: &Machine, domains: &[Seen]) -> bool {
@@ -188,6 +200,11 @@ impl Machine {
         let free_bytes = self.free_bytes.saturating_sub(self.high_watermark_bytes);
         free_bytes.saturating_add(file_bytes).saturating_add(anonymous_bytes.min(self.swap_free_bytes))
     }
+}
+
+/// How much is planned to be taken.
+fn plan_bytes(machine: &Machine) -> u64 {
+    (machine.total_bytes / PLAN_PART).min(PLAN_MAX_BYTES)
 }
 
 /// What protected domains may keep together: what may be promised, without what is promised to others; and no more than

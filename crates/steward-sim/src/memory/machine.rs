@@ -122,7 +122,7 @@ impl Machine {
         match event {
             Event::Look => steward.turn(now_ns, kernel, domains, &mut self.outcome),
             Event::Check => steward.check(now_ns, kernel, domains, &mut self.outcome),
-            Event::Take { thread } => steward.take(now_ns, kernel, thread, &mut self.outcome),
+            Event::Take { thread } => steward.take(now_ns, kernel, domains, thread, &mut self.outcome),
             Event::Minimum { domain, bytes } => kernel.cgroups[domain].min_bytes = bytes,
             _ => {}
         }

@@ -46,10 +46,3 @@ pub struct Outcome {
     /// How many groups Steward took while enough was free.
     pub taken_unasked: u64,
 }
-
-impl Outcome {
-    /// How often somebody was demoted.
-    pub fn demotions(&self) -> usize {
-        self.changes.iter().filter(|(_, change)| change.is_demoted).count()
-    }
-}

@@ -191,7 +191,7 @@ impl Default for StewardSettings {
             look_every_ns: 250_000_000,
             check_every_ns: 20_000_000,
             write_ns: 100_000_000,
-            threads: 3,
+            threads: 4,
             age_group_ns: 10_000,
             reserve_bytes: 16 << 20,
             reservable: 0.8,

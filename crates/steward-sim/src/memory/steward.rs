@@ -9,7 +9,7 @@ use steward_core::memory::availability::{self, Own, available};
 use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
-use steward_core::memory::victims::{PIECE_MAX_BYTES, Victim};
+use steward_core::memory::victims::Victim;
 
 use super::GROUP_BYTES;
 use super::decide::Decide;
@@ -20,6 +20,8 @@ use super::measure::Outcome;
 use super::scenario::{DomainSpec, StewardSettings};
 use crate::random::Random;
 
+/// How much is taken at once.
+const PIECE_BYTES: u64 = 1 << 20;
 /// Where the kernel found nothing to take, it is not asked again for so long.
 const SPARED_NS: u64 = 2_000_000_000;
 
@@ -236,33 +238,75 @@ impl Steward {
         outcome: &mut Outcome,
     ) {
         kernel.events.push(now_ns + self.settings.check_every_ns, Event::Check);
-        if self.machine(kernel).left_bytes() < self.decision.look_below_bytes {
+        self.look_if_due(now_ns, kernel, domains, outcome);
+        self.wake(now_ns, kernel);
+    }
+
+    /// Looks out of turn when memory goes fast, or when all that was planned is taken and is not enough.
+    pub(super) fn look_if_due(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        outcome: &mut Outcome,
+    ) {
+        let goes_fast = self.machine(kernel).left_bytes() < self.decision.look_below_bytes;
+        let is_done = self.plan.is_empty() && !self.decision.victims.is_empty();
+        if goes_fast || is_done && self.is_little(kernel) {
             self.look(now_ns, kernel, domains, outcome);
         }
-        self.wake(now_ns, kernel);
+    }
+
+    /// Whether less is free than is to be, with what is being taken.
+    fn is_little(&self, kernel: &Kernel) -> bool {
+        let in_hand_bytes: u64 = self.threads.iter().map(|thread| thread.left_bytes).sum();
+        kernel.free_bytes() + in_hand_bytes < self.decision.target_bytes
     }
 
     fn wake(&mut self, now_ns: u64, kernel: &mut Kernel) {
         if kernel.free_bytes() >= self.decision.target_bytes {
             return;
         }
-        for (place, thread) in self.threads.iter_mut().enumerate().filter(|(_, thread)| thread.is_idle) {
+        let busy = self.threads.iter().filter(|thread| !thread.is_idle).count();
+        let count = self.busy_max(kernel).saturating_sub(busy);
+        let idle = self.threads.iter_mut().enumerate().filter(|(_, thread)| thread.is_idle);
+        for (place, thread) in idle.take(count) {
             thread.is_idle = false;
             kernel.events.push(now_ns, Event::Take { thread: place });
         }
     }
 
+    /// How many threads take memory at once: all of them when half of the reserve is gone.
+    fn busy_max(&self, kernel: &Kernel) -> usize {
+        let urgent_bytes = kernel.settings.high_watermark_bytes + self.settings.reserve_bytes / 2;
+        if kernel.free_bytes() < urgent_bytes { self.threads.len() } else { 1 }
+    }
+
     /// A thread goes on: with the piece that it takes, or the next one if there is still too little.
-    pub(super) fn take(&mut self, now_ns: u64, kernel: &mut Kernel, thread: usize, outcome: &mut Outcome) {
+    pub(super) fn take(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        thread: usize,
+        outcome: &mut Outcome,
+    ) {
+        if !self.takes(now_ns, kernel, thread, outcome) {
+            self.look_if_due(now_ns, kernel, domains, outcome);
+        }
+    }
+
+    /// Whether there was anything to take.
+    fn takes(&mut self, now_ns: u64, kernel: &mut Kernel, thread: usize, outcome: &mut Outcome) -> bool {
         loop {
             if self.threads[thread].left_bytes == 0 && !self.next_piece(kernel, thread) {
                 self.threads[thread].is_idle = true;
-                return;
+                return false;
             }
             let place = self.threads[thread].place;
             let floor_bytes = self.told_bytes[place];
             let before_bytes = kernel.cgroups[place].charged_bytes();
-            let allowed_bytes = self.decision.target_bytes + PIECE_MAX_BYTES * self.settings.threads as u64;
+            let allowed_bytes = self.decision.target_bytes + PIECE_BYTES * self.settings.threads as u64;
             let Some(done_ns) = kernel.take_from(now_ns, place) else {
                 // EAGAIN, at once.
                 self.spared_until_ns[place] = now_ns + SPARED_NS;
@@ -277,17 +321,19 @@ impl Steward {
             let left_bytes = self.threads[thread].left_bytes;
             self.threads[thread].left_bytes = left_bytes.saturating_sub(GROUP_BYTES);
             kernel.events.push(done_ns, Event::Take { thread });
-            return;
+            return true;
         }
     }
 
     fn next_piece(&mut self, kernel: &Kernel, thread: usize) -> bool {
-        let in_hand_bytes: u64 = self.threads.iter().map(|thread| thread.left_bytes).sum();
-        if kernel.free_bytes() + in_hand_bytes >= self.decision.target_bytes {
+        if thread >= self.busy_max(kernel) {
+            return false;
+        }
+        if !self.is_little(kernel) {
             return false;
         }
         let Some(victim) = self.plan.front_mut() else { return false };
-        let bytes = victim.bytes.min(PIECE_MAX_BYTES);
+        let bytes = victim.bytes.min(PIECE_BYTES);
         self.threads[thread] = Thread { place: victim.place, left_bytes: bytes, is_idle: false };
         victim.bytes -= bytes;
         if victim.bytes == 0 {

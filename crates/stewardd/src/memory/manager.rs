@@ -183,7 +183,11 @@ struct Turns {
     holding: Option<Holding>,
     /// From whom is taken next: the cgroup's path and id, and how much, in bytes.
     plan: VecDeque<(String, u64, u64)>,
+    /// Whether the last look found anybody to take from.
+    is_planned: bool,
     target_bytes: u64,
+    /// With less than this left the next look is due, in bytes; 0 where that need not be checked.
+    look_below_bytes: u64,
     /// With less than this free all threads take memory: half of the reserve is gone.
     urgent_bytes: u64,
     /// What the pool has been given and not done yet, in bytes.
@@ -206,7 +210,9 @@ impl Turns {
             pool: None,
             holding: None,
             plan: VecDeque::new(),
+            is_planned: false,
             target_bytes: 0,
+            look_below_bytes: 0,
             urgent_bytes: 0,
             in_hand_bytes: 0,
             spared_until_ns: BTreeMap::new(),
@@ -240,6 +246,8 @@ impl Turns {
     /// Nobody is protected any more.
     fn rest(&mut self) {
         self.plan.clear();
+        self.is_planned = false;
+        self.look_below_bytes = 0;
         self.sight = None;
         self.pool = None;
         self.holding = None;
@@ -252,13 +260,25 @@ impl Turns {
     fn turn(&mut self, orders: &Orders) {
         let now_ns = now_ns();
         self.take_in(now_ns);
-        if now_ns >= self.look_at_ns {
+        if now_ns >= self.look_at_ns || self.goes_fast() || self.is_done() {
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
             self.news.trouble = self.look(now_ns, orders).err();
             self.tell();
         }
         self.top_up();
+    }
+
+    /// Whether so much memory has gone since the last look that the next one is due.
+    fn goes_fast(&self) -> bool {
+        self.look_below_bytes > 0
+            && self.sight.as_ref().is_some_and(|sight| sight.left_bytes() < self.look_below_bytes)
+    }
+
+    /// Whether all that was planned has been taken or is in hand, and is not enough.
+    fn is_done(&self) -> bool {
+        let is_little = |sight: &Sight| sight.free_bytes() + self.in_hand_bytes < self.target_bytes;
+        self.is_planned && self.plan.is_empty() && self.sight.as_ref().is_some_and(is_little)
     }
 
     /// Changes that the daemon has not taken yet.
@@ -321,7 +341,9 @@ impl Turns {
         let victims =
             decision.victims.iter().filter_map(|victim| Some((sight.at(victim.place)?, victim.bytes)));
         self.plan = victims.map(|((path, id), bytes)| (path.to_owned(), id, bytes)).collect();
+        self.is_planned = !self.plan.is_empty();
         self.target_bytes = decision.target_bytes;
+        self.look_below_bytes = decision.look_below_bytes;
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
             let paths = protected.map(|kept| path_of(kept.id)).collect();
@@ -378,7 +400,8 @@ impl Turns {
     /// Until there is something to do.
     fn wait(&self, is_idle: bool) {
         let now_ns = now_ns();
-        let is_near = || self.sight.as_ref().is_some_and(|sight| sight.free_bytes() < 2 * self.target_bytes);
+        let is_little = |sight: &Sight| sight.free_bytes() < 2 * self.target_bytes;
+        let is_near = || self.look_below_bytes > 0 || self.sight.as_ref().is_some_and(is_little);
         let until_ns = if is_near() { self.look_at_ns.min(now_ns + CHECK_NS) } else { self.look_at_ns };
         let left_ns = until_ns.saturating_sub(now_ns);
         let timeout =

@@ -40,7 +40,7 @@ fn a_hog_pays_and_a_protected_domain_does_not() {
     let domains = [protected(1, 400, 20), seen(2, 300), Seen { is_spared: true, ..seen(3, 900) }];
     let decision = Manager::default().decide(0, &machine(), &domains, &settings());
     assert_eq!(decision.target_bytes, 76 * MIB);
-    assert_eq!(decision.victims, [Victim { place: 1, bytes: PLAN_BYTES }]);
+    assert_eq!(decision.victims, [Victim { place: 1, bytes: plan_bytes(&machine()) }]);
     assert_eq!((decision.kept[0].id, decision.kept[0].bytes), (1, 450 * MIB));
 }
 
@@ -51,7 +51,7 @@ fn who_does_not_fit_is_demoted_and_pays_as_others_do() {
     // 1000 - 50 - 60 - 16 - 125.
     assert_eq!(decision.room_bytes, 749 * MIB);
     assert!(decision.kept[1].is_demoted);
-    assert_eq!(decision.victims, [Victim { place: 1, bytes: PLAN_BYTES }]);
+    assert_eq!(decision.victims, [Victim { place: 1, bytes: plan_bytes(&machine()) }]);
 }
 
 #[test]
@@ -101,8 +101,9 @@ fn protection_is_dropped_in_time_where_what_is_left_goes_fast() {
     assert_eq!(decide(0, 460), (false, 528));
     // 40 in 20 ms: 400 in the time in which that could be stopped.
     assert_eq!(decide(20, 420), (true, 488));
-    assert_eq!(decide(270, 420).0, true, "what was dropped stays so for a second");
-    assert_eq!(decide(1020, 420).0, false);
-    // As much within a look is what programs do.
-    assert_eq!(decide(1270, 380).0, false);
+    assert!(decide(270, 420).0, "what was dropped stays so for a second");
+    assert!(!decide(1020, 420).0);
+    // As much within a look is what programs do; and with most of the memory left nobody has to check.
+    assert!(!decide(1270, 380).0);
+    assert_eq!(decide(2000, 900), (false, 0));
 }

@@ -75,6 +75,18 @@ impl Sight {
         (info.freeram as u64).saturating_mul(u64::from(info.mem_unit))
     }
 
+    /// How much the machine has left to give, in bytes; all of it where that cannot be read.
+    pub(super) fn left_bytes(&self) -> u64 {
+        let left = |usage: machine::MachineMemory| Machine {
+            free_bytes: usage.free_bytes,
+            file_bytes: usage.file_bytes,
+            anonymous_bytes: usage.anonymous_bytes,
+            swap_free_bytes: usage.swap_free_bytes,
+            ..Machine::default()
+        };
+        machine::usage(&self.roots).map_or(u64::MAX, |usage| left(usage).left_bytes())
+    }
+
     /// The path and the id of the one at this place of the last look.
     pub(super) fn at(&self, place: usize) -> Option<(&str, u64)> {
         self.groups.get(place).map(|group| (group.path.as_str(), group.id))
