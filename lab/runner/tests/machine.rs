@@ -102,13 +102,13 @@ fn a_program_that_cannot_be_started_fails_its_run_and_says_why() {
     assert!(outcome.failures[&Contender::Stock][0].contains("no-such-program"), "{:?}", outcome.failures);
 }
 
-/// A key's working set is touched twice, with two hogs between that need more memory than there is.
+/// A key after a pause in which two hogs needed more memory than there is.
 const KEYS: &str = r#"
-title = "Two keys and two hogs"
-duration = "60s"
+title = "A key and two hogs"
+duration = "70s"
 repeat = 1
 contenders = ["stock", "high-by-hand"]
-ceiling = "60M"
+ceiling = "70M"
 [machine]
 cpus = 1
 memory = "224M"
@@ -116,17 +116,17 @@ icount_shift = 3
 [machine.timed_disk]
 kind = "5400rpm"
 files = "16M"
-swap = "192M"
+swap = "320M"
 [[prepare]]
 command = "dd if=/dev/urandom of=/timed/book bs=1M count=4"
 [[program]]
 name = "editor"
-command = "keystrokes --anonymous-mb 8 --file /timed/book --keys 2 --pause 20"
+command = "keystrokes --anonymous-mb 12 --file /timed/book --keys 1 --pause 40"
 protect = true
 metrics = "reply"
 [[program]]
 name = "hog"
-command = "memory-hog --mb 120 --rounds 3"
+command = "memory-hog --mb 160 --rounds 3"
 count = 2
 start = "2s"
 metrics = "work"
@@ -145,11 +145,9 @@ fn an_editor_waits_for_the_disk_in_the_guests_time_unless_all_others_have_a_ceil
     let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
     assert!(outcome.is_complete(), "{:?}", outcome.failures);
     let metric = |contender, name: &str| outcome.contenders[&contender][name];
-    let (faults, latency_ms) =
-        (metric(Contender::Stock, "major_faults"), metric(Contender::Stock, "latency_ms_max"));
-    assert!(faults > 10.0, "{}", outcome.table());
-    // Each of them took one request of the disk, and a request takes 10 ms.
-    assert!(latency_ms > 10.0 * faults / 2.0, "{}", outcome.table());
+    // A request of the disk takes 10 ms, and there are others before it.
+    assert!(metric(Contender::Stock, "major_faults") > 0.0, "{}", outcome.table());
+    assert!(metric(Contender::Stock, "latency_ms_max") > 20.0, "{}", outcome.table());
     assert!(metric(Contender::Stock, "swapped_out_mib") > 10.0, "{}", outcome.table());
     assert_eq!(metric(Contender::HighByHand, "major_faults"), 0.0, "{}", outcome.table());
     assert!(metric(Contender::HighByHand, "latency_ms_max") < 10.0, "{}", outcome.table());
