@@ -65,8 +65,8 @@ pub fn read_if_present(path: &Path) -> Result<Option<String>, KernelError> {
     }
 }
 
-/// Trees with these files, for tests: paths below a directory as in [`Roots::under`], and what is in them. The directory
-/// goes with the first of what is returned.
+/// Trees with these files, for tests: paths below a directory as in [`Roots::under`], and what is in them. The
+/// directory goes with the first of what is returned.
 #[cfg(test)]
 pub(crate) fn with_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
     let directory = tempfile::tempdir().expect("a temporary directory");

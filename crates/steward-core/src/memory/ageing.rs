@@ -5,8 +5,8 @@
 //! after it began. There are four at most, of which the oldest take in what is older still: to know what has been idle
 //! for a period, a new one begins every half of it.
 //!
-//! An ageing walks all page tables of a domain. It costs CPU time, which is bounded to a part of one CPU over all domains
-//! together: who is due waits until the last ones have been paid for.
+//! An ageing walks all page tables of a domain. It costs CPU time, which is bounded to a part of one CPU over all
+//! domains together: who is due waits until the last ones have been paid for.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +45,8 @@ impl Reading {
         idle.fold(0, u64::saturating_add)
     }
 
-    /// Whether it must be read anew before it is believed that so much is idle: of what is idle some may have been taken
-    /// or given back since, and what is used would seem to be less by that, and be kept no longer.
+    /// Whether it must be read anew before it is believed that so much is idle: of what is idle some may have been
+    /// taken or given back since, and what is used would seem to be less by that, and be kept no longer.
     pub fn is_old(&self, now_ns: u64, period_ns: u64, charged_bytes: u64) -> bool {
         let has_changed = self.charged_bytes.abs_diff(charged_bytes) > BELIEVED_BYTES
             || now_ns.saturating_sub(self.read_at_ns) >= BELIEVED_NS;

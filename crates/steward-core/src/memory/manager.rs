@@ -5,8 +5,8 @@
 //! 1. **Protection** ([`super::protection`]): what each protected domain keeps, as far as all of it fits into the room
 //!    that the machine has for that.
 //! 2. **The reserve**: how much must be free, so that nobody who allocates has to take memory from others itself
-//!    (Redline's free reserve). Below the kernel's high watermark its own reclaim begins, which knows nobody's rights; so
-//!    the reserve lies on top of that.
+//!    (Redline's free reserve). Below the kernel's high watermark its own reclaim begins, which knows nobody's rights;
+//!    so the reserve lies on top of that.
 //! 3. **Victims** ([`super::victims`]): from whom memory is taken when less is free than that, in pieces.
 //!
 //! Protection must never end a program: the kernel does not take what is protected, and ends programs when it finds
@@ -30,13 +30,13 @@ const HELD_PART: u64 = 4;
 /// Nearer than this part of the memory to having nothing left that could be taken, protection is dropped; further than
 /// twice that, it is there again.
 const SHORT_PART: u64 = 16;
-/// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next check
-/// of what is left, until what that decides is in the kernel, and half as much again.
+/// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
+/// check of what is left, until what that decides is in the kernel, and half as much again.
 const AHEAD_NS: u64 = 200_000_000;
 /// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
-/// The next look is due at once when the machine has this part of the memory less to give than at the last one; not while
-/// it is farther from having nothing left than a look takes, three quarters of the memory.
+/// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
+/// while it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
 
 /// The machine's memory, as it was seen. Bytes.
@@ -128,7 +128,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// What is to be done about this. The domains stand parents before children, those that came first before the others.
+    /// What is to be done about this. The domains stand parents before children, those that came first before the
+    /// others.
     pub fn decide(
         &mut self,
         now_ns: u64,

@@ -1,5 +1,5 @@
-//! The tree of principals among whom memory is divided (Walfield, section 3): each domain with what it claims, what it is
-//! promised, and what it stands for beside its siblings.
+//! The tree of principals among whom memory is divided (Walfield, section 3): each domain with what it claims, what it
+//! is promised, and what it stands for beside its siblings.
 
 use std::num::NonZeroU32;
 
@@ -18,8 +18,8 @@ pub struct Principal {
     pub active_bytes: u64,
     /// What it is promised, in bytes.
     pub min_bytes: u64,
-    /// What cannot be taken from it now beside its minimum, in bytes: what it used within its protection period, or what
-    /// the kernel did not find.
+    /// What cannot be taken from it now beside its minimum, in bytes: what it used within its protection period, or
+    /// what the kernel did not find.
     pub kept_bytes: u64,
     /// The most that it may use, in bytes.
     pub max_bytes: u64,

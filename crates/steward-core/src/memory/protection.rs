@@ -1,5 +1,5 @@
-//! What protected domains keep (Redline, chapter 9): every page that they used within their protection period, as far as
-//! all of it fits; what becomes of those that do not fit.
+//! What protected domains keep (Redline, chapter 9): every page that they used within their protection period, as far
+//! as all of it fits; what becomes of those that do not fit.
 //!
 //! Where the protected working sets do not fit together, the largest that may be revoked is demoted as a whole: half a
 //! working set is of use to nobody, and whoever has the largest is the cause. To fit is to have some room to grow, too:
@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-/// For how long one that was demoted stays so at least, in nanoseconds: its pages are being taken meanwhile, and what is
-/// measured is not yet what it will need.
+/// For how long one that was demoted stays so at least, in nanoseconds: its pages are being taken meanwhile, and what
+/// is measured is not yet what it will need.
 const DEMOTED_MIN_NS: u64 = 5_000_000_000;
 /// One that is demoted again soon after it came back stays so for twice as long, and so on up to this, in nanoseconds:
 /// what was taken of its files is in no swap, so it seems to need less than it does, and would come and go for ever.
@@ -36,7 +36,8 @@ pub fn least_bytes(used_bytes: u64) -> u64 {
 pub struct Wanting {
     /// The cgroup's id.
     pub id: u64,
-    /// What it used within its protection period, in bytes: what is charged to it, without what has been idle for longer.
+    /// What it used within its protection period, in bytes: what is charged to it, without what has been idle for
+    /// longer.
     pub used_bytes: u64,
     /// What it would use if nothing had been taken from it, in bytes: with what of it is in the swap.
     pub full_bytes: u64,
@@ -87,8 +88,8 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// What each keeps, in the order given, which is that in which they came; and what has changed. `room_bytes` is what
-    /// they may keep together, `now_ns` the time.
+    /// What each keeps, in the order given, which is that in which they came; and what has changed. `room_bytes` is
+    /// what they may keep together, `now_ns` the time.
     pub fn decide(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> (Vec<Kept>, Vec<Change>) {
         let is_there = |id: &u64| wanting.iter().any(|one| one.id == *id);
         self.demoted.retain(|id, _| is_there(id));

@@ -1,10 +1,10 @@
 //! From whom memory is taken when there is too little (Walfield, algorithm 1), and how much (section 4.5.1).
 //!
-//! From the top down: of the siblings of the lowest priority the one that claims most for its weight, until one is found
-//! that has nobody below it. What was used within the last moments does not count as claimed at first; where that leaves
-//! nobody, half of it does, and so on, so that a domain with a large working set is not taken from before one that merely
-//! has much. Nobody is taken from below its floor: its minimum, and what it used within its protection period; one who
-//! can give nothing is passed over, as are all below one whose floor is reached.
+//! From the top down: of the siblings of the lowest priority the one that claims most for its weight, until one is
+//! found that has nobody below it. What was used within the last moments does not count as claimed at first; where that
+//! leaves nobody, half of it does, and so on, so that a domain with a large working set is not taken from before one
+//! that merely has much. Nobody is taken from below its floor: its minimum, and what it used within its protection
+//! period; one who can give nothing is passed over, as are all below one whose floor is reached.
 //!
 //! Fractions are compared by cross-multiplication: nothing is rounded.
 

@@ -219,7 +219,7 @@ impl Kernel {
             && group.taken_at_ns >= since_ns
             && now_ns.saturating_sub(used_at_ns) < period_ns
         {
-            cgroup.counts.faults_within_period += 1;
+            cgroup.counts.faults_within_period_count += 1;
         }
     }
 
@@ -272,7 +272,8 @@ impl Kernel {
         self.take_from(now_ns, place)
     }
 
-    /// Takes a group from this cgroup, as `memory.reclaim` does: its own minimum does not hold. Returns when it is free.
+    /// Takes a group from this cgroup, as `memory.reclaim` does: its own minimum does not hold. Returns when it is
+    /// free.
     pub(super) fn take_from(&mut self, now_ns: u64, place: usize) -> Option<u64> {
         let kind = self.kind_to_take(&self.cgroups[place])?;
         let cgroup = &mut self.cgroups[place];

@@ -17,7 +17,7 @@ pub struct Counts {
     /// Major faults on what had been used before.
     pub faults: u64,
     /// Of these, on what had been used within its period, and was taken while its minimum was in force.
-    pub faults_within_period: u64,
+    pub faults_within_period_count: u64,
     /// What was taken of it below its minimum, though used within its period.
     pub taken_below_min: u64,
     /// What Steward took from it.

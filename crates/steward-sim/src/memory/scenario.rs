@@ -1,4 +1,5 @@
-//! What happens in a run of the memory machine: its memory and disks, the domains, the programs, and how Steward is set.
+//! What happens in a run of the memory machine: its memory and disks, the domains, the programs, and how Steward is
+//! set.
 
 use crate::random::Amount;
 

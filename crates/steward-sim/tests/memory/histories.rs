@@ -124,7 +124,8 @@ pub fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Sc
             for (place, part) in parts.iter_mut().enumerate() {
                 if let Behaviour::Interactive(interactive) = &mut part.behaviour {
                     interactive.file = interactive.file.filter(|file| *file == place);
-                    // Without swap what is idle cannot be taken, and what is not idle is taken in its place (docs/simulator.md).
+                    // Without swap what is idle cannot be taken, and what is not idle is taken in its place
+                    // (docs/simulator.md).
                     if machine.swap_bytes < 2000 * MIB {
                         interactive.rare_bytes = 0;
                     }

@@ -1,5 +1,5 @@
-//! Properties of whole machines with memory: what Steward's decisions promise, whatever the programs do. With each, what
-//! it looks like when a rule is wrong.
+//! Properties of whole machines with memory: what Steward's decisions promise, whatever the programs do. With each,
+//! what it looks like when a rule is wrong.
 
 mod histories;
 mod rules;
@@ -115,7 +115,7 @@ proptest! {
         let outcome = run(&scenario, SECONDS);
         for place in never_demoted(&scenario, &outcome) {
             let counts = &outcome.domains[place];
-            let lost = (counts.faults_within_period, counts.taken_below_min);
+            let lost = (counts.faults_within_period_count, counts.taken_below_min);
             prop_assert_eq!(lost, (0, 0), "{}: {}", place, told(&scenario, &outcome));
         }
     }
@@ -198,8 +198,8 @@ fn a_protected_domain_that_does_not_grow_needs_to_be_kept_all_the_same() {
     }
 }
 
-/// A protected domain of which most is a file that it has mapped, and some who allocate, as fast as memory can be filled,
-/// what would be there without Steward.
+/// A protected domain of which most is a file that it has mapped, and some who allocate, as fast as memory can be
+/// filled, what would be there without Steward.
 fn sudden(growers: u64, start_ns: u64) -> Scenario {
     let mut one = protected(20);
     interactive_of(&mut one).file = Some(0);

@@ -11,6 +11,9 @@ use steward_kernel::cgroup::tree::CgroupTree;
 use steward_kernel::memory::hold::{Capacity, Holder};
 use steward_kernel::{KernelError, Roots, process};
 
+/// As long as not everything has been looked at since others are to be protected, this much may be spent on it without
+/// a pause: what is not held yet may be taken.
+const AT_ONCE: Duration = Duration::from_millis(500);
 /// Between two looks at what the processes use, while nothing else is due.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a look may take.
@@ -53,6 +56,8 @@ struct Shared {
 struct State {
     wanted: Wanted,
     held: Held,
+    /// Whether what is wanted cannot wait for the next look.
+    is_urgent: bool,
     ends: bool,
 }
 
@@ -80,8 +85,12 @@ impl Holding {
     /// Has it hold this from now on.
     pub(super) fn want(&self, wanted: Wanted) {
         let mut state = self.0.lock();
-        if state.wanted != wanted {
-            state.wanted = wanted;
+        // How much may be held changes all the time, and can wait for the next look; unless nothing may be.
+        let is_urgent =
+            state.wanted.paths != wanted.paths || (wanted.bytes_max == 0) != (state.wanted.bytes_max == 0);
+        state.wanted = wanted;
+        if is_urgent {
+            state.is_urgent = true;
             self.0.changed.notify_one();
         }
     }
@@ -102,28 +111,38 @@ impl Drop for Holding {
 fn hold(shared: &Shared, roots: &Roots) {
     let mut holder = None;
     let mut wanted = Wanted::default();
+    let mut at_once = Duration::ZERO;
     loop {
         let begun = Instant::now();
         let outcome = refresh(&mut holder, &wanted, roots);
-        let pause = LOOK.max(begun.elapsed() * PAUSE);
+        let took = begun.elapsed();
+        let is_complete = outcome.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
+        at_once = if is_complete { Duration::ZERO } else { at_once.saturating_sub(took) };
+        let pause = if at_once.is_zero() { LOOK.max(took * PAUSE) } else { Duration::ZERO };
         let mut state = shared.lock();
-        state.held =
-            outcome.unwrap_or_else(|error| Held { trouble: Some(error.to_string()), ..state.held.clone() });
-        let waits = |state: &mut State| !state.ends && state.wanted == wanted;
-        let (state, _) =
+        match outcome {
+            Ok((held, _)) => state.held = held,
+            Err(error) => state.held.trouble = Some(error.to_string()),
+        }
+        let waits = |state: &mut State| !state.ends && !state.is_urgent;
+        let (mut state, _) =
             shared.changed.wait_timeout_while(state, pause, waits).unwrap_or_else(PoisonError::into_inner);
         if state.ends {
             return;
+        }
+        if std::mem::take(&mut state.is_urgent) {
+            at_once = AT_ONCE;
         }
         wanted.clone_from(&state.wanted);
     }
 }
 
-fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Result<Held, KernelError> {
+/// Looks once; whether everything has been looked at, too.
+fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Result<(Held, bool), KernelError> {
     let capacity = Capacity { bytes_max: wanted.bytes_max, areas_max: AREAS_MAX };
     if wanted.paths.is_empty() {
         *holder = None;
-        return Ok(Held::default());
+        return Ok((Held::default(), true));
     }
     let tree = CgroupTree::open(roots)?;
     // Processes that have ended meanwhile, and cgroups that have gone, need nothing.
@@ -137,5 +156,6 @@ fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Resul
     let refreshed = holder.refresh(&processes, BUDGET)?;
     let unfitting = holder.processes().iter().map(|process| process.unfitting_bytes).sum();
     let trouble = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
-    Ok(Held { bytes: refreshed.held_bytes, unfitting_bytes: unfitting, trouble })
+    let held = Held { bytes: refreshed.held_bytes, unfitting_bytes: unfitting, trouble };
+    Ok((held, refreshed.complete))
 }

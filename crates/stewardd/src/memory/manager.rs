@@ -3,8 +3,8 @@
 //! those that are asked for are.
 //!
 //! It has a thread, and a better nice value, because it must act within milliseconds while the machine is full and the
-//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected it
-//! sleeps, and the kernel takes memory back as it would without it.
+//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected
+//! it sleeps, and the kernel takes memory back as it would without it.
 
 mod orders;
 mod sight;

@@ -10,7 +10,7 @@ use steward_core::memory::availability::{Domain, Own, available};
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 
-use super::protected::Cared;
+use super::cared::Cared;
 use crate::domains::cgroups::Cgroups;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.

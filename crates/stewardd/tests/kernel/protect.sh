@@ -1,5 +1,5 @@
-# A protected domain beside one that takes all memory there is, on a real kernel with a swap of 600 MB in memory. It runs
-# in the lab's machine, after prelude.sh.
+# A protected domain beside one that takes all memory there is, on a real kernel with a swap of 600 MB in memory. It
+# runs in the lab's machine, after prelude.sh.
 modprobe zram
 echo 600M >/sys/block/zram0/disksize
 mkswap /dev/zram0 >/dev/null

@@ -137,8 +137,8 @@ impl Scan {
         let number = file_page(*next) / WINDOW_PAGES;
         let to_window_end = (HeldFiles::extent_of(number).end - file_page(*next)) * with.page_bytes;
         let end = mapping.addresses.end.min(*next + to_window_end);
-        // Of a program or a library all that is in memory, also what the process has not used yet: it was read with what
-        // it has, and is needed for what it does next.
+        // Of a program or a library all that is in memory, also what the process has not used yet: it was read with
+        // what it has, and is needed for what it does next.
         let is_whole =
             mapping.is_private && mapping.addresses.end - mapping.addresses.start <= WHOLE_MAX_BYTES;
         let (present, looked_to) = if is_whole {

@@ -145,8 +145,8 @@ impl Sight {
         Ok(View { machine: self.machine()?, domains })
     }
 
-    /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the kernel
-    /// tells them in one file. Of one whose ages cannot be read nothing is idle; the next ageing says why.
+    /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the
+    /// kernel tells them in one file. Of one whose ages cannot be read nothing is idle; the next ageing says why.
     fn read_ages(&mut self, now_ns: u64, orders: &Orders, own_bytes: impl Fn(usize) -> u64) {
         let is_old = |(place, group): (usize, &Group)| {
             let period_ns = orders.protect_ns(&group.path)?;
@@ -229,7 +229,13 @@ impl Sight {
             total_bytes: usage.total_bytes,
             free_bytes: usage.free_bytes,
             high_watermark_bytes: zones.high_pages.saturating_mul(self.page_bytes),
-            kernel_bytes: usage.kept_bytes(),
+            // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
+            kernel_bytes: usage
+                .total_bytes
+                .saturating_sub(usage.free_bytes)
+                .saturating_sub(usage.file_bytes)
+                .saturating_sub(usage.anonymous_bytes)
+                .saturating_sub(zones.per_cpu_pages.saturating_mul(self.page_bytes)),
             file_bytes: usage.file_bytes,
             anonymous_bytes: usage.anonymous_bytes,
             swap_free_bytes: usage.swap_free_bytes,
