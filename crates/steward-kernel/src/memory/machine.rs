@@ -24,19 +24,6 @@ pub struct MachineMemory {
     pub dirty_bytes: u64,
     /// Pages on the way to the disk.
     pub writeback_bytes: u64,
-    /// The kernel's own objects that it cannot give back.
-    pub slab_unreclaimable_bytes: u64,
-    /// Tables that map addresses to pages.
-    pub page_tables_bytes: u64,
-    /// Stacks of tasks in the kernel.
-    pub kernel_stacks_bytes: u64,
-}
-
-impl MachineMemory {
-    /// Of what is counted here, the memory that the kernel keeps for itself, in bytes.
-    pub fn kept_bytes(&self) -> u64 {
-        self.slab_unreclaimable_bytes + self.page_tables_bytes + self.kernel_stacks_bytes
-    }
 }
 
 /// Sums over all zones of `/proc/zoneinfo`, in pages.
@@ -94,9 +81,8 @@ pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
         *field += bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
         seen += 1;
     }
-    if seen < 14 {
-        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, \
-            Writeback, SUnreclaim, PageTables, KernelStack";
+    if seen < 11 {
+        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, Writeback";
         return Err(KernelError::parse(path, expected, &text));
     }
     Ok(usage)
@@ -113,9 +99,6 @@ fn usage_field<'a>(usage: &'a mut MachineMemory, name: &str) -> Option<&'a mut u
         "SwapFree" => &mut usage.swap_free_bytes,
         "Dirty" => &mut usage.dirty_bytes,
         "Writeback" => &mut usage.writeback_bytes,
-        "SUnreclaim" => &mut usage.slab_unreclaimable_bytes,
-        "PageTables" => &mut usage.page_tables_bytes,
-        "KernelStack" => &mut usage.kernel_stacks_bytes,
         _ => return None,
     })
 }
@@ -209,17 +192,19 @@ mod tests {
 
     #[test]
     fn the_use_of_memory_is_read_in_bytes_and_a_missing_line_is_an_error() {
-        let names = "MemTotal MemFree MemAvailable SwapTotal SwapFree Dirty Writeback SUnreclaim PageTables KernelStack";
+        let names = "MemTotal MemFree MemAvailable Active(anon) Inactive(anon) Active(file) Inactive(file) SwapTotal SwapFree \
+                     Dirty Writeback";
         let lines = names.split(' ').zip(1..).map(|(name, number)| format!("{name}:    {number} kB\n"));
         let text: String = lines.collect();
         let (_keep, roots) = with_files(&[("proc/meminfo", &text)]);
-        let usage_found = usage(&roots).expect("readable");
-        assert_eq!((usage_found.total_bytes, usage_found.kept_bytes()), (1024, (8 + 9 + 10) * 1024));
+        let found = usage(&roots).expect("readable");
+        let of_programs = (found.anonymous_bytes, found.file_bytes);
+        assert_eq!((found.total_bytes, of_programs), (1024, ((4 + 5) * 1024, (6 + 7) * 1024)));
         let refused = |text: &str| {
             std::fs::write(roots.proc.join("meminfo"), text).expect("a file");
             usage(&roots).expect_err("it is not whole").to_string()
         };
-        assert!(refused(&text.replace("SUnreclaim", "Other")).contains("SUnreclaim"));
+        assert!(refused(&text.replace("SwapFree", "Other")).contains("SwapFree"));
         for nonsense in ["many", "18446744073709551615"] {
             let said = refused(&text.replace("   3 kB", &format!("   {nonsense} kB")));
             assert!(said.contains("meminfo") && said.contains("MemAvailable"), "{said}");
