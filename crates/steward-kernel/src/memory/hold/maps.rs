@@ -20,8 +20,6 @@ pub struct Mapping {
     pub device: u64,
     /// The file's inode number.
     pub inode: u64,
-    /// Whether what the process writes is its own, as in the parts of programs and libraries.
-    pub is_private: bool,
 }
 
 /// What one line says.
@@ -81,8 +79,7 @@ fn parse(line: &[u8]) -> Option<Line> {
     let mut fields = line.split(|byte| *byte == b' ').map(|field| std::str::from_utf8(field).ok());
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = fields.next()??.split_once('-')?;
-    let permissions = fields.next()??;
-    let offset = fields.next()??;
+    let offset = fields.nth(1)??;
     let (major, minor) = fields.next()??.split_once(':')?;
     let device = |text| u32::from_str_radix(text, 16).ok();
     let mapping = Mapping {
@@ -90,7 +87,6 @@ fn parse(line: &[u8]) -> Option<Line> {
         offset_bytes: hexadecimal(offset)?,
         device: encode_device(device(major)?, device(minor)?),
         inode: fields.next()??.parse().ok()?,
-        is_private: permissions.ends_with('p'),
     };
     Some(if mapping.inode == 0 || mapping.addresses.is_empty() { Line::Other } else { Line::File(mapping) })
 }
@@ -114,12 +110,11 @@ mod tests {
             offset_bytes: 0x3000,
             device: encode_device(0xfe, 0x10),
             inode: 4711,
-            is_private: true,
         };
         assert_eq!(lines.next().expect("a line"), Line::File(first));
         assert_eq!(lines.next().expect("a line"), Line::Other);
         let Line::File(long) = lines.next().expect("a line") else { panic!("it has a file") };
-        assert_eq!((long.addresses.start, long.inode, long.is_private), (0xffff_0000, 9, false));
+        assert_eq!((long.addresses.start, long.inode), (0xffff_0000, 9));
         assert_eq!(lines.next().expect("a line"), Line::Other);
         assert_eq!(lines.next().expect("the end"), Line::End);
     }

@@ -17,7 +17,7 @@ use crate::mounts::{MountTable, encode_device};
 use crate::process::is_alive;
 use crate::roots::Roots;
 
-/// Of a larger private mapping, only what the process has used is held, in bytes.
+/// Of a larger mapping, only what the process has in its page tables is held, in bytes.
 const WHOLE_MAX_BYTES: u64 = 32 << 20;
 
 /// What is held for a process, and what is not.
@@ -137,10 +137,9 @@ impl Scan {
         let number = file_page(*next) / WINDOW_PAGES;
         let to_window_end = (HeldFiles::extent_of(number).end - file_page(*next)) * with.page_bytes;
         let end = mapping.addresses.end.min(*next + to_window_end);
-        // Of a program or a library all that is in memory, also what the process has not used yet: it was read with
-        // what it has, and is needed for what it does next.
-        let is_whole =
-            mapping.is_private && mapping.addresses.end - mapping.addresses.start <= WHOLE_MAX_BYTES;
+        // All that is in memory, also what the process does not have in its page tables: it was read with what it has,
+        // and is needed for what it does next.
+        let is_whole = mapping.addresses.end - mapping.addresses.start <= WHOLE_MAX_BYTES;
         let (present, looked_to) = if is_whole {
             (PageRanges::of(*next / with.page_bytes..end.div_ceil(with.page_bytes)), end)
         } else {

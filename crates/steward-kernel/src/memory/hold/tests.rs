@@ -96,13 +96,7 @@ fn assert_that_what_is_mapped_is_held(file: &File, sharing: Sharing) {
     assert!([3, 100, 190].iter().all(|page| has(&mapped, *page)), "{mapped:?}");
     assert_eq!(has(&mapped, 200), sharing == Sharing::Shared, "a copy is the process's own: {mapped:?}");
     assert!(mapped.minus(&held).is_empty(), "{mapped:?} is mapped, {held:?} held");
-    if sharing == Sharing::Shared {
-        // Only gaps that are locked with them may be held besides.
-        assert!(held.minus(&mapped.close_gaps(16)).is_empty(), "{mapped:?} is mapped, {held:?} held");
-        assert!(!has(&held, 50), "nobody maps that page: {held:?}");
-    } else {
-        assert_eq!(held.pages(), 256, "as of a program, all that is in memory: {held:?}");
-    }
+    assert_eq!(held.pages(), 256, "all that is in memory of so small a mapping: {held:?}");
     assert_eq!(holder.files()[&key(file)], held.pages() * 4096);
     let of_child = holder.processes()[0];
     assert_eq!((of_child.process, of_child.unfitting_bytes), (child.task, 0));
@@ -150,7 +144,7 @@ fn what_two_processes_map_is_held_until_both_have_let_it_go() {
     }
     let file = file(64);
     let (mut one, mut other) =
-        (Child::start(&file, 0..64, Sharing::Shared), Child::start(&file, 0..64, Sharing::Private));
+        (Child::start(&file, 0..32, Sharing::Shared), Child::start(&file, 0..64, Sharing::Private));
     one.read(10);
     other.read(10);
     other.read(50);
@@ -213,7 +207,7 @@ fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
     }
     let file = file(64);
     let (mut child, other) =
-        (Child::start(&file, 0..64, Sharing::Shared), Child::start(&file, 0..64, Sharing::Shared));
+        (Child::start(&file, 0..64, Sharing::Shared), Child::start(&self::file(64), 0..64, Sharing::Shared));
     child.read(10);
     let both = [child.task, other.task];
     let mut holder = holder(PLENTY);
