@@ -16,8 +16,8 @@
 //!   and not mapped yet. Nor is all in the page tables that a process has used: of 20 MiB that one had touched, 6 were
 //!   there a few seconds later, without any pressure (seen with ext4 on Linux 7.3).
 //! - A page is let go when no process that is to be protected maps it any more, and all are when the holder is dropped
-//!   or its process dies. A locked page stays in the page tables of those who map it; so what a process has once used
-//!   of a file is held for as long as the process maps it. What may be held in all is limited ([`Capacity`]).
+//!   or its process dies. Of a larger mapping that is as long as the page is in a process's page tables, which may be
+//!   shorter than it is used. What may be held in all is limited ([`Capacity`]).
 //! - What is held of a page is all of the kernel's folio that it is in, where a file system keeps larger ones.
 //! - Held pages are in no generation of the kernel's page ages.
 //! - Until it is let go, a held file keeps its disk space when it is removed, and its file system cannot be unmounted.

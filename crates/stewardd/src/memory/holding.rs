@@ -37,8 +37,6 @@ pub(crate) struct Wanted {
 pub(crate) struct Held {
     /// In bytes.
     pub(crate) bytes: u64,
-    /// What did not fit, in bytes.
-    pub(crate) unfitting_bytes: u64,
     /// Why something is not held, in a sentence.
     pub(crate) trouble: Option<String>,
 }
@@ -154,8 +152,7 @@ fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Resul
     };
     holder.set_capacity(capacity);
     let refreshed = holder.refresh(&processes, BUDGET)?;
-    let unfitting = holder.processes().iter().map(|process| process.unfitting_bytes).sum();
     let trouble = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
-    let held = Held { bytes: refreshed.held_bytes, unfitting_bytes: unfitting, trouble };
+    let held = Held { bytes: refreshed.held_bytes, trouble };
     Ok((held, refreshed.complete))
 }

@@ -53,12 +53,6 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
-    /// What is held of files for protected domains, in bytes.
-    pub(crate) held_bytes: u64,
-    /// What all protected domains may keep together, in bytes.
-    pub(crate) room_bytes: u64,
-    /// How much is to be free, in bytes.
-    pub(crate) target_bytes: u64,
     /// Whether protection is dropped because too little is left.
     pub(crate) is_short: bool,
     /// Why the loop cannot do its work, in a sentence.
@@ -325,13 +319,11 @@ impl Turns {
         self.urgent_bytes = seen.machine.high_watermark_bytes + orders.settings.reserve_bytes / 2;
         let machine = Machine { held_bytes: held.bytes, ..seen.machine };
         let decision = self.decides.decide(now_ns, &machine, &domains, &orders.settings);
-        let periods = sight.periods();
-        if let Some(id) = self.ageing.due(now_ns, &periods) {
+        if let Some(id) = self.ageing.due(now_ns, sight.periods()) {
             let cost_ns = sight.age(id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
         self.take_decision(decision);
-        self.news.held_bytes = held.bytes;
         held.trouble.map_or(Ok(()), Err)
     }
 
@@ -353,8 +345,6 @@ impl Turns {
         self.news.kept = kept.collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
-        self.news.room_bytes = decision.room_bytes;
-        self.news.target_bytes = decision.target_bytes;
         self.news.is_short = decision.is_short;
     }
 

@@ -77,14 +77,7 @@ impl Sight {
 
     /// How much the machine has left to give, in bytes; all of it where that cannot be read.
     pub(super) fn left_bytes(&self) -> u64 {
-        let left = |usage: machine::MachineMemory| Machine {
-            free_bytes: usage.free_bytes,
-            file_bytes: usage.file_bytes,
-            anonymous_bytes: usage.anonymous_bytes,
-            swap_free_bytes: usage.swap_free_bytes,
-            ..Machine::default()
-        };
-        machine::usage(&self.roots).map_or(u64::MAX, |usage| left(usage).left_bytes())
+        machine::usage(&self.roots).map_or(u64::MAX, |usage| as_seen(&usage).left_bytes())
     }
 
     /// The path and the id of the one at this place of the last look.
@@ -97,8 +90,8 @@ impl Sight {
     }
 
     /// Protected cgroups, by id, with their protection periods in nanoseconds.
-    pub(super) fn periods(&self) -> Vec<(u64, u64)> {
-        self.periods.clone()
+    pub(super) fn periods(&self) -> &[(u64, u64)] {
+        &self.periods
     }
 
     /// Looks at everything.
@@ -226,8 +219,6 @@ impl Sight {
     fn machine(&self) -> Result<Machine, KernelError> {
         let (usage, zones) = (machine::usage(&self.roots)?, machine::zones(&self.roots)?);
         Ok(Machine {
-            total_bytes: usage.total_bytes,
-            free_bytes: usage.free_bytes,
             high_watermark_bytes: zones.high_pages.saturating_mul(self.page_bytes),
             // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
             kernel_bytes: usage
@@ -236,10 +227,7 @@ impl Sight {
                 .saturating_sub(usage.file_bytes)
                 .saturating_sub(usage.anonymous_bytes)
                 .saturating_sub(zones.per_cpu_pages.saturating_mul(self.page_bytes)),
-            file_bytes: usage.file_bytes,
-            anonymous_bytes: usage.anonymous_bytes,
-            swap_free_bytes: usage.swap_free_bytes,
-            held_bytes: 0,
+            ..as_seen(&usage)
         })
     }
 
@@ -275,5 +263,17 @@ impl Sight {
             });
         }
         Ok(())
+    }
+}
+
+/// What one reading of the machine's memory says of it.
+fn as_seen(usage: &machine::MachineMemory) -> Machine {
+    Machine {
+        total_bytes: usage.total_bytes,
+        free_bytes: usage.free_bytes,
+        file_bytes: usage.file_bytes,
+        anonymous_bytes: usage.anonymous_bytes,
+        swap_free_bytes: usage.swap_free_bytes,
+        ..Machine::default()
     }
 }
