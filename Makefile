@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 # Arguments for the lab, such as LAB='--kernel host' or LAB='--contender stock'.
 LAB ?=
+# Parts of the names of kernel tests; empty for all.
+TESTS ?=
 steward := target/release/steward
 steward_lab := target/release/steward-lab
 
@@ -50,9 +52,8 @@ test-unit: ## the tests that need no kernel of their own
 
 # A test that needs the virtual machine is marked #[ignore = "boots the lab's machine: make test-kernel"], in whichever crate.
 # Two at a time: the clocks of those whose figures count advance with their own instructions.
-test-kernel: ## the tests that run inside the virtual machine
-	cargo build --release --workspace --bins --examples --locked
-	cargo test --workspace --tests --locked -- --ignored --test-threads 2
+test-kernel: ## the tests that run inside the virtual machine; TESTS='promises domains' runs those with such names
+	@bash lab/test-kernel.sh $(TESTS)
 
 fuzz: ## look for input that breaks something, ten minutes in all (FUZZ_SECONDS=600); needs rustup
 	@bash fuzz/run.sh

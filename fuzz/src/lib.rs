@@ -1,16 +1,17 @@
 //! A daemon for fuzzing: the real one, on a mechanism and a cgroup tree in memory, so that whatever it is made to do
 //! touches nothing of this machine. It reads the real /proc.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use libsteward::ApiError;
 use libsteward::api::{self, Method};
 use libsteward::wire::Call;
 use serde_json::{Map, Value};
 use steward_kernel::Roots;
-use stewardd::daemon::{Daemon, Options};
-use stewardd::fake::Fake;
+use stewardd::daemon::Daemon;
 use stewardd::fake::cgroups::FakeCgroups;
+use stewardd::fake::disk::FakeDisk;
+use stewardd::fake::{Fake, options};
 use stewardd::server::Answer;
 use stewardd::server::peer::Caller;
 
@@ -33,26 +34,12 @@ impl Default for Machine {
         let directory = in_memory.expect("a temporary directory");
         std::fs::write(directory.path().join("steward.toml"), format!("owner = {OWNER}\n")).expect("written");
         let daemon = Daemon::start(
-            options(directory.path()),
+            options(directory.path(), Roots::default()),
             Fake::default().loader(),
             Ok(Box::new(FakeCgroups::default())),
+            Arc::new(FakeDisk::default()),
         );
         Machine { daemon: daemon.expect("the daemon starts"), inputs: 0, _directory: directory }
-    }
-}
-
-fn options(directory: &Path) -> Options {
-    Options {
-        config: directory.join("steward.toml"),
-        spec_directories: vec![directory.join("specs")],
-        rule_directories: vec![directory.join("rules")],
-        domain_directories: vec![directory.join("domains")],
-        state_directory: directory.join("state"),
-        mechanism: None,
-        best_effort: None,
-        roots: Roots::default(),
-        own_reservation: None,
-        polkit: PathBuf::from("/nonexistent"),
     }
 }
 

@@ -2,14 +2,15 @@
 # Makes, inside the guest, a disk whose speed is in the guest's own time: its contents are in memory, and each request
 # takes as long as that kind of disk would (null_blk). A disk of the host is no measure where instructions are counted.
 #
-# Usage: timed-disk.sh 5400rpm|ssd FILES_MIB SWAP_MIB|zram
-# One part of it is an ext4 file system at /timed, the other is swap; with zram, swap is compressed memory instead.
+# Usage: timed-disk.sh 5400rpm|ssd FILES_MIB SWAP_MIB|zram [ext4|xfs]
+# One part of it is a file system at /timed, the other is swap, unless that is 0; with zram, swap is compressed memory
+# instead. For xfs its tools must be there (xfsprogs).
 # What the disk holds counts in the guest's MemTotal, so it is filled once: it must not take memory later, under
 # pressure.
 # By hand: lab/shell.sh --icount 3 --memory 2200 --file lab/machine/timed-disk.sh:/lab/timed-disk.sh \
 #              --file /usr/sbin/mke2fs:/lab/bin/mke2fs 'sh /lab/timed-disk.sh 5400rpm 64 1024; free -m'
 set -eu
-kind=$1 files_mib=$2 swap=$3
+kind=$1 files_mib=$2 swap=$3 file_system=${4:-ext4}
 fail() {
     echo "timed-disk.sh: $*" >&2
     exit 1
@@ -27,6 +28,7 @@ esac
 
 modprobe null_blk nr_devices=0
 modprobe mq_deadline
+modprobe bfq
 grep -q " /sys/kernel/config " /proc/mounts || mount -t configfs configfs /sys/kernel/config
 disk=/sys/kernel/config/nullb/nullb0
 mkdir "$disk"
@@ -65,9 +67,14 @@ rm "$table"
 blockdev --rereadpt /dev/nullb0
 
 # Everything is written now: what ext4 puts off would be written beside the experiment.
-/lab/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard /dev/nullb0p1
+case $file_system in
+ext4) /lab/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard /dev/nullb0p1 ;;
+xfs) modprobe xfs && mkfs.xfs -q -f -K /dev/nullb0p1 ;;
+*) fail "there is no file system $file_system" ;;
+esac
 mkdir -p /timed
-mount -t ext4 -o noatime /dev/nullb0p1 /timed
+mount -t "$file_system" -o noatime /dev/nullb0p1 /timed
+[ "$swap" = 0 ] && exit
 if [ "$swap" = zram ]; then
     modprobe zram
     echo lz4 >/sys/block/zram0/comp_algorithm

@@ -29,8 +29,13 @@ class Availability(NamedTuple):
     #: What it used then with all below it, in bytes.
     used: int
     #: How much it may use, in bytes: what it uses, what nobody uses, and what it can take back from those who use more
-    #: than their part.
+    #: than their part. Less than it uses where others lack what it has more than its part.
     available: int
+    #: What of that it can have at once, in bytes: what it uses, what is free, and clean pages of files of those who would
+    #: pay.
+    available_at_once: int
+    #: How long it takes at most until it can have the rest, in nanoseconds.
+    time_to_free_ns: int
 
 
 class AvailabilityWatcher(Iterator[Availability]):
@@ -56,7 +61,7 @@ class AvailabilityWatcher(Iterator[Availability]):
         self._is_new = False
         self._ended = False
         self._lost_at: Optional[float] = None
-        self._trouble: Optional[_errors.Error] = None
+        self._problem: Optional[_errors.Error] = None
         self._news, self._bell = socket.socketpair()
         self._stopped, self._stop = socket.socketpair()
         for end in (self._news, self._bell):
@@ -78,9 +83,9 @@ class AvailabilityWatcher(Iterator[Availability]):
             return self._take() if self._is_new else None
 
     @property
-    def trouble(self) -> Optional[_errors.Error]:
+    def problem(self) -> Optional[_errors.Error]:
         """Why nothing is told, where the daemon cannot be reached or has refused."""
-        return self._trouble
+        return self._problem
 
     def fileno(self) -> int:
         """Readable when something was told that was not given yet, as select and selectors want it."""
@@ -149,7 +154,7 @@ class AvailabilityWatcher(Iterator[Availability]):
                 lost_at = now if is_told else lost_at
                 is_told = False
                 with self._changed:
-                    self._trouble, self._lost_at = error, self._lost_at or now
+                    self._problem, self._lost_at = error, self._lost_at or now
                 if self._is_stopped(min(max(now - lost_at, _RETRY_AFTER_S), _RETRY_AFTER_MAX_S)):
                     return
 
@@ -167,7 +172,7 @@ class AvailabilityWatcher(Iterator[Availability]):
 
     def _tell(self, told: Availability) -> None:
         with self._changed:
-            self._latest, self._is_new, self._lost_at, self._trouble = told, True, None, None
+            self._latest, self._is_new, self._lost_at, self._problem = told, True, None, None
             try:
                 self._bell.send(b"x")
             except OSError:

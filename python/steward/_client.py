@@ -386,6 +386,12 @@ class Client:
         """
         return self.call("AuditDomain", domain=domain)
 
+    def domain_explain(self, domain: Optional[str] = None) -> Json:
+        """Why a domain (unless named, that of this process) has the memory that it has, in sentences, and what was decided
+        about it.
+        """
+        return self.call("ExplainDomain", domain=domain)
+
     # Forecasts
 
     def forecasts(

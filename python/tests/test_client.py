@@ -153,7 +153,8 @@ class Streams(unittest.TestCase):
 
 
 def told(available):
-    return reply({"domain": "a", "at_ns": 1, "used": 7, "available": available}, continues=True)
+    return reply({"domain": "a", "at_ns": 1, "used": 7, "available": available, "available_at_once": available,
+                  "time_to_free_ns": 0}, continues=True)
 
 
 class Availabilities(unittest.TestCase):
@@ -166,7 +167,7 @@ class Availabilities(unittest.TestCase):
                     self.assertEqual(select.select([watcher], [], [], 60)[0], [watcher])
                     seen.append(watcher.poll().available)
                 self.assertIn(200, seen)
-                self.assertEqual(watcher.poll(), ("a", 1, 7, 50))
+                self.assertEqual(watcher.poll(), ("a", 1, 7, 50, 50, 0))
                 self.assertEqual(select.select([watcher], [], [], 0)[0], [])
                 self.assertIsNone(watcher.wait(0.001))
         asked = {"method": "io.steward.WatchAvailability", "parameters": {"domain": "a"}, "more": True}
@@ -184,9 +185,9 @@ class Availabilities(unittest.TestCase):
 
     def test_without_a_daemon_nothing_is_known_and_the_reason_is(self):
         with steward.AvailabilityWatcher(path="/no/such/socket") as watcher:
-            while watcher.trouble is None:
+            while watcher.problem is None:
                 watcher.wait(0.01)
-            self.assertIsInstance(watcher.trouble, steward.CannotConnect)
+            self.assertIsInstance(watcher.problem, steward.CannotConnect)
             self.assertIsNone(watcher.poll())
             watcher.close()
             self.assertEqual(list(watcher), [])
@@ -367,9 +368,9 @@ class WithDaemon(unittest.TestCase):
         with self.client.watch_availability("/") as replies:
             self.assertEqual(next(replies)["available"], told.available)
         with steward.AvailabilityWatcher("no-such-domain", path=DAEMON) as watcher:
-            while watcher.trouble is None:
+            while watcher.problem is None:
                 watcher.wait(0.01)
-            self.assertIsInstance(watcher.trouble, steward.NoSuchDomain)
+            self.assertIsInstance(watcher.problem, steward.NoSuchDomain)
 
     def test_complaints_are_counted(self):
         before = self.client.complain(1)

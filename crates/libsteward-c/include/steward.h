@@ -237,9 +237,18 @@ struct steward_availability {
     uint64_t used_bytes;
     /*
      How much it may use, in bytes: what it uses, what nobody uses, and what it can take back from those who use more
-     than their part.
+     than their part. Less than it uses where others lack what it has more than its part.
      */
     uint64_t available_bytes;
+    /*
+     What of that it can have at once, in bytes: what it uses, what is free, and clean pages of files of those who
+     would pay.
+     */
+    uint64_t available_at_once_bytes;
+    /*
+     How long it takes at most until it can have the rest, in nanoseconds.
+     */
+    uint64_t time_to_free_ns;
 };
 
 /*

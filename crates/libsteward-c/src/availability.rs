@@ -20,13 +20,24 @@ pub struct StewardAvailability {
     /// What it used then with all below it, in bytes.
     pub used_bytes: u64,
     /// How much it may use, in bytes: what it uses, what nobody uses, and what it can take back from those who use more
-    /// than their part.
+    /// than their part. Less than it uses where others lack what it has more than its part.
     pub available_bytes: u64,
+    /// What of that it can have at once, in bytes: what it uses, what is free, and clean pages of files of those who
+    /// would pay.
+    pub available_at_once_bytes: u64,
+    /// How long it takes at most until it can have the rest, in nanoseconds.
+    pub time_to_free_ns: u64,
 }
 
 impl StewardAvailability {
     fn of(told: &Availability) -> Self {
-        StewardAvailability { at_ns: told.at_ns, used_bytes: told.used, available_bytes: told.available }
+        StewardAvailability {
+            at_ns: told.at_ns,
+            used_bytes: told.used,
+            available_bytes: told.available,
+            available_at_once_bytes: told.available_at_once,
+            time_to_free_ns: told.time_to_free_ns,
+        }
     }
 }
 

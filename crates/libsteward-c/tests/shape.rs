@@ -51,13 +51,39 @@ fn members(name: &str) -> Vec<(String, String)> {
     members.map(|(holds, name)| (name.to_owned(), holds.to_owned())).collect()
 }
 
-/// The names of a function's arguments.
-fn arguments(function: &str) -> BTreeSet<String> {
+/// A function's arguments: names with types.
+fn arguments(function: &str) -> BTreeMap<String, String> {
     let code = code();
     let (_, rest) = code.split_once(&format!(" {function}(")).expect("it is in the header");
     let (list, _) = rest.split_once(')').expect("it ends");
-    let names = list.split(',').filter_map(|argument| argument.rsplit([' ', '*']).next());
-    names.map(str::to_owned).collect()
+    let flowing: Vec<String> =
+        list.split(',').map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let pair = |argument: &String| {
+        let (holds, name) = argument.split_at(argument.rfind([' ', '*'])? + 1);
+        Some((name.to_owned(), holds.trim().to_owned()))
+    };
+    flowing.iter().filter_map(pair).collect()
+}
+
+/// Whether C's type is one for what is described.
+fn can_hold(c: &str, described: &Type) -> bool {
+    match described {
+        Type::Bool => c == "bool",
+        Type::Int => ["int32_t", "int64_t", "uint32_t", "uint64_t"].contains(&c),
+        Type::Float => c == "double",
+        Type::String => c == "const char *",
+        Type::Named(name) => c == format!("const struct steward{} *", lower(name)),
+        Type::Array(_) => false,
+    }
+}
+
+/// `DomainSettings` as `_domain_settings`.
+fn lower(name: &str) -> String {
+    let parts = name.chars().map(|letter| {
+        let between = if letter.is_uppercase() { "_" } else { "" };
+        format!("{between}{}", letter.to_ascii_lowercase())
+    });
+    parts.collect()
 }
 
 /// The fields of a type; those of a field that is a type itself have its name before theirs.
@@ -115,10 +141,12 @@ fn settings_of_a_domain_are_those_that_are_described_and_each_has_a_bit() {
 #[test]
 fn reservations_standings_and_errors_are_those_that_are_described() {
     let interface = interface();
-    let reservation: BTreeSet<String> =
-        members("steward_reservation").into_iter().map(|(name, _)| name).collect();
-    let described = flattened(&interface, "Reservation", "").into_iter().map(|(name, _)| name);
-    assert_eq!(reservation, described.collect());
+    let reservation: BTreeMap<String, String> = members("steward_reservation").into_iter().collect();
+    let described: BTreeMap<String, Type> = flattened(&interface, "Reservation", "").into_iter().collect();
+    assert_eq!(reservation.keys().collect::<Vec<_>>(), described.keys().collect::<Vec<_>>());
+    for (name, holds) in &described {
+        assert!(can_hold(&reservation[name], holds), "{name} is {}, and {holds:?}", reservation[name]);
+    }
 
     let Some(Named::Words(words)) = interface.types.get("Standing") else { panic!("standings are words") };
     let mut standings: BTreeSet<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
@@ -171,11 +199,16 @@ fn functions_take_the_parameters_that_are_described() {
             let name = parameter.name.as_str();
             let stands =
                 STAND_FOR.iter().filter(|(parameter, _)| *parameter == name).map(|(_, other)| *other);
-            let has_one = arguments.contains(name)
-                || stands.clone().any(|other| {
-                    arguments.contains(other)
-                        || (arguments.contains("flags") && flags.contains(&format!("#define {other} ")))
-                });
+            let argument = std::iter::once(name).chain(stands.clone()).find_map(|name| arguments.get(name));
+            let is_flag = |other: &str| {
+                parameter.holds == Type::Bool
+                    && arguments.get("flags").is_some_and(|holds| holds == "uint32_t")
+                    && flags.contains(&format!("#define {other} "))
+            };
+            let has_one = match argument {
+                Some(holds) => can_hold(holds, &parameter.holds),
+                None => stands.clone().any(is_flag),
+            };
             assert_eq!(has_one, !by_call.contains(&name), "{name} of {method} in {function}: {arguments:?}");
         }
     }

@@ -1,8 +1,8 @@
 //! Programs for the machine's tests: two that say what they are told of how much memory they may use, and when, and one
 //! that takes memory.
 //!
-//!     availability-check watch           # a line `told DOMAIN BYTES at NANOSECONDS` for each
-//!     availability-check poll FILE       # the same, from a control file: `told FILE BYTES at NANOSECONDS`
+//!     availability-check watch           # `told DOMAIN BYTES BYTES-AT-ONCE at NANOSECONDS` for each
+//!     availability-check poll FILE       # from a control file: `told FILE BYTES at NANOSECONDS`
 //!     availability-check take MEBIBYTES  # `takes at NANOSECONDS`, `took at NANOSECONDS`, and keeps it
 //!
 //! Times are of `CLOCK_MONOTONIC`.
@@ -32,7 +32,7 @@ fn say(line: &str) -> std::io::Result<()> {
 fn watch() -> std::io::Result<()> {
     let mut watcher = Watcher::of_own_domain(libsteward::SOCKET_PATH)?;
     while let Some(told) = watcher.wait(None)? {
-        say(&format!("told {} {}", told.domain, told.available))?;
+        say(&format!("told {} {} {}", told.domain, told.available, told.available_at_once))?;
     }
     Ok(())
 }

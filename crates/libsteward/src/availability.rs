@@ -124,7 +124,7 @@ impl Watcher {
     }
 
     /// Why nothing is told, where the daemon cannot be reached or has refused.
-    pub fn trouble(&self) -> Option<&Error> {
+    pub fn problem(&self) -> Option<&Error> {
         match &self.daemon {
             Connection::Open { .. } => None,
             Connection::Lost { why, .. } => why.as_ref(),

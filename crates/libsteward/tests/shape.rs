@@ -15,7 +15,8 @@ use varlink::{Field, Interface, Named, Type};
 /// Strings whose words are open to more, and one of them.
 const WORDS: [(&str, &str, &str); 1] = [("Slowed", "by", "disk")];
 /// Fields that an older daemon does not send, and that have a default then.
-const LATER: [(&str, &str); 3] = [("Task", "complaints"), ("Cpu", "real_time"), ("Domain", "lowered")];
+const LATER: [(&str, &str); 4] =
+    [("Task", "complaints"), ("Cpu", "real_time"), ("Domain", "lowered"), ("MemoryState", "lapsed")];
 /// Replies that share a type with another method's, which has this more.
 const SHARED: [(&str, &str); 1] = [("the reply of ListForecasts", "slowed")];
 
@@ -176,8 +177,8 @@ macro_rules! compare {
 fn every_type_has_the_fields_and_words_that_are_described() {
     let mut comparison = Comparison::new();
     let named = compare!(comparison, named: Reservation Standing Grant Task Cpu Thresholds MechanismKind MechanismState CpuState
-        MemoryState Severity Problem Spec EventKind Rule Reason EventTask EventDomain CpuFigures MemoryFigures DomainMemory Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
-        DomainForecast AuditedSpan Slowed);
+        MemoryState ClaimSource Severity Problem Spec EventKind Rule Reason EventTask EventDomain CpuFigures MemoryFigures DomainMemory Evidence Activity Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
+        DomainForecast AuditedSpan Culprit AuditedMemory Slowed);
     assert_eq!(comparison.wrong, [""; 0]);
     assert_eq!(named, comparison.interface.types.into_keys().collect(), "all are held to their description");
 }
@@ -187,7 +188,7 @@ fn every_method_takes_and_gives_what_is_described() {
     let mut comparison = Comparison::new();
     let methods = compare!(comparison, method: Run Set Release Status ListSpecs Explain Reload ListEvents Monitor ListDomains
         ShowDomain CreateDomain SetDomain RemoveDomain MoveProcess WatchDomains Complain ListForecasts WatchForecasts
-        SuspendDomain LowerDomain AuditDomain WatchAvailability);
+        SuspendDomain LowerDomain AuditDomain WatchAvailability ExplainDomain);
     assert_eq!(comparison.wrong, [""; 0]);
     let described: BTreeSet<String> = comparison.interface.methods.into_keys().collect();
     assert_eq!(methods, described, "all are held to their description");

@@ -36,6 +36,7 @@ typedef _Bool bool;
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_STACK = 23,
@@ -63,6 +64,7 @@ enum {
 #define ENOMEM 12
 #define EINVAL 22
 #define ENOSPC 28
+#define EOPNOTSUPP 95
 #define ENOSYS 38
 
 #define PF_EXITING 0x00000004
@@ -161,6 +163,11 @@ struct thread_info {
 	u32 cpu;
 };
 
+/* With CONFIG_BLOCK. */
+struct io_context {
+	unsigned short ioprio;
+};
+
 struct sched_entity {
 	u64 exec_start;
 	u64 sum_exec_runtime;
@@ -171,7 +178,15 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
+struct cgroup_subsys_state;
+
+/* The kernel's own has more of them, and other numbers where a controller is not built in. */
+enum cgroup_subsys_id {
+	memory_cgrp_id = 4,
+};
+
 struct css_set {
+	struct cgroup_subsys_state *subsys[1];
 	struct cgroup *dfl_cgrp;
 };
 
@@ -186,6 +201,7 @@ struct task_struct {
 	unsigned int policy;
 	struct sched_info sched_info;
 	int exit_state;
+	unsigned long jobctl;
 	const struct cpumask *cpus_ptr;
 	struct cpumask cpus_mask;
 	int nr_cpus_allowed;
@@ -199,6 +215,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
 	struct css_set *cgroups;
+	struct io_context *io_context;
 	char comm[16];
 };
 
@@ -229,6 +246,7 @@ struct kernfs_node {
 };
 
 struct cgroup_subsys_state {
+	struct cgroup *cgroup;
 	struct cgroup_subsys_state *parent;
 };
 
@@ -239,6 +257,7 @@ struct cgroup {
 };
 
 struct rq {
+	unsigned int nr_running;
 	u64 clock;
 	u64 clock_task;
 };

@@ -6,6 +6,8 @@
 //! mechanism = "auto"
 //! [memory]                     # see crate::memory::config
 //! reservable = 0.8
+//! [disk]                       # see crate::disk::config
+//! order = "auto"
 //! [domains]
 //! prefix = "steward."          # before the names of the cgroups that Steward makes
 //! [metrics]
@@ -24,7 +26,7 @@ use toml::de::{DeTable, DeValue};
 use crate::domain::name::Names;
 use crate::problem::Problem;
 use crate::toml_reader::{Reader, lookup, suggest};
-use crate::{cpu, memory};
+use crate::{cpu, disk, memory};
 
 /// The name of the configuration's file; it is never taken for a file of specifications.
 pub const CONFIG_FILE_NAME: &str = "steward.toml";
@@ -81,6 +83,8 @@ pub struct Config {
     pub cpu: cpu::config::Config,
     /// The memory.
     pub memory: memory::config::Config,
+    /// The disk.
+    pub disk: disk::config::Config,
     /// What concerns all domains.
     pub domains: DomainConfig,
     /// Where metrics are served, if anywhere.
@@ -96,6 +100,7 @@ pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
         config.owner = read_owner(&mut reader, &table);
         config.cpu = cpu::config::read(&mut reader, &table);
         config.memory = memory::config::read(&mut reader, &table);
+        config.disk = disk::config::read(&mut reader, &table);
         config.domains = read_domains(&mut reader, &table);
         config.metrics = read_metrics(&mut reader, &table);
     }
@@ -104,7 +109,7 @@ pub fn parse_config(file: &Path, text: &str) -> (Config, Vec<Problem>) {
 
 /// A key that is about one resource and stands outside of that one's table is told where it belongs.
 fn reject_unknown<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) {
-    let known = ["owner", "cpu", "memory", "domains", "metrics"];
+    let known = ["owner", "cpu", "memory", "disk", "domains", "metrics"];
     for key in table.keys() {
         let name: &str = key.get_ref();
         if known.contains(&name) {
@@ -231,11 +236,16 @@ mod tests {
 
     #[test]
     fn what_is_about_all_domains_and_about_memory_is_read_and_checked() {
-        let (config, problems) =
-            parse("[domains]\nprefix = \"own-\"\n[memory]\nreservable = 0.5\nreserve = \"1M\"\n");
+        let (config, problems) = parse(
+            "[domains]\nprefix = \"own-\"\n[memory]\nreservable = 0.5\nreserve = \"1M\"\nidle = \"2h\"\n",
+        );
         assert_eq!(problems, Vec::<String>::new());
-        let memory = (config.memory.reservable, config.memory.reserve_bytes);
-        assert_eq!((config.domains.prefix.as_str(), memory), ("own-", (0.5, 1 << 20)));
+        let memory = (config.memory.reservable, config.memory.reserve_bytes, config.memory.idle_ns);
+        assert_eq!(
+            (config.domains.prefix.as_str(), memory),
+            ("own-", (0.5, 1 << 20, Some(7_200_000_000_000)))
+        );
+        assert_eq!(parse("[memory]\nidle = \"never\"\n").0.memory.idle_ns, None);
         for (line, expected) in [
             ("domains = 3", "is not a table"),
             ("memory = 3", "is not a table"),
@@ -245,7 +255,14 @@ mod tests {
             ("[memory]\nreserve = 5", "a text in quotes"),
             ("[memory]\nreserve = \"5mb\"", "powers of 1024"),
             ("[memory]\nreserve = \"2G\"", "give at most 1G"),
+            ("[memory]\nidle = \"9s\"", "give 10s to 168h, or \"never\""),
+            ("[memory]\nidle = \"200h\"", "out of range"),
+            ("[memory]\nidle = \"soon\"", "or \"never\""),
+            ("[memory]\nidle = 30", "a text in quotes"),
             ("service_cycle = \"1s\"", "write it below [cpu]"),
+            ("[disk]\norder = \"kep\"", "did you mean \"keep\""),
+            ("[disk]\norder = 1", "a text in quotes"),
+            ("[disk]\nelevator = \"bfq\"", "no key"),
         ] {
             let (config, problems) = parse(line);
             assert_eq!(config, Config::default(), "{line}");

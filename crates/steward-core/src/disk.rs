@@ -1,6 +1,15 @@
 //! The disk's room: its time, and who is served first.
+//!
+//! - [`device`]: what is known of a device; [`elevator`]: by what its requests are ordered so that classes count.
+//! - [`priority`]: what a program's class means for its requests; [`guard`]: who takes too much for that.
+//! - [`config`]: what is set of all that; [`settings`]: what a domain can be given.
 
 mod class;
+pub mod config;
+pub mod device;
+pub mod elevator;
+pub mod guard;
+pub mod priority;
 pub mod settings;
 
 pub use class::Class;

@@ -91,8 +91,8 @@ fn status(shown: &DomainShown) -> String {
         say("runnable", usage.runnable.to_string());
         say("throttled", yes(usage.throttled).to_owned());
     }
-    if let Some(trouble) = &domain.trouble {
-        say("trouble", trouble.clone());
+    if let Some(problem) = &domain.problem {
+        say("problem", problem.clone());
     }
     page
 }
@@ -198,7 +198,7 @@ mod tests {
         }
         let status = text(ControlFile::Status, &shown(), None);
         assert!(status.contains("cpu_guaranteed_percent_of_machine 10\n"), "{status}");
-        assert!(status.contains("share_percent 12.5\n") && !status.contains("trouble"), "{status}");
+        assert!(status.contains("share_percent 12.5\n") && !status.contains("problem"), "{status}");
     }
 
     #[test]

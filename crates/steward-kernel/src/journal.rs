@@ -24,10 +24,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 
 use crate::cpu::rescheduling::{self, Real, Tasks};
 use crate::cpu::scheduling::Scheduling;
+use crate::disk::{devices, priority};
 use crate::error::KernelError;
 use crate::roots::{Roots, read, read_if_present};
 use crate::{files, sealed};
@@ -68,6 +70,26 @@ pub enum Change {
         /// How it is scheduled by the change.
         new: Scheduling,
     },
+    /// What orders a disk's requests was changed.
+    DiskOrder {
+        /// The directory of its queue.
+        queue: PathBuf,
+        /// The elevator before.
+        old: String,
+        /// How many requests could wait in it.
+        old_requests: u64,
+        /// The elevator by the change.
+        new: String,
+    },
+    /// The priority of a task's disk requests was changed.
+    DiskPriority {
+        /// Which task.
+        task: TaskId,
+        /// What it was before.
+        old: Priority,
+        /// What it is by the change.
+        new: Priority,
+    },
     /// A file of a cgroup was written, once or several times.
     Knob(Knob),
 }
@@ -77,6 +99,10 @@ impl fmt::Display for Change {
         match self {
             Change::File { path, old, .. } => write!(formatter, "{} to {old:?}", path.display()),
             Change::Task { task, .. } => write!(formatter, "the scheduling of task {}", task.tid),
+            Change::DiskOrder { queue, old, .. } => {
+                write!(formatter, "the elevator of {} to {old}", queue.display())
+            }
+            Change::DiskPriority { task, .. } => write!(formatter, "the disk priority of task {}", task.tid),
             Change::Knob(knob) => knob.fmt(formatter),
         }
     }
@@ -372,6 +398,8 @@ pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
         Change::File { path, old, new } => undo_file(path, old, new),
         Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
+        Change::DiskOrder { queue, old, old_requests, new } => devices::undo(queue, old, *old_requests, new),
+        Change::DiskPriority { task, old, new } => priority::undo(*task, *old, *new, roots),
         Change::Knob(knob) => match knob.put_back(roots) {
             Ok(()) => Ok(Undone::PutBack),
             Err(left) => left.map(Undone::Left),
@@ -420,7 +448,7 @@ pub(crate) fn undo_task(
     }
 }
 
-fn write(path: &Path, value: &str) -> Result<(), KernelError> {
+pub(crate) fn write(path: &Path, value: &str) -> Result<(), KernelError> {
     // One write, as the kernel's files want it, and never a new file.
     let opened = OpenOptions::new().write(true).truncate(true).open(path);
     opened.and_then(|mut file| file.write_all(value.as_bytes())).map_err(|source| KernelError::Write {

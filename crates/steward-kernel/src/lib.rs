@@ -5,6 +5,7 @@
 //! - [`cgroup`]: the tree of cgroups: read, changed and watched.
 //! - [`cpu`]: which CPUs there are, how tasks are scheduled, and reservations for kernels without sched_ext.
 //! - [`memory`]: how much there is, when it was last used, and taking, limiting, protecting and holding it.
+//! - [`disk`]: which disks there are, what orders their requests, and whose are served first.
 //! - [`journal`]: every change is recorded with its old value before it is made, so that it can be undone.
 //! - [`files`]: files that people and Steward write, read without waiting; [`sealed`]: lines that show damage.
 //! - [`doctor`]: what this machine offers and which promises hold on it.
@@ -13,6 +14,7 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod disk;
 pub mod doctor;
 pub mod error;
 pub mod files;

@@ -5,6 +5,7 @@
 //! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
 //! - [`bounds`]: limits and protects a cgroup, through the undo journal.
 //! - [`hold`]: keeps the file pages of processes in memory, whoever is charged for them.
+//! - [`sharing`]: what a process uses of pages of files, whoever is charged for them.
 //!
 //! What a cgroup uses is read by [`crate::cgroup::reading`].
 
@@ -13,4 +14,5 @@ pub mod bounds;
 pub mod hold;
 pub mod machine;
 pub mod reclaim;
+pub mod sharing;
 pub mod swap;

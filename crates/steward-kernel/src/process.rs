@@ -22,6 +22,7 @@ use crate::roots::{Roots, read};
 pub mod events;
 pub mod executable;
 pub mod sessions;
+pub mod terminals;
 pub mod user_namespaces;
 
 /// `PF_FORKNOEXEC` of include/linux/sched.h: forked, and has not executed a program since.
@@ -43,6 +44,12 @@ pub struct TaskStat {
     pub state: char,
     /// The parent's process id.
     pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its controlling terminal, as the kernel writes a device's number there; 0 for none.
+    pub terminal: u32,
+    /// The process group in the foreground of that terminal.
+    pub foreground: i32,
     /// The kernel's `PF_` flags.
     pub flags: u64,
     /// How many threads the process has.
@@ -60,6 +67,11 @@ impl TaskStat {
     /// Whether the kernel lets nobody change on which CPUs it runs: workers, and threads of one CPU.
     pub fn has_fixed_affinity(&self) -> bool {
         self.flags & FIXED_AFFINITY != 0
+    }
+
+    /// Whether it is in the foreground of its terminal: what is typed there is for its process group.
+    pub fn is_in_foreground(&self) -> bool {
+        self.terminal != 0 && self.group == self.foreground
     }
 
     /// Whether it has ended and only waits to be collected.
@@ -270,11 +282,16 @@ fn parse_stat(text: &str, tid: i32) -> Option<TaskStat> {
     // Field 3 of proc_pid_stat(5) is the first after the name.
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let signed = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
     Some(TaskStat {
         id: TaskId { tid, started_ticks: number(22)? },
         name,
         state: fields.first()?.chars().next()?,
         parent: i32::try_from(number(4)?).ok()?,
+        group: signed(5)?,
+        // The kernel prints it as a signed number.
+        terminal: signed(7)? as u32,
+        foreground: signed(8)?,
         flags: number(9)?,
         threads: number(20)?,
         cpu: u32::try_from(number(39)?).ok()?,
@@ -366,6 +383,9 @@ mod tests {
         assert_eq!(stat.name, "a) (b c");
         assert_eq!(stat.id, TaskId { tid: 42, started_ticks: 12_345 });
         assert_eq!((stat.state, stat.parent, stat.threads, stat.cpu), ('S', 1, 3, 1));
+        assert_eq!((stat.group, stat.terminal, stat.foreground), (42, 0, -1));
+        let typed = parse_stat(&STAT.replace("1 42 42 0 -1", "1 42 40 34818 42"), 42).expect("a stat line");
+        assert!(typed.is_in_foreground() && !stat.is_in_foreground());
         assert!(!stat.is_kernel_thread());
     }
 

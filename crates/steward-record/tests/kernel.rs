@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use steward_machine::{GuestFile, MachineConfig, release_directory, run};
+use steward_machine::{GuestFile, MachineConfig, build_directory, run};
 use steward_sim::Machine;
 use steward_sim::cpu::recording::{Cycle, Recording};
 
@@ -27,7 +27,7 @@ fn a_recording_has_who_ran_and_who_slept_and_can_be_replayed() {
         timeout_host: Duration::from_secs(240),
         ..MachineConfig::default()
     };
-    let steward = GuestFile::from_host(release_directory().join("steward"), "/usr/bin/steward");
+    let steward = GuestFile::from_host(build_directory().join("steward"), "/usr/bin/steward");
     let files = [steward.expect("make test-kernel built it")];
     let command = ["/bin/sh", "-c", SCRIPT].map(String::from);
     let mut lines: Vec<String> = Vec::new();

@@ -4,6 +4,7 @@
 //! [`SchedExt`] implements [`Mechanism`](steward_core::cpu::mechanism::Mechanism). The scheduler lives as long as the
 //! value: dropping it, or the process's death, makes the kernel put every task back on the default scheduler.
 
+mod bumper;
 pub mod decide;
 mod error;
 mod load;

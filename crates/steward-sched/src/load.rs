@@ -17,6 +17,10 @@ use crate::{CPUS_MAX, DOMAINS_MAX, TASKS_MAX};
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 const HOTPLUG_SEQUENCE: &str = "/sys/kernel/sched_ext/hotplug_seq";
+/// Of `enum boundary` in `record.h`.
+pub(crate) const BOUNDARY_UNWATCHED: u32 = 1;
+/// The same.
+pub(crate) const BOUNDARY_WATCHED: u32 = 2;
 const TYPE_INFORMATION: &str = "/sys/kernel/btf/vmlinux";
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";
@@ -36,8 +40,10 @@ pub(crate) struct Loaded {
     pub(crate) skeleton: StewardSkel<'static>,
     pub(crate) cpus: usize,
     _exec: Link,
-    /// `None` when the kernel does not say where a task was preempted.
-    _schedule: Option<Link>,
+    /// The kernel says where a task was preempted.
+    pub(crate) tells_where: bool,
+    /// What listens to that, while anybody may be held.
+    pub(crate) schedule: Option<Link>,
     _operations: Link,
 }
 
@@ -128,11 +134,14 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
         .then(|| skeleton.progs.steward_schedule.attach_trace())
         .transpose()
         .map_err(|error| classify(&error, "watching where tasks are preempted"))?;
+    if let (Some(data), true) = (skeleton.maps.data_data.as_deref_mut(), tells_where) {
+        data.settings.boundary = BOUNDARY_WATCHED;
+    }
     let operations = skeleton.maps.steward_ops.attach_struct_ops().map_err(|error| {
         let reason = exit_reason(&skeleton).map(|reason| format!(" ({reason})")).unwrap_or_default();
         LoadError::NotAttached { source: to_io(&error), reason }
     })?;
-    Ok(Loaded { skeleton, cpus, _exec: exec, _schedule: schedule, _operations: operations })
+    Ok(Loaded { skeleton, cpus, tells_where, _exec: exec, schedule, _operations: operations })
 }
 
 /// Whether BPF programs can watch the tracepoint; one with a name in `_tp` is in no directory of tracefs.

@@ -3,25 +3,27 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_core::cpu::event::{Event, EventKind, Reason, Rule};
 use steward_core::cpu::mechanism::{
-    CpuRecord, DomainRecord, Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord,
+    Bumper, CpuRecord, DomainRecord, Mechanism, MechanismError, MechanismKind, Snapshot, Standing, TaskRecord,
 };
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_core::cpu::thresholds::Thresholds;
 use steward_core::process::FileIdentity;
 
+use crate::bumper::KernelBumper;
 use crate::decide::{
     self, ADMISSION_ANYBODY, Domain, DomainTable, Order, QUOTA_NONE, SHARE_ONE, WEIGHT_SCALE,
 };
 use crate::error::{LoadError, to_io};
-use crate::load::{self, Loaded, as_bytes, map_array, text_of};
+use crate::load::{self, BOUNDARY_UNWATCHED, BOUNDARY_WATCHED, Loaded, as_bytes, map_array, text_of};
 use crate::skeleton::types;
 use crate::{EXECUTABLES_MAX, TASKS_MAX};
 
@@ -30,6 +32,8 @@ const REVOCABLE: u32 = 2;
 const KEEP_OVER_EXEC: u32 = 4;
 /// How often a request is repeated that met the task in the middle of an exec.
 const ATTEMPTS: u32 = 100;
+/// How long nobody may be held before the kernel is no longer asked where tasks are preempted.
+const UNHELD_FOR: Duration = Duration::from_secs(10);
 
 /// How to load the scheduler.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +53,11 @@ pub struct SchedExt {
     table: Box<DomainTable>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<Event>>>,
+    /// See [`Mechanism::take_heirs`].
+    heirs: Arc<Mutex<Vec<i32>>>,
     lost_reported: u64,
+    /// Since when nobody may be held, as far as was looked.
+    unheld_since: Option<Instant>,
 }
 
 // SAFETY: the raw pointers are read-only mappings of kernel memory that live as long as the value.
@@ -68,19 +76,32 @@ impl SchedExt {
         let domains = map_array(&loaded.skeleton.maps.domain_tables, 1)
             .map_err(|source| failed("mapping the table of domains", source))?;
         let pending = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&pending);
+        let heirs = Arc::new(Mutex::new(Vec::new()));
+        let (sink, heir_sink) = (Arc::clone(&pending), Arc::clone(&heirs));
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&loaded.skeleton.maps.events, move |bytes| {
                 if let (Some(event), Ok(mut pending)) = (decode_event(bytes), sink.lock()) {
                     pending.push(event);
                 }
+                if let (Some(tid), Ok(mut heirs)) = (decode_heir(bytes), heir_sink.lock()) {
+                    heirs.push(tid);
+                }
                 0
             })
             .map_err(|error| failed("reading events", to_io(&error)))?;
         let ring = builder.build().map_err(|error| failed("reading events", to_io(&error)))?;
-        let mut scheduler =
-            SchedExt { loaded, slots, domains, table: DomainTable::new(), ring, pending, lost_reported: 0 };
+        let mut scheduler = SchedExt {
+            loaded,
+            slots,
+            domains,
+            table: DomainTable::new(),
+            ring,
+            pending,
+            heirs,
+            lost_reported: 0,
+            unheld_since: None,
+        };
         scheduler.write_thresholds(options.thresholds);
         scheduler
             .write_best_effort(options.best_effort)
@@ -118,6 +139,11 @@ impl SchedExt {
             ..Default::default()
         };
         call(&self.loaded.skeleton.progs.steward_set_order, as_bytes(&request))
+    }
+
+    /// Whether the kernel is asked where tasks are preempted: while anybody may be held, and some seconds more.
+    pub fn watches_boundary(&self) -> bool {
+        self.loaded.schedule.is_some()
     }
 
     fn still_loaded(&self) -> Result<(), MechanismError> {
@@ -273,16 +299,18 @@ impl Mechanism for SchedExt {
     fn set_domain(&mut self, cgroup_id: u64, policy: Option<DomainPolicy>) -> Result<(), MechanismError> {
         self.still_loaded()?;
         let request = types::domain_request { cgroup_id, policy: encode_policy(&policy.unwrap_or_default()) };
-        call(&self.loaded.skeleton.progs.steward_set_domain, as_bytes(&request)).map_err(
-            |source| match source.raw_os_error() {
+        call(&self.loaded.skeleton.progs.steward_set_domain, as_bytes(&request)).map_err(|source| {
+            match source.raw_os_error() {
                 Some(libc::ENOENT) => MechanismError::NoSuchDomain { cgroup_id },
                 _ => MechanismError::Kernel {
                     action: format!("giving the domain with cgroup id {cgroup_id} a policy"),
                     source,
                     advice: "stewardd must run as root".to_owned(),
                 },
-            },
-        )
+            }
+        })?;
+        self.follow_holds();
+        Ok(())
     }
 
     fn suspend_domain(&mut self, cgroup_id: u64, _path: &str, suspended: bool) -> Result<(), MechanismError> {
@@ -297,7 +325,14 @@ impl Mechanism for SchedExt {
                     advice: "stewardd must run as root".to_owned(),
                 },
             }
-        })
+        })?;
+        self.follow_holds();
+        Ok(())
+    }
+
+    fn bumper(&self) -> Option<Box<dyn Bumper>> {
+        let bumper = KernelBumper::of(&self.loaded.skeleton.progs.steward_bump);
+        bumper.ok().map(|bumper| Box::new(bumper) as Box<dyn Bumper>)
     }
 
     fn domains(&mut self) -> Result<Vec<DomainRecord>, MechanismError> {
@@ -347,6 +382,7 @@ impl Mechanism for SchedExt {
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {
         // Nothing waits longer than it takes to copy what is there.
         let _ = self.ring.poll(Duration::ZERO);
+        self.follow_holds();
         let taken = self.pending.lock().map(|mut pending| std::mem::take(&mut *pending)).unwrap_or_default();
         taken.into_iter().for_each(sink);
         let lost = self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, |bss| {
@@ -356,6 +392,10 @@ impl Mechanism for SchedExt {
         let newly_lost = lost - self.lost_reported;
         self.lost_reported = lost;
         newly_lost
+    }
+
+    fn take_heirs(&mut self) -> Vec<i32> {
+        self.heirs.lock().map(|mut heirs| std::mem::take(&mut *heirs)).unwrap_or_default()
     }
 
     fn event_descriptor(&self) -> Option<RawFd> {
@@ -368,6 +408,60 @@ impl Mechanism for SchedExt {
 }
 
 impl SchedExt {
+    /// Has the kernel say where tasks are preempted while a domain has a quota, a priority or is suspended, or somebody
+    /// is held back for a moment: only then does anybody ask, and saying it costs each switch of each CPU. When the
+    /// first such one comes, the program wakes whoever waits for events; until then a task that is held is let run on
+    /// until it has left the kernel.
+    fn follow_holds(&mut self) {
+        if !self.loaded.tells_where {
+            return;
+        }
+        if !self.may_be_held() {
+            let since = *self.unheld_since.get_or_insert_with(Instant::now);
+            if self.loaded.schedule.is_none() || since.elapsed() < UNHELD_FOR {
+                return;
+            }
+            self.write_boundary(BOUNDARY_UNWATCHED);
+            fence(Ordering::SeqCst);
+            if !self.may_be_held() {
+                self.loaded.schedule = None;
+                return;
+            }
+            // It came just before that was written, so that nobody was woken for it.
+            self.write_boundary(BOUNDARY_WATCHED);
+        }
+        self.unheld_since = None;
+        if self.loaded.schedule.is_some() {
+            return;
+        }
+        match self.loaded.skeleton.progs.steward_schedule.attach_trace() {
+            Ok(link) => {
+                self.loaded.schedule = Some(link);
+                self.write_boundary(BOUNDARY_WATCHED);
+            }
+            Err(error) => tracing::warn!(%error, "watching where tasks are preempted failed; trying again"),
+        }
+    }
+
+    /// Whether a domain has a quota, a priority or is suspended, or somebody is held back for a moment.
+    fn may_be_held(&self) -> bool {
+        // SAFETY: the mapping is as large as the type; the kernel writes it, and any value read is one that it had.
+        let (quotas, priorities) = unsafe {
+            let quotas = std::ptr::read_volatile(&raw const (*self.domains).quotas);
+            (quotas, std::ptr::read_volatile(&raw const (*self.domains).priorities))
+        };
+        // SAFETY: as above.
+        let end_ns = |bss: &types::bss| unsafe { std::ptr::read_volatile(&raw const bss.bumps_end_ns) };
+        let bumps_end_ns = self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, end_ns);
+        quotas != 0 || priorities != 0 || bumps_end_ns != 0
+    }
+
+    fn write_boundary(&mut self, boundary: u32) {
+        if let Some(data) = self.loaded.skeleton.maps.data_data.as_deref_mut() {
+            data.settings.boundary = boundary;
+        }
+    }
+
     /// Copies what the kernel has of domains, as far as it was ever used: all of it are megabytes, and forecasts read
     /// it ten times a second. The heaps are left out.
     fn copy_table(&mut self) {
@@ -505,10 +599,10 @@ fn decode_grant(grant: &types::grant) -> Grant {
 
 fn decode_standing(standing: u32) -> Option<Standing> {
     match standing {
-        1 => Some(Standing::Admitted),
-        2 => Some(Standing::Refused),
-        // 4: it is being changed at this moment, and waits meanwhile.
-        3 | 4 => Some(Standing::Revoked),
+        decide::STANDING_ADMITTED => Some(Standing::Admitted),
+        decide::STANDING_REFUSED => Some(Standing::Refused),
+        // While it is being changed it waits, too.
+        decide::STANDING_REVOKED | decide::STANDING_CHANGING => Some(Standing::Revoked),
         _ => None,
     }
 }
@@ -548,12 +642,22 @@ fn decode_reason(raw: &types::admission_reason) -> Option<Reason> {
     Some(Reason { rule, uid: raw.uid, amount: unit(raw.amount), limit: unit(raw.limit) })
 }
 
-fn decode_event(bytes: &[u8]) -> Option<Event> {
+/// The thread of an event that is about somebody's priority for the disk.
+fn decode_heir(bytes: &[u8]) -> Option<i32> {
+    let raw = raw_event(bytes)?;
+    (raw.kind == 10).then_some(raw.tid)
+}
+
+fn raw_event(bytes: &[u8]) -> Option<types::event> {
     if bytes.len() < size_of::<types::event>() {
         return None;
     }
     // SAFETY: the buffer has at least as many bytes as the type.
-    let raw: types::event = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+fn decode_event(bytes: &[u8]) -> Option<Event> {
+    let raw = raw_event(bytes)?;
     let kind = match raw.kind {
         1 => EventKind::Admitted,
         2 => EventKind::Refused,

@@ -46,6 +46,16 @@ proptest! {
         prop_assert_eq!(hold_overstays(true, false, whereabouts, waited_ns), due);
     }
 
+    /// CPUs read their clocks a little apart: whoever was queued by one and is looked at by another, whose clock is
+    /// behind, has not waited for ever. At a gate it would be let go, and its domain's sum of waits would go back.
+    #[test]
+    fn who_was_queued_after_the_clock_was_read_has_not_waited(now_ns: u64, ahead_ns in 0..SECOND) {
+        let since_ns = now_ns.wrapping_add(ahead_ns);
+        prop_assert_eq!(passed_since(since_ns, now_ns), 0);
+        prop_assert_eq!(passed_since(now_ns, since_ns), ahead_ns);
+        prop_assert!(!hold_overstays(true, false, Whereabouts::AtGate, passed_since(since_ns, now_ns)));
+    }
+
     /// Beside other work, those that leave get an eighth of a CPU in any stretch of time, and no more beyond it than
     /// what they had saved up and the slice that was begun last, whatever they use of their slices.
     #[test]

@@ -242,7 +242,7 @@ fn best_effort_work_has_its_twentieth_before_the_first_revocation() {
 fn a_task_that_may_use_any_cpu_makes_room_for_one_that_may_not() {
     let outcome = run("duration = \"10s\"\n[machine]\ncpus = 2\n\
          [[task]]\nname = \"free\"\ncount = 2\ncpu = \"9ms/30ms\"\nprogram = [{ run = \"9ms\" }, { until = \"30ms\" }]\n\
-         [[task]]\nname = \"bound\"\npin = 0\nstart = \"3s\"\ncpu = \"18ms/30ms\"\n\
+         [[task]]\nname = \"pinned\"\npin = 0\nstart = \"3s\"\ncpu = \"18ms/30ms\"\n\
          program = [{ run = \"18ms\" }, { until = \"30ms\" }]\n\
          [[task]]\nname = \"loop\"\ncount = 6\nprogram = [{ run = \"forever\" }]\n");
     assert_eq!((outcome.decisions.admitted, outcome.decisions.refused), (3, 0), "{outcome}");

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use steward_machine::{GuestFile, MachineConfig, release_directory, run};
+use steward_machine::{GuestFile, MachineConfig, build_directory, run};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn all_sources_tell_the_same_of_a_crowd() {
     let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..MachineConfig::default() };
-    let program = release_directory().join("examples/sources-agree");
+    let program = build_directory().join("examples/sources-agree");
     let files = [GuestFile::from_host(program, "/usr/bin/sources-agree").expect("make test-kernel built it")];
     let mut told = String::new();
     let command = ["/bin/sh".into(), "-c".into(), "sources-agree >/run/lab/results 2>&1".into()];

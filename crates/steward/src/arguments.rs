@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
+use libsteward::api;
 use steward_core::cpu::reservation::Reservation;
 use steward_core::memory::settings::check_protection_period;
 use steward_core::quantity::{parse_duration, parse_fraction, parse_size};
+
+/// The smallest page that a kernel has, in bytes.
+const PAGE_MIN_BYTES: u64 = 4096;
 
 /// For commands whose only choice is JSON.
 #[derive(Debug, Args)]
@@ -13,6 +17,24 @@ pub struct JsonFlag {
     /// Print one JSON object, with its "schema".
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which domain a command is to show.
+#[derive(Debug, Args)]
+pub struct OneDomain {
+    /// The domain; your own unless said.
+    #[arg(value_name = "DOMAIN")]
+    pub domain: Option<String>,
+    /// That of this process.
+    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+}
+
+impl OneDomain {
+    /// What is asked of the daemon.
+    pub fn request(&self) -> api::ShowDomain {
+        api::ShowDomain { domain: self.domain.clone(), pid: self.pid }
+    }
 }
 
 /// What is promised to a process, or to a domain.
@@ -43,6 +65,12 @@ pub fn parse_reservation(text: &str) -> Result<Reservation, String> {
 /// When it is none.
 pub fn parse_bytes(text: &str) -> Result<i64, String> {
     let bytes = parse_size(text).map_err(|fault| fault.to_string())?;
+    // Of less than a page there is nothing; whoever writes 2 means more than that.
+    if (1..PAGE_MIN_BYTES).contains(&bytes) {
+        return Err(format!(
+            "{bytes} bytes are less than a page; write K, M, G or T behind the number, as in \"64M\""
+        ));
+    }
     i64::try_from(bytes).map_err(|_| "that is more than any machine has".to_owned())
 }
 

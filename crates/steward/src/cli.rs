@@ -1,7 +1,9 @@
 //! The command line, as clap reads it: the one source of usage, completions and man pages.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -42,10 +44,18 @@ use crate::top::TopArguments;
 pub struct Cli {
     /// The daemon's socket.
     #[arg(long, global = true, value_name = "PATH", env = "STEWARD_SOCKET", hide_env_values = true,
-          default_value = libsteward::SOCKET_PATH)]
+          default_value = libsteward::SOCKET_PATH, value_parser = OsStringValueParser::new().try_map(socket))]
     pub socket: PathBuf,
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The path of a socket; also as the environment has it, where nothing is easily left behind.
+fn socket(path: OsString) -> Result<PathBuf, &'static str> {
+    match path.is_empty() {
+        true => Err("it is empty; write a path, or unset STEWARD_SOCKET"),
+        false => Ok(path.into()),
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,6 +15,7 @@ use steward_core::quantity::percent;
 use steward_core::quantity::{approximate_duration, approximate_size, format_duration, format_size};
 use steward_core::{cpu, disk, memory};
 
+use crate::memory::activity::{in_use, last_used};
 use crate::output::{highlight, print, print_json, table};
 use arguments::{CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
 
@@ -208,7 +209,7 @@ fn list(client: &mut Client, json: bool) -> anyhow::Result<()> {
         order.order,
         approximate_duration(order.service_cycle_ns)
     );
-    print(&(headline + &domain_table(&list.domains) + &troubles(&list.domains)))
+    print(&(headline + &domain_table(&list.domains) + &problems(&list.domains)))
 }
 
 fn domain_table(domains: &[api::Domain]) -> String {
@@ -242,18 +243,18 @@ fn indented(domain: &api::Domain) -> String {
     }
 }
 
-fn troubles(domains: &[api::Domain]) -> String {
+fn problems(domains: &[api::Domain]) -> String {
     let mut text = String::new();
     for domain in domains {
-        if let Some(trouble) = &domain.trouble {
-            text.push_str(&format!("\n{}: {trouble}\n", highlight(&domain.name)));
+        if let Some(problem) = &domain.problem {
+            text.push_str(&format!("\n{}: {problem}\n", highlight(&domain.name)));
         }
     }
     text
 }
 
 fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
-    let shown = client.call(&api::ShowDomain { domain: arguments.domain.clone(), pid: arguments.pid })?;
+    let shown = client.call(&arguments.which.request())?;
     if arguments.output.json {
         return print_json(&shown);
     }
@@ -292,7 +293,7 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(key, value)| vec![format!("  {key}:"), value]).collect();
     let text = format!("{}\n{}", domain.name, table(&rows, &[]));
-    print(&(text + &troubles(std::slice::from_ref(domain))))
+    print(&(text + &problems(std::slice::from_ref(domain))))
 }
 
 fn used_text(memory: &api::DomainMemory) -> String {
@@ -332,10 +333,21 @@ fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     rows.extend(domain.memory_min.map(|bytes| ("memory promised", format_size(bytes))));
     rows.extend(domain.memory_max.map(|bytes| ("memory at most", format_size(bytes))));
     rows.extend(domain.protect.map(|period_ns| ("protection period", format_duration(period_ns))));
+    rows.extend(domain.activity.iter().flat_map(activity_rows));
     if domain.memory_min_sum > 0 {
         let (promised, most) =
             (approximate_size(domain.memory_min_sum), approximate_size(domain.memory_reservable));
         rows.push(("promised to children", format!("{promised} of at most {most}")));
+    }
+    rows
+}
+
+/// Whether it is in use, and what becomes of its protection where it is not.
+fn activity_rows(activity: &api::Activity) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("last used", last_used(activity)), ("in use", in_use(activity))];
+    if activity.lapsed {
+        let text = "lapsed: nothing is kept of it; it is protected again with the first sign of use";
+        rows.push(("protection", text.to_owned()));
     }
     rows
 }

@@ -1,3 +1,6 @@
 //! The memory's room: the commands that are about memory alone.
 
+pub mod activity;
+pub mod arguments;
 pub mod available;
+pub mod status;

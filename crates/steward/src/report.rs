@@ -1,6 +1,7 @@
 //! `steward report`: a recording of `steward top --record` as one HTML file with figures, and nothing outside it.
 
 pub mod figure;
+pub mod memory;
 pub mod recording;
 
 use std::fmt::Write;
@@ -27,8 +28,8 @@ const EVENTS_MAX: usize = 200;
 
 /// Turn a recording of steward top into a page with figures
 ///
-/// The page holds all that it shows: CPU time and slowdown of the machine and its domains over time, every promise with
-/// when and why it was broken, and the decisions. Reads a file that steward top --record wrote.
+/// The page holds all that it shows: CPU time and slowdown of the machine and its domains over time, their memory,
+/// every promise with when and why it was broken, and the decisions. Reads a file that steward top --record wrote.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward top --record load.jsonl --for 10min\n  \
@@ -85,6 +86,7 @@ fn html(recording: &Recording, name: &str) -> String {
     if left_out > 0 {
         let _ = write!(page, "<p class=\"faint\">{left_out} more domain(s) had no promise and got less.</p>");
     }
+    memory_of_domains(&mut page, recording, frame);
     events(&mut page, recording);
     page.push_str("</body></html>\n");
     page
@@ -121,6 +123,33 @@ fn drawn(recording: &Recording) -> (Vec<(&String, &Series)>, usize) {
     let left_out = all.len().saturating_sub(DOMAINS_MAX);
     all.truncate(DOMAINS_MAX);
     (all, left_out)
+}
+
+/// The memory of domains: those with a promise of it first, then those that used most.
+fn memory_of_domains(page: &mut String, recording: &Recording, frame: Frame) {
+    let counted = recording.domains.iter().filter(|(_, series)| !series.memory.is_empty());
+    let mut all: Vec<(&String, &Series)> = counted.collect();
+    if all.is_empty() {
+        return;
+    }
+    all.sort_by_key(|(_, series)| {
+        let is_promised =
+            series.memory.iter().any(|(_, memory)| memory.promised.is_some() || memory.kept.is_some());
+        let most = series.memory.iter().map(|(_, memory)| memory.used).max();
+        std::cmp::Reverse((is_promised, most))
+    });
+    page.push_str("<h2>Memory</h2>");
+    for (domain, series) in all.iter().take(DOMAINS_MAX) {
+        let figure = memory::figure(&clean(domain), &series.memory, frame);
+        let words = escape(&memory::words(&series.memory));
+        let _ = write!(page, "<p class=\"scroll\">{figure}</p><p class=\"faint\">{words}</p>");
+    }
+    if let Some(left_out) = all.len().checked_sub(DOMAINS_MAX).filter(|count| *count > 0) {
+        let _ = write!(
+            page,
+            "<p class=\"faint\">{left_out} more domain(s) were promised none and used less.</p>"
+        );
+    }
 }
 
 /// All that had a promise, the most broken first.

@@ -12,8 +12,9 @@ use steward_core::cpu::reservation::Reservation;
 use steward_core::spec;
 
 use crate::account::{Account, Environment};
-use crate::arguments::{PROTECTION_PERIOD, parse_bytes, parse_protection, parse_reservation};
+use crate::arguments::parse_reservation;
 use crate::cpu::api::to_api;
+use crate::memory::arguments::MemoryArguments;
 
 /// Start a program with a CPU reservation
 ///
@@ -37,7 +38,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub reservation: ReservationArguments,
     /// The reservation and flags as a row in the one-line form; its path is not looked at.
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable", "MemoryArguments"])]
     pub spec: Option<String>,
     /// Start the program as best-effort when the reservation is refused or the daemon does not run, with a word on
     /// standard error. Refused for lack of room, it gets its reservation once there is some.
@@ -49,25 +50,6 @@ pub struct RunArguments {
     /// Make the domain first if there is none; it goes away with its last process.
     #[arg(long, requires = "domain")]
     pub create: bool,
-    /// Promise it this much memory, as 64M: what it and its children use up to this is not taken from them. Makes a
-    /// domain for it, below --domain where that is given.
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
-    pub memory_min: Option<i64>,
-    /// Let it and its children use at most so much memory together, as 1G. Makes a domain for it, as --memory-min.
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "spec")]
-    pub memory_max: Option<i64>,
-    /// Keep what it and its children use in memory: a page may be taken only once it has gone unused for PERIOD (1s to
-    /// 24h), unless said 30min. Makes a domain for it, as --memory-min.
-    #[arg(
-        long,
-        value_name = "PERIOD",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = PROTECTION_PERIOD,
-        value_parser = parse_protection,
-        conflicts_with = "spec"
-    )]
-    pub protect: Option<i64>,
     /// Run the program as this user (a name or a number), with that user's groups, HOME, SHELL, USER and LOGNAME. Root
     /// only.
     #[arg(long, value_name = "USER")]
@@ -75,6 +57,12 @@ pub struct RunArguments {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
+    /// What is asked of memory. Last: what follows a heading of the help is under it.
+    #[command(
+        flatten,
+        next_help_heading = "Memory (makes a domain for the program, below --domain where that is given)"
+    )]
+    pub memory: MemoryArguments<i64>,
 }
 
 /// What is reserved.
@@ -179,9 +167,9 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
     let reservation = &arguments.reservation;
     let placed = api::Run {
         domain: arguments.domain.clone(),
-        memory_min: arguments.memory_min,
-        memory_max: arguments.memory_max,
-        protect: arguments.protect,
+        memory_min: arguments.memory.memory_min,
+        memory_max: arguments.memory.memory_max,
+        protect: arguments.memory.protect,
         ..api::Run::default()
     };
     Ok(match reservation.cpu {

@@ -164,6 +164,14 @@ fn read(file: &Path) -> ParsedFile {
         Ok(text) if file.extension().is_some_and(|extension| extension == "toml") => {
             spec::parse_toml(file, &text)
         }
+        Ok(text) if text.lines().any(|line| line.trim() == "[[spec]]") => {
+            let advice = "give it a name that ends in .toml, or write rows in the one-line form";
+            ParsedFile::unreadable(Problem::error(
+                Origin::at(file, 0),
+                "looks like TOML and has another name",
+                advice,
+            ))
+        }
         Ok(text) => spec::parse_tab(file, &text),
         Err((what, advice)) => ParsedFile::unreadable(Problem::error(Origin::at(file, 0), what, advice)),
     }

@@ -8,13 +8,14 @@ use steward_core::quantity::{approximate_duration, approximate_size, percent_to}
 
 use crate::arguments::JsonFlag;
 use crate::cpu::status::{cpu_table, holders, reservation_text, task_table};
+use crate::memory::status::record_table;
 use crate::output::{highlight, print, print_json, row, table};
 
 /// Show what is promised, to whom, and how full the CPUs are
 ///
 /// Without a domain: what is in force, the load of each CPU, all tasks with a specification, and what is wrong. With
-/// one: what it was promised, wanted and got in the last minute, hour and day, and in how many seconds the promise was
-/// broken.
+/// one: what it was promised, wanted and got of the CPU in the last minute, hour and day, for how long it waited for
+/// memory that it was promised, and in how many seconds a promise was broken, and by whom.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward status\n  \
@@ -43,7 +44,14 @@ pub fn status(socket: &Path, arguments: &StatusArguments) -> anyhow::Result<()> 
 /// `steward status DOMAIN`.
 fn audit(socket: &Path, domain: Option<String>, json: bool) -> anyhow::Result<()> {
     let audit = Client::connect(socket)?.call(&api::AuditDomain { domain })?;
-    if json { print_json(&audit) } else { print(&format!("{}\n{}", audit.text, span_table(&audit.spans))) }
+    if json {
+        return print_json(&audit);
+    }
+    let mut text = format!("{}\n{}", audit.text, span_table(&audit.spans));
+    if let Some(memory) = &audit.memory {
+        text.push_str(&format!("\nMemory:\n{}", record_table(memory)));
+    }
+    print(&text)
 }
 
 fn span_table(spans: &[api::AuditedSpan]) -> String {
@@ -69,6 +77,7 @@ fn status_text(status: &api::StatusReply) -> String {
         text.push_str(&holders(&status.cpu.tasks));
     }
     text.push_str(&memory_line(&status.memory));
+    text.push_str(&lapsed_line(&status.memory));
     text.push('\n');
     if status.cpu.tasks.is_empty() {
         text.push_str("No running program has a reservation.\n");
@@ -127,6 +136,18 @@ fn memory_line(memory: &api::MemoryState) -> String {
     format!(
         "\nMemory: {promised} promised to domains, of at most {reservable} of {total}; {available} available.\n"
     )
+}
+
+/// How many domains are not protected because nobody uses them; nothing where all are used.
+fn lapsed_line(memory: &api::MemoryState) -> String {
+    let (are, them) = if memory.lapsed == 1 { ("is", "it") } else { ("are", "them") };
+    match memory.lapsed {
+        0 => String::new(),
+        lapsed => format!(
+            "\n{} {are} not protected for now: nobody has used {them} for a while (steward domain show).\n",
+            count(lapsed, "domain")
+        ),
+    }
 }
 
 /// The word for a mechanism.

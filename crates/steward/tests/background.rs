@@ -1,14 +1,16 @@
 //! `steward background` against a daemon that says what a test tells it to. Time is what the forecasts say it is.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+#[path = "../../libsteward/tests/daemon/mod.rs"]
+mod daemon;
+
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use libsteward::api::{self, ApiError, Forecast, Forecasts, Method};
-use libsteward::wire::{self, Call, Reply};
+use libsteward::wire::Call;
 use serde_json::{Map, Value, json};
 
 const TENTH_NS: u64 = 100_000_000;
@@ -55,14 +57,8 @@ impl Daemon {
     fn start() -> Self {
         let daemon =
             Daemon { directory: tempfile::tempdir().expect("a temporary directory"), shared: Arc::default() };
-        let listener = UnixListener::bind(daemon.socket()).expect("bound");
         let shared = Arc::clone(&daemon.shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream, &shared));
-            }
-        });
+        daemon::serve(&daemon.socket(), move |client| serve(client, &shared));
         daemon
     }
 
@@ -111,17 +107,9 @@ impl Daemon {
     }
 }
 
-fn serve(mut stream: UnixStream, shared: &Shared) {
+fn serve(mut client: daemon::Connection, shared: &Shared) {
     let generation = shared.script().generation;
-    let mut reader = BufReader::new(stream.try_clone().expect("cloned"));
-    loop {
-        let mut message = Vec::new();
-        if reader.read_until(0, &mut message).unwrap_or(0) == 0 {
-            return;
-        }
-        message.pop();
-        let call: Call = serde_json::from_slice(&message).expect("a call");
-        let watches = call.method == api::WatchForecasts::NAME;
+    while let Some(call) = client.next_call() {
         let reply = {
             let mut script = shared.script();
             if script.generation != generation {
@@ -131,8 +119,8 @@ fn serve(mut stream: UnixStream, shared: &Shared) {
             shared.changed.notify_all();
             answer(&mut script, &call)
         };
-        if !watches {
-            stream.write_all(&wire::encode(&reply)).expect("read");
+        if call.method != api::WatchForecasts::NAME {
+            assert!(client.answer(reply), "it is read");
             continue;
         }
         loop {
@@ -143,9 +131,7 @@ fn serve(mut stream: UnixStream, shared: &Shared) {
                 }
                 forecasts(&mut script)
             };
-            let parameters = object(serde_json::to_value(forecasts).expect("JSON"));
-            let reply = Reply { parameters, continues: Some(true), error: None };
-            if stream.write_all(&wire::encode(&reply)).is_err() {
+            if !client.tell(&forecasts) {
                 return;
             }
             let is_wanted = |script: &mut Script| script.generation == generation;
@@ -154,29 +140,19 @@ fn serve(mut stream: UnixStream, shared: &Shared) {
     }
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        other => panic!("not an object: {other}"),
-    }
-}
-
-fn answer(script: &mut Script, call: &Call) -> Reply {
+fn answer(script: &mut Script, call: &Call) -> Result<Map<String, Value>, ApiError> {
     let method = call.method.as_str();
     if let Some(place) = script.refusals.iter().position(|(of, _)| of == method) {
-        let (name, parameters) = script.refusals.remove(place).1.to_wire();
-        return Reply { error: Some(name), parameters, continues: None };
+        return Err(script.refusals.remove(place).1);
     }
-    let domain = api::Domain::default();
-    let reply = match method {
-        api::SuspendDomain::NAME => json!({"suspended": true}),
-        api::LowerDomain::NAME => json!({"lowered": call.parameters["lowered"]}),
-        api::ShowDomain::NAME => serde_json::to_value(api::DomainShown::default()).expect("JSON"),
-        api::RemoveDomain::NAME => json!({"removed": 1, "moved": 0}),
-        api::Run::NAME => json!({}),
-        _ => json!({ "domain": domain }),
-    };
-    Reply { parameters: object(reply), ..Reply::default() }
+    Ok(match method {
+        api::SuspendDomain::NAME => daemon::parameters(&json!({"suspended": true})),
+        api::LowerDomain::NAME => daemon::parameters(&json!({"lowered": call.parameters["lowered"]})),
+        api::ShowDomain::NAME => daemon::parameters(&api::DomainShown::default()),
+        api::RemoveDomain::NAME => daemon::parameters(&json!({"removed": 1, "moved": 0})),
+        api::Run::NAME => Map::new(),
+        _ => daemon::parameters(&json!({ "domain": api::Domain::default() })),
+    })
 }
 
 /// The name of the domain that was made with this call.

@@ -1,14 +1,17 @@
 //! `steward pool haproxy` as a whole: against a HAProxy and a daemon that the test plays.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+#[path = "../../libsteward/tests/daemon/mod.rs"]
+mod daemon;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use libsteward::api;
+use libsteward::api::{self, Method};
 
 /// Who says nothing for so long never will.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,39 +45,9 @@ fn haproxy(control: &Path) -> Arc<AtomicU32> {
     maxconn
 }
 
-/// A daemon that gives the forecasts it is handed to everyone who watches.
+/// A daemon that gives the forecasts it is handed to the first one who watches.
 fn daemon(socket: &Path) -> mpsc::Sender<api::Forecasts> {
-    let listener = UnixListener::bind(socket).expect("a socket");
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a client");
-            if called(&mut stream).contains("WatchForecasts") {
-                for forecasts in receiver {
-                    reply(&mut stream, &serde_json::json!({"parameters": forecasts, "continues": true}));
-                }
-                return;
-            }
-            reply(
-                &mut stream,
-                &serde_json::json!({"error": "org.varlink.service.MethodNotImplemented", "parameters": {"method": "m"}}),
-            );
-        }
-    });
-    sender
-}
-
-fn called(stream: &mut UnixStream) -> String {
-    let mut call = Vec::new();
-    let mut byte = [0u8];
-    while stream.read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != 0 {
-        call.push(byte[0]);
-    }
-    String::from_utf8(call).expect("JSON")
-}
-
-fn reply(stream: &mut UnixStream, message: &serde_json::Value) {
-    let _ = stream.write_all(format!("{message}\0").as_bytes());
+    daemon::feed(socket, api::WatchForecasts::NAME)
 }
 
 /// A sidecar and what it says.

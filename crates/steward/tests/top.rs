@@ -1,6 +1,8 @@
 //! `steward top` and `steward report` as people use them, against a daemon in memory: on a terminal, in a pipe,
 //! recording.
 
+#[path = "../../libsteward/tests/daemon/mod.rs"]
+mod daemon;
 #[path = "../src/top/sample.rs"]
 mod sample;
 #[path = "top/stand_in.rs"]

@@ -2,14 +2,16 @@
 //! parsing. `forecast-read [TASKS]... [--reads N]`; the tasks are made up, a tenth of them busy, in a hundred domains.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libsteward::{Client, api};
 use steward_kernel::Roots;
-use stewardd::daemon::{Daemon, Options};
-use stewardd::fake::Fake;
+use stewardd::daemon::Daemon;
 use stewardd::fake::cgroups::FakeCgroups;
+use stewardd::fake::disk::FakeDisk;
 use stewardd::fake::tasks::{FakeTask, FakeTasks};
+use stewardd::fake::{Fake, options};
 use stewardd::files::watch::Watch;
 use stewardd::server::{Server, peer};
 use stewardd::turn::{self, Controls};
@@ -37,19 +39,13 @@ fn measure(count: i32) -> anyhow::Result<()> {
         let busy = if pid % 10 == 0 { 0.01 } else { 0.0 };
         FakeTask::new(pid, 1000, cgroups.tree().id(&domain), busy, busy)
     }));
-    let options = Options {
-        config: place("steward.toml"),
-        spec_directories: Vec::new(),
-        rule_directories: Vec::new(),
-        domain_directories: Vec::new(),
-        state_directory: place("state"),
-        mechanism: None,
-        best_effort: None,
-        roots: Roots::default(),
-        own_reservation: None,
-        polkit: place("none"),
-    };
-    let mut daemon = Daemon::start(options, Fake::default().loader(), Ok(Box::new(cgroups)))?;
+    let options = options(directory.path(), Roots::default());
+    let mut daemon = Daemon::start(
+        options,
+        Fake::default().loader(),
+        Ok(Box::new(cgroups)),
+        Arc::new(FakeDisk::default()),
+    )?;
     daemon.set_task_source(Box::new(tasks));
     let server = Server::bind(&place("socket"), Box::new(peer::from_kernel))?;
     let (stop, stopped) = UnixStream::pair()?;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use steward_core::cpu::best_effort::BestEffortOrder;
@@ -19,6 +20,8 @@ use steward_kernel::{Roots, memory};
 use crate::cpu::audit::Audit;
 use crate::cpu::mechanisms::Loader;
 use crate::cpu::state::{Applied, Cpu};
+use crate::disk::knobs::Knobs;
+use crate::disk::state::Disk;
 use crate::domains::cgroups::Cgroups;
 use crate::domains::declared::{self, Declarations};
 use crate::domains::{Domains, Held as HeldDomain, Told};
@@ -27,9 +30,12 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
+use crate::memory::activity::Watching;
+use crate::memory::audit::Audit as MemoryAudit;
 use crate::memory::looks::Looks;
 use crate::memory::manager::Manager;
 use crate::memory::placed::Programs;
+use crate::memory::told::Voice;
 use crate::programs::complaints::Complaints;
 use crate::programs::running::Running;
 use crate::programs::table::Ids;
@@ -113,8 +119,16 @@ pub struct Daemon {
     pub(crate) programs: Programs,
     /// The memory loop.
     pub(crate) memory: Manager,
+    /// Whether what domains were promised of the memory was kept.
+    pub(crate) memory_audit: MemoryAudit,
+    /// What was told of memory.
+    pub(crate) voice: Voice,
+    /// What watches whether protected domains are in use.
+    pub(crate) activity: Watching,
     /// What those who watch are told of how much memory domains may use.
     pub(crate) looks: Looks,
+    /// Whose disk requests are served first.
+    pub(crate) disk: Disk,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -129,7 +143,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Reads everything, loads the mechanism and puts the specifications in force, for programs that run already
-    /// too. `cgroups` is the tree that domains are in, or why there is none.
+    /// too. `cgroups` is the tree that domains are in, or why there is none; `disk` writes what is about disks.
     ///
     /// # Errors
     /// When no mechanism can be loaded. Nothing is in force then.
@@ -137,6 +151,7 @@ impl Daemon {
         options: Options,
         loader: Loader,
         cgroups: Result<Box<dyn Cgroups>, String>,
+        disk: Arc<dyn Knobs>,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
         let boot_id = options.roots.proc.join("sys/kernel/random/boot_id");
@@ -154,7 +169,10 @@ impl Daemon {
         let (held, domain_message) = domain_state.load();
         let domains = domains_of(cgroups, &settings, &options.roots);
         let memory = Manager::new(&options.roots)?;
+        let activity = Watching::new(&options.roots)?;
+        let disk = Disk::new(disk);
         let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
+        let (memory_audit, memory_messages) = MemoryAudit::load(&options.state_directory, &boot_id);
         let mut daemon = Daemon {
             options,
             cpu: Cpu::new(loader, state, by_hand, audit),
@@ -170,7 +188,11 @@ impl Daemon {
             running: Running::default(),
             programs: Programs::default(),
             memory,
+            memory_audit,
+            voice: Voice::default(),
+            activity,
             looks: Looks::default(),
+            disk,
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
@@ -181,7 +203,8 @@ impl Daemon {
             decisions: BTreeMap::new(),
         };
         let messages = [message, domain_message, audit_message, spec_message];
-        daemon.health.set(Topic::State, messages.into_iter().flatten().collect());
+        let messages = messages.into_iter().flatten().chain(memory_messages);
+        daemon.health.set(Topic::State, messages.collect());
         if daemon.loaded.last_good != last_good {
             daemon.save_last_good();
         }
@@ -241,6 +264,7 @@ impl Daemon {
             self.save_last_good();
         }
         self.running.want(self.specs_are_about_memory());
+        self.disk.forget_specs();
         self.read_declarations();
         self.log_problems();
         if best_effort != self.best_effort() {
@@ -296,19 +320,11 @@ impl Daemon {
         if std::mem::take(&mut self.domains.changed) {
             self.domain_state.keep(&self.domains.all_held(), &mut self.worker);
         }
-        self.health.set(Topic::Domains, self.domains.trouble_sentences());
+        self.health.set(Topic::Domains, self.domains.problem_sentences());
         let told = self.domains.take_told();
         for told in &told {
             let event = &told.event;
-            tracing::info!(
-                decision = report::domain_event_name(event.kind),
-                domain = event.domain.as_ref().map(|domain| domain.name.as_str()),
-                reserved = event.cpu.map(|cpu| cpu.bandwidth),
-                promised_bytes = event.memory.map(|memory| memory.asked),
-                pid = event.domain.as_ref().map(|domain| domain.asked_by),
-                "{}",
-                event.text
-            );
+            report::log_domain_event(event);
             *self.decisions.entry(report::domain_event_name(event.kind)).or_default() += 1;
             self.history.note(event.clone());
         }
@@ -325,6 +341,7 @@ impl Daemon {
             match about {
                 About::File(topic) => self.health.set(topic, failure.into_iter().collect()),
                 About::Memory(path) => self.domains.note_memory(&path, goes_on, failure),
+                About::Disk => self.note_disk(failure),
             }
         }
     }
@@ -354,6 +371,8 @@ impl Daemon {
         self.tick_programs(now_ns);
         self.domains.tick(now_ns, &mut self.cpu.mechanism);
         self.tick_memory();
+        self.audit_memory_if_due(now_ns);
+        self.tick_disk(now_ns);
         told.extend(self.settle_domains());
         told
     }
@@ -371,7 +390,9 @@ impl Daemon {
     pub(crate) fn stop(&mut self) {
         self.stop_cpu();
         self.domains.stop();
+        self.disk.stop();
         self.cpu.audit.finish(&mut self.worker);
+        self.memory_audit.finish(&mut self.worker);
         self.settle_domains();
         self.worker.finish();
         self.note_outcomes();

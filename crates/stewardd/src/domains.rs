@@ -15,7 +15,7 @@ pub(crate) mod reading;
 pub mod requests;
 pub mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,7 @@ use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
+use steward_core::memory::audit;
 use steward_core::memory::limits::limits;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
@@ -36,6 +37,7 @@ use crate::cpu::mechanisms::InForce;
 use crate::domains::cgroups::Cgroups;
 use crate::files::state::Kept;
 use crate::health::Topic;
+use crate::memory::activity::{Known, Watched};
 use crate::memory::cared::Cared;
 use crate::memory::limits::Limits;
 use crate::memory::manager::Ordered;
@@ -48,6 +50,8 @@ pub const DOMAINS_MAX: usize = 4096;
 /// How many domains there are at most in one that is not in another, so that whoever may divide one of their own
 /// leaves room for others.
 pub const DOMAINS_IN_ONE_MAX: usize = 1024;
+/// How many domains are named in a sentence.
+const NAMED_MAX: usize = 3;
 /// How many changes wait at most to be told.
 const TOLD_MAX: usize = 65_536;
 
@@ -118,11 +122,13 @@ pub struct Domains {
     /// What the mechanism was told, by path.
     applied: BTreeMap<String, (u64, DomainPolicy)>,
     /// Why settings are not in force, by path.
-    troubles: BTreeMap<String, String>,
+    problems: BTreeMap<String, String>,
     /// What they have of the memory.
     memory: Limits,
     /// What the memory loop does for them, and takes from them.
     cared: Cared,
+    /// Whether those that are protected are in use, by path.
+    activity: BTreeMap<String, Known>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -147,9 +153,10 @@ impl Domains {
             machine,
             held: BTreeMap::new(),
             applied: BTreeMap::new(),
-            troubles: BTreeMap::new(),
+            problems: BTreeMap::new(),
             memory: Limits::default(),
             cared: Cared::default(),
+            activity: BTreeMap::new(),
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
@@ -205,6 +212,52 @@ impl Domains {
         let promise =
             |held: &Held| Promise { path: held.path.clone(), cgroup_id: held.cgroup_id, user: held.user };
         reserved.map(promise).collect()
+    }
+
+    /// Those that are promised memory, for the record of promises.
+    pub(crate) fn memory_promises(&self) -> Vec<audit::Promise> {
+        let promise = |held: &Held| audit::Promise {
+            path: held.path.clone(),
+            cgroup_id: held.cgroup_id,
+            user: held.user,
+            min_bytes: held.settings.memory.min_bytes.unwrap_or(0),
+            is_protected: held.settings.memory.protect_ns.is_some(),
+            is_in_force: self.memory_problem(&held.path, &held.settings).is_none(),
+        };
+        let all = self.held.values().map(promise);
+        all.filter(|promise| promise.min_bytes > 0 || promise.is_protected).collect()
+    }
+
+    /// Why not all that a domain is promised of the memory is in force, as a part of a sentence.
+    pub(crate) fn memory_problem(&self, path: &str, settings: &Settings) -> Option<String> {
+        let own = format!("{path}/{OWN_LEAF}");
+        let problem = self.memory.problem(path).or_else(|| self.memory.problem(&own));
+        if let Some(problem) = problem {
+            return Some(problem.to_owned());
+        }
+        match settings.memory.protect_ns.map(|_| self.cared.kept(path)) {
+            Some(Some(0)) => {
+                Some("too much is protected, or too little is left for others (steward events)".to_owned())
+            }
+            Some(None) => Some("nobody has looked at it yet".to_owned()),
+            Some(Some(_)) | None => None,
+        }
+    }
+
+    /// What these cgroups are called, as part of a sentence; the first few of them.
+    pub(crate) fn names_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> String {
+        let domains: BTreeSet<&str> = paths.map(name::domain_of).collect();
+        let named: Vec<String> =
+            domains.iter().take(NAMED_MAX).map(|path| self.names.name_of(path)).collect();
+        match domains.len() - named.len() {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+
+    /// What the memory loop does for whom, as it was last told.
+    pub(crate) fn cared(&self) -> &Cared {
+        &self.cared
     }
 
     /// The root, and all that were made by Steward or given something, by path and id: few enough for metrics.
@@ -375,7 +428,7 @@ impl Domains {
         (event.cpu, event.memory) = match refusal.resource {
             Resource::Memory => {
                 let [asked, beside, limit] = [asked, reserved, limit].map(|bytes| bytes as u64);
-                (None, Some(api::MemoryFigures { beside, asked, limit }))
+                (None, Some(api::MemoryFigures { beside, asked, limit, stalled_ns: None }))
             }
             Resource::Cpu | Resource::Disk => {
                 let figures =
@@ -463,7 +516,40 @@ impl Domains {
     /// domains.
     pub(crate) fn memory_orders(&self) -> impl Iterator<Item = (&str, Ordered)> {
         let held = self.held.iter().filter(|_| self.cgroups.is_ok());
-        held.map(|(path, held)| (path.as_str(), Ordered::from(&held.settings)))
+        held.map(|(path, held)| (path.as_str(), self.memory_order(path, held)))
+    }
+
+    fn memory_order(&self, path: &str, held: &Held) -> Ordered {
+        let mut ordered = Ordered { user: held.user, ..Ordered::from(&held.settings) };
+        if let Some(Known { standing, .. }) = self.activity_of(path, held.cgroup_id) {
+            let period_ns = held.settings.memory.protect_ns.unwrap_or(0);
+            let until_ns = |returned_at_ns: u64| returned_at_ns.saturating_add(period_ns);
+            ordered.is_lapsed = standing.is_lapsed;
+            ordered.all_used_until_ns = standing.returned_at_ns.map_or(0, until_ns);
+        }
+        ordered
+    }
+
+    /// Those that are protected, to be watched whether they are in use.
+    pub(crate) fn to_watch(&self) -> impl Iterator<Item = Watched<'_>> {
+        let protected = self.held.values().filter(|held| held.settings.memory.protect_ns.is_some());
+        let there = protected.filter(|_| self.cgroups.is_ok());
+        there.map(|held| Watched { path: &held.path, id: held.cgroup_id, user: held.user })
+    }
+
+    /// Takes in whether they are in use.
+    pub(crate) fn note_activity(&mut self, activity: BTreeMap<String, Known>) {
+        self.activity = activity;
+    }
+
+    /// How many of those that are protected nobody uses.
+    pub(crate) fn lapsed(&self) -> usize {
+        self.activity.values().filter(|known| known.standing.is_lapsed).count()
+    }
+
+    /// Whether a protected domain is in use; `None` while that is not known.
+    pub(crate) fn activity_of(&self, path: &str, cgroup_id: u64) -> Option<&Known> {
+        self.activity.get(path).filter(|known| known.standing.id == cgroup_id)
     }
 
     /// Takes in what the memory loop does for whom.
@@ -512,7 +598,7 @@ impl Domains {
                 let _ = mechanism.set_domain(id, None);
             }
         }
-        self.troubles.clear();
+        self.problems.clear();
         // What gives up something makes room for who gets more.
         let mut wanted: Vec<(String, DomainPolicy)> = wanted.into_iter().collect();
         let reserved = |path: &str| self.applied.get(path).map_or(0.0, |(_, policy)| policy.reserved);
@@ -528,7 +614,7 @@ impl Domains {
                 Ok(()) => _ = self.applied.insert(path, (id, policy)),
                 Err(error) => {
                     let domain = name::domain_of(&path).to_owned();
-                    self.troubles.insert(domain, not_in_force(&error));
+                    self.problems.insert(domain, not_in_force(&error));
                 }
             }
         }
@@ -554,8 +640,8 @@ impl Domains {
             let reason = "no scheduler is loaded; steward status says why".to_owned();
             return Err(ApiError::MechanismGone { reason });
         }
-        match self.troubles.get(path) {
-            Some(trouble) => Err(ApiError::MechanismFailed { reason: trouble.clone() }),
+        match self.problems.get(path) {
+            Some(problem) => Err(ApiError::MechanismFailed { reason: problem.clone() }),
             None => Ok(()),
         }
     }
@@ -590,17 +676,17 @@ impl Domains {
     }
 
     /// Why settings are not in force, in sentences.
-    pub fn trouble_sentences(&self) -> Vec<String> {
+    pub fn problem_sentences(&self) -> Vec<String> {
         let sentence =
             |(path, why): (&String, &String)| format!("domain {}: {why}", self.names.name_of(path));
-        self.troubles.iter().chain(self.memory.failures()).map(sentence).collect()
+        self.problems.iter().chain(self.memory.failures()).map(sentence).collect()
     }
 
     /// Why what a domain was given is not in force.
-    pub(super) fn trouble(&self, path: &str) -> Option<String> {
+    pub(super) fn problem(&self, path: &str) -> Option<String> {
         let own = format!("{path}/{OWN_LEAF}");
-        let memory = self.memory.trouble(path).or_else(|| self.memory.trouble(&own));
-        self.troubles.get(path).map(String::as_str).or(memory).map(str::to_owned)
+        let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
+        self.problems.get(path).map(String::as_str).or(memory).map(str::to_owned)
     }
 
     /// Counts a complaint of a process for its domain.
@@ -622,7 +708,7 @@ impl Domains {
             at_ns: now_ns(),
             kind: api::EventKind::DomainChanged,
             task: None,
-            domain: Some(api::EventDomain { name: self.names.name_of(path), asked_by: asker.pid }),
+            domain: Some(api::EventDomain { name: self.names.name_of(path), asked_by: asker.pid, by: None }),
             cpu: Some(api::CpuFigures {
                 cpu: None,
                 load: (tree.reserved_below(payer, Resource::Cpu) - reserved).max(0.0),
@@ -633,6 +719,7 @@ impl Domains {
                 beside: (tree.reserved_below(payer, Resource::Memory) as u64).saturating_sub(promised),
                 asked: promised,
                 limit: tree.limit(payer, Resource::Memory) as u64,
+                stalled_ns: None,
             }),
             reason: None,
             text: String::new(),
@@ -642,13 +729,14 @@ impl Domains {
     /// Tells of a change; `why` goes into the sentence.
     fn tell(&mut self, kind: api::EventKind, path: &str, asker: Asker, why: Option<&str>) {
         let event = api::Event { kind, ..self.event(path, asker) };
-        let text = report::domain_sentence(&event, asker.uid, why);
+        let protect_ns = self.held.get(path).and_then(|held| held.settings.memory.protect_ns);
+        let text = report::domain_sentence(&event, asker.uid, why, protect_ns);
         let gone = matches!(kind, api::EventKind::DomainRemoved | api::EventKind::DomainVanished);
         let domain = if gone { None } else { self.view(path, None) };
         self.push(Told { event: api::Event { text, ..event }, domain });
     }
 
-    fn push(&mut self, told: Told) {
+    pub(crate) fn push(&mut self, told: Told) {
         if self.told.len() < TOLD_MAX {
             self.told.push_back(told);
         }

@@ -2,11 +2,12 @@
 //! it and refuse to load it.
 
 pub mod cgroups;
+pub mod disk;
 pub mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::cpu::best_effort::BestEffortSettings;
@@ -21,6 +22,23 @@ use steward_core::process::FileIdentity;
 use steward_kernel::{Roots, process};
 
 use crate::cpu::mechanisms::{Enforcer, LoadFailure, Loader};
+use crate::daemon::Options;
+
+/// A daemon all of whose files are below a directory; where one is not there, nothing is configured.
+pub fn options(directory: &Path, roots: Roots) -> Options {
+    Options {
+        config: directory.join("steward.toml"),
+        spec_directories: vec![directory.join("specs")],
+        rule_directories: vec![directory.join("rules")],
+        domain_directories: vec![directory.join("domains.d")],
+        state_directory: directory.join("state"),
+        mechanism: None,
+        best_effort: None,
+        roots,
+        polkit: directory.join("pkcheck"),
+        own_reservation: None,
+    }
+}
 
 /// What the fake machine knows; shared between the test and every mechanism loaded on it.
 #[derive(Debug, Default)]
@@ -31,6 +49,8 @@ pub struct Machine {
     pub tasks: BTreeMap<i32, (Grant, Standing)>,
     /// Tasks that may start an interactive program.
     pub allowed: Vec<i32>,
+    /// Who has taken over a priority for the disk.
+    pub heirs: Vec<i32>,
     /// Decisions that wait to be taken.
     pub events: Vec<Event>,
     /// Which mechanism is loaded.
@@ -168,23 +188,21 @@ impl Mechanism for FakeMechanism {
             std::fs::write(file, text).expect("a test's file can be written");
         }
         let before = machine.tasks.remove(&tid);
-        let name = "fake".to_owned();
+        let decided = |kind, load, bandwidth, threshold| Event {
+            at_ns: 1,
+            tid,
+            pid: tid,
+            name: "fake".to_owned(),
+            cpu: 0,
+            kind,
+            load,
+            bandwidth,
+            threshold,
+            reason: None,
+        };
         let Some(grant) = grant else {
             if let Some((grant, _)) = before {
-                let (load, bandwidth, threshold) = (0.0, grant.reservation.bandwidth(), 0.0);
-                let kind = EventKind::Released;
-                machine.events.push(Event {
-                    at_ns: 1,
-                    tid,
-                    pid: tid,
-                    name,
-                    cpu: 0,
-                    kind,
-                    load,
-                    bandwidth,
-                    threshold,
-                    reason: None,
-                });
+                machine.events.push(decided(EventKind::Released, 0.0, grant.reservation.bandwidth(), 0.0));
             }
             return Ok(None);
         };
@@ -194,18 +212,7 @@ impl Mechanism for FakeMechanism {
         let standing = if fits { Standing::Admitted } else { Standing::Refused };
         let kind = if fits { EventKind::Admitted } else { EventKind::Refused };
         machine.tasks.insert(tid, (grant, standing));
-        machine.events.push(Event {
-            at_ns: 1,
-            tid,
-            pid: tid,
-            name,
-            cpu: 0,
-            kind,
-            load,
-            bandwidth,
-            threshold,
-            reason: None,
-        });
+        machine.events.push(decided(kind, load, bandwidth, threshold));
         Ok(Some(standing))
     }
 
@@ -301,6 +308,10 @@ impl Mechanism for FakeMechanism {
         let events = std::mem::take(&mut self.fake.machine().events);
         events.into_iter().for_each(sink);
         0
+    }
+
+    fn take_heirs(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.fake.machine().heirs)
     }
 
     fn event_descriptor(&self) -> Option<RawFd> {

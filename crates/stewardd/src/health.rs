@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// How many sentences are kept on one topic; the log has them all.
 const SENTENCES_MAX: usize = 10;
 
-/// What a trouble is about. Whoever does that thing next says how it went.
+/// What a sentence is about. Whoever does that thing next says how it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// Reading the state file at the start.
@@ -34,10 +34,16 @@ pub enum Topic {
     Domains,
     /// Keeping what protected domains use of the memory.
     Memory,
+    /// Having disks serve by class.
+    Disk,
     /// Keeping domains.
     SaveDomains,
     /// Keeping the record of promises.
     Audit,
+    /// Keeping the record of promises of memory.
+    MemoryAudit,
+    /// Keeping who broke promises of memory.
+    MemoryBlame,
     /// Serving metrics.
     Metrics,
     /// Mounting the control files.
@@ -58,7 +64,7 @@ impl Health {
         let before = self.by_topic.remove(&topic).unwrap_or_default();
         let new: Vec<&String> = sentences.iter().filter(|sentence| !before.contains(sentence)).collect();
         for sentence in new {
-            tracing::warn!(decision = "trouble", "{sentence}");
+            tracing::warn!(decision = "problem", "{sentence}");
         }
         if sentences.len() > SENTENCES_MAX {
             let more = sentences.len() - SENTENCES_MAX;

@@ -8,13 +8,14 @@
 //! - [`programs`]: what specifications give to programs.
 //! - [`domains`]: the domains that are kept.
 //! - [`cpu`]: the CPU's room: mechanisms, forecasts, the record of promises; [`memory`]: the memory's, minima and
-//!   maxima.
+//!   maxima; [`disk`]: the disk's.
 //! - [`health`]: what goes wrong; [`watchdog`]: resumes domains after `kill -9`.
 //!
 //! Tests put a [`fake`] in the place of the mechanism, of the cgroup tree and of the machine's tasks.
 
 pub mod cpu;
 pub mod daemon;
+pub mod disk;
 pub mod domains;
 pub mod fake;
 pub mod files;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, ValueEnum};
@@ -16,6 +17,7 @@ use steward_core::cpu::config::MechanismChoice;
 use steward_kernel::Roots;
 use stewardd::cpu::mechanisms;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
+use stewardd::disk::knobs::KernelKnobs;
 use stewardd::domains::{cgroups, declared};
 use stewardd::files::watch::Watch;
 use stewardd::files::{journal, rules, specs};
@@ -59,6 +61,9 @@ struct Arguments {
     /// Where what must survive a restart is kept.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/steward")]
     state_directory: PathBuf,
+    /// Record what the memory loop sees at each look and decides, as JSON lines, to be replayed in the simulator.
+    #[arg(long, value_name = "FILE")]
+    record_memory: Option<PathBuf>,
     /// What to log: error, warn, info, debug, or a list as in info,bpf=debug.
     #[arg(long, value_name = "FILTER", env = "STEWARD_LOG", hide_env_values = true, default_value = "info")]
     log: String,
@@ -129,8 +134,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Two descriptors for each client, and more than enough for all else.
-const DESCRIPTORS_MIN: u64 = 4096;
+/// Two descriptors for each client, one for each cgroup that the memory loop looks at, of which there can be 3,072
+/// below each at the top, and more than enough for all else.
+const DESCRIPTORS_MIN: u64 = 32_768;
 
 /// Makes room for the descriptors of all clients: the usual limit is 1,024. Where that is not allowed, there are fewer
 /// clients.
@@ -140,7 +146,11 @@ fn allow_descriptors() {
     if limit.current.is_some_and(|current| current < DESCRIPTORS_MIN) {
         let current = Some(limit.maximum.map_or(DESCRIPTORS_MIN, |maximum| maximum.min(DESCRIPTORS_MIN)));
         if let Err(errno) = setrlimit(Resource::Nofile, rustix::process::Rlimit { current, ..limit }) {
-            tracing::warn!(%errno, "cannot raise the limit of open files: there is room for fewer clients");
+            tracing::warn!(
+                %errno,
+                "cannot raise the limit of open files: there is room for fewer clients, and for fewer cgroups whose memory is \
+                 looked at"
+            );
         }
     }
 }
@@ -161,7 +171,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         tracing::warn!(decision = "no-journal", "nothing is changed that would have to be undone: {reason}");
     }
     let cgroups = cgroups::open(&options.roots, &undo);
-    let daemon = Daemon::start(options, mechanisms::loader(undo), cgroups);
+    let disk = Arc::new(KernelKnobs::new(&options.roots, &undo));
+    let daemon = Daemon::start(options, mechanisms::loader(undo), cgroups, disk)
+        .and_then(|daemon| daemon.recording_memory(arguments.record_memory.as_deref()));
     match daemon {
         Ok(mut daemon) => {
             daemon.note_leftovers(leftovers);

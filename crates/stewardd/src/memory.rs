@@ -1,15 +1,24 @@
 //! The memory's room: what domains may use of it, and what is promised to them.
 //!
 //! - [`knobs`]: writes the kernel's minima and maxima; [`limits`]: what each domain is to have, and what became of it.
+//! - [`activity`]: whether protected domains are in use, and since when not.
+//! - [`audit`]: whether what was promised was kept, judged and recorded.
 //! - [`cared`]: what the memory loop does for whom, as it is shown.
+//! - `explained`: what a domain has and why.
 //! - `holding`: holds what protected domains use of files in memory.
 //! - [`manager`]: the memory loop, which keeps what protected domains use and takes memory from others.
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
+//! - [`told`]: what is told of all that as decisions.
+//! - `shared`: what a thread here and whoever started it both see.
+//! - [`sharing`]: finds out who uses pages of files that are charged to others.
 //! - [`state`]: the machine's memory in figures, and what a domain may use; [`usage`]: what domains use of it.
 //! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
 
+pub(crate) mod activity;
+pub(crate) mod audit;
 pub(crate) mod cared;
+mod explained;
 mod holding;
 pub mod knobs;
 pub mod limits;
@@ -19,5 +28,8 @@ pub(crate) mod placed;
 mod programs;
 pub(crate) mod protected;
 mod requests;
+mod shared;
+pub(crate) mod sharing;
 pub(crate) mod state;
+pub(crate) mod told;
 pub(crate) mod usage;

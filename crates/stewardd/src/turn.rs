@@ -208,7 +208,7 @@ impl Loop {
                 let fill = |lost| report::parameters(&api::Monitored { event: event.clone(), lost });
                 self.server.broadcast(Stream::Decisions, &fill);
             }
-            if report::is_of_domain(event.kind) && self.server.has_listeners(Stream::Domains) {
+            if report::changes_domain(event.kind) && self.server.has_listeners(Stream::Domains) {
                 let fill = |lost| {
                     let (event, domain) = (Some(event.clone()), domain.clone());
                     report::parameters(&api::DomainWatched { event, domain, lost })

@@ -339,12 +339,12 @@ fn what_is_for_the_caller_is_refused_once_the_process_that_asked_has_ended() {
     // The process that connected; somebody else may have the socket by now, and its pid too.
     let caller = Caller::of_process(0, 0, sleeper.pid());
     drop(sleeper);
-    let wishes = [
+    let requests = [
         json!({ "cpu": { "budget_ns": 1_000_000, "period_ns": 100_000_000 } }),
         json!({}),
         json!({ "domain": "a" }),
     ];
-    for parameters in wishes {
+    for parameters in requests {
         let Value::Object(parameters) = parameters else { unreachable!("they are objects") };
         let call = Call { method: <api::Run as api::Method>::NAME.into(), parameters, ..Call::default() };
         match daemon.answer(&caller, call) {
@@ -433,8 +433,8 @@ fn worth_denying(method: &str, sleeper: &Sleeper) -> Value {
         "Run" => json!({ "cpu": cpu }),
         "Set" => json!({ "pid": pid, "cpu": cpu }),
         "Explain" | "Release" => json!({ "pid": pid }),
-        "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ListForecasts" | "WatchForecasts"
-        | "WatchAvailability" => {
+        "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ExplainDomain" | "ListForecasts"
+        | "WatchForecasts" | "WatchAvailability" => {
             json!({ "domain": "theirs" })
         }
         "CreateDomain" => json!({ "domain": "mine", "settings": { "cpu": 0.1 } }),

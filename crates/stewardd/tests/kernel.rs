@@ -2,86 +2,26 @@
 //!
 //! Each test boots once and does many things, because booting and loading cost seconds under emulation. The scripts
 //! are in `tests/kernel/`; what they print under a heading is looked at here, in checks that each have a name: all of
-//! them are made, and the test fails with the names of those that failed. The programs are those of `target/release`,
-//! which `make test-kernel` builds first.
+//! them are made, and the test fails with the names of those that failed. The programs are those of the same build,
+//! which `make test-kernel` makes first.
 
-use std::collections::HashMap;
+#[path = "kernel/transcript.rs"]
+mod transcript;
+
+#[path = "kernel/activity.rs"]
+mod activity;
+
+#[path = "kernel/disk.rs"]
+mod disk;
+
+#[path = "kernel/faults.rs"]
+mod faults;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use libsteward::api;
-use steward_machine::{GuestFile, MachineConfig, release_directory, run};
-
-/// What a script printed, by heading.
-struct Transcript(HashMap<String, Vec<String>>);
-
-impl Transcript {
-    fn of(script: &str) -> Self {
-        Self::on(2, script)
-    }
-
-    /// On that many CPUs. One where loops keep all of them busy for long: of two with counted instructions, this QEMU
-    /// may then let one stand still until the kernel takes the scheduler out.
-    fn on(cpus: u32, script: &str) -> Self {
-        // The guest's clock then does not depend on how busy the host is.
-        let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
-        Self::in_machine(config, script)
-    }
-
-    /// With these Debian packages, on one CPU and with the host's clock: they are on a disk, and where instructions are
-    /// counted the clock jumps to the next moment that anybody waits for while a busy host serves it late.
-    fn with(packages: &[&str], script: &str) -> Self {
-        let packages = packages.iter().map(|name| (*name).to_owned()).collect();
-        Self::in_machine(MachineConfig { cpus: 1, packages, ..MachineConfig::default() }, script)
-    }
-
-    fn in_machine(config: MachineConfig, script: &str) -> Self {
-        let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..config };
-        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/polkit/io.steward.policy");
-        let policy = GuestFile::from_host(policy, "/io.steward.policy").expect("it is part of the source");
-        let built = [
-            ("stewardd", "/usr/sbin/stewardd"),
-            ("steward", "/usr/bin/steward"),
-            ("examples/hold", "/usr/bin/hold"),
-            ("examples/availability-check", "/usr/bin/availability-check"),
-            ("busy-loops", "/usr/bin/busy-loops"),
-        ]
-        .map(|(built, guest)| {
-            GuestFile::from_host(release_directory().join(built), guest).expect("make test-kernel built it")
-        });
-        let files: Vec<GuestFile> = built.into_iter().chain([policy]).collect();
-        let script = format!("{}\n{script}", include_str!("kernel/prelude.sh"));
-        let mut sections: HashMap<String, Vec<String>> = HashMap::new();
-        let mut current = String::new();
-        let command = ["/bin/sh".into(), "-c".into(), script];
-        run(&config, &files, &command, &mut |line| match line.strip_prefix("== ") {
-            Some(name) => current = name.to_owned(),
-            None => sections.entry(current.clone()).or_default().push(line.to_owned()),
-        })
-        .expect("the guest runs");
-        // Shown when the test fails.
-        println!("{}", sections.get("in-the-end").map(|lines| lines.join("\n")).unwrap_or_default());
-        Transcript(sections)
-    }
-
-    fn text(&self, section: &str) -> String {
-        self.0.get(section).unwrap_or_else(|| panic!("no section {section}: {:#?}", self.0)).join("\n")
-    }
-
-    /// Has all these in it; a long page is compared without its line breaks.
-    fn says(&self, section: &str, phrases: &[&str]) {
-        let text = self.text(section);
-        let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for phrase in phrases {
-            assert!(flowing.contains(phrase), "{section} does not say {phrase:?}:\n{text}");
-        }
-    }
-
-    fn status(&self, section: &str) -> api::StatusReply {
-        let text = self.text(section);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"))
-    }
-}
+use steward_machine::MachineConfig;
+use transcript::Transcript;
 
 /// One thing that has to hold: what it is called, and what panics when it does not.
 type Check<'made> = (&'static str, &'made dyn Fn());
@@ -226,14 +166,11 @@ fn left_nothing(told: &Transcript) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn what_stands_in_the_way_is_said_and_reloading_has_an_end() {
-    let told = Transcript::of(include_str!("kernel/others.sh"));
+    let told = Transcript::on(1, include_str!("kernel/others.sh"));
     check(&[
         ("another-scheduler-is-not-replaced", &|| {
             let text = told.text("another-scheduler");
-            told.says(
-                "another-scheduler",
-                &["another scheduler is loaded already: \"steward", "exit code 1"],
-            );
+            told.says("another-scheduler", &["another scheduler is loaded already: \"null\"", "exit code 1"]);
             assert!(!text.contains("io.steward"), "{text}");
         }),
         ("another-daemon-is-left-alone", &|| {
@@ -422,7 +359,7 @@ fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {
-    let told = Transcript::of(include_str!("kernel/authority.sh"));
+    let told = Transcript::on(1, include_str!("kernel/authority.sh"));
     check(&[
         ("without-a-rule-only-root-may-reserve", &|| {
             told.says(
@@ -504,7 +441,7 @@ fn polkit_is_asked_where_a_rule_says_so_and_its_answer_holds() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn control_files_do_from_a_shell_what_the_interface_does() {
-    let told = Transcript::of(include_str!("kernel/files.sh"));
+    let told = Transcript::on(1, include_str!("kernel/files.sh"));
     check(&[
         ("domains-are-a-tree-of-files", &|| {
             told.says("tree", &["domains forecasts last_error self domains 100 virtual-time"]);
@@ -637,7 +574,7 @@ fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
-    let told = Transcript::of(include_str!("kernel/memory.sh"));
+    let told = Transcript::on(1, include_str!("kernel/memory.sh"));
     let mib = |mib: u64| (mib << 20).to_string();
     check(&[
         ("a-minimum-and-a-maximum-are-written", &|| {
@@ -695,7 +632,12 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
             assert!(in_memory >= 56 && swapped == 0, "{in_memory} and {swapped}");
         }),
         ("it-keeps-that-beside-one-that-takes-all-memory", &|| {
-            assert_eq!(mib("hog", "protected:"), mib("kept", "protected:"));
+            let own = |section| figure(&told.text(section), "protected's own:");
+            assert!(own("kept") >= 59_000_000, "{}", told.text("kept"));
+            assert_eq!(mib("hog", "protected:").1, 0);
+            // The kernel brings its count up to date when more than 64 pages a processor have changed.
+            let change = (own("hog") - own("kept")).abs();
+            assert!(change <= 64 * 4096, "{}", told.text("hog"));
         }),
         ("who-takes-all-memory-pays", &|| {
             let (in_memory, swapped) = mib("hog", "hog:");
@@ -709,11 +651,62 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
     ]);
 }
 
-/// What a watcher was told: how many bytes, and when, in nanoseconds.
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_protected_domain_that_stood_still_is_told_with_the_name_of_who_took_memory_meanwhile() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 768, icount_shift: Some(3), ..MachineConfig::default() };
+    let told = Transcript::with_timed_disk(config, include_str!("kernel/stall.sh"));
+    println!("{}\n{}", told.text("stalled"), told.text("pressure"));
+    check(&[
+        ("a-promise-that-is-kept-is-told-so", &|| {
+            told.says(
+                "calm",
+                &["editor is protected", "the promise of memory was kept: it never waited for memory"],
+            );
+        }),
+        ("one-that-is-broken-is-told-with-who-took-memory", &|| {
+            told.says(
+                "stalled",
+                &["the promise of memory was broken in", "The most memory was taken then by hog ("],
+            );
+        }),
+        ("the-same-in-figures", &|| {
+            let audit: api::DomainAudit = serde_json::from_str(&told.text("json")).expect("it is JSON");
+            let memory = audit.memory.expect("memory is promised to it");
+            let minute = &memory[0];
+            assert!(
+                minute.broken > 0 && minute.refaults > 100 && minute.worst_stalled_ns > 50_000_000,
+                "{minute:?}"
+            );
+            assert_eq!(minute.culprits[0].domain.as_deref(), Some("hog"), "{minute:?}");
+        }),
+        ("it-is-a-decision-that-can-be-followed", &|| {
+            told.says(
+                "events",
+                &["The promise of memory to editor was broken", "hog took the most memory then"],
+            );
+        }),
+        ("a-domain-is-explained", &|| {
+            let phrases =
+                ["editor uses", "It is protected, and keeps what it used in the last 60s", "hog uses"];
+            told.says("explain", &phrases);
+            told.says("explain", &["It is promised none of that"]);
+        }),
+    ]);
+}
+
+/// What a watcher was told: how many bytes in all, and when, in nanoseconds.
 fn told(text: &str) -> Vec<(u64, u64)> {
+    amounts(text).into_iter().map(|(amounts, at_ns)| (amounts[0], at_ns)).collect()
+}
+
+/// The same, with how many at once, where that was told.
+fn amounts(text: &str) -> Vec<(Vec<u64>, u64)> {
     let numbers = |line: &str| {
         let (told, at_ns) = line.strip_prefix("told ")?.split_once(" at ")?;
-        Some((told.split_once(' ')?.1.parse().ok()?, at_ns.parse().ok()?))
+        let amounts = told.split(' ').skip(1).map(|bytes| bytes.parse().ok()).collect::<Option<_>>()?;
+        Some((amounts, at_ns.parse().ok()?))
     };
     text.lines().filter_map(numbers).collect()
 }
@@ -743,20 +736,41 @@ fn told_in_time(text: &str, who: &str) -> u64 {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_program_is_told_within_300_ms_what_another_takes_and_again_when_the_daemon_is() {
-    let transcript = Transcript::of(include_str!("kernel/availability.sh"));
-    assert_eq!(told(&transcript.text("told")).len(), 1, "{}", transcript.text("told"));
+    // Twice as fast as usual: the programs are not optimized as those are that people use, and this is about time.
+    let config = MachineConfig { cpus: 2, icount_shift: Some(1), ..MachineConfig::default() };
+    let transcript = Transcript::in_machine(config, include_str!("kernel/availability.sh"));
     let taken = transcript.text("taken");
-    let last = told_in_time(&taken, "watcher");
-    for pair in told(&taken).windows(2) {
-        assert!(pair[0].0.abs_diff(pair[1].0) * 20 >= pair[0].0, "less than a twentieth: {taken}");
-    }
-    told_in_time(&transcript.text("polled"), "poller");
-    let available = transcript.text("available");
-    let now: u64 = available.lines().last().and_then(|line| line.parse().ok()).expect("the control file");
-    assert!(now.abs_diff(last) * 20 <= last, "{available} after {taken}");
-    let idle = transcript.text("idle");
-    let (watched, idle) = (figure(&idle, "watched "), figure(&idle, "idle "));
-    println!("in 4 s the daemon wakes {watched} times with a watcher, {idle} without");
-    assert!(watched >= idle + 10, "{watched} times in 4 s with a watcher, {idle} without");
-    assert!(told(&transcript.text("again")).len() >= 2, "{}", transcript.text("again"));
+    check(&[
+        ("who-begins-to-watch-is-told-once", &|| {
+            assert_eq!(told(&transcript.text("told")).len(), 1, "{}", transcript.text("told"));
+        }),
+        ("a-watcher-is-told-in-time", &|| {
+            told_in_time(&taken, "watcher");
+        }),
+        ("less-than-a-twentieth-is-not-told", &|| {
+            for pair in amounts(&taken).windows(2) {
+                let mut changes = pair[0].0.iter().zip(&pair[1].0);
+                let is_news = changes.any(|(before, after)| before.abs_diff(*after) * 20 >= *before);
+                assert!(is_news, "less than a twentieth: {taken}");
+            }
+        }),
+        ("who-polls-a-control-file-is-told-in-time", &|| {
+            told_in_time(&transcript.text("polled"), "poller");
+        }),
+        ("a-control-file-says-what-was-told-last", &|| {
+            let available = transcript.text("available");
+            let now = available.lines().last().and_then(|line| line.parse().ok());
+            let (now, last): (u64, u64) = (now.expect("the control file"), told_in_time(&taken, "watcher"));
+            assert!(now.abs_diff(last) * 20 <= last, "{available} after {taken}");
+        }),
+        ("the-daemon-sleeps-when-nobody-watches", &|| {
+            let idle = transcript.text("idle");
+            let (watched, idle) = (figure(&idle, "watched "), figure(&idle, "idle "));
+            println!("in 4 s the daemon wakes {watched} times with a watcher, {idle} without");
+            assert!(watched >= idle + 10, "{watched} times in 4 s with a watcher, {idle} without");
+        }),
+        ("the-next-daemon-tells-again", &|| {
+            assert!(told(&transcript.text("again")).len() >= 2, "{}", transcript.text("again"));
+        }),
+    ]);
 }

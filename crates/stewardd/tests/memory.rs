@@ -55,10 +55,10 @@ fn what_a_domain_is_promised_and_may_use_is_written_and_taken_back() {
     let made =
         daemon.client().call(&create("a", Some(64 * MIB), Some(128 * MIB))).expect("there is room").domain;
     assert_eq!((made.memory_min, made.memory_max), (Some(64 << 20), Some(128 << 20)));
-    until(&daemon, "a", |domain| domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (Some(64 * MIB), Some(128 * MIB)));
     daemon.client().call(&set("a", Some(32 * MIB), None)).expect("less");
-    until(&daemon, "a", |domain| domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (Some(32 * MIB), Some(128 * MIB)));
     let state = daemon.status().memory;
     assert!(state.promised == 32 << 20 && state.reservable < state.total, "{state:?}");
@@ -105,7 +105,7 @@ fn what_the_kernel_refuses_is_said_and_leaves_all_as_it_was() {
     let machine = Machine::new();
     let daemon = machine.start();
     daemon.client().call(&create("a", Some(MIB), None)).expect("there is room");
-    until(&daemon, "a", |domain| domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.problem.is_none());
     machine.cgroups.tree().refuses_memory = Some("it uses 300M and no more can be taken".into());
     // The worker has mostly done it when the call is answered; where it has not, the domain says what became of it.
     match daemon.client().call(&set("a", None, Some(2 * MIB))) {
@@ -114,9 +114,25 @@ fn what_the_kernel_refuses_is_said_and_leaves_all_as_it_was() {
             assert_eq!(show(&daemon, "a").expect("it is there").memory_max, None);
         }
         _ => until(&daemon, "a", |domain| {
-            domain.trouble.as_ref().is_some_and(|trouble| trouble.contains("no more can be taken"))
+            domain.problem.as_ref().is_some_and(|problem| problem.contains("no more can be taken"))
         }),
     }
+}
+
+#[test]
+fn what_could_not_be_written_is_written_once_it_can_be_and_nobody_asks_for_it_again() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let keep = api::CreateDomain { keep: Some(true), ..create("a", Some(MIB), None) };
+    daemon.client().call(&keep).expect("there is room");
+    daemon.stop();
+    machine.cgroups.tree().refuses_memory = Some("No space left on device".into());
+    let daemon = machine.start();
+    until(&daemon, "a", |domain| domain.problem.as_ref().is_some_and(|why| why.contains("No space left")));
+    assert_eq!(kernel_has(&machine, "steward.a"), (None, None));
+    machine.cgroups.tree().refuses_memory = None;
+    until(&daemon, "a", |domain| domain.problem.is_none());
+    assert_eq!(kernel_has(&machine, "steward.a"), (Some(MIB), None));
 }
 
 #[test]
@@ -126,9 +142,9 @@ fn a_maximum_comes_into_force_once_enough_was_taken_and_others_have_their_turn_m
     machine.cgroups.tree().memory_goes_on = 1000;
     daemon.client().call(&create("a", None, Some(64 * MIB))).expect("there is room");
     daemon.client().call(&create("b", Some(MIB), None)).expect("there is room");
-    until(&daemon, "b", |domain| domain.trouble.is_none());
+    until(&daemon, "b", |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.b"), (Some(MIB), None));
-    until(&daemon, "a", |domain| domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (None, Some(64 * MIB)));
 }
 
@@ -140,7 +156,7 @@ fn a_program_that_is_promised_memory_has_a_domain_of_its_own_that_goes_with_it()
     let ran = daemon.client().call(&run).expect("there is room");
     let domain = ran.domain.expect("one was made for it");
     assert_eq!(domain, format!("run-{}", std::process::id()));
-    until(&daemon, &domain, |domain| domain.trouble.is_none());
+    until(&daemon, &domain, |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, &format!("steward.{domain}")), (Some(MIB), Some(64 * MIB)));
     let own = daemon.client().call(&api::ShowDomain::default()).expect("it is there").domain.name;
     assert_eq!(own, domain);
@@ -158,7 +174,7 @@ fn a_daemon_that_starts_again_promises_the_same_again() {
     daemon.client().call(&keep).expect("there is room");
     daemon.stop();
     let daemon = machine.start();
-    until(&daemon, "a", |domain| domain.memory_min == Some(MIB as u64) && domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.memory_min == Some(MIB as u64) && domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (Some(MIB), None));
 }
 
@@ -191,7 +207,7 @@ fn a_protection_period_is_shown_survives_a_restart_and_is_taken_back() {
     daemon.client().call(&set_protected("a", 30 * SECOND)).expect("root may");
     // What else it has stays.
     daemon.client().call(&set("a", None, Some(64 * MIB))).expect("there is room");
-    until(&daemon, "a", |domain| domain.trouble.is_none());
+    until(&daemon, "a", |domain| domain.problem.is_none());
     assert_eq!(kernel_has(&machine, "steward.a"), (None, Some(64 * MIB)));
     daemon.stop();
     let daemon = machine.start();
@@ -306,7 +322,7 @@ fn what_a_specification_says_of_memory_is_a_programs_from_the_daemons_start_on()
     machine.write_specs("a.toml", &row(&program, "memory_min = \"1M\"\nmemory_max = \"64M\"\n"));
     let daemon = machine.start();
     let own = format!("program-{}", sleeper.pid());
-    until(&daemon, &own, |domain| domain.trouble.is_none());
+    until(&daemon, &own, |domain| domain.problem.is_none());
     assert_eq!(domain_of(&daemon, sleeper.pid()), own);
     assert_eq!(kernel_has(&machine, &format!("steward.{own}")), (Some(MIB), Some(64 * MIB)));
     let text = daemon.client().call(&api::Explain { pid: sleeper.pid() }).expect("it runs").text;
@@ -316,7 +332,7 @@ fn what_a_specification_says_of_memory_is_a_programs_from_the_daemons_start_on()
     until(&daemon, &own, |domain| domain.memory_max == Some(32 << 20) && domain.memory_min.is_none());
     daemon.stop();
     let daemon = machine.start();
-    until(&daemon, &own, |domain| domain.memory_max == Some(32 << 20) && domain.trouble.is_none());
+    until(&daemon, &own, |domain| domain.memory_max == Some(32 << 20) && domain.problem.is_none());
     assert_eq!(domain_of(&daemon, sleeper.pid()), own);
     // Its domain goes with it.
     drop(sleeper);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use steward_lab_guest::Setting;
 
 /// Where the lab's groups are.
 pub const ROOT: &str = "/sys/fs/cgroup/lab";
@@ -31,6 +32,18 @@ impl Group {
         let path = root.join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
         Ok(Group { path })
+    }
+
+    /// Writes into files of the group.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn set(&self, settings: &[Setting]) -> Result<()> {
+        settings.iter().try_for_each(|setting| {
+            let path = self.path.join(&setting.path);
+            fs::write(&path, &setting.value)
+                .with_context(|| format!("cannot write {} to {}", setting.value, path.display()))
+        })
     }
 
     /// The file that a process writes `0` to in order to join.

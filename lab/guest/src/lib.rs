@@ -46,6 +46,9 @@ pub struct Run {
     /// Present where the experiment is about memory.
     #[serde(default)]
     pub memory: Option<MemorySetup>,
+    /// Present where the experiment is about the disk.
+    #[serde(default)]
+    pub disk: Option<DiskSetup>,
     /// Domains, parents before children.
     pub domains: Vec<Domain>,
     /// What runs.
@@ -58,6 +61,37 @@ pub struct Run {
 pub struct MemorySetup {
     /// `memory.high` of all programs together that are not protected, in bytes.
     pub ceiling_bytes: Option<u64>,
+}
+
+/// How the timed disk is set before a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskSetup {
+    /// The I/O controller is handed out down to each program's cgroup.
+    pub divided: bool,
+    /// The thread that writes the file system's journal is in the real-time class of I/O.
+    pub journal_first: bool,
+    /// What is written into files of the kernel, in this order.
+    pub settings: Vec<Setting>,
+}
+
+/// Something that is written into a file of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The file.
+    pub path: String,
+    /// The text; `{disk}` stands for the timed disk's numbers, such as `254:0`.
+    pub value: String,
+}
+
+/// What the timed disk did during a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineDisk {
+    /// Bytes that were read from it.
+    pub read_bytes: u64,
+    /// Bytes that were written to it.
+    pub written_bytes: u64,
+    /// How long the run was.
+    pub seconds: f64,
 }
 
 /// What a program's memory went through, by its cgroup's own files.
@@ -145,6 +179,9 @@ pub struct Program {
     /// `memory.min` of its cgroup, in bytes.
     #[serde(default)]
     pub memory_min_bytes: Option<u64>,
+    /// What is written into files of its cgroup, by their names.
+    #[serde(default)]
+    pub group_settings: Vec<Setting>,
     /// The agent notes when each line arrives (`t AT TEXT`), for programs that do not print times themselves.
     pub stamp_lines: bool,
 }
@@ -224,6 +261,9 @@ pub struct Seen {
     /// In an experiment on memory, what the machine's memory went through.
     #[serde(default)]
     pub memory: Option<MachineMemory>,
+    /// In an experiment on the disk, what that did.
+    #[serde(default)]
+    pub disk: Option<MachineDisk>,
 }
 
 /// Longest text in one [`Record::Output`], in bytes.

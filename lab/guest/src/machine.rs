@@ -1,12 +1,13 @@
-//! What is looked at of the machine as a whole while programs run: its idle time, its memory, and that of Steward's
-//! daemon.
+//! What is looked at of the machine as a whole while programs run: its idle time, its memory, its disk, and the
+//! memory of Steward's daemon.
 
 use std::fs;
 
-use steward_lab_guest::{MachineMemory, Seen};
+use steward_lab_guest::{MachineDisk, MachineMemory, Seen};
+use steward_lab_workloads::clock;
 
 use crate::daemon::Daemon;
-use crate::memory;
+use crate::{disk, memory};
 
 /// The kernel's unit of time in `/proc/stat`.
 const TICK_MS: f64 = 10.0;
@@ -19,6 +20,8 @@ pub struct Watcher {
     from: Option<(u64, f64)>,
     /// What its memory had gone through before.
     memory_before: Option<MachineMemory>,
+    /// What its disk had done before.
+    disk_before: Option<MachineDisk>,
     seen: Seen,
 }
 
@@ -31,6 +34,11 @@ impl Watcher {
     /// Begins to count what the machine's memory goes through.
     pub fn count_memory(&mut self) {
         self.memory_before = memory::of_machine();
+    }
+
+    /// Begins to count what its timed disk does.
+    pub fn count_disk(&mut self) {
+        self.disk_before = disk::of_machine(seconds());
     }
 
     /// Looks at the idle time if it is the moment to.
@@ -64,8 +72,15 @@ impl Watcher {
         if let (Some(before), Some(after)) = (self.memory_before, memory::of_machine()) {
             self.seen.memory = Some(memory::between(before, after));
         }
+        if let (Some(before), Some(after)) = (self.disk_before, disk::of_machine(seconds())) {
+            self.seen.disk = Some(disk::between(before, after));
+        }
         self.seen
     }
+}
+
+fn seconds() -> f64 {
+    clock::now_ns() as f64 / 1e9
 }
 
 fn idle_ms() -> Option<f64> {

@@ -4,6 +4,7 @@
 //! timing and stopping programs; it sleeps nearly always, and its children start in the default class.
 
 mod daemon;
+mod disk;
 mod domains;
 mod group;
 mod machine;
@@ -125,6 +126,9 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
         if run.memory.is_some() {
             watcher.count_memory();
         }
+        if run.disk.is_some() {
+            watcher.count_disk();
+        }
         findings.add(watch(index, run, &directory, (&mut programs, &mut watcher, daemon.as_ref()), records));
         findings.seen = watcher.finish();
     }
@@ -159,7 +163,9 @@ fn make_groups(run: &Run) -> Result<()> {
     if let Some(setup) = &run.memory {
         memory::prepare(Path::new(group::ROOT), run, setup)?;
     }
-    domains::make(&run.domains)
+    domains::make(&run.domains)?;
+    // Weights may be for domains.
+    run.disk.iter().try_for_each(|setup| disk::prepare(Path::new(group::ROOT), run, setup))
 }
 
 /// Tells what a stopped program printed and used.
@@ -219,7 +225,7 @@ fn watch(
             && let Some(program) = waiting.pop()
         {
             let below = match run.memory {
-                Some(_) => memory::place(groups, &program),
+                Some(_) => memory::place(groups, run, &program),
                 None => groups.to_owned(),
             };
             programs.push(Running::start(program, &below, &outputs)?);

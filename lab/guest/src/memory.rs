@@ -11,7 +11,9 @@ use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory, Run}
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const PROTECTED: &str = "protected";
-const OTHERS: &str = "others";
+const PROTECTED_APART: &str = "lab-protected";
+/// All others.
+pub const OTHERS: &str = "others";
 
 /// Makes the cgroups of a run below `root`, and forgets what earlier runs left in memory.
 ///
@@ -23,8 +25,9 @@ pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
     unsafe { libc::sync() };
     write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
     let promised: u64 = run.programs.iter().filter_map(|program| program.memory_min_bytes).sum();
-    for (name, min_bytes) in [("", promised), (PROTECTED, promised), (OTHERS, 0)] {
-        let path = root.join(name);
+    for (path, min_bytes) in
+        [(root.to_owned(), promised), (protected(root, run), promised), (root.join(OTHERS), 0)]
+    {
         fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
         // What is promised to one is promised to none of those above it (cgroup-v2.rst, memory.min).
         write(&path.join("memory.min"), &min_bytes.to_string())?;
@@ -35,8 +38,18 @@ pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
 }
 
 /// Below which directory a program's cgroup is.
-pub fn place(root: &Path, program: &Program) -> PathBuf {
-    root.join(if program.protected { PROTECTED } else { OTHERS })
+pub fn place(root: &Path, run: &Run, program: &Program) -> PathBuf {
+    if program.protected { protected(root, run) } else { root.join(OTHERS) }
+}
+
+/// The cgroup above all programs that are to be protected, or that the person at the machine looks at. In an experiment
+/// on the disk it is beside the lab's own: BFQ has one go before another at once only where the cgroups below the root
+/// that they are in differ (`next_queue_may_preempt`).
+pub fn protected(root: &Path, run: &Run) -> PathBuf {
+    match run.disk {
+        Some(_) => root.with_file_name(PROTECTED_APART),
+        None => root.join(PROTECTED),
+    }
 }
 
 /// Promises a program in the cgroup `group` its memory.

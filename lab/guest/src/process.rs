@@ -56,6 +56,7 @@ impl Running {
             None => Group::create(groups, &program.name)?,
         };
         memory::promise(group.path(), &program)?;
+        group.set(&program.group_settings)?;
         let mut notes = Vec::new();
         let attempt = spawn(&program, &group, outputs, program.deadline_ns);
         let (child, output) = match (attempt, program.deadline_ns) {

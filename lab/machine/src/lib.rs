@@ -47,14 +47,14 @@ pub fn cache_directory() -> PathBuf {
     std::env::var_os("STEWARD_CACHE").map_or_else(|| repository().join(".cache"), PathBuf::from)
 }
 
-/// Where the release build is, for a test that brings programs of it into the machine: beside the build of the test
-/// itself.
+/// Where the programs are that were built with the test that calls this, `target/PROFILE`: what it brings into the
+/// machine. Examples are in `examples` there.
 ///
 /// # Panics
 /// When it is not cargo that built the program that calls this.
-pub fn release_directory() -> PathBuf {
+pub fn build_directory() -> PathBuf {
     let own = std::env::current_exe().expect("a running test");
-    own.ancestors().nth(3).expect("target/PROFILE/deps/TEST").join("release")
+    own.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned()
 }
 
 /// Builds another project's sched_ext scheduler, `name` (`scx_bpfland`, ...), when it is not in the cache, and returns

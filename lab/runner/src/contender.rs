@@ -31,6 +31,13 @@ pub enum Contender {
     MinWrong,
     /// The default scheduler, and a `memory.high` by hand on all programs together that are not to be protected.
     HighByHand,
+    /// The elevator BFQ with enough requests to choose from, weights of 1000:1 for what the person at the machine looks
+    /// at, and the journal's thread first, by hand.
+    BfqByHand,
+    /// The same, and BFQ keeps the disk idle for a moment when one of two requests that follow each other is done.
+    BfqStrictByHand,
+    /// io.cost with a model that fits the disk, weights of 100:1, and the journal's thread first, by hand.
+    IocostByHand,
     /// Another project's sched_ext scheduler, from the crate registry (`lab/machine/peer.sh`).
     #[serde(rename = "scx_bpfland")]
     ScxBpfland,
@@ -44,7 +51,7 @@ pub enum Contender {
 
 impl Contender {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 14] = [
+    pub const ALL: [Contender; 17] = [
         Contender::Stock,
         Contender::StockNice,
         Contender::Deadline,
@@ -56,6 +63,9 @@ impl Contender {
         Contender::MinByHand,
         Contender::MinWrong,
         Contender::HighByHand,
+        Contender::BfqByHand,
+        Contender::BfqStrictByHand,
+        Contender::IocostByHand,
         Contender::ScxBpfland,
         Contender::ScxFlash,
         Contender::ScxCosmos,
@@ -108,6 +118,9 @@ impl Contender {
             Contender::MinByHand => "min-by-hand",
             Contender::MinWrong => "min-wrong",
             Contender::HighByHand => "high-by-hand",
+            Contender::BfqByHand => "bfq-by-hand",
+            Contender::BfqStrictByHand => "bfq-strict-by-hand",
+            Contender::IocostByHand => "iocost-by-hand",
             Contender::ScxBpfland => "scx_bpfland",
             Contender::ScxFlash => "scx_flash",
             Contender::ScxCosmos => "scx_cosmos",

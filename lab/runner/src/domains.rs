@@ -24,6 +24,10 @@ pub struct DomainRow {
     /// The fraction of its parent's CPU time that is reserved for it, 0 to 1.
     #[serde(default)]
     pub cpu: f64,
+    /// The fraction of its parent's time of the disk that is reserved for it, 0 to 1; what nobody has reserved is
+    /// shared evenly.
+    #[serde(default)]
+    pub disk: f64,
     /// Its weight among its siblings, 1 to 10,000.
     pub weight: Option<u32>,
     /// The most that it may use, under every contender: C in every T, where C may be more than T on several CPUs.
@@ -81,6 +85,9 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
             if contender.is_steward() && row.cpu > 0.0 {
                 policy.extend(["--cpu".to_owned(), format!("{}%", round(row.cpu * 100.0))]);
             }
+            if contender.is_steward() && row.disk > 0.0 {
+                policy.extend(["--disk".to_owned(), format!("{}%", round(row.disk * 100.0))]);
+            }
             let cpu_weight = match contender {
                 // The kernel refuses a weight beside it.
                 _ if row.idle => None,
@@ -97,6 +104,21 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
             }
         })
         .collect()
+}
+
+/// The cgroups of all domains, relative to the root, and what part of their parent's time of the disk each is due when
+/// all are busy; none where no domain has any reserved.
+pub fn disk_shares(scenario: &Scenario) -> Vec<(String, f64)> {
+    let rows = rows(scenario);
+    if rows.iter().all(|row| row.disk == 0.0) {
+        return Vec::new();
+    }
+    let share = |row: &DomainRow| {
+        let siblings: Vec<_> = rows.iter().filter(|other| other.parent == row.parent).collect();
+        let reserved: f64 = siblings.iter().map(|sibling| sibling.disk).sum();
+        row.disk + (1.0 - reserved).max(0.0) / siblings.len() as f64
+    };
+    rows.iter().map(|row| (path(&rows, row), share(row))).collect()
 }
 
 /// The cgroup of the domain that a program is in, relative to the root.
@@ -124,7 +146,8 @@ pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
     }
     for row in &scenario.domains {
         let siblings = rows.iter().filter(|other| other.parent == row.parent);
-        if siblings.map(|other| other.cpu).sum::<f64>() > 1.0 + 1e-9 {
+        let sums = siblings.fold([0.0, 0.0], |sums, other| [sums[0] + other.cpu, sums[1] + other.disk]);
+        if sums.iter().any(|sum| *sum > 1.0 + 1e-9) {
             bail!("the reservations of the domains beside `{}` add up to more than 1", row.name);
         }
     }
@@ -162,6 +185,9 @@ fn check_row(before: &[DomainRow], row: &DomainRow) -> anyhow::Result<()> {
     }
     if !(0.0..=1.0).contains(&row.cpu) {
         bail!("cpu is a fraction of the parent's CPU time, 0 to 1");
+    }
+    if !(0.0..=1.0).contains(&row.disk) {
+        bail!("disk is a fraction of the parent's time of the disk, 0 to 1");
     }
     if row.idle && row.weight.is_some() {
         bail!("one that is idle has no weight: leave one of the two out");

@@ -2,12 +2,13 @@
 //!
 //! A [`scenario`] file says what runs, in which [`domains`], for which values of a [`sweep`]; [`plan`] turns it into
 //! what the agent in the machine does for each contender; [`run`] boots and listens; [`metrics`] turns what the
-//! programs printed into numbers, [`memory`] has what is about memory alone; [`outcome`] holds medians and worsts as
-//! JSON; [`report`] and [`figure`] show them; [`published`] brings them into the project's own pages; [`cli`] is the
-//! command line. Only [`run`], [`report`], [`published`] and [`cli`] do I/O.
+//! programs printed into numbers, [`memory`] and [`disk`] have what is about these alone; [`outcome`] holds medians and
+//! worsts as JSON; [`report`] and [`figure`] show them; [`published`] brings them into the project's own pages; [`cli`]
+//! is the command line. Only [`run`], [`report`], [`published`] and [`cli`] do I/O.
 
 pub mod cli;
 pub mod contender;
+pub mod disk;
 mod domains;
 pub mod figure;
 pub mod forecasts;

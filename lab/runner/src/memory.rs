@@ -30,8 +30,56 @@ pub struct TimedDisk {
     /// Size of its file system, at /timed.
     #[serde(default = "files_usual", deserialize_with = "size::mebibytes", rename = "files")]
     pub files_mib: u32,
-    /// Its part for swap, or swap in compressed memory instead.
+    /// Its part for swap, or swap in compressed memory instead; none if left out.
+    #[serde(default = "swap_none")]
     pub swap: Swap,
+    /// The elevator that it has unless a contender chooses another: the experiment is about the disk.
+    pub elevator: Option<Elevator>,
+    /// What its file system is.
+    #[serde(default)]
+    pub file_system: FileSystem,
+}
+
+/// What puts a disk's requests in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Elevator {
+    /// Nothing: first come, first served.
+    None,
+    /// Deadlines.
+    MqDeadline,
+    /// Budgets by weight.
+    Bfq,
+}
+
+impl fmt::Display for Elevator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Elevator::None => "none",
+            Elevator::MqDeadline => "mq-deadline",
+            Elevator::Bfq => "bfq",
+        })
+    }
+}
+
+/// A file system on the timed disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileSystem {
+    /// ext4, which the host can make.
+    #[default]
+    Ext4,
+    /// XFS, whose tools are in the Debian package xfsprogs.
+    Xfs,
+}
+
+impl fmt::Display for FileSystem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Xfs => "xfs",
+        })
+    }
 }
 
 /// How fast a disk is.
@@ -68,6 +116,10 @@ fn files_usual() -> u32 {
     64
 }
 
+fn swap_none() -> Swap {
+    Swap::Disk(0)
+}
+
 impl fmt::Display for DiskKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -80,6 +132,7 @@ impl fmt::Display for DiskKind {
 impl fmt::Display for TimedDisk {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.swap {
+            Swap::Disk(0) => write!(formatter, "files ({}) on a {} disk", self.file_system, self.kind),
             Swap::Disk(mib) => write!(formatter, "swap of {mib} MiB and files on a {} disk", self.kind),
             Swap::Zram => write!(formatter, "swap in zram, files on a {} disk", self.kind),
         }
@@ -97,7 +150,7 @@ impl TimedDisk {
     /// What makes it, in shell quoting.
     pub fn command(&self) -> String {
         let swap = if let Swap::Disk(mib) = self.swap { mib.to_string() } else { "zram".to_owned() };
-        format!("sh {DISK_SCRIPT} {} {} {swap}", self.kind, self.files_mib)
+        format!("sh {DISK_SCRIPT} {} {} {swap} {}", self.kind, self.files_mib, self.file_system)
     }
 }
 
@@ -109,9 +162,11 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Option<MemorySetup>
 }
 
 /// Gives a program what `contender` has for those that are to be protected: a minimum by hand, or Steward's own.
-pub fn protect(row: &ProgramRow, contender: Contender, program: Program) -> Program {
+pub fn protect(scenario: &Scenario, row: &ProgramRow, contender: Contender, program: Program) -> Program {
     if !row.protect {
-        return program;
+        // In an experiment on the disk it is what the person at the machine looks at.
+        let protected = scenario.machine.timed_disk.as_ref().is_some_and(|disk| disk.elevator.is_some());
+        return Program { protected: protected && row.foreground, ..program };
     }
     let size_bytes = row.memory_size_mib.map(size::bytes);
     let mut program = Program { protected: true, ..program };
@@ -177,6 +232,76 @@ pub fn without_faults(programs: &[(String, Metrics)]) -> Metrics {
     let without = told.iter().filter(|faults| **faults == 0.0).count() as f64;
     let is_told = programs.len() > 1 && !told.is_empty();
     is_told.then(|| ("programs_without_faults".to_owned(), without)).into_iter().collect()
+}
+
+/// `collector_share`, the part of a program's time that its collector of garbage took, and `collections`, how many
+/// there were. Nothing where it does not say.
+pub fn collector_metrics(text: &str) -> Metrics {
+    let numbers = |kind: &'static str| {
+        let of_kind = text.lines().filter_map(move |line| line.strip_prefix(kind)?.split_once(' '));
+        let pairs = of_kind.filter_map(|(one, other)| Some((one.parse().ok()?, other.trim().parse().ok()?)));
+        pairs.collect::<Vec<(f64, f64)>>()
+    };
+    let (collected, worked) = (numbers("g "), numbers("w "));
+    let ends = |reports: &[(f64, f64)]| Some((*reports.first()?, *reports.last()?));
+    let (Some((before, after)), Some((begin, end))) = (ends(&collected), ends(&worked)) else {
+        return Metrics::new();
+    };
+    let share = (after.0 - before.0) / (end.1 - begin.1);
+    let share = share.is_finite().then(|| ("collector_share".to_owned(), share));
+    share.into_iter().chain([("collections".to_owned(), after.1 - before.1)]).collect()
+}
+
+/// How long after a domain has come or gone the others are to have their shares, in milliseconds.
+const SHARES_SETTLE_MS: f64 = 5_000.0;
+
+/// How far domains are from their shares by weight, as fractions of these, in the worst case: `off_share_used` by what
+/// each uses, `off_share_available` by what each is told that it may use. Both are means over the time in which no
+/// domain comes or goes, from five seconds after one did; where there is only one domain nothing is to be shared.
+pub fn share_metrics(text: &str) -> Metrics {
+    let mut looks: Vec<(f64, Vec<Shared>)> = Vec::new();
+    for (at_ms, shared) in text.lines().filter_map(shared) {
+        match looks.last_mut().filter(|look| look.0 == at_ms) {
+            Some(look) => look.1.push(shared),
+            None => looks.push((at_ms, vec![shared])),
+        }
+    }
+    let names = |look: &(f64, Vec<Shared>)| look.1.iter().map(|of| of.name.clone()).collect::<Vec<_>>();
+    let mut errors = [0.0_f64; 2];
+    let mut is_any = false;
+    for stretch in looks.chunk_by(|one, other| names(one) == names(other)) {
+        let settled_ms = stretch[0].0 + SHARES_SETTLE_MS;
+        let settled: Vec<&Vec<Shared>> =
+            stretch.iter().filter(|look| look.0 >= settled_ms).map(|look| &look.1).collect();
+        let Some(first) = settled.first().filter(|first| first.len() > 1) else { continue };
+        is_any = true;
+        let weight_sum: f64 = first.iter().map(|of| of.weight).sum();
+        for (error, amount) in errors.iter_mut().zip([0, 1]) {
+            let sum_of = |place: usize| settled.iter().map(|look| look[place].kib[amount]).sum::<f64>();
+            let whole: f64 = (0..first.len()).map(sum_of).sum();
+            for (place, of) in first.iter().enumerate() {
+                let due = whole * of.weight / weight_sum;
+                *error = error.max((sum_of(place) / due - 1.0).abs());
+            }
+        }
+    }
+    let named = ["off_share_used", "off_share_available"].map(str::to_owned).into_iter().zip(errors);
+    named.filter(|_| is_any).collect()
+}
+
+/// A domain among others that share memory: what it uses and what it may use, in KiB.
+struct Shared {
+    name: String,
+    weight: f64,
+    kib: [f64; 2],
+}
+
+/// The moment and the domain of a line `a AT NAME WEIGHT USED AVAILABLE`.
+fn shared(line: &str) -> Option<(f64, Shared)> {
+    let words: Vec<&str> = line.strip_prefix("a ")?.split_ascii_whitespace().collect();
+    let [at_ms, name, weight, used_kib, available_kib] = words[..] else { return None };
+    let kib = [used_kib.parse().ok()?, available_kib.parse().ok()?];
+    Some((at_ms.parse().ok()?, Shared { name: name.to_owned(), weight: weight.parse().ok()?, kib }))
 }
 
 /// What a program's cgroup tells: `cgroup_major_faults_NAME`, `throttled_NAME`, `low_breached_NAME`, `oom_kills_NAME`.

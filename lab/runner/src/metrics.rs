@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use steward_lab_guest::{ProgramMemory, Seen};
 
 use crate::scenario::{MetricKind, ProgramRow, Scenario};
-use crate::{forecasts, memory, web, wrk};
+use crate::{disk, forecasts, memory, web, wrk};
 
 /// Metric name to number.
 pub type Metrics = BTreeMap<String, f64>;
@@ -87,7 +87,12 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
                 metrics
             }
             MetricKind::Tune => tune_metrics(&output.text),
-            MetricKind::Work => work_metrics(row, &output.text, start_ms, end_ms),
+            MetricKind::Work => {
+                let mut metrics = work_metrics(row, &output.text, start_ms, end_ms);
+                metrics.extend(memory::collector_metrics(&output.text));
+                metrics
+            }
+            MetricKind::Shares => memory::share_metrics(&output.text),
             MetricKind::Web => web::web_metrics(&output.text),
             // It had nobody to ask for.
             MetricKind::Wrk
@@ -110,6 +115,7 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
     measured
         .metrics
         .extend(of_kind.get(&MetricKind::Reply).map(|of| memory::without_faults(of)).into_iter().flatten());
+    measured.metrics.extend(of_kind.get(&MetricKind::Work).map(|of| totals(of)).into_iter().flatten());
     // Those that count first: where two kinds have a metric of one name, the plain name is theirs.
     let of = &scenario.measure.of;
     let counts = |programs: &Vec<(String, Metrics)>| programs.iter().any(|(name, _)| names(of, name));
@@ -129,6 +135,7 @@ const SAMPLES_FOR_GROWTH: usize = 8;
 pub fn machine_metrics(seen: &Seen) -> Metrics {
     let mut metrics = Metrics::new();
     metrics.extend(seen.memory.as_ref().map(memory::machine_metrics).into_iter().flatten());
+    metrics.extend(seen.disk.as_ref().map(disk::machine_metrics).into_iter().flatten());
     metrics.extend(seen.idle_ms_per_second.map(|idle| ("idle_ms_per_second".to_owned(), idle)));
     let memory: Vec<f64> = seen.daemon_memory_kib.iter().map(|kib| *kib as f64 / 1024.0).collect();
     metrics
@@ -139,6 +146,34 @@ pub fn machine_metrics(seen: &Seen) -> Metrics {
         metrics.insert("daemon_memory_growth_ratio".to_owned(), median(late) / median(early));
     }
     metrics
+}
+
+/// What programs of one row did together, where there are several: `work_per_second_total_NAME`, its part of what all
+/// rows did, `work_share_NAME`, and of all rows `work_per_second_total`.
+fn totals(programs: &[(String, Metrics)]) -> Metrics {
+    const TOTAL: &str = "work_per_second_total";
+    let mut totals = Metrics::new();
+    for (name, metrics) in programs.iter().filter(|_| programs.len() > 1) {
+        let rate = metrics.get("work_per_second").copied().unwrap_or(0.0);
+        *totals.entry(TOTAL.to_owned()).or_default() += rate;
+        if let Some(stem) = stem(name) {
+            *totals.entry(format!("{TOTAL}_{stem}")).or_default() += rate;
+        }
+    }
+    let whole = totals.get(TOTAL).copied().filter(|whole| *whole > 0.0);
+    let of_rows = totals.iter().filter_map(|(metric, rate)| {
+        let row = metric.strip_prefix(TOTAL)?.strip_prefix('_')?;
+        Some((format!("work_share_{row}"), rate / whole?))
+    });
+    let shares: Metrics = of_rows.collect();
+    totals.extend(shares);
+    totals
+}
+
+/// The row's name, of one among several that come from it.
+fn stem(program: &str) -> Option<&str> {
+    let is_numbered = |number: &str| number.parse::<u32>().is_ok();
+    program.rsplit_once('-').filter(|(_, number)| is_numbered(number)).map(|(stem, _)| stem)
 }
 
 /// The row that a program comes from: `loop-3` is of the row `loop` with a count.
@@ -172,14 +207,14 @@ fn combine(into: &mut Metrics, programs: Vec<(String, Metrics)>, of: &[String]) 
 
 /// Whether a list of rows names a program: `film` names `film-3` too.
 fn names(of: &[String], program: &str) -> bool {
-    let is_numbered = |number: &str| number.parse::<u32>().is_ok();
-    let stem = program.rsplit_once('-').filter(|(_, number)| is_numbered(number)).map(|(stem, _)| stem);
-    of.iter().any(|name| name == program || Some(name.as_str()) == stem)
+    of.iter().any(|name| name == program || Some(name.as_str()) == stem(program))
 }
 
 /// Whether more of a metric is better, by its name.
 pub fn more_is_better(metric: &str) -> bool {
-    const STARTS: [&str; 7] = [
+    const STARTS: [&str; 9] = [
+        "disk_read",
+        "disk_written",
         "frames_total",
         "frames_per_second",
         "work_per_second",
@@ -355,6 +390,8 @@ fn reply_metrics(text: &str, end_ms: f64) -> Metrics {
     latencies.extend(open.map(|at_ms| (end_ms - at_ms).max(0.0)));
     let mut metrics = Metrics::new();
     if !latencies.is_empty() {
+        let mean = latencies.iter().sum::<f64>() / latencies.len() as f64;
+        metrics.insert("latency_ms_mean".into(), mean);
         metrics.insert("latency_ms_p50".into(), quantile(&latencies, 0.5));
         metrics.insert("latency_ms_p99".into(), quantile(&latencies, 0.99));
         metrics.insert("latency_ms_max".into(), quantile(&latencies, 1.0));
@@ -479,6 +516,7 @@ mod tests {
     fn a_request_without_reply_counts_with_the_time_it_has_waited() {
         let metrics = reply_metrics("s 1000\nr 5\ns 2000\nr 7\ns 3000\n", 9000.0);
         assert_eq!(metrics["latency_ms_max"], 6000.0);
+        assert_eq!(metrics["latency_ms_mean"], 6012.0 / 3.0);
         assert_eq!(metrics["latency_ms_p50"], 7.0);
     }
 
@@ -506,6 +544,18 @@ mod tests {
         let row = scenario().programs.remove(0);
         assert_eq!(work_metrics(&row, "w 0 1000\nw 50 1500\n", 0.0, 0.0)["work_per_second"], 100.0);
         assert_eq!(work_metrics(&row, "w 0 1000\n", 0.0, 0.0)["work_per_second"], 0.0);
+    }
+
+    #[test]
+    fn what_several_did_together_is_the_sum_of_each_row_and_of_all() {
+        let program =
+            |name: &str, rate| (name.to_owned(), Metrics::from([("work_per_second".to_owned(), rate)]));
+        let totals = totals(&[program("writer-1", 2.0), program("writer-2", 3.0), program("reader", 7.0)]);
+        assert_eq!(totals["work_per_second_total"], 12.0);
+        assert_eq!(totals["work_per_second_total_writer"], 5.0);
+        assert_eq!(totals["work_share_writer"], 5.0 / 12.0);
+        assert_eq!(totals.len(), 3);
+        assert!(super::totals(&[program("reader", 7.0)]).is_empty());
     }
 
     #[test]

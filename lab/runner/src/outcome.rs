@@ -341,7 +341,9 @@ fn is_detail(metric: &str) -> bool {
         "frames_late_ratio_",
         "underflows_per_second_",
     ];
-    metric != "frames_late_ratio" && KINDS.iter().any(|kind| metric.starts_with(kind))
+    const SHOWN: [&str; 2] = ["frames_late_ratio", "work_per_second_total"];
+    !SHOWN.iter().any(|shown| metric == *shown || metric.starts_with("work_per_second_total_"))
+        && KINDS.iter().any(|kind| metric.starts_with(kind))
 }
 
 /// A number with about four significant digits.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
 
 use crate::scenario::{Contender, ProgramRow, Reservation, Scenario};
-use crate::{domains, memory};
+use crate::{disk, domains, memory};
 
 /// What root gives by hand to what is to be smooth.
 const FOREGROUND_NICE: i32 = -20;
@@ -57,6 +57,7 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
             scheduler: None,
             idle_between_ms: None,
             memory: None,
+            disk: None,
             domains: Vec::new(),
             programs: vec![Program {
                 name: PREPARATION.into(),
@@ -70,6 +71,7 @@ fn preparations(scenario: &Scenario) -> Result<Vec<Run>> {
                 domain: None,
                 protected: false,
                 memory_min_bytes: None,
+                group_settings: Vec::new(),
                 stamp_lines: false,
             }],
         })
@@ -84,9 +86,15 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         for (index, name) in (0..).zip(row.names()) {
             let own = row.own_domain.then_some(name.as_str());
             let domain = domains::of_program(scenario, row.domain.as_deref(), own);
-            let program = program(row, name, contender).with_context(|| format!("program `{}`", row.name))?;
+            // Several of a row can each have a file of their own.
+            let numbered = ProgramRow {
+                command: row.command.replace("{index}", &(index + 1).to_string()),
+                ..row.clone()
+            };
+            let program =
+                program(&numbered, name, contender).with_context(|| format!("program `{}`", row.name))?;
             let start_ms = ms(row.start + row.apart * index);
-            programs.push(memory::protect(row, contender, Program { domain, start_ms, ..program }));
+            programs.push(memory::protect(scenario, row, contender, Program { domain, start_ms, ..program }));
         }
     }
     let steward = match contender.is_steward() {
@@ -107,6 +115,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
         scheduler: contender.holder().map(|name| format!("{PROGRAM_DIRECTORY}/{name}")),
         idle_between_ms: scenario.measure.idle.map(|(from, to)| (ms(from), ms(to))),
         memory: memory::planned(scenario, contender),
+        disk: disk::planned(scenario, contender),
         domains: domains::planned(scenario, contender),
         programs,
     })
@@ -121,6 +130,8 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
         Contender::Stock | Contender::NullScheduler => {}
         // They are about memory alone.
         Contender::MinByHand | Contender::MinWrong | Contender::HighByHand => {}
+        // And they about the disk alone.
+        Contender::BfqByHand | Contender::BfqStrictByHand | Contender::IocostByHand => {}
         // A bomb that tries to be interactive has no other means here than the nice value.
         // Nor has a program under another project's scheduler, which knows no reservations.
         Contender::StockNice | Contender::ScxBpfland | Contender::ScxFlash | Contender::ScxCosmos => {
@@ -160,6 +171,7 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
         domain: None,
         protected: false,
         memory_min_bytes: None,
+        group_settings: disk::of_program(row, contender),
         stamp_lines: row.fps.is_some() || row.count_lines,
     })
 }

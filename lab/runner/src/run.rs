@@ -201,6 +201,12 @@ const OWN_PROGRAMS: &[&str] = &[
     "keystrokes",
     "memory-hog",
     "memory-burst",
+    "memory-ramp",
+    "memory-shares",
+    "typist",
+    "server-burst",
+    "file-save",
+    "disk-load",
 ];
 
 /// Where built programs are: `STEWARD_LAB_BINARIES`, or beside the program that is running.

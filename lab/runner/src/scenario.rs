@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use steward_lab_workloads::scheduling::parse_reservation;
 
 pub use crate::contender::Contender;
+use crate::disk;
 use crate::domains::{self, DomainRow};
 use crate::memory::{self, TimedDisk};
 use crate::sweep::{self, OverSweep, Point, Sweep};
@@ -45,18 +46,21 @@ impl<'de> Deserialize<'de> for Reservation {
 pub enum MetricKind {
     /// A film: `frames_total`, `frames_late`, `frames_late_ratio`, `frames_per_second_min`, `gap_ms_max`.
     Player,
-    /// Requests and replies: `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`; and `major_faults` of those that
-    /// tell them.
+    /// Requests and replies: `latency_ms_mean`, `latency_ms_p50`, `latency_ms_p99`, `latency_ms_max`; and
+    /// `major_faults` of those that tell them.
     Reply,
     /// A search for a reservation (`steward tune --json`): `reservation_found` (a fraction), `search_seconds`.
     Tune,
-    /// Units of work: `work_per_second`.
+    /// Units of work: `work_per_second`; and `collector_share` of those that tell what collecting garbage takes.
     Work,
     /// Clients of a web server: `work_per_second` (requests answered; `_heavy`, `_light` where the load alternates),
-    /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`.
+    /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`; of a
+    /// program that says what is late, `requests_met` and `requests_met_ratio` too.
     Web,
     /// The load generator `wrk`: as `web`, without phases and the largest latency.
     Wrk,
+    /// How memory is divided (`memory-shares`): `off_share_used`, `off_share_available`.
+    Shares,
     /// `forecast-check`: `forecast_error_ratio` and others (see `lab/runner/src/forecasts.rs`).
     Forecast,
     /// Nothing but its share of the machine's CPU time, which every program has: `share_NAME`.
@@ -388,6 +392,7 @@ impl Scenario {
             );
         }
         memory::check(self)?;
+        disk::check(self)?;
         domains::check(self)
     }
 }

@@ -24,6 +24,8 @@ struct Heard {
     latencies_ms: BTreeMap<u64, u64>,
     failed: f64,
     finished: bool,
+    /// A request that takes more milliseconds is late, where that was said.
+    goal_ms: Option<u64>,
 }
 
 /// The numbers of one program that is `web-load` or prints the same lines.
@@ -48,6 +50,12 @@ pub fn web_metrics(text: &str) -> Metrics {
         let starved: u64 = heard.latencies_ms.range(STARVED_MS + 1..).map(|(_, count)| count).sum();
         metrics.insert("requests_starved".into(), starved as f64);
         metrics.insert("requests_failed".into(), heard.failed);
+        if let Some(goal_ms) = heard.goal_ms {
+            let met: u64 = heard.latencies_ms.range(..=goal_ms).map(|(_, count)| count).sum();
+            let all: u64 = heard.latencies_ms.values().sum();
+            metrics.insert("requests_met".into(), met as f64);
+            metrics.insert("requests_met_ratio".into(), met as f64 / (all as f64 + heard.failed).max(1.0));
+        }
     }
     metrics
 }
@@ -66,6 +74,7 @@ fn hear(text: &str) -> Heard {
                 *heard.latencies_ms.entry(*latency_ms as u64).or_default() += *count as u64;
             }
             (["x", ..], [failed]) => (heard.failed, heard.finished) = (*failed, true),
+            (["goal", ..], [goal_ms]) => heard.goal_ms = Some(*goal_ms as u64),
             (["phase", name, _], _) => phase = Some((*name).to_owned()),
             _ => {}
         }
@@ -104,6 +113,13 @@ mod tests {
         assert_eq!((metrics["requests_total"], metrics["work_per_second"]), (4.0, 2.0));
         assert_eq!((metrics["requests_starved"], metrics["requests_failed"]), (2.0, 2.0));
         assert_eq!((metrics["latency_ms_p50"], metrics["latency_ms_max"]), (50.0, 12_000.0));
+    }
+
+    #[test]
+    fn requests_within_their_goal_are_counted_and_those_refused_are_not_among_them() {
+        let metrics = web_metrics("goal 1000\nw 0 0\nq 10 2\nq 1000 1\nq 1001 4\nw 7 2000\nx 3\n");
+        assert_eq!((metrics["requests_met"], metrics["requests_met_ratio"]), (3.0, 0.3));
+        assert!(!web_metrics("w 0 0\nq 10 2\nx 0\n").contains_key("requests_met"));
     }
 
     #[test]

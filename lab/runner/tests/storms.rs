@@ -1,8 +1,6 @@
 //! Steward's scheduler under storms of forks, cgroups, affinities, classes and CPUs that go off and on, on four
 //! processors that truly run beside each other. `lab/scenarios/soak-4cpu.toml` is the same for half an hour.
 
-use std::path::Path;
-
 use steward_lab::{Contender, RunOptions, run_scenario};
 
 const SECONDS: u32 = 25;
@@ -27,13 +25,6 @@ fn the_scheduler_outlives_storms_on_four_processors() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("storms.toml");
     std::fs::write(&path, scenario()).unwrap();
-    // SAFETY: the machine's tests run one at a time, and no other thread is there yet.
-    unsafe {
-        std::env::set_var(
-            "STEWARD_LAB_BINARIES",
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release"),
-        );
-    };
     let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
     assert!(outcome.is_complete(), "{:?}", outcome.failures);
     // None of them was a calm.

@@ -14,14 +14,18 @@
 //! | `w UNITS AT` | so many units of work are done since the start of the program |
 //! | `q LATENCY COUNT` | since the last `q` lines so many requests were answered after about so many milliseconds |
 //! | `o AGE COUNT` | so many requests, sent so long ago, are open at the end |
+//! | `goal MS` | a request that takes longer is late |
 //! | `x COUNT` | so many requests failed in all |
 //! | `p AT ACTUAL DESIRED PREDICTED POTENTIAL` | the daemon's forecast of a process, in milliseconds of CPU time per second |
 //! | `n COUNT AT` | from here on so many processes compete |
 //! | `c CPU AT` | CPU time that the daemon has used so far |
+//! | `g MS COUNT` | a collector of garbage has collected for so long so far, and so often |
+//! | `a AT NAME WEIGHT USED AVAILABLE` | a domain, how much memory it uses and may use, in KiB |
 //! | `phase NAME AT` | from here on the load is `heavy` or `light` |
 //! | `granted` / `refused WHY` | a loop asked the kernel for a reservation of its own |
 
 pub mod clock;
+pub mod direct;
 pub mod http;
 pub mod memory;
 pub mod output;

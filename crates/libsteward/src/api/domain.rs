@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
-use super::memory::DomainMemory;
+use super::memory::{Activity, DomainMemory};
 use super::{Event, Method};
 
 /// What can be asked for a domain. All fractions are of what its parent has, above 0 and at most 1; a domain that
@@ -104,6 +104,9 @@ pub struct Domain {
     /// What it uses; `None` where the kernel does not count it, because the cgroup above hands no memory out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DomainMemory>,
+    /// Whether it is in use; `None` where it is not protected, or that is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
     /// Disk time reserved, as a fraction of the parent's. Not enforced yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
@@ -118,7 +121,7 @@ pub struct Domain {
     pub usage: Option<DomainUsage>,
     /// Why its settings are not in force, where they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// What the scheduler counts for the tasks of a domain itself, without those of its children.

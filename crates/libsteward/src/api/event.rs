@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was decided about a task.
+/// What was decided about a task or a domain, or happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -32,6 +32,18 @@ pub enum EventKind {
     DomainRemoved,
     /// A domain's cgroup was removed by somebody else.
     DomainVanished,
+    /// A domain's memory is not protected for now, because not all fits.
+    MemoryDemoted,
+    /// It is protected again.
+    MemoryProtected,
+    /// No domain's memory is protected for now: too little is left that could be taken from others.
+    MemoryShort,
+    /// There is enough again.
+    MemoryEnough,
+    /// Memory was taken from a domain for those that are protected.
+    MemoryTaken,
+    /// A domain that is promised memory stood still for want of it.
+    MemoryStalled,
 }
 
 /// A rule of admission other than that there is room.
@@ -85,6 +97,9 @@ pub struct EventDomain {
     pub name: String,
     /// The process that asked for it; 0: nobody did.
     pub asked_by: i32,
+    /// The domain that brought it about, where one did: of a promise of memory that was broken, who took the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// With which figures of the CPU a decision was made.
@@ -104,12 +119,17 @@ pub struct CpuFigures {
 /// With which figures of memory a decision was made, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryFigures {
-    /// What the domain's level was promised beside it.
+    /// What the domain's level was promised beside it; of one that is demoted or protected again, what others that are
+    /// protected keep; of one from which memory was taken, what it still uses.
     pub beside: u64,
-    /// What it is promised or asked for.
+    /// What it is promised or asked for; of one that is demoted or protected again, what it needs; otherwise what was
+    /// taken: from it, or by who brought it about.
     pub asked: u64,
-    /// The most that its level may be promised.
+    /// The most that its level may be promised, or that all that are protected may keep.
     pub limit: u64,
+    /// For how long tasks of it stood still, in nanoseconds, where they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_ns: Option<u64>,
 }
 
 /// One decision: about a task or a domain, with the figures of the resources that it was made with.

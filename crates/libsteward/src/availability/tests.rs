@@ -46,7 +46,7 @@ fn accept(listener: &UnixListener) -> (UnixStream, String) {
 }
 
 fn tell(stream: &mut UnixStream, available: u64) {
-    let told = Availability { domain: "a".into(), at_ns: 1, used: 7, available };
+    let told = Availability { domain: "a".into(), at_ns: 1, used: 7, available, ..Availability::default() };
     let parameters = serde_json::to_string(&told).expect("JSON");
     let message = format!("{{\"parameters\":{parameters},\"continues\":true}}\0");
     stream.write_all(message.as_bytes()).expect("sent");
@@ -88,7 +88,7 @@ fn a_daemon_that_starts_later_or_again_is_found() {
     let place = Place::new("again");
     let mut watcher = Watcher::of_own_domain(place.socket()).expect("descriptors");
     assert_eq!(available(watcher.poll()), None);
-    assert!(matches!(watcher.trouble(), Some(Error::Connect { .. })), "{:?}", watcher.trouble());
+    assert!(matches!(watcher.problem(), Some(Error::Connect { .. })), "{:?}", watcher.problem());
     let listener = place.listen();
     let waiting = std::thread::spawn(move || {
         assert_eq!(available(watcher.wait(None)), Some(100));
@@ -102,7 +102,7 @@ fn a_daemon_that_starts_later_or_again_is_found() {
     drop((daemon, listener));
     assert!(is_readable(&watcher));
     assert_eq!(available(watcher.poll()), Some(100), "it is soon there again");
-    assert!(watcher.trouble().is_some() && !is_readable(&watcher));
+    assert!(watcher.problem().is_some() && !is_readable(&watcher));
     let listener = place.listen();
     let waiting = std::thread::spawn(move || {
         // As a loop does that has had this descriptor from the beginning.
@@ -125,16 +125,16 @@ fn a_refusal_is_kept_as_the_reason_and_asked_about_again_ever_more_rarely() {
         daemon
             .write_all(b"{\"error\":\"io.steward.NoSuchDomain\",\"parameters\":{\"domain\":\"a\"}}\0")
             .expect("sent");
-        while watcher.trouble().is_none() {
+        while watcher.problem().is_none() {
             watcher.poll().expect("descriptors");
         }
-        let trouble = watcher.trouble();
-        assert!(matches!(trouble, Some(Error::Api(ApiError::NoSuchDomain { .. }))), "{trouble:?}");
+        let problem = watcher.problem();
+        assert!(matches!(problem, Some(Error::Api(ApiError::NoSuchDomain { .. }))), "{problem:?}");
         let Connection::Lost { since, retry_at, .. } = &watcher.daemon else { panic!("it was refused") };
         let after = retry_at.duration_since(*since);
         assert!(after > last, "{after:?} after {last:?}");
         last = after;
-        while watcher.trouble().is_some() {
+        while watcher.problem().is_some() {
             poll(&mut [PollFd::new(&watcher, PollFlags::IN)], None).expect("polled");
             watcher.poll().expect("descriptors");
         }

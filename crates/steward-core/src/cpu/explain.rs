@@ -19,6 +19,8 @@ const MOSTLY: f64 = 0.5;
 /// What a task had beyond its budget, in the periods in which that was spent, counts from this part of the budget on:
 /// less is how late a budget's end is noticed.
 const BEYOND: f64 = 0.1;
+/// A task sleeps in between, if this part of its periods at least ends with some of the budget left.
+const ENDS: f64 = 0.2;
 /// The steps in which a budget is proposed, in nanoseconds.
 const STEP_NS: u64 = 100_000;
 /// How many tasks are named that take a CPU's time.
@@ -257,7 +259,20 @@ fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
     let budget_ns = task.grant.reservation.budget_ns;
     let beyond_ns = task.best_effort_time_ns.checked_div(exhausted)?;
     let spent = share(exhausted, task.periods);
-    if (beyond_ns as f64) < BEYOND * budget_ns as f64 {
+    let at_a_time_ns = at_a_time(task);
+    // Beside a crowd that leaves it next to nothing it goes on in its next period, and has nothing beyond.
+    let waits = at_a_time_ns.filter(|at_a_time_ns| *at_a_time_ns as f64 >= (1.0 + BEYOND) * budget_ns as f64);
+    let beyond = beyond_ns as f64 >= BEYOND * budget_ns as f64;
+    if let (false, true, Some(needed_ns)) = (beyond, spent >= OFTEN, waits) {
+        let found = format!(
+            "The budget is too small: what it does at a time takes {} on average, and when {} of it are used up it waits \
+             for its next period",
+            approximate_duration(needed_ns),
+            approximate_duration(budget_ns)
+        );
+        return Some(advise(task, thresholds, &found, needed_ns));
+    }
+    if !beyond {
         // It may want more, and get next to nothing of what others leave.
         return (spent >= MOSTLY).then(|| {
             format!(
@@ -269,15 +284,29 @@ fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
     if spent < OFTEN {
         return None;
     }
-    let period_ns = task.grant.reservation.period_ns;
-    let needed_ns = (budget_ns + beyond_ns).div_ceil(STEP_NS) * STEP_NS;
-    let needed = Reservation { budget_ns: needed_ns, period_ns };
     let found = format!(
         "The budget is too small: where it was used up, {} more was used as best-effort in a period, {} in all",
         approximate_duration(beyond_ns),
         approximate_duration(budget_ns + beyond_ns)
     );
-    Some(if needed.bandwidth() < thresholds.admit_below {
+    Some(advise(task, thresholds, &found, budget_ns + beyond_ns))
+}
+
+/// What a task that sleeps in between uses at a time, on average, in nanoseconds: a budget that is used up begins
+/// another period, in which it goes on. `None` where it hardly ever ends within one.
+fn at_a_time(task: &TaskRecord) -> Option<u64> {
+    let ended = task.periods.checked_sub(task.budgets_exhausted)?;
+    if share(ended, task.periods) < ENDS {
+        return None;
+    }
+    (task.reserved_time_ns + task.best_effort_time_ns).checked_div(ended)
+}
+
+/// Adds to what was found what helps: so much in a period.
+fn advise(task: &TaskRecord, thresholds: &Thresholds, found: &str, needed_ns: u64) -> String {
+    let period_ns = task.grant.reservation.period_ns;
+    let needed = Reservation { budget_ns: needed_ns.div_ceil(STEP_NS) * STEP_NS, period_ns };
+    if needed.bandwidth() < thresholds.admit_below {
         format!(
             "{found}. What helps: cpu = \"{needed}\" or more in its specification, or `steward set {} --cpu {needed}`; \
              `steward tune --pid {}` measures what it needs.",
@@ -288,7 +317,7 @@ fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
             "{found}. It takes all that it gets, and admission stops at {}.",
             percent(thresholds.admit_below)
         )
-    })
+    }
 }
 
 fn advice_out_of_force(task: &TaskRecord) -> String {

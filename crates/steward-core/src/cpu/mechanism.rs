@@ -235,6 +235,17 @@ impl Default for DomainRecord {
     }
 }
 
+/// Holds tasks for moments, from any thread (Redline's speed bumps: `crate::memory::bumps`).
+pub trait Bumper: Send + Sync {
+    /// Keeps all tasks whose memory is charged to this cgroup itself from running for so long from now, in nanoseconds;
+    /// 0 lets them go on. Nobody has to come back for that. What they have reserved for themselves they get all the
+    /// same.
+    ///
+    /// # Errors
+    /// [`MechanismError::Gone`], [`MechanismError::Unsupported`], [`MechanismError::Kernel`].
+    fn bump(&self, cgroup_id: u64, for_ns: u64) -> Result<(), MechanismError>;
+}
+
 /// Something that enforces reservations. Implemented by `steward-sched` and by `steward-kernel`, and by a
 /// stand-in for tests.
 pub trait Mechanism: Send {
@@ -297,6 +308,12 @@ pub trait Mechanism: Send {
         Err(MechanismError::Unsupported { what: "suspending domains", by: self.kind() })
     }
 
+    /// What holds tasks for moments; `None` where this mechanism cannot. It is no longer of use once the mechanism is
+    /// out of force.
+    fn bumper(&self) -> Option<Box<dyn Bumper>> {
+        None
+    }
+
     /// Reads all domains, in no particular order.
     ///
     /// # Errors
@@ -337,6 +354,12 @@ pub trait Mechanism: Send {
     /// Hands over the decisions taken since the last call, oldest first, and how many were lost because nobody
     /// read them in time.
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64;
+
+    /// Hands over the tasks that execute a program without a reservation since the last call, although whoever started
+    /// them has one, as far as they have a priority for the disk from there.
+    fn take_heirs(&mut self) -> Vec<i32> {
+        Vec::new()
+    }
 
     /// A file descriptor that becomes readable when events wait, where there is one.
     fn event_descriptor(&self) -> Option<std::os::fd::RawFd>;

@@ -23,8 +23,10 @@ const BELIEVED_BYTES: u64 = 1 << 20;
 pub struct Generation {
     /// For how long it has been there, in nanoseconds.
     pub age_ns: u64,
-    /// What is in it, in bytes.
-    pub bytes: u64,
+    /// What is in it of programs' own, in bytes: without room in the swap nobody can take it.
+    pub anonymous_bytes: u64,
+    /// What is in it of files, in bytes.
+    pub file_bytes: u64,
 }
 
 /// The ages of one domain's pages, as they were read.
@@ -39,10 +41,13 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What had not been used for this period when the last ageing looked, in bytes.
-    pub fn idle_bytes(&self, period_ns: u64) -> u64 {
-        let idle = self.nodes.iter().map(|generations| idle_bytes(generations, period_ns));
-        idle.fold(0, u64::saturating_add)
+    /// What had not been used for this period when the last ageing looked, as far as somebody could take it, in bytes:
+    /// of programs' own no more than there is room for in the swap. What nobody can take need not be given up.
+    pub fn idle_bytes(&self, period_ns: u64, swap_free_bytes: u64) -> u64 {
+        let idle = self.nodes.iter().flat_map(|generations| idle(generations, period_ns));
+        let of = |bytes: fn(&Generation) -> u64| idle.clone().map(bytes).fold(0, u64::saturating_add);
+        let anonymous_bytes = of(|generation| generation.anonymous_bytes);
+        of(|generation| generation.file_bytes).saturating_add(anonymous_bytes.min(swap_free_bytes))
     }
 
     /// Whether it must be read anew before it is believed that so much is idle: of what is idle some may have been
@@ -50,18 +55,19 @@ impl Reading {
     pub fn is_old(&self, now_ns: u64, period_ns: u64, charged_bytes: u64) -> bool {
         let has_changed = self.charged_bytes.abs_diff(charged_bytes) > BELIEVED_BYTES
             || now_ns.saturating_sub(self.read_at_ns) >= BELIEVED_NS;
-        has_changed && self.idle_bytes(period_ns) > 0
+        has_changed && self.idle_bytes(period_ns, u64::MAX) > 0
     }
 }
 
-/// What of these had not been used for this period when the last ageing looked, in bytes. Oldest first, of one node.
+/// Those of these of which nothing had been used for this period when the last ageing looked. Oldest first, of one
+/// node.
 ///
 /// What was used since then is still where it was: only the time between two ageings says that nobody used it.
-fn idle_bytes(generations: &[Generation], period_ns: u64) -> u64 {
+fn idle(generations: &[Generation], period_ns: u64) -> impl Iterator<Item = &Generation> + Clone {
     let looked_ns = generations.last().map_or(0, |youngest| youngest.age_ns);
     let pairs = generations.iter().zip(generations.iter().skip(1));
-    let idle = pairs.filter(|(_, next)| next.age_ns.saturating_sub(looked_ns) >= period_ns);
-    idle.map(|(generation, _)| generation.bytes).fold(0, u64::saturating_add)
+    let idle = pairs.filter(move |(_, next)| next.age_ns.saturating_sub(looked_ns) >= period_ns);
+    idle.map(|(generation, _)| generation)
 }
 
 /// Who was aged when, and when the next may be.
@@ -109,11 +115,26 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
+    fn of_files(age_seconds: u64, file_bytes: u64) -> Generation {
+        Generation { age_ns: age_seconds * SECOND_NS, anonymous_bytes: 0, file_bytes }
+    }
+
+    #[test]
+    fn what_is_idle_and_has_no_room_in_the_swap_is_not_given_up() {
+        let idle = Generation { anonymous_bytes: 30, ..of_files(90, 12) };
+        let reading =
+            Reading { nodes: vec![vec![idle, of_files(0, 5)]; 2], read_at_ns: 0, charged_bytes: 94 };
+        let idle_bytes = |swap_free_bytes| reading.idle_bytes(0, swap_free_bytes);
+        assert_eq!([0, 10, 60, u64::MAX].map(idle_bytes), [24, 34, 84, 84]);
+    }
+
     #[test]
     fn only_what_lay_in_a_generation_that_ended_before_the_period_is_idle() {
-        let generations: Vec<Generation> = [(90, 8), (60, 4), (30, 2), (0, 1)]
-            .map(|(seconds, bytes)| Generation { age_ns: seconds * SECOND_NS, bytes })
-            .to_vec();
+        let generations =
+            [(90, 8), (60, 4), (30, 2), (0, 1)].map(|(seconds, bytes)| of_files(seconds, bytes));
+        let idle_bytes = |generations: &[Generation], period_ns| {
+            idle(generations, period_ns).map(|generation| generation.file_bytes).sum::<u64>()
+        };
         let idle = |seconds| idle_bytes(&generations, seconds * SECOND_NS);
         assert_eq!([61, 60, 31, 30, 1].map(idle), [0, 8, 8, 12, 12]);
         assert_eq!(idle_bytes(&generations[3..], 0), 0, "it may have been used just now");
@@ -125,13 +146,9 @@ mod tests {
 
     #[test]
     fn what_is_idle_is_read_anew_when_some_of_it_may_have_gone() {
-        let nodes = vec![vec![
-            Generation { age_ns: 90 * SECOND_NS, bytes: 40 << 20 },
-            Generation { age_ns: 60 * SECOND_NS, bytes: 0 },
-            Generation { age_ns: 0, bytes: 60 << 20 },
-        ]];
+        let nodes = vec![vec![of_files(90, 40 << 20), of_files(60, 0), of_files(0, 60 << 20)]];
         let reading = Reading { nodes, read_at_ns: 5 * SECOND_NS, charged_bytes: 100 << 20 };
-        assert_eq!(reading.idle_bytes(60 * SECOND_NS), 40 << 20);
+        assert_eq!(reading.idle_bytes(60 * SECOND_NS, 0), 40 << 20);
         let is_old = |at_ns, mib: u64| reading.is_old(at_ns, 60 * SECOND_NS, mib << 20);
         assert!(!is_old(5 * SECOND_NS, 101) && is_old(5 * SECOND_NS, 98) && is_old(6 * SECOND_NS, 100));
         assert!(

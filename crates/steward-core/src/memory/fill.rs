@@ -33,6 +33,12 @@ impl Contender {
         u128::from(self.weight.get())
     }
 
+    /// What it gives at a level of what it wants, rounded up.
+    pub(super) fn given_at(&self, level: Level) -> u64 {
+        let has_bytes = u64::try_from(self.scaled_at(level) / level.weight).unwrap_or(u64::MAX);
+        self.wanted_bytes.saturating_sub(has_bytes)
+    }
+
     /// What it has at a level, times the level's weight.
     fn scaled_at(&self, level: Level) -> u128 {
         let of_level = |bytes: u64| u128::from(bytes) * level.weight;
@@ -104,8 +110,7 @@ impl Fill {
     }
 
     /// What all have together at a level, rounded down.
-    #[cfg(test)]
-    fn bytes_at(&self, level: Level) -> u128 {
+    pub(super) fn bytes_at(&self, level: Level) -> u128 {
         let after = self.lines.partition_point(|line| line.from.compare(&level).is_le());
         match after.checked_sub(1).and_then(|before| self.lines.get(before)) {
             Some(line) => line.constant_bytes + line.slope * level.bytes / level.weight,

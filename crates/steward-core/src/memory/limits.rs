@@ -26,6 +26,8 @@ pub struct Limits {
     pub cgroups: BTreeMap<String, Told>,
     /// The cgroups that hand memory out to their children, so that these can have any; the ones above come first.
     pub hand_out: BTreeSet<String>,
+    /// Those that are to be protected, by path: where nobody counts their memory, nothing could be kept of it.
+    pub protected: BTreeSet<String>,
 }
 
 /// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing
@@ -43,6 +45,10 @@ pub fn limits(
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
     for (path, node) in tree.iter() {
         let memory = node.settings.memory;
+        if memory.protect_ns.is_some() && !path.is_empty() && is_made(path) {
+            limits.protected.insert(path.clone());
+            limits.hand_out.extend(above(path).map(str::to_owned));
+        }
         // How much a protection period protects is no amount that could be told.
         let told = Told { min_bytes: memory.min_bytes, max_bytes: memory.max_bytes };
         if path.is_empty() || told == Told::default() || !is_made(path) {
@@ -162,6 +168,19 @@ mod tests {
         tree.insert("steward.a", protected);
         let told = limits(&tree, &|_| true, &|_| false, &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.b"]);
+    }
+
+    #[test]
+    fn memory_is_handed_out_to_who_is_protected_before_anything_of_it_is_known() {
+        let mut tree = tree(&[("steward.a", None, None), ("user.slice", None, None)]);
+        for path in ["steward.a/x", "user.slice"] {
+            let mut protected = Node::default();
+            protected.settings.memory.protect_ns = Some(1_000_000_000);
+            tree.insert(path, protected);
+        }
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none());
+        assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
+        assert_eq!(told.protected.iter().collect::<Vec<_>>(), ["steward.a/x"]);
     }
 
     #[test]

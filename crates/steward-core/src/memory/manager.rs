@@ -12,11 +12,13 @@
 //! Protection must never end a program: the kernel does not take what is protected, and ends programs when it finds
 //! nothing else. So all protection is dropped before it comes to that ([`Machine::distance_bytes`]).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::principal::Principal;
+use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
-use super::victims::{Victim, victims};
+use super::victims::{Victim, victims_in_turn};
 
 /// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
 /// that is gone the next is made: those who were taken from and those who were not have grown meanwhile, and small
@@ -38,6 +40,12 @@ const SHORT_MIN_NS: u64 = 1_000_000_000;
 /// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
 /// while it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
+/// Whose turn it is to pay is remembered for so long after there was too little, in nanoseconds.
+const TURN_KEPT_NS: u64 = 10_000_000_000;
+/// For so long it is anybody's turn at most, in nanoseconds: the others may fit without it, and run for hours.
+const TURN_MAX_NS: u64 = 30_000_000_000;
+/// Below so many at most.
+const TURNS_MAX: usize = 1024;
 
 /// The machine's memory, as it was seen. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +69,7 @@ pub struct Machine {
 }
 
 /// A domain as it was seen. Its principal keeps nothing yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The cgroup's id.
     pub id: u64,
@@ -74,8 +82,11 @@ pub struct Seen {
 }
 
 /// A domain that is to be protected, as it was seen. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protected {
+    /// The user that it belongs to.
+    #[serde(default)]
+    pub user: u32,
     /// What of its claims was not used within its protection period, or is that of those below it.
     pub idle_bytes: u64,
     /// What of it is in the swap.
@@ -87,7 +98,7 @@ pub struct Protected {
 }
 
 /// What is set.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// What is kept free on top of the kernel's high watermark, in bytes.
     pub reserve_bytes: u64,
@@ -96,7 +107,7 @@ pub struct Settings {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// What each protected domain keeps.
     pub kept: Vec<Kept>,
@@ -125,6 +136,17 @@ pub struct Manager {
     short_since_ns: Option<u64>,
     /// When the last look was, and how far it was then to having nothing left.
     last: Option<(u64, u64)>,
+    /// Who has its turn to pay, by the one above: ids of cgroups.
+    turns: BTreeMap<Option<u64>, PaysSince>,
+    /// When there was too little last.
+    little_at_ns: u64,
+}
+
+/// Who pays, by its cgroup's id, and since when.
+#[derive(Clone, Copy, Debug)]
+struct PaysSince {
+    id: u64,
+    since_ns: u64,
 }
 
 impl Manager {
@@ -137,21 +159,57 @@ impl Manager {
         domains: &[Seen],
         settings: &Settings,
     ) -> Decision {
-        let is_short = self.becomes_short(now_ns, machine, domains);
+        let room_bytes = room_bytes(machine, domains, settings);
+        let is_short = self.becomes_short(now_ns, machine, machine.distance_bytes(domains, room_bytes));
         self.short_since_ns = is_short.then(|| self.short_since_ns.unwrap_or(now_ns));
-        let room_bytes = if is_short { 0 } else { room_bytes(machine, domains, settings) };
+        let room_bytes = if is_short { 0 } else { room_bytes };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
         let (kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
         let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
+        let target_bytes = machine.high_watermark_bytes.saturating_add(settings.reserve_bytes);
+        self.turns.retain(|_, turn| now_ns.saturating_sub(turn.since_ns) < TURN_MAX_NS);
+        let above = |place: usize| parent_of(place, &principals[place]).map(|parent| domains[parent].id);
+        let turns = &self.turns;
+        let has_turn =
+            |place: usize| turns.get(&above(place)).is_some_and(|turn| turn.id == domains[place].id);
+        let victims = victims_in_turn(&principals, has_turn, plan_bytes(machine));
+        self.take_turns(now_ns, machine.free_bytes < target_bytes, || {
+            let place = victims.first()?.place;
+            Some((above(place), domains[place].id))
+        });
         Decision {
             kept,
             changes,
             room_bytes,
             held_max_bytes: if is_short { 0 } else { (room_bytes + machine.held_bytes) / HELD_PART },
-            target_bytes: machine.high_watermark_bytes.saturating_add(settings.reserve_bytes),
-            victims: victims(&principals, plan_bytes(machine)),
+            target_bytes,
+            victims,
             is_short,
             look_below_bytes: self.look_below_bytes(machine),
+        }
+    }
+
+    /// Notes whose turn it is to pay, while there is too little; it is over once there was enough for a while.
+    fn take_turns(
+        &mut self,
+        now_ns: u64,
+        is_little: bool,
+        first: impl FnOnce() -> Option<(Option<u64>, u64)>,
+    ) {
+        if is_little {
+            self.little_at_ns = now_ns;
+            // Cgroups come and go: those that are not there any more count for nothing.
+            if self.turns.len() >= TURNS_MAX {
+                self.turns.clear();
+            }
+            if let Some((above, id)) = first() {
+                let turn = self.turns.entry(above).or_insert(PaysSince { id, since_ns: now_ns });
+                if turn.id != id {
+                    *turn = PaysSince { id, since_ns: now_ns };
+                }
+            }
+        } else if now_ns.saturating_sub(self.little_at_ns) > TURN_KEPT_NS {
+            self.turns.clear();
         }
     }
 
@@ -162,8 +220,7 @@ impl Manager {
         if is_far { 0 } else { below_bytes }
     }
 
-    fn becomes_short(&mut self, now_ns: u64, machine: &Machine, domains: &[Seen]) -> bool {
-        let distance_bytes = machine.distance_bytes(domains);
+    fn becomes_short(&mut self, now_ns: u64, machine: &Machine, distance_bytes: u64) -> bool {
         let last = self.last.replace((now_ns, distance_bytes));
         let falls_bytes = last.map_or(0, |(last_ns, last_bytes)| {
             let fell_bytes = u128::from(last_bytes.saturating_sub(distance_bytes));
@@ -187,20 +244,61 @@ impl Machine {
             .saturating_add(self.anonymous_bytes.min(self.swap_free_bytes))
     }
 
-    /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, in
-    /// bytes.
-    pub fn distance_bytes(&self, domains: &[Seen]) -> u64 {
-        let (mut file_bytes, mut anonymous_bytes) = (self.file_bytes, self.anonymous_bytes);
+    /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, beside
+    /// what is promised to them, in bytes. What protected domains keep together is no more than `room_bytes`: of those
+    /// that do not fit, and are demoted, all can be taken.
+    pub fn distance_bytes(&self, domains: &[Seen], room_bytes: u64) -> u64 {
+        let (mut of_files, mut of_own) = (0_u64, 0_u64);
         for seen in domains {
             if let (Some(protected), Some(wanting)) = (&seen.protected, seen.wanting()) {
-                let of_files = protected.file_bytes.min(wanting.used_bytes);
-                file_bytes = file_bytes.saturating_sub(of_files);
-                anonymous_bytes = anonymous_bytes.saturating_sub(wanting.used_bytes - of_files);
+                let file_bytes = protected.file_bytes.min(wanting.used_bytes);
+                of_files = of_files.saturating_add(file_bytes);
+                of_own = of_own.saturating_add(wanting.used_bytes - file_bytes);
             }
         }
+        let all_fit = of_files.saturating_add(of_own) <= room_bytes;
+        // As if the files were what is kept: of the rest no more can be taken than there is room for in the swap.
+        of_files = of_files.min(room_bytes);
+        of_own = of_own.min(room_bytes - of_files);
+        for (place, beside_bytes) in promised_beside(domains, all_fit) {
+            let file_bytes = domains[place].principal.clean_bytes.min(beside_bytes);
+            of_files = of_files.saturating_add(file_bytes);
+            of_own = of_own.saturating_add(beside_bytes - file_bytes);
+        }
+        let file_bytes = self.file_bytes.saturating_sub(of_files);
+        let anonymous_bytes = self.anonymous_bytes.saturating_sub(of_own);
         let free_bytes = self.free_bytes.saturating_sub(self.high_watermark_bytes);
         free_bytes.saturating_add(file_bytes).saturating_add(anonymous_bytes.min(self.swap_free_bytes))
     }
+}
+
+/// Of those at the top, by place: what the kernel is told for them and all below them beside what these keep because
+/// they are protected, in bytes. A promise covers what is kept of the same domain and of those below it, as far as
+/// nobody is demoted.
+fn promised_beside(domains: &[Seen], all_fit: bool) -> Vec<(usize, u64)> {
+    let mut told_bytes: Vec<u64> = Vec::with_capacity(domains.len());
+    let mut kept_bytes: Vec<u64> = Vec::with_capacity(domains.len());
+    for seen in domains {
+        let kept = seen.wanting().filter(|_| all_fit).map_or(0, |wanting| wanting.used_bytes);
+        kept_bytes.push(kept);
+        told_bytes.push(seen.principal.min_bytes.min(seen.principal.charged_bytes()));
+    }
+    let mut below = vec![(0_u64, 0_u64); domains.len()];
+    let mut beside = Vec::new();
+    // Children come after their parents.
+    for (place, seen) in domains.iter().enumerate().rev() {
+        let (told_below, kept_below) = below[place];
+        let told = told_bytes[place].max(kept_bytes[place]).max(told_below);
+        let kept = kept_bytes[place].saturating_add(kept_below);
+        match parent_of(place, &seen.principal) {
+            Some(parent) => {
+                let (told_beside, kept_beside) = below[parent];
+                below[parent] = (told_beside.saturating_add(told), kept_beside.saturating_add(kept));
+            }
+            None => beside.push((place, told.saturating_sub(kept))),
+        }
+    }
+    beside
 }
 
 /// How much is planned to be taken.
@@ -211,8 +309,13 @@ fn plan_bytes(machine: &Machine) -> u64 {
 /// What protected domains may keep together: what may be promised, without what is promised to others; and no more than
 /// what the kernel, the reserve and a part for everybody else leave.
 fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
-    let promised = domains.iter().filter(|seen| seen.principal.parent.is_none() && seen.protected.is_none());
-    let promised_bytes = promised.map(|seen| seen.principal.min_bytes).fold(0, u64::saturating_add);
+    // What a protected one is promised covers what is kept of it.
+    let promised = |seen: &Seen| {
+        let used_bytes = seen.wanting().map_or(0, |wanting| wanting.used_bytes);
+        seen.principal.min_bytes.saturating_sub(used_bytes)
+    };
+    let at_top = domains.iter().filter(|seen| seen.principal.parent.is_none());
+    let promised_bytes = at_top.map(promised).fold(0, u64::saturating_add);
     let reservable_bytes = (machine.total_bytes as f64 * settings.reservable) as u64;
     let left_bytes = machine
         .total_bytes
@@ -228,9 +331,11 @@ fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
 impl Seen {
     fn wanting(&self) -> Option<Wanting> {
         let protected = self.protected?;
-        let used_bytes = self.principal.claimed_bytes.saturating_sub(protected.idle_bytes);
+        // Nothing of its own covers what is charged to others: that is held for it.
+        let used_bytes = self.principal.charged_bytes().saturating_sub(protected.idle_bytes);
         Some(Wanting {
             id: self.id,
+            user: protected.user,
             used_bytes,
             full_bytes: used_bytes.saturating_add(protected.swapped_bytes),
             is_revocable: protected.is_revocable,

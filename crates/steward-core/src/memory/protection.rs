@@ -1,12 +1,16 @@
 //! What protected domains keep (Redline, chapter 9): every page that they used within their protection period, as far
 //! as all of it fits; what becomes of those that do not fit.
 //!
-//! Where the protected working sets do not fit together, the largest that may be revoked is demoted as a whole: half a
-//! working set is of use to nobody, and whoever has the largest is the cause. To fit is to have some room to grow, too:
+//! Where the protected working sets do not fit together, the largest that may be revoked is demoted as a whole, of the
+//! user whose all together are largest: half a working set is of use to nobody, and whoever has the largest is the
+//! cause. So nobody who has no more than its fair part, the room divided by the number of users, is demoted because
+//! another user protects more, be it in one domain or in many. To fit is to have some room to grow, too:
 //! who grows by a page without it loses another one. It comes back once all that it had in memory or in the swap fits
 //! again. What may not be revoked keeps what is left, in the order in which it came.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 /// For how long one that was demoted stays so at least, in nanoseconds: its pages are being taken meanwhile, and what
 /// is measured is not yet what it will need.
@@ -36,6 +40,8 @@ pub fn least_bytes(used_bytes: u64) -> u64 {
 pub struct Wanting {
     /// The cgroup's id.
     pub id: u64,
+    /// The user that it belongs to.
+    pub user: u32,
     /// What it used within its protection period, in bytes: what is charged to it, without what has been idle for
     /// longer.
     pub used_bytes: u64,
@@ -46,7 +52,7 @@ pub struct Wanting {
 }
 
 /// What became of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The cgroup's id.
     pub id: u64,
@@ -57,7 +63,7 @@ pub struct Kept {
 }
 
 /// A change of who is protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The cgroup's id.
     pub id: u64,
@@ -149,9 +155,15 @@ impl Protection {
             if self.least_of_protected(wanting) <= room_bytes {
                 return changes;
             }
+            let mut of_user: BTreeMap<u32, u64> = BTreeMap::new();
+            for one in self.protected(wanting) {
+                let sum_bytes = of_user.entry(one.user).or_default();
+                *sum_bytes = sum_bytes.saturating_add(least_bytes(one.used_bytes));
+            }
             let revocable = self.protected(wanting).filter(|one| one.is_revocable && one.used_bytes > 0);
             // Of equals the one that came last.
-            let Some(largest) = revocable.max_by_key(|one| one.used_bytes).copied() else { return changes };
+            let largest = revocable.max_by_key(|one| (of_user.get(&one.user), one.used_bytes)).copied();
+            let Some(largest) = largest else { return changes };
             let demoted_ns = self.demoted_ns(largest.id, now_ns);
             self.demoted.insert(largest.id, Turn { at_ns: now_ns, demoted_ns });
             let needed_bytes = least_bytes(largest.used_bytes);

@@ -6,9 +6,20 @@
 //! that merely has much. Nobody is taken from below its floor: its minimum, and what it used within its protection
 //! period; one who can give nothing is passed over, as are all below one whose floor is reached.
 //!
+//! Who is chosen depends on what they claim, pages of files among it that are charged to others; what is taken is of
+//! what is charged to them. So one who uses much of others' pays for it with memory of its own, as long as it has any:
+//! the kernel takes from whoever is charged, and cannot be told which of their pages.
+//!
+//! Among siblings to which nobody gave anything, those who pay take turns ([`victims_in_turn`]): programs that together
+//! need more than there is, and are taken from in equal parts, all wait for the disk, and none of them ends. Who pays
+//! goes on paying instead, nearly as a whole, as a protected domain that does not fit is demoted as a whole; meanwhile
+//! the others get on. Then it is the turn of the one that has most, so that over time all have their parts.
+//!
 //! Fractions are compared by cross-multiplication: nothing is rounded.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::principal::{Family, Principal, parent_of};
 
@@ -19,9 +30,11 @@ pub const PIECE_MAX_BYTES: u64 = 8 << 20;
 pub const PIECE_MIN_BYTES: u64 = 256 << 10;
 /// How many pieces are decided about at most from one observation, which grows old meanwhile.
 const PIECES_MAX: usize = 1024;
+/// A turn ends when no more is left than 1 of so many parts of what the one that pays should have by its weight.
+const TURN_PART: u64 = 8;
 
 /// Take this much from the principal at this place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Victim {
     /// The place among the principals; nobody is below it.
     pub place: usize,
@@ -32,7 +45,18 @@ pub struct Victim {
 /// From whom so much is to be taken, in this order; less where no more can be had. Pieces of one in a row are one.
 /// O(n) for each piece.
 pub fn victims(principals: &[Principal], bytes: u64) -> Vec<Victim> {
-    let mut taking = Taking::new(principals);
+    victims_in_turn(principals, |_| false, bytes)
+}
+
+/// The same, where those at these places have their turn: of their siblings they have paid last. That matters only
+/// where whoever would come next takes turns, too.
+pub fn victims_in_turn(
+    principals: &[Principal],
+    has_turn: impl Fn(usize) -> bool,
+    bytes: u64,
+) -> Vec<Victim> {
+    let has_turn = (0..principals.len()).map(has_turn).collect();
+    let mut taking = Taking { has_turn, ..Taking::new(principals) };
     let mut victims: Vec<Victim> = Vec::new();
     let mut left_bytes = bytes;
     for _ in 0..PIECES_MAX {
@@ -65,6 +89,8 @@ struct Taking<'principals> {
     claimed_bytes: Vec<u64>,
     /// What can still be taken of it.
     takeable_bytes: Vec<u64>,
+    /// Who has its turn to pay.
+    has_turn: Vec<bool>,
 }
 
 impl<'principals> Taking<'principals> {
@@ -73,13 +99,14 @@ impl<'principals> Taking<'principals> {
         let claimed_bytes: Vec<u64> = principals.iter().map(|principal| principal.claimed_bytes).collect();
         let mut takeable_bytes = vec![0_u64; principals.len()];
         for place in (0..principals.len()).rev() {
-            let above_floor = claimed_bytes[place].saturating_sub(family.floor_bytes[place]);
+            let above_floor = principals[place].charged_bytes().saturating_sub(family.floor_bytes[place]);
             let children = &family.children[place];
             // What is charged to one with children, and to none of them, the kernel takes only with theirs.
             let below = children.iter().map(|child| takeable_bytes[*child]).fold(0, u64::saturating_add);
             takeable_bytes[place] = if children.is_empty() { above_floor } else { above_floor.min(below) };
         }
-        Taking { principals, family, claimed_bytes, takeable_bytes }
+        let has_turn = vec![false; principals.len()];
+        Taking { principals, family, claimed_bytes, takeable_bytes, has_turn }
     }
 
     /// The next victim, and by how much it has more than its part.
@@ -113,10 +140,24 @@ impl<'principals> Taking<'principals> {
         let scaled = |place: usize, other: usize| {
             u128::from(self.inactive_bytes(place, shift)) * u128::from(self.principals[other].weight.get())
         };
-        candidates
-            .filter(|place| self.inactive_bytes(*place, shift) > 0)
-            // The first of equals, so that the same observation has the same victims.
-            .reduce(|one, other| if scaled(other, one) > scaled(one, other) { other } else { one })
+        let mut candidates = candidates.filter(|place| self.inactive_bytes(*place, shift) > 0);
+        // The first of equals, so that the same observation has the same victims.
+        let most = candidates
+            .clone()
+            .reduce(|one, other| if scaled(other, one) > scaled(one, other) { other } else { one })?;
+        let in_turn = candidates.find(|place| self.takes_turns(most) && self.goes_on(*place, group));
+        in_turn.or(Some(most))
+    }
+
+    fn takes_turns(&self, place: usize) -> bool {
+        self.principals[place].takes_turns && self.family.children[place].is_empty()
+    }
+
+    /// Whether it is the turn of this one, and goes on.
+    fn goes_on(&self, place: usize, group: &[usize]) -> bool {
+        self.has_turn[place]
+            && self.takes_turns(place)
+            && self.claimed_bytes[place] > self.part_bytes(place, group) / TURN_PART
     }
 
     /// What it claims, without what of it counts as active.
@@ -124,16 +165,22 @@ impl<'principals> Taking<'principals> {
         self.claimed_bytes[place].saturating_sub(self.principals[place].active_bytes >> shift)
     }
 
-    /// What it has more than its part of what its group has, no more than is inactive.
+    /// What it has more than its part of what its group has, or than a turn leaves it; no more than is inactive.
     fn excess_of(&self, place: usize, group: &[usize], shift: u32) -> u64 {
+        let part_bytes = self.part_bytes(place, group);
+        let left_bytes = if self.goes_on(place, group) { part_bytes / TURN_PART } else { part_bytes };
+        let excess_bytes = self.claimed_bytes[place].saturating_sub(left_bytes);
+        excess_bytes.min(self.inactive_bytes(place, shift))
+    }
+
+    /// Its part of what its group has, in bytes.
+    fn part_bytes(&self, place: usize, group: &[usize]) -> u64 {
         let of_group =
             |value: &dyn Fn(usize) -> u64| group.iter().map(|place| u128::from(value(*place))).sum::<u128>();
         let claimed = of_group(&|place| self.claimed_bytes[place]);
         let weights = of_group(&|place| u64::from(self.principals[place].weight.get()));
-        let share = claimed * u128::from(self.principals[place].weight.get()) / weights.max(1);
-        let share_bytes = u64::try_from(share).unwrap_or(u64::MAX);
-        let excess_bytes = self.claimed_bytes[place].saturating_sub(share_bytes);
-        excess_bytes.min(self.inactive_bytes(place, shift))
+        let part = claimed * u128::from(self.principals[place].weight.get()) / weights.max(1);
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     /// What can be taken from one, and so from all above it.
@@ -154,4 +201,4 @@ impl<'principals> Taking<'principals> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Counted;
 
-/// How many domains are kept at most. The one that was counted for longest ago goes first.
+/// How many domains are kept at most. Of those of the user who has most, the one that was counted for longest ago goes
+/// first: nobody loses a record because another one made many domains.
 pub const DOMAINS_MAX: usize = 1_000;
 
 /// The seconds of the store: those since boot, sleep included, put behind what an earlier boot has left.
@@ -171,7 +172,7 @@ impl<T: Counted> Records<T> {
     /// Takes in what was found about a domain in the second `at_s`.
     pub fn add(&mut self, path: &str, user: u32, at_s: u64, counted: &T) {
         if !self.by_path.contains_key(path) {
-            self.make_room();
+            self.make_room(user);
             self.by_path.insert(path.to_owned(), Record::default());
         }
         let Some(record) = self.by_path.get_mut(path) else { return };
@@ -184,9 +185,14 @@ impl<T: Counted> Records<T> {
         record.quarters.add(Span::Day, at_s, counted);
     }
 
-    fn make_room(&mut self) {
+    /// Makes room for one more of this user.
+    fn make_room(&mut self, user: u32) {
         while self.by_path.len() >= DOMAINS_MAX {
-            let oldest = self.by_path.iter().min_by_key(|(_, record)| record.last_s);
+            let mut counts = BTreeMap::from([(user, 1_usize)]);
+            self.by_path.values().for_each(|record| *counts.entry(record.user).or_default() += 1);
+            let most = counts.values().max().copied().unwrap_or_default();
+            let of_most = self.by_path.iter().filter(|(_, record)| counts[&record.user] == most);
+            let oldest = of_most.min_by_key(|(_, record)| record.last_s);
             let Some(path) = oldest.map(|(path, _)| path.clone()) else { return };
             self.by_path.remove(&path);
         }

@@ -133,6 +133,24 @@ fn the_store_is_bounded_whatever_happens_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn who_makes_many_domains_pushes_out_records_of_nobody_else() {
+    let mut records = Records::<Tally>::default();
+    let one = Tally { seconds: 1, ..Tally::default() };
+    (0..3).for_each(|domain| records.add(&format!("old{domain}"), 1000, domain, &one));
+    let many = DOMAINS_MAX as u64 + 50;
+    (0..many).for_each(|domain| records.add(&format!("many{domain}"), 1001, 100 + domain, &one));
+    assert_eq!(records.iter().count(), DOMAINS_MAX);
+    assert!((0..3).all(|domain| records.get(&format!("old{domain}"), 1000).is_some()));
+    assert!(
+        records.get("many0", 1001).is_none() && records.get(&format!("many{}", many - 1), 1001).is_some()
+    );
+    // Who has few has them beside one who has many, and no more than that once both have as many.
+    (0..many).for_each(|domain| records.add(&format!("also{domain}"), 1002, 9_000 + domain, &one));
+    let of = |user| records.iter().filter(|(_, record)| record.user == user).count();
+    assert!(of(1000) == 3 && of(1001).abs_diff(of(1002)) <= 1, "{} {}", of(1001), of(1002));
+}
+
+#[test]
 fn a_domain_of_the_same_name_that_belongs_to_somebody_else_is_another_one() {
     let mut records = Records::<Tally>::default();
     let one = Tally { seconds: 1, ..Tally::default() };

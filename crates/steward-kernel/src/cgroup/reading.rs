@@ -112,6 +112,21 @@ impl CgroupReader {
         fields::number(&self.0, "cpu.weight")
     }
 
+    /// The CPU time that it has used so far with all below it, in nanoseconds (`cpu.stat`, which every cgroup has);
+    /// `None` where the kernel does not count it.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn cpu_used_ns(&self) -> Result<Option<u64>, KernelError> {
+        let mut used_us = None;
+        fields::numbers(&self.0, "cpu.stat", |name, value| {
+            if name == "usage_usec" {
+                used_us = Some(value);
+            }
+        })?;
+        Ok(used_us.map(|used_us: u64| used_us.saturating_mul(1_000)))
+    }
+
     /// Its memory, by nine files.
     ///
     /// # Errors
@@ -150,6 +165,14 @@ impl CgroupReader {
     /// As [`CgroupReader::read`].
     pub fn memory_stat(&self) -> Result<Option<MemoryStat>, KernelError> {
         memory::stat(&self.0)
+    }
+
+    /// `memory.events` alone: of the cgroup and all below it.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_events(&self) -> Result<Option<MemoryEvents>, KernelError> {
+        memory::events_of(&self.0, "memory.events")
     }
 
     /// What limits and protects its memory.
@@ -228,20 +251,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_read_where_memory_is_counted() {
-        let (_keep, roots) = with_files(&[
-            ("sys/fs/cgroup/a/memory.current", "512\n"),
-            ("sys/fs/cgroup/a/memory.swap.current", "64\n"),
-            ("sys/fs/cgroup/a/memory.max", "max\n"),
-            ("sys/fs/cgroup/a/memory.stat", "anon 300\nfile 200\nfile_mapped 7\n"),
-            ("sys/fs/cgroup/b/cpu.weight", "100\n"),
-        ]);
-        let expected = MemoryUse { used_bytes: 512, swapped_bytes: 64, file_bytes: 200, max_bytes: None };
-        assert_eq!(reader("/a", &roots).memory_use().expect("readable"), Some(expected));
-        assert_eq!(reader("/b", &roots).memory_use().expect("nothing to read"), None);
-    }
-
-    #[test]
     fn a_share_is_read_from_its_three_files() {
         let (_keep, roots) = with_files(&[
             ("sys/fs/cgroup/a/cpu.weight", "250\n"),
@@ -256,13 +265,25 @@ mod tests {
         assert_eq!(reader("/b", &roots).cpu().expect("readable").limit, Some(unlimited));
     }
 
+    #[test]
+    fn cpu_time_is_read_in_nanoseconds() {
+        let stat = "usage_usec 7250\nuser_usec 5000\nsystem_usec 2250\n";
+        let (_keep, roots) =
+            with_files(&[("sys/fs/cgroup/a/cpu.stat", stat), ("sys/fs/cgroup/b/cpu.weight", "100\n")]);
+        assert_eq!(reader("/a", &roots).cpu_used_ns().expect("readable"), Some(7_250_000));
+        assert_eq!(reader("/b", &roots).cpu_used_ns().expect("nothing to read"), None);
+    }
+
     const MEMORY: [(&str, &str); 8] = [
         ("sys/fs/cgroup/a/memory.current", "104857600\n"),
         ("sys/fs/cgroup/a/memory.min", "4096\n"),
         ("sys/fs/cgroup/a/memory.low", "0\n"),
         ("sys/fs/cgroup/a/memory.high", "max\n"),
         ("sys/fs/cgroup/a/memory.max", "max\n"),
-        ("sys/fs/cgroup/a/memory.stat", "anon 8192\nfile 4096\nnew_in_some_kernel 1\npgmajfault 3\n"),
+        (
+            "sys/fs/cgroup/a/memory.stat",
+            "anon 8192\nfile 4096\nnew_in_some_kernel 1\npgmajfault 3\npgsteal 7\n",
+        ),
         ("sys/fs/cgroup/a/memory.events", "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 0\n"),
         (
             "sys/fs/cgroup/a/io.stat",
@@ -282,6 +303,8 @@ mod tests {
             (memory.stat.anon_bytes, memory.stat.file_bytes, memory.stat.major_faults),
             (8192, 4096, 3)
         );
+        let events = reader("a", &roots).memory_events().expect("readable");
+        assert_eq!((memory.stat.reclaimed_pages, events), (7, Some(memory.events)));
         assert_eq!((memory.events.low_times, memory.events.oom_kills), (1, 5));
         let io = reading.io.expect("it has disks");
         let first = IoOfDevice {

@@ -67,8 +67,11 @@ impl CgroupTree {
         Ok(tree)
     }
 
-    /// As [`CgroupTree::open`], for a directory that stands in for the hierarchy.
-    pub(crate) fn open_any(roots: &Roots) -> Result<Self, KernelError> {
+    /// As [`CgroupTree::open`], for a directory that stands in for the hierarchy, in a test.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when there is no directory.
+    pub fn open_any(roots: &Roots) -> Result<Self, KernelError> {
         let path = roots.cgroup.clone();
         let failed = |errno: rustix::io::Errno| KernelError::Cgroup {
             path: path.clone(),

@@ -7,6 +7,7 @@ use steward_core::cpu::mechanism::MechanismKind;
 
 use super::facts::{Facts, Pressure};
 use super::promises::{Choice, Holds, NEWER_KERNEL};
+use crate::memory::ages::NoPageAges;
 
 /// Something that Steward does where the machine has what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +40,11 @@ pub fn abilities(facts: &Facts, choice: &Choice) -> Vec<Ability> {
     let judged: [(&str, &str, Judge); 8] = [
         ("reservations", "steward run, set, tune", reservations),
         ("domains", "steward domain, run --domain, status DOMAIN", domains),
-        ("memory", "minima and maxima: steward domain, run --memory-min, --memory-max", memory),
+        (
+            "memory",
+            "minima, maxima and protection: steward domain, run --memory-min, --memory-max, --protect",
+            memory,
+        ),
         ("background", "steward background", background),
         ("forecasts", "steward forecast, top", forecasts),
         ("pools", "steward pool", pools),
@@ -113,7 +118,7 @@ fn domains(facts: &Facts, choice: &Choice) -> Verdict {
 }
 
 /// Without domains that have memory there are neither minima nor maxima; each of the others costs a part.
-fn memory(facts: &Facts, _: &Choice) -> Verdict {
+fn memory(facts: &Facts, choice: &Choice) -> Verdict {
     let obstacle = match &facts.cgroup.controllers {
         Some(names) if !names.iter().any(|name| name == "memory") => {
             Some(("the unified cgroup hierarchy does not hand out memory", MEMORY_CONTROLLER))
@@ -123,7 +128,7 @@ fn memory(facts: &Facts, _: &Choice) -> Verdict {
     if let Some((why, what_to_do)) = obstacle {
         return (Holds::No, format!("nobody's memory is promised or limited: {why}"), what_to_do.into());
     }
-    let lacks = memory_lacks(facts);
+    let lacks = memory_lacks(facts, choice);
     if lacks.is_empty() {
         return yes();
     }
@@ -133,28 +138,52 @@ fn memory(facts: &Facts, _: &Choice) -> Verdict {
 }
 
 /// What is lost, and what to do about it, for each thing that is missing.
-fn memory_lacks(facts: &Facts) -> Vec<(&'static str, &'static str)> {
+fn memory_lacks(facts: &Facts, choice: &Choice) -> Vec<(&'static str, &'static str)> {
     let mut lacks = Vec::new();
     if !facts.memory.reclaim {
         lacks.push((
-            "nobody gets a maximum below what they use, since the kernel has no memory.reclaim to take the rest with",
+            "nobody gets a maximum below what they use, and nothing is taken from others ahead of the kernel for those who are \
+             protected, since the kernel has no memory.reclaim to take it with",
             "use Linux 5.19 or later",
         ));
     }
     if facts.memory.swap_bytes == 0 {
         lacks.push((
-            "for a maximum below what somebody uses only what is in files can be taken, since there is no swap",
+            "only what is in files can be taken from anybody, for a maximum below what they use or for who is protected, since there \
+             is no swap",
             "add swap, on a disk or as zram",
+        ));
+    }
+    // What an ordinary user may not read, the daemon may.
+    let is_told = |obstacle: &NoPageAges| *obstacle != NoPageAges::Denied || facts.caller.uid == 0;
+    if let Some(obstacle) = facts.memory.no_page_ages.filter(is_told) {
+        lacks.push((
+            "what a protected domain has not used for its period is kept all the same, since nobody knows the ages of pages",
+            obstacle.what_to_do(),
+        ));
+    }
+    if choice.mechanism != Some(MechanismKind::SchedExt) {
+        lacks.push((
+            "nobody is held back who takes memory faster than it can be taken from others: only Steward's scheduler does that",
+            NEWER_KERNEL,
+        ));
+    } else if !facts.sched_ext.whereabouts {
+        lacks.push((
+            "nobody is held back who takes memory faster than it can be taken from others, since the kernel does not say where \
+             a task was preempted",
+            "use Linux 6.16 or later",
         ));
     }
     match facts.pressure {
         Pressure::On => {}
         Pressure::Off => lacks.push((
-            "nobody sees how long domains wait for memory, which this kernel counts only where it is told to at boot",
+            "how long domains wait for memory is not seen, and whether promises of it were kept only estimated from faults, since \
+             this kernel counts it only where it is told to at boot",
             "boot with psi=1",
         )),
         Pressure::Absent => lacks.push((
-            "nobody sees how long domains wait for memory, which this kernel cannot count",
+            "how long domains wait for memory is not seen, and whether promises of it were kept only estimated from faults, since \
+             this kernel cannot count it",
             "use a kernel built with CONFIG_PSI",
         )),
     }

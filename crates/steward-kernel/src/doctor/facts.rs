@@ -75,6 +75,9 @@ pub struct SchedExt {
     pub cgroup_bandwidth: bool,
     /// As above, for `cpu.idle`.
     pub cgroup_idle: bool,
+    /// Whether the kernel says where a task was when it was preempted (`sched_entry_tp`).
+    #[serde(default)]
+    pub whereabouts: bool,
     /// Whether the kernel keeps some CPU time for the scheduler's tasks when real-time tasks want all of it.
     pub server: bool,
 }
@@ -224,6 +227,7 @@ impl<'a> Look<'a> {
             cgroup_weight: state.is_some() && has("cgroup_set_weight"),
             cgroup_bandwidth: state.is_some() && has("cgroup_set_bandwidth"),
             cgroup_idle: state.is_some() && has("cgroup_set_idle"),
+            whereabouts: state.is_some() && has("btf_trace_sched_entry_tp"),
             server: state.is_some() && has("ext_server"),
             state,
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::interactive::{assign, copy_of_self, grant};
 use crate::programs::{
-    Program, children, events, load, measure, named_pipe, own_path, record, snapshot, wait_until,
+    Program, children, events, measure, named_pipe, own_path, record, shared, snapshot, wait_until,
 };
 use crate::{Outcome, check};
 use steward_core::cpu::event::{EventKind, Rule};
@@ -31,7 +31,7 @@ fn admitted(tasks: &[TaskRecord]) -> impl Iterator<Item = &TaskRecord> {
 /// Forty sleeping copies of an irrevocable program, started by an ordinary user from an interactive shell, that then
 /// compute: a film of somebody else and best-effort work go on.
 pub fn crowd_of_irrevocable() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (path, file) = copy_of_self("guard")?;
     let table = [(file, Some(irrevocable(2_000, 50_000)))];
     scheduler.set_exec_table(&table).map_err(|error| error.to_string())?;
@@ -85,7 +85,7 @@ pub fn crowd_of_irrevocable() -> Outcome {
 /// Tasks that were admitted asleep ask for twice the CPU: best-effort work gets its twentieth until they are put out,
 /// all of them in one turn.
 pub fn class_bound() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let thresholds = Thresholds { user_max: 10.0, ..Thresholds::default() };
     scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;
     let rest = Program::start(&["spin"]);
@@ -158,7 +158,7 @@ fn times(scheduler: &mut SchedExt) -> Result<Times, String> {
 /// Those that wait are tried one after the other: one whose memory does not fit, or that set much address space
 /// aside without using it, keeps nobody out.
 pub fn waiters() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     scheduler.set_memory_free(Some(256 << 20));
     let thresholds = |admit_below| Thresholds {
         reactivate_below: admit_below / 2.0,
@@ -191,7 +191,7 @@ pub fn waiters() -> Outcome {
 
 /// A program executed by another thread than the first one keeps its reservation, under its process id.
 pub fn exec_by_a_thread() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let gate = "/tmp/gate-of-a-thread";
     named_pipe(gate)?;
     let program = Program::start(&["exec-thread", gate]);
@@ -226,7 +226,7 @@ pub fn exec_by_a_thread() -> Outcome {
 
 /// A process that has ended and was not waited for yet is given nothing that nobody would give back.
 pub fn ended_process() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let mut program = Command::new(own_path()).arg("nothing").spawn().map_err(|error| error.to_string())?;
     let pid = program.id() as i32;
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -242,21 +242,21 @@ pub fn ended_process() -> Outcome {
 
 /// A task that may use one CPU only is admitted there, and one that may use all of them makes room for it.
 pub fn make_room() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     // Both have executed before there is anything that could keep them from it.
-    let (free, bound) = (Program::start(&["spin"]), Program::start(&["spin"]));
+    let (free, other) = (Program::start(&["spin"]), Program::start(&["spin"]));
     let loops: Vec<Program> = (0..6).map(|_| Program::start(&["spin"])).collect();
     assign(&mut scheduler, free.pid(), grant(10_000, 20_000))?;
     sleep(Duration::from_secs(3));
     let from = record(&mut scheduler, free.pid()).ok_or("no record")?.cpu;
-    let pinned = bound.pin(from as usize);
+    let pinned = other.pin(from as usize);
     let standing = assign(&mut scheduler, pinned.pid(), grant(10_000, 20_000))?;
     sleep(Duration::from_millis(200));
     let times = measure(&[&free, &pinned], 3.0);
     let records = [record(&mut scheduler, free.pid()), record(&mut scheduler, pinned.pid())];
     drop((free, pinned, loops));
     drop(scheduler);
-    check!(standing == Standing::Admitted, "the one that is bound was {standing}: {records:?}");
+    check!(standing == Standing::Admitted, "the one that is pinned was {standing}: {records:?}");
     let cpus: Vec<u32> = records.iter().flatten().map(|task| task.cpu).collect();
     check!(cpus == [1 - from, from], "reservations are on CPUs {cpus:?}");
     check!(times.iter().all(|time| *time > 1450.0), "they got {times:.0?} ms of 1,500");
@@ -265,7 +265,7 @@ pub fn make_room() -> Outcome {
 
 /// CPU 1 goes and comes while an admitted program starts others: nobody is left in a queue that no CPU serves.
 pub fn hotplug_under_forks() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let online = "/sys/devices/system/cpu/cpu1/online";
     let shells: Vec<Program> = (0..2).map(|_| Program::start(&["starter"])).collect();
     let loops: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();

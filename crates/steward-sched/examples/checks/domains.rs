@@ -10,7 +10,7 @@ use steward_core::cpu::policy::DomainPolicy;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_sched::SchedExt;
 
-use crate::programs::{Group, Program, children, measure, shared};
+use crate::programs::{Group, Program, children, has_started, measure, shared, wait_until};
 use crate::{Outcome, check};
 
 const SECONDS: f64 = 5.0;
@@ -188,7 +188,7 @@ pub fn reservations_are_paid() -> Outcome {
 }
 
 /// A suspended domain gets nothing, with all below it and a task that is pinned to a CPU; it goes on when it may, and
-/// what was killed meanwhile ends soon.
+/// what was killed, or frozen, meanwhile ends, or is, soon.
 pub fn suspension() -> Outcome {
     let mut scheduler = shared()?;
     let (parent, other) = (Group::new("still"), Group::new("busy"));
@@ -197,15 +197,25 @@ pub fn suspension() -> Outcome {
         vec![Program::start(&["spin"]).within(&below), Program::start(&["spin"]).within(&below).pin(0)];
     let mut doomed = Program::start(&["spin"]).within(&below);
     let beside = Program::start(&["spin"]).within(&other);
-    sleep(Duration::from_millis(500));
+    let spinning: Vec<i32> = quiet.iter().chain([&doomed, &beside]).map(|program| program.pid()).collect();
+    let all_compute = wait_until(30.0, || spinning.iter().all(|&pid| has_started(pid)));
+    check!(all_compute, "not all programs had begun to compute after 30 s");
     suspend(&mut scheduler, &parent, true)?;
-    // What runs ends at its tick, which is late when the host of an emulated CPU is busy.
-    sleep(Duration::from_millis(500));
+    // What runs ends at its tick, which can be late by seconds when the host of an emulated CPU is busy.
+    let suspended: Vec<&Program> = quiet.iter().collect();
+    let mut looks = 0..50;
+    while looks.next().is_some() && measure(&suspended, 0.1).iter().sum::<f64>() > 0.0 {}
     let watched: Vec<&Program> = quiet.iter().chain([&beside]).collect();
     let held = measure(&watched, 3.0);
     let begin = Instant::now();
     doomed.kill();
     let killed_s = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let below = below.set("cgroup.freeze", "1");
+    let events = below.0.join("cgroup.events");
+    wait_until(30.0, || std::fs::read_to_string(&events).is_ok_and(|events| events.contains("frozen 1")));
+    let frozen_s = begin.elapsed().as_secs_f64();
+    let below = below.set("cgroup.freeze", "0");
     suspend(&mut scheduler, &parent, false)?;
     sleep(Duration::from_millis(20));
     let free = measure(&watched, 1.0);
@@ -218,8 +228,11 @@ pub fn suspension() -> Outcome {
     check!(held[0] + held[1] < 1.0, "while suspended they got {held:.2?} ms");
     check!(held[2] > 2900.0, "beside a suspended domain the other got {:.0} of 3,000 ms", held[2]);
     check!(killed_s < 10.0, "a suspended program that was killed ended after {killed_s:.1} s");
+    check!(frozen_s < 6.0, "a suspended cgroup was frozen after {frozen_s:.1} s");
     check!(free[0] > 50.0 && free[1] > 50.0, "after it, they got {free:.0?} ms in a second");
-    Ok(format!("{held:.2?} ms while suspended, {free:.0?} ms after, killed within {killed_s:.2} s"))
+    Ok(format!(
+        "{held:.2?} ms while suspended, {free:.0?} ms after, killed within {killed_s:.2} s, frozen {frozen_s:.2}"
+    ))
 }
 
 pub fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! Whoever is held back, by a quota, a suspension or a priority, has let go of what it held inside the kernel.
 
 use std::fs;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use steward_core::cpu::mechanism::Mechanism;
 use steward_core::cpu::policy::DomainPolicy;
 
-use crate::programs::{Group, Program, measure, shared};
+use crate::programs::{Group, Program, measure, pin, shared, wait_until};
 use crate::{Outcome, check, domains, stay_ahead};
 
 /// How long anybody may wait for a lock of a directory in which the tasks of a held domain work.
@@ -131,6 +132,45 @@ pub fn quota() -> Outcome {
     Ok(seen.join("; "))
 }
 
+/// A quota that comes when nobody has been held for so long that the kernel is no longer asked where tasks are
+/// preempted: it is asked again.
+pub fn later_quota() -> Outcome {
+    let mut scheduler = shared()?;
+    let (tight, busy) = (Group::new("tight"), Group::new("busy"));
+    let mut neighbour = Neighbour::new();
+    let movers = neighbour.movers(&tight, 3);
+    let beside = Program::start(&["spin"]).within(&busy);
+    scheduler.take_events(&mut |_| {});
+    sleep(Duration::from_millis(10_500));
+    scheduler.take_events(&mut |_| {});
+    let before = scheduler.watches_boundary();
+    let tight = tight.set("cpu.max", "20000 100000");
+    let told = readable(scheduler.event_descriptor());
+    scheduler.take_events(&mut |_| {});
+    let after = scheduler.watches_boundary();
+    sleep(Duration::from_millis(500));
+    neighbour.begin();
+    let seconds = 3.0;
+    let got = measure(&movers.iter().collect::<Vec<_>>(), seconds).iter().sum::<f64>() / (seconds * 1e3);
+    let _ = fs::write(tight.0.join("cpu.max"), "max");
+    let (longest_ms, changes) = neighbour.end();
+    drop((movers, beside));
+    drop((tight, busy));
+    drop(scheduler);
+    check!(!before && told && after, "watched before: {before}, told: {told}, watched then: {after}");
+    check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
+    check!((got - 0.2).abs() < 0.02, "got {got:.4} of a CPU, limit 0.2");
+    Ok(format!("told, and watched then; {got:.4} of 0.2, longest of {changes} changes {longest_ms:.1} ms"))
+}
+
+/// Whether something can be read there.
+fn readable(descriptor: Option<RawFd>) -> bool {
+    let Some(fd) = descriptor else { return false };
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, and the descriptor is the scheduler's.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
 /// Priority 0 below a loop that rests now and then, so that it interrupts what works below at any moment.
 pub fn priority() -> Outcome {
     let mut scheduler = shared()?;
@@ -151,6 +191,163 @@ pub fn priority() -> Outcome {
     check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
     check!(share > 0.7, "the loop above got {share:.3} of the CPU");
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
+}
+
+/// Whose memory is charged to a cgroup that is held back for a moment, again and again before that is over: they stand
+/// still, keep nobody waiting inside the kernel meanwhile, and go on when the last moment is over.
+pub fn moments() -> Outcome {
+    let mut scheduler = shared()?;
+    let (takers, busy) = (Group::new("takers").charged(), Group::new("busy"));
+    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let mut neighbour = Neighbour::new();
+    let movers = neighbour.movers(&takers, 3);
+    let beside = Program::start(&["spin"]).within(&busy);
+    let hold = |for_ms: u64| bumper.bump(takers.id(), for_ms * 1_000_000).map_err(|error| error.to_string());
+    hold(100)?;
+    scheduler.take_events(&mut |_| {});
+    neighbour.begin();
+    sleep(Duration::from_millis(100));
+    let before: f64 = movers.iter().map(Program::time_ms).sum();
+    for _ in 0..40 {
+        hold(100)?;
+        sleep(Duration::from_millis(50));
+    }
+    let held_ms = movers.iter().map(Program::time_ms).sum::<f64>() - before;
+    sleep(Duration::from_millis(100));
+    let after_ms = measure(&movers.iter().collect::<Vec<_>>(), 1.0).iter().sum::<f64>();
+    let (longest_ms, changes) = neighbour.end();
+    let reason = scheduler.exit_reason();
+    drop((movers, beside));
+    drop((takers, busy));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
+    check!(held_ms < 100.0, "held for 2 s, the tasks used {held_ms:.1} ms");
+    check!(after_ms > 300.0, "not held any more, they used {after_ms:.0} ms of a second");
+    Ok(format!(
+        "held for 2 s, they used {held_ms:.1} ms, then {after_ms:.0} of 1000; longest of {changes} changes {longest_ms:.1} ms"
+    ))
+}
+
+/// A CPU goes offline and comes back while tasks are held for moments at a gate, where they cannot leave it.
+pub fn moments_under_hotplug() -> Outcome {
+    let scheduler = shared()?;
+    let takers = Group::new("takers").charged();
+    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let neighbour = Neighbour::new();
+    let movers = neighbour.movers(&takers, 6);
+    let (stop, id) = (Arc::new(AtomicBool::new(false)), takers.id());
+    let until = stop.clone();
+    let holding = std::thread::spawn(move || {
+        stay_ahead();
+        let mut failed = None;
+        while !until.load(Ordering::Relaxed) && failed.is_none() {
+            failed = bumper.bump(id, 100_000_000).err();
+            sleep(Duration::from_millis(130));
+        }
+        failed
+    });
+    sleep(Duration::from_millis(500));
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let mut longest = Duration::ZERO;
+    for round in 0..20 {
+        let begin = Instant::now();
+        fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+        longest = longest.max(begin.elapsed());
+        sleep(Duration::from_millis(150));
+        fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+        sleep(Duration::from_millis(150 + 17 * round));
+    }
+    stop.store(true, Ordering::Relaxed);
+    let failed = holding.join().map_err(|_| "the thread that holds ended")?;
+    let reason = scheduler.exit_reason();
+    drop(movers);
+    drop(takers);
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(failed.is_none(), "holding failed: {failed:?}");
+    check!(longest < Duration::from_secs(3), "going offline took {longest:.1?}");
+    Ok(format!("20 times, the longest took {longest:.1?}"))
+}
+
+/// Whom a CPU that goes offline leaves behind in a queue for those that are held, it must not wait for: pinned to it or
+/// not, suspended, without quota, or held for moments again and again. The kernel waits for readers of RCU on the way,
+/// among them whoever is stopped at a gate, for two seconds at most each time; who waits to be rescued does for twelve.
+pub fn held_under_hotplug() -> Outcome {
+    let mut scheduler = shared()?;
+    let (still, tight) = (Group::new("still"), Group::new("tight"));
+    let takers = Group::new("takers").charged();
+    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let neighbour = Neighbour::new();
+    let spinners = |group: &Group| [(); 3].map(|()| Program::start(&["spin"]).within(group));
+    let (suspended, limited, taking) = (spinners(&still), spinners(&tight), spinners(&takers));
+    let movers = neighbour.movers(&takers, 2);
+    // Of each, one that may run anywhere.
+    let pinned = || suspended.iter().zip(&limited).zip(&taking).skip(1).flat_map(|((a, b), c)| [a, b, c]);
+    let (stop, id, quota) = (Arc::new(AtomicBool::new(false)), takers.id(), tight.0.join("cpu.max"));
+    let until = stop.clone();
+    let holding = std::thread::spawn(move || {
+        stay_ahead();
+        let mut failed = None;
+        for turn in 0.. {
+            if until.load(Ordering::Relaxed) || failed.is_some() {
+                break;
+            }
+            failed = bumper.bump(id, 250_000_000).err().map(|error| error.to_string());
+            let limit = if turn % 20 == 19 { "max" } else { "1000 1000000" };
+            failed = failed.or(fs::write(&quota, limit).err().map(|error| error.to_string()));
+            sleep(Duration::from_millis(90));
+        }
+        failed
+    });
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let mut seconds = Vec::new();
+    for round in 0..8 {
+        // The kernel lets who is pinned to a CPU that goes away run anywhere.
+        pinned().chain(&movers).for_each(|program| pin(program.pid(), &[1]));
+        sleep(Duration::from_millis(300 + 37 * round));
+        domains::suspend(&mut scheduler, &still, true)?;
+        sleep(Duration::from_millis(200));
+        let begin = Instant::now();
+        fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+        seconds.push(begin.elapsed().as_secs_f64());
+        sleep(Duration::from_millis(200));
+        fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+        domains::suspend(&mut scheduler, &still, false)?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let failed = holding.join().map_err(|_| "the thread that holds ended")?;
+    let reason = scheduler.exit_reason();
+    drop((suspended, limited, taking, movers));
+    drop((still, tight, takers));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(failed.is_none(), "holding failed: {failed:?}");
+    check!(seconds.iter().all(|&seconds| seconds < 10.0), "going offline took {seconds:.1?} s");
+    Ok(format!("going offline took {seconds:.2?} s"))
+}
+
+/// However many of a held domain's tasks are in the middle of long system calls, each goes on now and then: the kernel
+/// takes a scheduler out when one has waited for half a minute.
+pub fn crowd_in_calls() -> Outcome {
+    let mut scheduler = shared()?;
+    let (still, busy) = (Group::new("still"), Group::new("busy"));
+    let readers = Program::start(&["zeros-crowd", "3000"]).within(&still);
+    let tasks = format!("/proc/{}/task", readers.pid());
+    let all = wait_until(120.0, || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() == 3000));
+    check!(all, "not all of them have started");
+    // Each has begun its call when they are suspended.
+    sleep(Duration::from_secs(20));
+    let beside = Program::start(&["spin"]).within(&busy);
+    domains::suspend(&mut scheduler, &still, true)?;
+    let share = measure(&[&beside], 45.0)[0] / 45e3;
+    let reason = scheduler.exit_reason();
+    drop((readers, beside));
+    drop((still, busy));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(share > 0.75, "who is not suspended got {share:.3} of the CPU");
+    Ok(format!("beside 3,000 of them, a loop got {share:.3} of the CPU"))
 }
 
 /// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that

@@ -14,7 +14,8 @@ use steward_core::process::FileIdentity;
 use steward_sched::SchedExt;
 
 use crate::programs::{
-    Program, children, events, has_started, load, measure, named_pipe, own_path, record, snapshot, wait_until,
+    Program, children, events, has_started, measure, named_pipe, own_path, record, shared, snapshot,
+    wait_until,
 };
 use crate::{Outcome, check};
 
@@ -48,7 +49,7 @@ pub fn copy_of_self(name: &str) -> Result<(PathBuf, FileIdentity), String> {
 
 /// A quarter of a CPU against 30 loops at nice -20, where a fair share would be a fifteenth, and no deadline missed.
 pub fn reservation_holds() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let player = Program::start(&["spin"]);
     let loops: Vec<Program> = (0..30).map(|_| Program::start(&["spin"])).collect();
     let loops: Vec<Program> = loops.into_iter().map(|program| program.nice(-20)).collect();
@@ -73,7 +74,7 @@ pub fn reservation_holds() -> Outcome {
 
 /// A greedy task with 0.3 ms in every millisecond: what it takes out of its reservation never exceeds it.
 pub fn fine_budgets() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let loops: Vec<Program> = (0..8).map(|_| Program::start(&["spin"])).collect();
     let greedy = Program::start(&["spin"]);
     assign(&mut scheduler, greedy.pid(), grant(300, 1_000))?;
@@ -99,7 +100,7 @@ pub fn fine_budgets() -> Outcome {
 
 /// A program with a specification, started by a best-effort task, stays best-effort.
 pub fn no_way_up() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (path, file) = copy_of_self("film-a")?;
     scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
     let program = Program::start_file(&path, &["spin"]);
@@ -113,7 +114,7 @@ pub fn no_way_up() -> Outcome {
 
 /// The same program started by an interactive parent is interactive from its first instruction on.
 pub fn specification_at_exec() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (path, file) = copy_of_self("film-b")?;
     scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
     // This program is the interactive parent.
@@ -136,7 +137,7 @@ pub fn specification_at_exec() -> Outcome {
 
 /// A child that needs several loans until it executes gets them, one in each of its parent's periods.
 pub fn slow_start() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let (gate, file) = ("/tmp/launch", PathBuf::from("/tmp/launched"));
     named_pipe(gate)?;
     let shell = Program::start(&["launch", gate, "12", "/tmp/launched"]);
@@ -163,7 +164,7 @@ pub fn slow_start() -> Outcome {
 
 /// Twenty children inherit 10 ms in 100 ms: as many are admitted as fit below the threshold, the rest refused.
 pub fn inheritance() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     // SAFETY: plain system call.
     let me = unsafe { libc::getpid() };
     assign(&mut scheduler, me, Grant { inherit: true, ..grant(10_000, 100_000) })?;
@@ -193,7 +194,7 @@ pub fn inheritance() -> Outcome {
 
 /// Tasks that sleep while they are admitted and then all work: overload is seen, the greedy are put out, and come back.
 pub fn overload() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let thresholds =
         Thresholds { reactivate_below: 0.3, admit_below: 0.5, revoke_above: 0.6, ..Thresholds::default() };
     scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! Checks of the scheduler on a real kernel, to be run as root inside the lab's machine (tests/kernel.rs does it).
 //!
-//! `checks` runs all that this machine has CPUs for, `checks --part 1/2` every second of them beginning with the first,
-//! `checks NAME...` some. Each prints `ok NAME: figures` or `failed NAME: what was seen`. Figures are shares of CPU
-//! time by the kernel's own accounting, so they do not depend on how busy the host is. The other forms of the command
-//! are the programs that the checks run: `spin`, `pulse`, `later`, `fork-spin`, `hold` and others (programs.rs).
+//! `checks` runs all that this machine has CPUs for, `checks NAME...` some. Each prints `ok NAME: figures` or `failed
+//! NAME: what was seen`. Figures are shares of CPU time by the kernel's own accounting, so they do not depend on how
+//! busy the host is. The other forms of the command are the programs that the checks run: `spin`, `pulse`, `later`,
+//! `fork-spin`, `hold` and others (programs.rs).
 
 mod admission;
 mod domains;
@@ -32,15 +32,16 @@ pub(crate) use check;
 type Check = (&'static str, usize, fn() -> Outcome);
 
 const CHECKS: &[Check] = &[
+    // The first one, so that the others use what it leaves in force.
+    ("killing-the-loader-gives-the-machine-back", 1, system::killed_loader),
     ("nice-values-set-shares", 1, shares::nice_values_set_shares),
     ("cgroup-weights-set-shares-through-the-hierarchy", 1, shares::cgroup_weights),
     ("idle-cgroups-get-what-is-left", 1, shares::idle_cgroup),
     ("cpu-max-limits-a-cgroup-and-its-children", 1, shares::cpu_max),
     ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
-    ("bound-tasks-share-their-cpu", 2, shares::bound_tasks),
+    ("pinned-tasks-share-their-cpu", 2, shares::pinned_tasks),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),
-    ("thousands-of-cgroups-stop-nobody", 1, shares::thousands_of_cgroups),
     ("a-domain-gets-its-reservation-under-every-order", 1, domains::reservations),
     ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),
     ("below-a-priority-that-comes-and-goes-weights-hold", 1, domains::below_a_priority),
@@ -51,8 +52,13 @@ const CHECKS: &[Check] = &[
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
     ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),
     ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 1, holds::quota),
+    ("a-quota-that-comes-late-keeps-nobody-waiting-either", 1, holds::later_quota),
     ("a-low-priority-keeps-nobody-waiting-inside-the-kernel", 1, holds::priority),
     ("long-system-calls-gain-nothing-while-held", 1, holds::long_calls),
+    ("a-crowd-in-long-calls-is-held-and-goes-on", 1, holds::crowd_in_calls),
+    ("who-is-held-for-moments-keeps-nobody-waiting", 1, holds::moments),
+    ("a-cpu-goes-offline-while-somebody-is-held-on-it", 2, holds::moments_under_hotplug),
+    ("who-is-held-holds-up-no-cpu-that-goes-offline", 2, holds::held_under_hotplug),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-best-effort-task-starts-nothing-interactive", 1, interactive::no_way_up),
@@ -65,53 +71,23 @@ const CHECKS: &[Check] = &[
     ("who-does-not-fit-keeps-nobody-waiting", 0, admission::waiters),
     ("a-thread-that-executes-keeps-its-reservation", 1, admission::exec_by_a_thread),
     ("a-process-that-has-ended-gets-nothing", 1, admission::ended_process),
-    ("a-free-task-makes-room-for-a-bound-one", 2, admission::make_room),
+    ("a-free-task-makes-room-for-a-pinned-one", 2, admission::make_room),
     ("cpus-come-and-go-under-forks", 2, admission::hotplug_under_forks),
     ("a-cpu-that-goes-offline-gives-its-reservations-away", 2, system::hotplug),
+    // The kernel is busy with their end for a while, which would take from others' shares.
+    ("thousands-of-cgroups-stop-nobody", 1, shares::thousands_of_cgroups),
     ("a-second-scheduler-is-refused", 1, system::second_load),
-    ("killing-the-loader-gives-the-machine-back", 0, system::killed_loader),
     ("affinity-moves-a-reservation", 2, system::affinity),
 ];
 
-/// Which checks to run.
-enum Choice {
-    /// What this machine has CPUs for: one of every `parts`, beginning with this one, counted from 0.
-    Part {
-        part: usize,
-        parts: usize,
-    },
-    Named(Vec<String>),
-}
-
-impl Choice {
-    fn parse(arguments: Vec<String>) -> Option<Self> {
-        let mut arguments = arguments.into_iter().peekable();
-        if arguments.next_if_eq("--part").is_some() {
-            let (part, parts) =
-                arguments.next()?.split_once('/').map(|(part, parts)| (part.parse(), parts.parse()))?;
-            return match (part, parts) {
-                (Ok(part), Ok(parts)) if (1..=parts).contains(&part) => {
-                    Some(Choice::Part { part: part - 1, parts })
-                }
-                _ => None,
-            };
-        }
-        let names: Vec<String> = arguments.collect();
-        Some(if names.is_empty() { Choice::Part { part: 0, parts: 1 } } else { Choice::Named(names) })
-    }
-
-    fn checks(&self) -> Vec<&'static Check> {
-        match self {
-            Choice::Part { part, parts } => {
-                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-                let fitting = CHECKS.iter().filter(|(_, wanted_cpus, _)| [0, cpus].contains(wanted_cpus));
-                fitting.skip(*part).step_by(*parts).collect()
-            }
-            Choice::Named(names) => {
-                CHECKS.iter().filter(|(name, ..)| names.iter().any(|wanted| wanted == name)).collect()
-            }
-        }
-    }
+/// The checks of these names; with none, all that this machine has CPUs for.
+fn chosen(names: &[String]) -> Vec<&'static Check> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let is_chosen = |(name, wanted_cpus, _): &&Check| match names {
+        [] => [0, cpus].contains(wanted_cpus),
+        names => names.iter().any(|wanted| wanted == name),
+    };
+    CHECKS.iter().filter(is_chosen).collect()
 }
 
 /// The checks must see what they start, also when that takes all there is: they run ahead of every scheduler tried.
@@ -127,13 +103,9 @@ fn main() -> ExitCode {
     if let Some(status) = programs::run(&arguments) {
         return status;
     }
-    let Some(choice) = Choice::parse(arguments) else {
-        eprintln!("checks: --part wants PART/PARTS, such as 1/2");
-        return ExitCode::from(2);
-    };
     stay_ahead();
     let mut failed = 0;
-    for (name, _, check) in choice.checks() {
+    for (name, _, check) in chosen(&arguments) {
         match check() {
             Ok(figures) => println!("ok {name}: {figures}"),
             Err(seen) => {

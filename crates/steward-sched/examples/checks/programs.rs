@@ -6,12 +6,15 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
+use std::sync::atomic::AtomicU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use steward_core::cpu::event::Event;
-use steward_core::cpu::mechanism::{Mechanism, Snapshot, TaskRecord};
+use steward_core::cpu::mechanism::{CpuRecord, Mechanism, Snapshot, TaskRecord};
 use steward_sched::{LoadOptions, SchedExt};
+
+use crate::check;
 
 /// Runs one of the programs when the arguments name one.
 pub fn run(arguments: &[String]) -> Option<ExitCode> {
@@ -49,6 +52,21 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         },
         // Reads a gigabyte of zeros with each system call, for ever.
         "zeros" => read_zeros(),
+        // So many threads that do: zeros-crowd COUNT.
+        "zeros-crowd" => {
+            let begin = std::sync::Arc::new(std::sync::Barrier::new(arguments[1].parse().ok()?));
+            for _ in 1..arguments[1].parse().ok()? {
+                let begin = begin.clone();
+                let thread = std::thread::Builder::new().stack_size(1 << 16);
+                let reader = move || {
+                    begin.wait();
+                    read_zeros();
+                };
+                thread.spawn(reader).expect("the thread starts");
+            }
+            begin.wait();
+            read_zeros()
+        }
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
@@ -135,16 +153,18 @@ fn launch(work: Duration) -> Child {
     unsafe { command.pre_exec(before_exec) }.spawn().expect("it starts")
 }
 
-/// A thousand times the same megabyte, so that a call is long and needs no memory.
+/// A thousand times the same pages, so that a call is long and needs no memory.
 fn read_zeros() -> ! {
     use std::os::fd::AsRawFd;
-    let zeros = fs::File::open("/dev/zero").expect("/dev/zero is there");
-    let mut buffer = vec![0u8; 1 << 20];
-    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    static ZEROS: std::sync::LazyLock<fs::File> =
+        std::sync::LazyLock::new(|| fs::File::open("/dev/zero").expect("/dev/zero is there"));
+    // All threads share it, and nobody reads it.
+    static BUFFER: [AtomicU64; 1 << 17] = [const { AtomicU64::new(0) }; 1 << 17];
+    let part = libc::iovec { iov_base: BUFFER.as_ptr().cast_mut().cast(), iov_len: size_of_val(&BUFFER) };
     let parts = vec![part; 1000];
     loop {
         // SAFETY: the buffer is as long as each part says.
-        unsafe { libc::readv(zeros.as_raw_fd(), parts.as_ptr(), parts.len() as i32) };
+        unsafe { libc::readv(ZEROS.as_raw_fd(), parts.as_ptr(), parts.len() as i32) };
     }
 }
 
@@ -305,6 +325,18 @@ impl Group {
         Group(directory)
     }
 
+    /// Its tasks' memory is charged to it, and not to the cgroup above.
+    pub fn charged(self) -> Self {
+        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory").expect("there is a memory controller");
+        self
+    }
+
+    /// The cgroup's id.
+    pub fn id(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&self.0).expect("the cgroup is there").ino()
+    }
+
     pub fn set(self, file: &str, value: &str) -> Self {
         fs::write(self.0.join(file), value)
             .unwrap_or_else(|error| panic!("{}/{file}: {error}", self.0.display()));
@@ -328,8 +360,8 @@ thread_local! {
     static SHARED: RefCell<Option<SchedExt>> = const { RefCell::new(None) };
 }
 
-/// A scheduler that checks use one after the other, because loading takes half a minute of the machine's clock: for
-/// those that leave it as it was.
+/// A scheduler that checks use one after the other, because loading takes a minute of the machine's clock. What they
+/// set is the default again when it is dropped.
 pub struct Shared(Option<SchedExt>);
 
 impl Deref for Shared {
@@ -348,18 +380,33 @@ impl DerefMut for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let settings = LoadOptions::default().best_effort;
-        let whole = self.set_best_effort(settings).is_ok();
+        let LoadOptions { thresholds, best_effort } = LoadOptions::default();
+        self.set_memory_free(None);
+        // Fails when the kernel has taken it back.
+        let whole = self.set_best_effort(best_effort).is_ok()
+            && self.set_thresholds(thresholds).is_ok()
+            && self.set_exec_table(&[]).is_ok();
         SHARED.set(self.0.take().filter(|_| whole));
     }
 }
 
-/// The scheduler that checks share, loaded if it is not.
+/// The scheduler that checks share, loaded if it is not. Nobody has a reservation, and what the last ones used is
+/// forgotten: to wait for that costs the host next to nothing.
 pub fn shared() -> Result<Shared, String> {
-    match SHARED.take() {
-        Some(scheduler) => Ok(Shared(Some(scheduler))),
-        None => Ok(Shared(Some(load()?))),
-    }
+    let mut scheduler = match SHARED.take() {
+        Some(scheduler) => scheduler,
+        None => load()?,
+    };
+    let forgotten = |cpu: &CpuRecord| {
+        let last = [cpu.measured_load, cpu.projected_load].into_iter().chain(cpu.window);
+        last.into_iter().all(|load| load < 0.005)
+    };
+    let as_new = wait_until(300.0, || {
+        scheduler.snapshot().is_ok_and(|seen| seen.tasks.is_empty() && seen.cpus.iter().all(forgotten))
+    });
+    check!(as_new, "what was before does not end: {:?}", scheduler.snapshot());
+    events(&mut scheduler);
+    Ok(Shared(Some(scheduler)))
 }
 
 /// Takes the scheduler that checks share out of force.

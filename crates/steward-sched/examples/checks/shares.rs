@@ -143,14 +143,14 @@ pub fn flipped_quota() -> Outcome {
     Ok(format!("{share:.3} of 0.2 beside {flips} changes of another one"))
 }
 
-/// Tasks bound to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
-pub fn bound_tasks() -> Outcome {
+/// Tasks pinned to CPU 0 beside tasks that may run anywhere: nobody starves, and equals among themselves are equal.
+pub fn pinned_tasks() -> Outcome {
     let scheduler = shared()?;
-    let bound: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).pin(0)).collect();
+    let pinned: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).pin(0)).collect();
     let free: Vec<Program> = (0..4).map(|_| Program::start(&["spin"])).collect();
     sleep(Duration::from_secs(1));
-    let times = measure(&bound.iter().chain(&free).collect::<Vec<_>>(), SECONDS);
-    drop((bound, free));
+    let times = measure(&pinned.iter().chain(&free).collect::<Vec<_>>(), SECONDS);
+    drop((pinned, free));
     drop(scheduler);
     let fair = SECONDS * 1e3 * 2.0 / 6.0;
     for &time in &times {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
-use crate::programs::{Program, load, measure, pin, record, unload, wait_until};
+use crate::programs::{Program, load, measure, pin, record, shared, unload, wait_until};
 use crate::{Outcome, check};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -29,7 +29,7 @@ fn grant() -> Grant {
 
 /// CPU 1 goes and comes back while tasks with reservations and without run on it.
 pub fn hotplug() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let players: Vec<Program> = (0..2).map(|_| Program::start(&["spin"])).collect();
     for player in &players {
         scheduler.assign(player.pid(), Some(grant())).map_err(|error| error.to_string())?;
@@ -69,32 +69,37 @@ pub fn hotplug() -> Outcome {
 }
 
 pub fn second_load() -> Outcome {
-    let scheduler = load()?;
+    let scheduler = shared()?;
     let second = load().err().unwrap_or_default();
     drop(scheduler);
+    unload();
     check!(second.contains("another scheduler is loaded already: \"steward"), "it said: {second}");
     check!(state() == "disabled", "state is {}", state());
     Ok(second)
 }
 
-/// kill -9 of the process that holds the scheduler: back on the default scheduler, programs unharmed, and again.
+/// kill -9 of the process that holds the scheduler: back on the default scheduler, programs unharmed, and it can be
+/// loaded again.
 pub fn killed_loader() -> Outcome {
     unload();
-    for _ in 0..2 {
-        let mut holder = Program::start(&["hold"]);
-        check!(wait_until(120.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
-        let program = Program::start(&["spin"]);
-        holder.kill();
-        check!(wait_until(2.0, || state() == "disabled"), "after kill -9 the state is {}", state());
-        let time = measure(&[&program], 0.5)[0];
-        check!(time > 250.0, "the program got {time:.0} ms in half a second afterwards");
-    }
-    Ok("twice".to_owned())
+    let mut holder = Program::start(&["hold"]);
+    check!(wait_until(120.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
+    let program = Program::start(&["spin"]);
+    holder.kill();
+    check!(wait_until(2.0, || state() == "disabled"), "after kill -9 the state is {}", state());
+    let time = measure(&[&program], 0.5)[0];
+    check!(time > 250.0, "the program got {time:.0} ms in half a second afterwards");
+    let again = shared()?;
+    check!(state() == "enabled", "loaded again, the state is {}", state());
+    let time = measure(&[&program], 0.5)[0];
+    check!(time > 250.0, "the program got {time:.0} ms in half a second under the next one");
+    drop((program, again));
+    Ok("and loaded again".to_owned())
 }
 
 /// A task whose affinity no longer allows its CPU is admitted on another.
 pub fn affinity() -> Outcome {
-    let mut scheduler = load()?;
+    let mut scheduler = shared()?;
     let player = Program::start(&["spin"]);
     scheduler.assign(player.pid(), Some(grant())).map_err(|error| error.to_string())?;
     let before = record(&mut scheduler, player.pid()).ok_or("no record")?.cpu;

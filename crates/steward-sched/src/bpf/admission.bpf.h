@@ -46,13 +46,14 @@ static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 thr
 	return 0;
 }
 
-static __noinline int report_table_full(struct task_struct *p, struct grant *grant)
+/* An event about a task that has no slot. */
+static __noinline int report_task(u32 kind, struct task_struct *p, u32 bandwidth)
 {
 	struct event *event;
 
-	if (!p || !grant)
+	if (!p)
 		return 0;
-	event = new_event(EVENT_TABLE_FULL);
+	event = new_event(kind);
 	if (!event)
 		return 0;
 	event->tid = p->pid;
@@ -60,11 +61,26 @@ static __noinline int report_table_full(struct task_struct *p, struct grant *gra
 	event->cpu = 0;
 	event->load = 0;
 	event->threshold = 0;
-	event->bandwidth = edf_bandwidth(grant->budget_ns, grant->period_ns);
+	event->bandwidth = bandwidth;
 	__builtin_memset(&event->reason, 0, sizeof(event->reason));
 	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
 	bpf_ringbuf_submit(event, 0);
 	return 0;
+}
+
+/*
+ * Children take over the priority of whoever started them for the disk (copy_io()). The daemon decides whether this
+ * one is to have it.
+ */
+static __always_inline void report_heir(struct task_struct *p)
+{
+	struct io_context *context;
+
+	if (!bpf_core_field_exists(p->io_context))
+		return;
+	context = BPF_CORE_READ(p, io_context);
+	if (context && BPF_CORE_READ(context, ioprio))
+		report_task(EVENT_HEIR, p, 0);
 }
 
 /* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
@@ -456,7 +472,7 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	index = take_slot(t);
 	slot = bpf_map_lookup_elem(&slots, &index);
 	if (!slot) {
-		report_table_full(p, grant);
+		report_task(EVENT_TABLE_FULL, p, edf_bandwidth(grant->budget_ns, grant->period_ns));
 		return STANDING_NONE;
 	}
 	__builtin_memset(slot, 0, sizeof(*slot));

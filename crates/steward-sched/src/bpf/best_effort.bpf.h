@@ -9,7 +9,8 @@
  *
  * A domain pays for all CPU time that its tasks get, out of reservations or not: a reservation puts a task ahead of
  * others, and its domain behind them. What the tasks of one domain use on a CPU is put together and paid in parts of
- * half a millisecond, or when another domain's task follows, because a payment costs more than a switch.
+ * half a millisecond, because a payment costs more than a switch: of the two domains that were served there last; what
+ * any other owes is paid when the next one follows.
  *
  * A task that may run on some CPUs only is restricted. Each domain has a second queue for these, and each CPU knows
  * which domains have some for it (struct cpu_order): so no CPU looks through what it may not serve.
@@ -17,7 +18,7 @@
 #ifndef STEWARD_BEST_EFFORT_BPF_H
 #define STEWARD_BEST_EFFORT_BPF_H
 
-#include "holds.bpf.h"
+#include "payments.bpf.h"
 
 #define SERVE_ATTEMPTS 64
 /* How many restricted tasks of a domain are looked at for the first that may run on a CPU. */
@@ -124,54 +125,6 @@ static __always_inline void join_late(struct domain_table *table, struct task_st
 		change_order(CHANGE_JOIN, t->domain, 0, cpu);
 }
 
-/* A domain pays for CPU time that its tasks got. */
-static __always_inline void pay_domain(u32 index, u64 used_ns)
-{
-	if (used_ns)
-		change_order(CHANGE_PAY, index, used_ns, bpf_get_smp_processor_id());
-}
-
-/* The quotas of a domain and of those above it pay for best-effort time. */
-__noinline int pay_quotas(u32 index, u64 used_ns)
-{
-	struct domain_table *table = domains();
-	u32 level;
-
-	if (!table)
-		return 0;
-	for (level = 0; level < MAX_DEPTH && index; level++) {
-		struct domain *payer = domain_at(table, index);
-
-		quota_charge(payer, used_ns);
-		index = payer->parent;
-	}
-	return 0;
-}
-
-/* Adds to what the domain owes for this CPU, and lets it pay when that is worth it: while nothing waits, nobody's
- * turn depends on it. */
-static __always_inline void charge_domain(struct domain_table *table, struct cpu_run *run, u32 index, u64 used_ns)
-{
-	bool watched = table && !run->alone && *(volatile u32 *)&table->waiting;
-	u32 before = run->unpaid_domain;
-	u64 unpaid_ns = run->unpaid_ns;
-
-	if (before != index) {
-		run->unpaid_domain = index;
-		run->unpaid_ns = used_ns;
-		if (before && unpaid_ns)
-			pay_domain(before, unpaid_ns);
-		unpaid_ns = used_ns;
-	} else {
-		unpaid_ns += used_ns;
-		run->unpaid_ns = unpaid_ns;
-	}
-	if (unpaid_ns >= (watched ? CHARGE_BATCH_NS : CHARGE_ALONE_NS)) {
-		run->unpaid_ns = 0;
-		pay_domain(index, unpaid_ns);
-	}
-}
-
 /* Whether tasks of domain a come before tasks of domain b. */
 __noinline bool domain_precedes(u32 a, u32 b)
 {
@@ -186,27 +139,6 @@ static __always_inline bool goes_before(struct domain_table *table, u32 waiting,
 	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running);
 }
 
-/* Charges best-effort time to the task, its domain and the quotas above it. */
-static __always_inline void charge_best_effort(struct cpu_run *run, struct task_state *t, u64 used_ns)
-{
-	struct domain_table *table = domains();
-
-	t->vtime += task_cost(used_ns, t->weight);
-	charge_domain(table, run, t->domain, used_ns);
-	if (table && table->quotas)
-		pay_quotas(t->domain, used_ns);
-}
-
-/* Charges time out of a reservation: the task's domain pays for it. */
-static __always_inline void charge_reserved(struct cpu_run *run, struct task_state *t, u64 used_ns)
-{
-	struct domain_table *table = domains();
-
-	if (table)
-		__sync_fetch_and_add(&domain_at(table, t->domain)->reserved_used_ns, used_ns);
-	charge_domain(table, run, t->domain, used_ns);
-}
-
 static __always_inline bool held_by_quota(struct task_state *t)
 {
 	struct domain_table *table = domains();
@@ -215,7 +147,7 @@ static __always_inline bool held_by_quota(struct task_state *t)
 }
 
 /* Puts a task into its domain's queue. */
-static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 enq_flags)
+static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 now_ns, u64 enq_flags)
 {
 	struct domain_table *table = domains();
 	struct domain *d;
@@ -224,7 +156,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 		return;
 	d = domain_at(table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
-	t->waiting_since_ns = clock_now();
+	t->waiting_since_ns = now_ns;
 	t->queue = QUEUE_DOMAIN(t->domain);
 	t->unjoined = 0;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
@@ -233,20 +165,40 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 	domain_make_queued(table, t->domain);
 }
 
-/* The domain whose turn it is, 0 when none waits. */
+/* What a CPU has seen of the order: a domain, and order_changes at that moment. */
+static __always_inline u64 seen_of(u64 changes, u32 index)
+{
+	return changes << 16 | (u16)index;
+}
+
+/* The domain whose turn it is, 0 when none waits. It is looked for again only when something has changed; that nobody
+ * waits is never taken from memory. */
 __noinline u32 first_domain(void)
 {
 	struct domain_table *table = domains();
+	struct cpu_run *run = cpu_run_of(bpf_get_smp_processor_id());
+	u64 changes = order_changes, seen;
+	u32 first;
 
-	return table && *(volatile u32 *)&table->waiting ? order_first(table) : 0;
+	if (!table || !run || !*(volatile u32 *)&table->waiting)
+		return 0;
+	seen = *(volatile u64 *)&run->first_seen;
+	if ((u16)seen && seen >> 16 == changes << 16 >> 16)
+		return (u16)seen;
+	first = order_first(table);
+	*(volatile u64 *)&run->first_seen = seen_of(changes, first);
+	return first;
 }
 
-/* Whether no domain but this one stands in the order: who comes first need not be looked for. */
-static __always_inline bool stands_alone(struct domain_table *table, u32 index)
+/* The domain is served by this CPU: the clocks of its levels follow, if they have not already. */
+static __always_inline void serve_order(struct domain_table *table, struct cpu_order *order, struct cpu_run *run, u32 index)
 {
-	u32 waiting = *(volatile u32 *)&table->waiting;
+	u64 seen = seen_of(order_changes, index);
 
-	return !waiting || (waiting == 1 && order_is_queued(table, index));
+	if (run->served_seen == seen)
+		return;
+	run->served_seen = seen;
+	order_serve(table, order, index);
 }
 
 /* Whether tasks wait that may run on some CPUs only, this one among them. */
@@ -294,19 +246,19 @@ static __always_inline bool nobody_before(struct domain_table *table, u32 runnin
  * something in the background waits for its turn. Only one task at a time, because that queue knows no order: whoever
  * comes after it is queued as usual, runs_direct() lets those go first that should, and so does each tick.
  */
-static __always_inline bool enqueue_direct(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+static __always_inline bool enqueue_direct(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns, u64 enq_flags)
 {
 	struct domain_table *table = domains();
 	struct cpu_run *run = cpu_run_of(cpu);
 
 	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || restricted_wait(cpu))
 		return false;
-	if (held_by_quota(t) || table->order == ORDER_WRR || overdue || leaving || maybe_idle)
+	if (held_by_quota(t) || any_bumps() || table->order == ORDER_WRR || overdue || leaving || maybe_idle)
 		return false;
 	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(table, t->domain))
 		return false;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
-	t->waiting_since_ns = clock_now();
+	t->waiting_since_ns = now_ns;
 	t->direct_cpu = cpu + 1;
 	t->unjoined = 1;
 	run->direct = 1;
@@ -372,7 +324,7 @@ static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
  * Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know.
  * `cpu` is the one that it is on.
  */
-static __always_inline void enqueue_restricted(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+static __always_inline void enqueue_restricted(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns, u64 enq_flags)
 {
 	struct domain_table *table = domains();
 	u32 cpus = settings.cpus;
@@ -381,14 +333,14 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	if (!table)
 		return;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
-	t->waiting_since_ns = clock_now();
+	t->waiting_since_ns = now_ns;
 	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
 	t->unjoined = 0;
 	t->queue = QUEUE_RESTRICTED(t->domain);
 	queue_insert_ordered(p, QUEUE_RESTRICTED(t->domain), SLICE_NS, t->vtime, enq_flags);
 	note_restricted(t->domain, cpu, true);
-	if (is_bound(p))
+	if (is_pinned(p))
 		return;
 	bpf_for(i, 0, cpus) {
 		if ((u32)i != cpu && may_run_on(p, i) && cpu_online(i))
@@ -411,7 +363,7 @@ static __always_inline bool serve_restricted(struct domain_table *table, u32 ind
 }
 
 /* A task begins or ceases to count among what is runnable in its domain. */
-static __noinline int domain_counts(struct task_state *t, u32 weight)
+static __noinline int domain_counts(struct task_state *t, u32 weight, u64 now_ns)
 {
 	struct domain_table *table = domains();
 	struct domain *d;
@@ -423,13 +375,13 @@ static __noinline int domain_counts(struct task_state *t, u32 weight)
 	if (weight) {
 		t->runnable_weight = weight;
 		domain_weight_changes(d, true, weight * WEIGHT_SCALE);
-		settle = domain_runnable_changes(d, true, clock_now());
+		settle = domain_runnable_changes(d, true, now_ns);
 	} else {
 		if (!t->runnable_weight)
 			return 0;
 		domain_weight_changes(d, false, t->runnable_weight * WEIGHT_SCALE);
 		t->runnable_weight = 0;
-		settle = domain_runnable_changes(d, false, clock_now());
+		settle = domain_runnable_changes(d, false, now_ns);
 	}
 	if (settle && d->parent) {
 		bpf_spin_lock(&domains_lock);
@@ -511,16 +463,17 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
+	struct cpu_run *run = cpu_run_of(cpu);
 	struct choice choice = {};
 	u32 index, held;
 
-	if (!table || !order)
+	if (!table || !order || !run)
 		return SERVED_NONE;
 	choose_first(cpu, &choice);
 	index = choice.index;
 	if (!index)
 		return SERVED_NONE;
-	held = held_domain(index);
+	held = table->quotas ? held_domain(index) : 0;
 	if (held) {
 		if (choice.restricted) {
 			domain_at(table, index)->restricted_held = 1;
@@ -535,17 +488,17 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 			return SERVED_PREV;
 		if (!serve_restricted(table, index, order, cpu))
 			return SERVE_NEXT;
-		order_serve(table, order, index);
+		serve_order(table, order, run, index);
 		return SERVED;
 	}
-	if (t && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0 && goes_on_before(t, &choice, cpu))
+	if (t && *(volatile u32 *)&domain_at(table, index)->waiting && goes_on_before(t, &choice, cpu))
 		return SERVED_PREV;
 	if (!queue_to_local(QUEUE_DOMAIN(index))) {
 		/* Its last task is on its way in or out. */
 		unqueue_domain(table, index, cpu);
 		return SERVE_NEXT;
 	}
-	order_serve(table, order, index);
+	serve_order(table, order, run, index);
 	return SERVED;
 }
 
@@ -568,7 +521,8 @@ static __always_inline enum served serve_domains(struct task_state *t, u32 cpu)
 /* Whether a task of the domain that runs on this CPU is to let another one of it go, whose virtual time this is. */
 static __always_inline bool preempted_by(const struct cpu_run *run, u64 vtime, u64 now_ns)
 {
-	return task_preempts(vtime, run->vtime, now_ns - run->vtime_at_ns, now_ns - run->began_ns, run->weight);
+	return task_preempts(vtime, run->vtime, passed_since(run->vtime_at_ns, now_ns), passed_since(run->began_ns, now_ns),
+			     run->weight);
 }
 
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
@@ -651,7 +605,7 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
 	/* Before the look at the mask: update_idle() says so after it has set its bit. */
 	__sync_lock_test_and_set(&maybe_idle, 0);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0 || p->nr_cpus_allowed < settings.cpus)
+	if (cpu >= 0 || is_restricted(p))
 		maybe_idle = 1;
 	return cpu;
 }
@@ -669,10 +623,14 @@ static __always_inline bool is_reader(struct task_struct *p, struct task_state *
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
 }
 
-/* Whether the task was killed while it is held, and so has to run once to notice. */
-static __always_inline bool killed_while_held(struct task_struct *p, struct task_state *t)
+/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
+ * or with its cgroup. */
+#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
+
+/* Whether the task was killed, or is to stop or freeze, while it is held, and so has to run once to notice. */
+static __always_inline bool called_while_held(struct task_struct *p, struct task_state *t)
 {
-	return held_by_quota(t) && p->signal->flags & SIGNAL_GROUP_EXIT;
+	return held_by_quota(t) && (p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS);
 }
 
 /* Which end of the queues the next look begins at. */
@@ -693,14 +651,14 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p, t), now_ns) && !killed_while_held(p, t)))
+			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p, t), now_ns) && !called_while_held(p, t)))
 				continue;
-			t->rescued = 1;
+			t->rescued = RESCUED_PAID;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {
 				leave_queue(t);
 				rescue_left -= 1;
 			} else {
-				t->rescued = 0;
+				t->rescued = RESCUED_NOT;
 			}
 		}
 	}

@@ -8,8 +8,12 @@
 
 #include "kernel.bpf.h"
 
-/* 6.13 renamed dispatch to insert and move; 6.19 made insert return whether it was done; 7.1 gave move flags. */
-extern bool scx_bpf_dsq_insert___v2(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
+/*
+ * 6.13 renamed dispatch to insert and move; 6.19 made insert return whether it was done; 7.1 gave move flags. libbpf
+ * looks a function up without what follows the last three underscores of its name, which here is not the "v2" that
+ * belongs to the kernel's name.
+ */
+extern bool scx_bpf_dsq_insert___v2___compat(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 extern void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 extern void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 extern bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
@@ -35,7 +39,7 @@ extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __we
 /* 6.19 reads the first task of a queue without locks; from 7.1 on, which also has this move, what it returns is
  * sound. */
 extern struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
-extern bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
+extern bool scx_bpf_dsq_move_to_local___v2___compat(u64 dsq_id, u64 enq_flags) __ksym __weak;
 /* Work for a task to do when it is about to enter user space: in 6.18, and from 7.0 on. */
 typedef int (*task_work_callback)(struct bpf_map *map, void *key, void *value);
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
@@ -47,8 +51,8 @@ extern u64 scx_bpf_now(void) __ksym __weak;
 
 static inline void queue_insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 enq_flags)
 {
-	if (bpf_ksym_exists(scx_bpf_dsq_insert___v2))
-		scx_bpf_dsq_insert___v2(p, queue, slice_ns, enq_flags);
+	if (bpf_ksym_exists(scx_bpf_dsq_insert___v2___compat))
+		scx_bpf_dsq_insert___v2___compat(p, queue, slice_ns, enq_flags);
 	else if (bpf_ksym_exists(scx_bpf_dsq_insert))
 		scx_bpf_dsq_insert(p, queue, slice_ns, enq_flags);
 	else
@@ -76,6 +80,8 @@ static inline void queue_insert_ordered(struct task_struct *p, u64 queue, u64 sl
 /* Moves the first task of the queue that may run here to this CPU. */
 static inline bool queue_to_local(u64 queue)
 {
+	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___compat))
+		return scx_bpf_dsq_move_to_local___v2___compat(queue, 0);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
 		return scx_bpf_dsq_move_to_local(queue);
 	return scx_bpf_consume(queue);
@@ -139,7 +145,7 @@ static inline bool queue_first_key(u64 queue, u64 *key)
 	struct task_struct *p;
 	bool found = false;
 
-	if (bpf_ksym_exists(scx_bpf_dsq_peek) && bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2)) {
+	if (bpf_ksym_exists(scx_bpf_dsq_peek) && bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___compat)) {
 		p = scx_bpf_dsq_peek(queue);
 		if (!p)
 			return false;
@@ -165,12 +171,24 @@ static inline void task_set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
-/* The scheduler's clock, in nanoseconds of CLOCK_MONOTONIC as this CPU last read it. */
+/* The scheduler's clock, in nanoseconds, as this CPU last read it. */
 static inline u64 clock_now(void)
 {
 	if (bpf_ksym_exists(scx_bpf_now))
 		return scx_bpf_now();
 	return bpf_ktime_get_ns();
+}
+
+/*
+ * The same clock as the kernel read it when it last took up something on that CPU. For callbacks that the kernel calls
+ * with the lock of that CPU's run queue: it has read the clock just before. scx_bpf_now() reads it anew each time after
+ * the kernel has asked for tasks (ops.dispatch), at the price of a map's look-up or ten.
+ */
+static inline u64 clock_of(u32 cpu)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	return rq && bpf_ksym_exists(scx_bpf_now) ? rq->clock : clock_now();
 }
 
 #endif

@@ -109,6 +109,7 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 {
 	struct task_state *t = task_state_of(p);
 	struct domain_table *table = domains();
+	u64 now_ns = clock_now();
 	bool counted;
 	u32 weight;
 
@@ -118,12 +119,12 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 	weight = t->runnable_weight;
 	counted = weight > 0;
 	if (counted)
-		domain_counts(t, 0);
+		domain_counts(t, 0, now_ns);
 	task_leaves(table, t);
 	task_joins(table, t, domain_index_of(to));
 	t->vtime = domain_at(table, t->domain)->task_clock;
 	if (counted)
-		domain_counts(t, weight);
+		domain_counts(t, weight, now_ns);
 }
 
 static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
@@ -183,6 +184,7 @@ int steward_set_domain(struct domain_request *request)
 	known = domain_is(table, index, id);
 	if (known)
 		order_set_policy(table, index, &policy);
+	order_changes += 1;
 	bpf_spin_unlock(&domains_lock);
 	if (table->priorities)
 		watch_quotas();
@@ -212,6 +214,41 @@ int steward_suspend_domain(struct suspend_request *request)
 	bpf_spin_unlock(&domains_lock);
 	watch_quotas();
 	return known ? 0 : -ENOENT;
+}
+
+/*
+ * The daemon's memory loop holds what is charged to a cgroup for so long, or lets it go on (0); see bumps.bpf.h. CPUs
+ * on which it runs choose again at once, where it is known that it does.
+ */
+SEC("syscall")
+int steward_bump(struct bump_request *request)
+{
+	u64 id = request->cgroup_id, for_ns = min_u64(request->for_ns, BUMP_MAX_NS);
+	u64 until_ns = clock_now() + for_ns;
+	u32 cpus = settings.cpus;
+	int cpu;
+
+	if (!attached)
+		return -ENOENT;
+	if (!settings.boundary)
+		return -EOPNOTSUPP;
+	if (!for_ns) {
+		bpf_map_delete_elem(&bumps, &id);
+		watch_quotas();
+		return 0;
+	}
+	if (bpf_map_update_elem(&bumps, &id, &until_ns, BPF_ANY))
+		return -ENOSPC;
+	if (!bumps_end_ns || clock_before(bumps_end_ns, until_ns))
+		bumps_end_ns = until_ns;
+	watch_quotas();
+	bpf_for(cpu, 0, cpus) {
+		struct cpu_run *run = cpu_run_of(cpu);
+
+		if (run && *(volatile u64 *)&run->charged_cgroup == id)
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	return 0;
 }
 
 /* The daemon chooses the order among domains: it is in force a moment later, see change_of_order(). */

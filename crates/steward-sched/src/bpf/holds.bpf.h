@@ -17,11 +17,9 @@
 #ifndef STEWARD_HOLDS_BPF_H
 #define STEWARD_HOLDS_BPF_H
 
-#include "interactive.bpf.h"
+#include "bumps.bpf.h"
 #include "decide/holds.h"
 
-/* Tasks that leave, by their places on leaving_clock_ns. */
-#define QUEUE_LEAVING (5ULL << 32)
 /* What never enters user space again. */
 #define PF_STAYS_INSIDE (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER | PF_EXITING)
 #define BOUNDARY_WORKS 4096 /* a power of two */
@@ -66,7 +64,6 @@ struct {
 
 static volatile u64 leaving_clock_ns = NSEC_PER_SEC; /* see leaving_clock() */
 static volatile u32 leaving; /* tasks may stand in QUEUE_LEAVING */
-static volatile u32 boundary_known; /* the tracepoint is there */
 
 static __always_inline struct hold_cpu *hold_cpu_of(u32 cpu)
 {
@@ -84,25 +81,16 @@ static __always_inline bool interrupted_outside(void)
 	return bpf_core_field_exists(regs->syscallno) && regs->syscallno == NO_SYSCALL;
 }
 
-/* Whether any domain is held or has a priority. Where none is or has, as on most machines, each switch is cheaper. */
-static __always_inline bool any_holds(void)
-{
-	struct domain_table *table = domains();
-
-	return table && (table->quotas || table->priorities);
-}
-
-/* __schedule() begins, with preemption disabled: what it does with the task that runs follows on this CPU. */
+/*
+ * __schedule() begins, with preemption disabled: what it does with the task that runs follows on this CPU. The loader
+ * attaches it only while a domain has a quota, a priority or is suspended, or somebody is held back for a moment, which
+ * it is told by tell_loader(): on all other machines each switch is cheaper by more than a hundred instructions.
+ */
 SEC("tp_btf/sched_entry_tp")
 int BPF_PROG(steward_schedule, bool preempt)
 {
-	struct hold_cpu *hold;
+	struct hold_cpu *hold = hold_cpu_of(bpf_get_smp_processor_id());
 
-	if (!boundary_known)
-		boundary_known = 1;
-	if (!any_holds())
-		return 0;
-	hold = hold_cpu_of(bpf_get_smp_processor_id());
 	if (hold)
 		hold->outside = preempt || !interrupted_outside() ? 0 : bpf_get_current_task_btf()->pid;
 	return 0;
@@ -118,11 +106,11 @@ static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_stat
 		return p->__state & TASK_INTERRUPTIBLE ? INSIDE_ASLEEP : INSIDE_BLOCKED;
 	if (p->flags & PF_STAYS_INSIDE)
 		return INSIDE_PREEMPTED;
-	if (!boundary_known)
+	if (settings.boundary == BOUNDARY_NEVER)
 		return WHEREABOUTS_UNKNOWN;
-	/* Nobody noted where: if its domain is held before it runs again, it is let run on until it has left. */
-	if (!any_holds())
-		return INSIDE_PREEMPTED;
+	/* Nobody noted where, as long as the loader has not attached what does: one that is held is stopped at the gate. */
+	if (settings.boundary != BOUNDARY_WATCHED)
+		return t->at_gate ? AT_GATE : INSIDE_PREEMPTED;
 	hold = hold_cpu_of(cpu);
 	if (!hold)
 		return INSIDE_PREEMPTED;
@@ -172,11 +160,11 @@ static __always_inline void has_left(struct task_state *t)
 		t->boundary_missed = 0;
 }
 
-static __always_inline void enqueue_leaving(struct task_struct *p, struct task_state *t, u64 enq_flags)
+static __always_inline void enqueue_leaving(struct task_struct *p, struct task_state *t, u64 now_ns, u64 enq_flags)
 {
 	u64 key = begin_to_leave(t);
 
-	t->waiting_since_ns = clock_now();
+	t->waiting_since_ns = now_ns;
 	if (enq_flags & SCX_ENQ_LAST) {
 		/* It just goes on. */
 		queue_insert(p, SCX_DSQ_LOCAL, LEAVING_SLICE_NS, enq_flags);
@@ -292,7 +280,7 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 			if (!p)
 				break;
 			t = task_state_of(p);
-			if (!t || !hold_overstays(held, behind, t->whereabouts, now_ns - t->waiting_since_ns))
+			if (!t || !hold_overstays(held, behind, t->whereabouts, passed_since(t->waiting_since_ns, now_ns)))
 				continue;
 			if (t->whereabouts == AT_GATE)
 				t->boundary_missed = 0;
@@ -305,6 +293,73 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return 0;
+}
+
+/*
+ * Holds a task that is where it has no lock; false when it is not, or needs not be. The kernel must say where tasks
+ * are.
+ */
+static __always_inline bool enqueue_bumped(struct task_struct *p, struct task_state *t, u64 enq_flags)
+{
+	if (t->whereabouts != AT_BOUNDARY && t->whereabouts != AT_GATE)
+		return false;
+	has_left(t);
+	t->waiting_since_ns = clock_now();
+	t->queue = QUEUE_BUMPED;
+	queue_insert(p, QUEUE_BUMPED, LEAVING_SLICE_NS, enq_flags);
+	return true;
+}
+
+/* One begins to run: if it is held, it stood in its domain's queue before. */
+static __always_inline void catch_bumped(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
+{
+	run->charged_cgroup = any_bumps() ? charged_cgroup_of(p) : 0;
+	if (bumped(p, t))
+		watch_budget(run, cpu, BUMP_CATCH_NS);
+}
+
+/* Those whose time is over go on, and who has been stopped at a gate for too long: each runs a slice as one of those
+ * that leave. True when any does. */
+static __noinline bool end_bumps(u64 now_ns)
+{
+	u64 end_ns = bumps_end_ns;
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool released = false;
+	int i;
+
+	if (!end_ns)
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_BUMPED, 0)) {
+		bpf_for(i, 0, BUMPED_SCAN_MAX) {
+			struct task_state *t;
+			u64 key;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_state_of(p);
+			if (!t || (bump_holds(p, now_ns) && !(p->signal->flags & SIGNAL_GROUP_EXIT) &&
+				   !hold_overstays(true, false, t->whereabouts, passed_since(t->waiting_since_ns, now_ns))))
+				continue;
+			if (t->whereabouts == AT_GATE)
+				t->boundary_missed = 0;
+			key = begin_to_leave(t);
+			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key)) {
+				leave_queue(t);
+				released = true;
+			} else {
+				has_left(t);
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (released)
+		leaving = 1;
+	/* One that was found held at the last moment may be on its way into the queue still. */
+	if (!clock_before(now_ns, end_ns + BUMP_GRACE_NS) && scx_bpf_dsq_nr_queued(QUEUE_BUMPED) <= 0)
+		__sync_val_compare_and_swap(&bumps_end_ns, end_ns, 0);
+	return released;
 }
 
 /* A domain was let go: when it is held again, its queue is looked through anew. */

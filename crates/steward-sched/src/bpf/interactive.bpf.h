@@ -37,7 +37,7 @@ static int budget_ends(void *map, u32 *cpu, struct timer_entry *entry)
 	return 0;
 }
 
-/* Watches the budget of the task that begins to run here. The timer is bound to this CPU. */
+/* Watches the budget of the task that begins to run here. The timer is pinned to this CPU. */
 static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_ns)
 {
 	struct timer_entry *entry = bpf_map_lookup_elem(&cpu_timers, &cpu);
@@ -131,17 +131,21 @@ __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
-	u64 now_ns = clock_now();
 	struct domain *d;
+	u64 now_ns;
 
 	if (!table || !order)
 		return 0;
+	/* Only that order goes by the clock. */
+	now_ns = table->order == ORDER_WRR ? clock_now() : 0;
 	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
 	if (change == CHANGE_PAY)
 		d->used_ns += used_ns;
 	if ((change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held))
 		order_change(table, order, change, index, used_ns, now_ns);
+	/* Last: whoever read the order meanwhile has read the number before. */
+	order_changes += 1;
 	bpf_spin_unlock(&domains_lock);
 	return 0;
 }
@@ -317,122 +321,6 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 out:
 	bpf_task_release(p);
 	return 0;
-}
-
-/* How many tasks of one queue are moved at a time; the sampler comes again. */
-#define DRAIN_MAX 4096
-
-/*
- * Gives what waits in a queue that its CPU serves no more to the kernel's own queue: every CPU looks there first, the
- * one that goes offline too, as long as something can run nowhere else.
- */
-static __noinline int drain(u64 queue)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	int i;
-
-	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, DRAIN_MAX) {
-			struct task_state *t;
-
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
-				break;
-			if (!iterated_move(&it, p, SCX_DSQ_GLOBAL))
-				continue;
-			t = task_state_of(p);
-			if (t)
-				leave_queue(t);
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return 0;
-}
-
-/*
- * A CPU goes offline, or comes online: restricted tasks of all domains that have some for it leave their queues, or are
- * noted as waiting for it. What is noted meanwhile stays.
- */
-static __noinline int visit_restricted(u32 cpu, bool online)
-{
-	struct domain_table *table = domains();
-	struct cpu_order *order = cpu_order_of(cpu);
-	u32 high_water;
-	int i;
-
-	if (!table || !order)
-		return 0;
-	high_water = table->high_water;
-	bpf_for(i, 1, high_water) {
-		if (!domain_at(table, i)->in_use || scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) <= 0)
-			continue;
-		if (online) {
-			restricted_waits(order, i);
-		} else if (restricted_noted(order, i)) {
-			restricted_forget(order, i);
-			drain(QUEUE_RESTRICTED(i));
-		}
-	}
-	bpf_for(i, 0, MAX_DOMAINS / 64)
-		restricted_word(order, i);
-	return 0;
-}
-
-/* Empties the queues of all CPUs that are offline, or begin to go there. */
-static __noinline int drain_offline(void)
-{
-	u32 cpus = settings.cpus;
-	bool moved = false;
-	int cpu;
-
-	bpf_for(cpu, 0, cpus) {
-		struct cpu_order *order = cpu_order_of(cpu);
-
-		if (!order || (cpu_online(cpu) && cpu_active(cpu)) ||
-		    (!scx_bpf_dsq_nr_queued(QUEUE_INTERACTIVE(cpu)) && !order->any_restricted))
-			continue;
-		drain(QUEUE_INTERACTIVE(cpu));
-		visit_restricted(cpu, false);
-		/* It may be on its way out, with something that can run nowhere else. */
-		kick_cpu(cpu, SCX_KICK_PREEMPT);
-		moved = true;
-	}
-	if (!moved)
-		return 0;
-	bpf_for(cpu, 0, cpus) {
-		if (scx_bpf_test_and_clear_cpu_idle(cpu))
-			kick_cpu(cpu, SCX_KICK_IDLE);
-	}
-	return 0;
-}
-
-static int drain_begins(void *map, u32 *index, struct timer_entry *entry)
-{
-	drain_offline();
-	return 0;
-}
-
-/* A CPU goes offline. Moving between queues is not allowed in that callback; a timer comes at once. */
-static __always_inline void drain_soon(void)
-{
-	u32 two = 2;
-	struct timer_entry *entry = bpf_map_lookup_elem(&system_timers, &two);
-
-	if (entry)
-		bpf_timer_start(&entry->timer, 0, 0);
-}
-
-static __always_inline int prepare_drain(void)
-{
-	u32 two = 2;
-	struct timer_entry *entry = bpf_map_lookup_elem(&system_timers, &two);
-	int error;
-
-	if (!entry)
-		return -ENOENT;
-	error = bpf_timer_init(&entry->timer, &system_timers, CLOCK_MONOTONIC);
-	return error ? error : bpf_timer_set_callback(&entry->timer, drain_begins);
 }
 
 /*

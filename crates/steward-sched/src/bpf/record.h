@@ -34,6 +34,8 @@ enum event_kind {
 	EVENT_REVOKED_DISPLACED = 6,
 	EVENT_REACTIVATED = 7,
 	EVENT_RELEASED = 8,
+	EVENT_HEIR = 10, /* for the daemon's disk room: has executed a program with its parent's priority for the disk */
+	EVENT_HOLDS = 9, /* for the loader alone: tasks may be held from now on, and BOUNDARY_UNWATCHED */
 };
 
 /* What a specification gives. In the table of executables a budget of 0 says best-effort. */
@@ -113,6 +115,11 @@ struct suspend_request {
 	u32 unused;
 };
 
+struct bump_request {
+	u64 cgroup_id;
+	u64 for_ns; /* 0: it goes on */
+};
+
 struct order_request {
 	u64 service_cycle_ns;
 	u32 order; /* enum order */
@@ -126,7 +133,14 @@ struct settings {
 	u64 preemption_interval_ns; /* what runs as best-effort runs at least this long before another domain preempts it */
 	u64 memory_free_bytes; /* for reactivation; ~0 when not known */
 	u32 owner; /* the user who may reserve for anyone; ADMISSION_ANYBODY: nobody but root */
-	u32 unused;
+	u32 boundary; /* enum boundary */
+};
+
+/* Whether it is known where a task is preempted. */
+enum boundary {
+	BOUNDARY_NEVER = 0, /* this kernel does not say it */
+	BOUNDARY_UNWATCHED = 1, /* nobody is held, and so nobody asks */
+	BOUNDARY_WATCHED = 2,
 };
 
 /* Counters that only grow. */

@@ -8,7 +8,7 @@
 #ifndef STEWARD_SAMPLER_BPF_H
 #define STEWARD_SAMPLER_BPF_H
 
-#include "best_effort.bpf.h"
+#include "offline.bpf.h"
 
 #define PAGE_SHIFT 12
 #define MIB_SHIFT 20
@@ -259,6 +259,10 @@ static __always_inline void find_all_overdue(u64 now_ns)
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
 	/* From the one end and from the other, so that nobody is hidden behind however many that come and go. */
 	overdue_flags ^= SCX_DSQ_ITER_REV;
+	/* Those that leave share a part of a CPU however many they are; and who was held for a moment may be again before
+	 * it has run. */
+	find_overdue(QUEUE_LEAVING, now_ns);
+	find_overdue(QUEUE_BUMPED, now_ns);
 	/* Goes on where the last look ran out of room. */
 	bpf_for(i, 0, high_water) {
 		u32 index = overdue_cursor;
@@ -335,6 +339,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	drain_offline();
+	drain_bumped();
 	free_ended_domains();
 	sample_slots(interval_ns, sample);
 	to_relieve = 0;

@@ -22,6 +22,10 @@
 #define QUEUE_DOMAIN(index) (3ULL << 32 | (u32)(index))
 /* Best-effort tasks that have waited too long, first come first served. */
 #define QUEUE_RESCUE (4ULL << 32)
+/* Tasks that leave the kernel, by their places on leaving_clock_ns: holds.bpf.h. */
+#define QUEUE_LEAVING (5ULL << 32)
+/* Tasks that are held for a moment: bumps.bpf.h. */
+#define QUEUE_BUMPED (6ULL << 32)
 
 #define NEVER (~0ULL)
 
@@ -33,6 +37,12 @@ enum task_mode {
 	MODE_BEST_EFFORT = 1,
 	MODE_INTERACTIVE = 2,
 	MODE_STARTING = 3, /* in the window that it has to execute a program */
+};
+
+enum rescued {
+	RESCUED_NOT = 0,
+	RESCUED_PAID = 1, /* its turn came, and the CPU rescues nobody for a while afterwards */
+	RESCUED_UNPAID = 2, /* its CPU goes offline */
 };
 
 /* What the scheduler knows of every task. */
@@ -57,7 +67,7 @@ struct task_state {
 	u8 may_start_interactive; /* may take up a specification at its next exec */
 	u8 unjoined; /* began to run without waiting in the order, and its domain's credit has not been looked at since */
 	u8 put_aside; /* was preempted with a part of its slice left: it may be in the CPU's own queue, and goes on unasked */
-	u8 rescued; /* was taken out of its queue because it had waited too long */
+	u8 rescued; /* enum rescued: was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
 	u8 ended; /* ops.exit_task has been called: it gets nothing any more */
 	u8 whereabouts; /* enum whereabouts: where it was when it last ceased to run */
@@ -151,7 +161,11 @@ struct cpu_run {
 	u64 rescued_ns; /* when a task was last rescued here: see rescue_paid() */
 	u64 began_ns; /* when the task that runs began to */
 	u64 unpaid_ns; /* what tasks of unpaid_domain used here and the domain has not paid yet */
+	u64 aside_ns; /* the same of the one before it, aside_domain */
+	u64 first_seen; /* the domain that comes first, and order_changes above 16 bits when that was looked for */
+	u64 served_seen; /* the domain that was served last, and order_changes then */
 	u32 unpaid_domain;
+	u32 aside_domain;
 	u32 domain; /* of the task that runs as best-effort; 0 for anything else */
 	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */
@@ -161,8 +175,10 @@ struct cpu_run {
 	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
+	u32 unused;
 	struct class_use class_use; /* of reservations here */
-	u64 padding[1];
+	u64 charged_cgroup; /* for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
+	u64 padding[4];
 };
 
 struct {
@@ -230,6 +246,8 @@ u32 slots_high_water;
 struct event *event_layout; /* never set: it puts the type into the program's BTF */
 volatile u32 maybe_idle = 1; /* a CPU may be idle */
 volatile u32 overdue; /* tasks may stand in QUEUE_RESCUE */
+/* Counts the changes of the order of domains, under domains_lock: while it stays the same, so do all places. */
+static volatile u64 order_changes;
 volatile u32 attached; /* set by ops.init: before that, exec and fork are not ours to act on */
 
 static __always_inline struct task_state *task_state_of(struct task_struct *p)
@@ -352,8 +370,8 @@ static __always_inline bool migration_disabled(struct task_struct *p)
 	return count > 1 || (count == 1 && p != bpf_get_current_task_btf());
 }
 
-/* Bound to the CPU that it is on while others exist: by affinity, or for the moment because it disabled migration. */
-static __always_inline bool is_bound(struct task_struct *p)
+/* Pinned to the CPU that it is on while others exist: by affinity, or for the moment because it disabled migration. */
+static __always_inline bool is_pinned(struct task_struct *p)
 {
 	return (p->nr_cpus_allowed == 1 && settings.cpus > 1) || migration_disabled(p);
 }

@@ -114,7 +114,7 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	bool alone = table && !others_wait(table, t->domain, cpu) && !leaving;
 
 	if (table && order) {
-		order_serve(table, order, t->domain);
+		serve_order(table, order, run, t->domain);
 		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
 	}
 	run_best_effort(prev, t, run, cpu);
@@ -126,12 +126,12 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
  * The task can run: it counts in its domain, and if it has just woken its period may be a new one. Called on each way
  * into a queue instead of from ops.runnable, which would be one more callback at each wake-up.
  */
-static __always_inline void becomes_runnable(struct task_state *t, struct task_slot *slot, bool woken)
+static __always_inline void becomes_runnable(struct task_state *t, struct task_slot *slot, bool woken, u64 now_ns)
 {
 	if (woken && slot && slot->standing == STANDING_ADMITTED)
-		edf_wake(&slot->edf, clock_now());
+		edf_wake(&slot->edf, now_ns);
 	if (!t->runnable_weight)
-		domain_counts(t, t->weight);
+		domain_counts(t, t->weight, now_ns);
 }
 
 s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -146,9 +146,12 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	slot = slot_of(t);
 	if (slot && slot->standing == STANDING_ADMITTED && !migration_disabled(p) && may_run_on(p, slot->cpu))
 		return slot->cpu;
+	/* Where none may be idle, none is looked for: here as in find_idle_cpu(). */
+	if (!maybe_idle)
+		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
-	if (idle && !held_by_quota(t)) {
-		becomes_runnable(t, slot, true);
+	if (idle && !held_by_quota(t) && !bumped(p, t)) {
+		becomes_runnable(t, slot, true, clock_now());
 		has_left(t);
 		t->queue = QUEUE_NONE;
 		t->unjoined = 1;
@@ -205,22 +208,21 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_state *t = task_state_of(p);
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct task_slot *slot;
-	u64 now_ns;
+	u64 now_ns = clock_of(cpu);
 	s32 idle_cpu;
-	bool held;
+	bool held, is_bumped;
 
 	if (!t) {
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 		return;
 	}
 	leave_queue(t);
-	t->rescued = 0;
+	t->rescued = RESCUED_NOT;
 	t->leaving = 0;
 	t->put_aside = 0;
 	slot = slot_of(t);
-	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP);
+	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP, now_ns);
 	if (slot && slot->standing == STANDING_ADMITTED) {
-		now_ns = clock_now();
 		if (served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu)) {
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
@@ -242,17 +244,20 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	held = held_by_quota(t);
-	if (leaves(t, held)) {
-		enqueue_leaving(p, t, enq_flags);
+	is_bumped = bumped(p, t);
+	if (leaves(t, held || is_bumped)) {
+		enqueue_leaving(p, t, now_ns, enq_flags);
 		goto find_cpu;
 	}
+	if (is_bumped && enqueue_bumped(p, t, enq_flags))
+		return;
 	has_left(t);
 	if (is_restricted(p)) {
-		enqueue_restricted(p, t, cpu, enq_flags);
+		enqueue_restricted(p, t, cpu, now_ns, enq_flags);
 	} else {
-		if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_direct(p, t, cpu, enq_flags))
+		if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_direct(p, t, cpu, now_ns, enq_flags))
 			return;
-		enqueue_domain(p, t, enq_flags);
+		enqueue_domain(p, t, now_ns, enq_flags);
 	}
 	if (enq_flags & SCX_ENQ_LAST) {
 		wait_for_release(t, cpu);
@@ -263,7 +268,7 @@ find_cpu:
 	if (idle_cpu >= 0)
 		kick_cpu(idle_cpu, SCX_KICK_IDLE);
 	else if (!t->leaving && (enq_flags & SCX_ENQ_WAKEUP))
-		preempt_later(p, t, cpu, clock_now());
+		preempt_later(p, t, cpu, now_ns);
 }
 
 /* Whether best-effort work runs here that nothing else waits for, and that may go on. */
@@ -272,7 +277,8 @@ static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 	struct domain_table *table = domains();
 	u16 running = run->domain;
 
-	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !leaving && !held_domain(running) &&
+	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !leaving && !any_bumps() &&
+	       !(table->quotas && held_domain(running)) &&
 	       !others_wait(table, running, cpu);
 }
 
@@ -303,7 +309,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_state *t = NULL;
 	enum served served;
 	bool others;
-	u64 now_ns = clock_now(), deadline_ns = 0;
+	u64 now_ns = clock_of(cpu), deadline_ns = 0;
 	u32 expected;
 
 	if (!run)
@@ -335,7 +341,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (serve_overdue(run, now_ns) || serve_leaving(cpu, now_ns, false))
 		return;
 
-	if (t && held_by_quota(t))
+	if (t && (held_by_quota(t) || bumped(prev, t)))
 		t = NULL;
 	if (t && table)
 		join_late(table, t, cpu);
@@ -378,19 +384,19 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	if (!run || !table)
 		return;
 	/* Nobody's turn depends on what it has used. */
-	if (run->alone && !table->quotas && !run->direct && runs_alone(run, cpu))
+	if (run->alone && !table->quotas && !any_bumps() && !run->direct && runs_alone(run, cpu))
 		return;
 	t = task_state_of(p);
 	if (!t)
 		return;
-	now_ns = clock_now();
+	now_ns = clock_of(cpu);
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
 		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS ||
 		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
 		     (overdue || others_wait(table, 0, cpu))))
 			task_set_slice(p, 0);
-	} else if (held_by_quota(t) || (run->alone && table->quotas)) {
+	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
 		task_set_slice(p, 0);
@@ -405,7 +411,7 @@ void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!t)
 		return;
 	leave_queue(t);
-	domain_counts(t, 0);
+	domain_counts(t, 0, clock_of(scx_bpf_task_cpu(p)));
 	slot = slot_of(t);
 	if (slot && (deq_flags & SCX_DEQ_SLEEP))
 		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
@@ -418,8 +424,8 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 
 	if (!t->rescued)
 		return false;
-	t->rescued = 0;
-	run->rescues = 1;
+	run->rescues = t->rescued == RESCUED_PAID;
+	t->rescued = RESCUED_NOT;
 	slice_ns = rescue_slice_ns(is_reader(p, t));
 	task_set_slice(p, slice_ns);
 	watch_budget(run, cpu, slice_ns);
@@ -433,7 +439,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct cpu_run *run = cpu_run_of(cpu);
 	struct domain_table *table;
 	struct task_slot *slot;
-	u64 now_ns = clock_now();
+	u64 now_ns = clock_of(cpu);
 	bool direct;
 
 	if (!t || !run)
@@ -441,12 +447,12 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	table = domains();
 	direct = t->direct_cpu;
 	if (table && (t->counted_waiting || t->restricted_waiting || direct))
-		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, now_ns - t->waiting_since_ns);
+		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
 	t->charged_ns = now_ns;
 	run->began_ns = now_ns;
 	slot = slot_of(t);
-	becomes_runnable(t, slot, false);
+	becomes_runnable(t, slot, false, now_ns);
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		edf_update(&slot->edf, now_ns);
 		if (slot->cpu == cpu && served_by_deadline(slot, now_ns)) {
@@ -466,6 +472,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	begin_gap(p, run, cpu);
 	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
+	catch_bumped(p, t, run, cpu);
 	if (table) {
 		struct domain *d = domain_at(table, t->domain);
 
@@ -481,7 +488,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	struct task_state *t = task_state_of(p);
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_run *run = cpu_run_of(cpu);
-	u64 now_ns = clock_now();
+	u64 now_ns = clock_of(cpu);
 
 	if (!t || !run)
 		return;
@@ -500,6 +507,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
 	run->domain = 0;
+	run->charged_cgroup = 0;
 }
 
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
@@ -570,7 +578,7 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 	if (!t || !table)
 		return;
 	leave_queue(t);
-	domain_counts(t, 0);
+	domain_counts(t, 0, clock_now());
 	t->ended = 1;
 	release(t);
 	task_leaves(table, t);
@@ -612,7 +620,7 @@ void STRUCT_OPS(steward_cpu_online, s32 cpu)
 
 	if (state)
 		state->online = 1;
-	visit_restricted(cpu, true);
+	note_all_restricted(cpu);
 }
 
 /* Reservations of a CPU that goes away are admitted elsewhere, or wait. */
@@ -669,6 +677,9 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 	if (error)
 		return error;
 	error = scx_bpf_create_dsq(QUEUE_LEAVING, -1);
+	if (error)
+		return error;
+	error = scx_bpf_create_dsq(QUEUE_BUMPED, -1);
 	if (error)
 		return error;
 	error = prepare_periods();
@@ -746,6 +757,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	if (!allowed)
 		return 0;
 	t->may_start_interactive = 0;
+	report_heir(p);
 	end_loans(t);
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */

@@ -89,6 +89,21 @@ static __noinline int free_domain(u32 index)
 }
 
 /*
+ * Brings a domain's place in the order in line with whether tasks of it wait. One whose last task was taken stays in
+ * the order until it comes first and is found empty; beside one that is always before it that is never, and as long as
+ * another domain stands in the order, who comes first has to be looked for at each switch.
+ */
+static __always_inline void set_right(struct domain_table *table, u32 index)
+{
+	if (order_is_queued(table, index) && !*(volatile u32 *)&domain_at(table, index)->waiting)
+		change_order(CHANGE_UNQUEUE, index, 0, 0);
+	/* One may have come meanwhile; or a CPU that missed one on its way in (unqueue_domain()) came too early twice. */
+	if (!order_is_queued(table, index) &&
+	    (*(volatile u32 *)&domain_at(table, index)->waiting || scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0))
+		domain_make_queued(table, index);
+}
+
+/*
  * Tasks that outlive their cgroup, and domains below that have such tasks, keep its domain until they are gone. Looked
  * at with each sample, and not when the last of them goes: that is in the way of nobody, and keeps what every ending
  * task does short.
@@ -105,9 +120,8 @@ static __noinline int free_ended_domains(void)
 	bpf_for(i, 1, high_water) {
 		if (domain_ended(domain_at(table, i)))
 			free_domain(i);
-		/* Should a CPU that missed a task on its way in (unqueue_domain()) have come too early twice. */
-		else if (domain_at(table, i)->in_use && !order_is_queued(table, i) && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(i)) > 0)
-			domain_make_queued(table, i);
+		else if (domain_at(table, i)->in_use)
+			set_right(table, i);
 	}
 	return 0;
 }
@@ -155,6 +169,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 		}
 	}
 	waits = look_after_holds(now_ns);
+	waits |= end_bumps(now_ns);
 	/* An idle CPU looks for work only when it is told to; twice, for it may have been about to become idle. */
 	if (released || released_before || waits || scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0) {
 		u32 cpus = settings.cpus;
@@ -164,6 +179,7 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 				kick_cpu(i, SCX_KICK_IDLE);
 		}
 	}
+	released |= any_bumps();
 	if (table->quotas || released || waits || table->priorities) {
 		refill_armed = 1;
 		bpf_timer_start(&entry->timer, table->quotas || released || waits ? REFILL_INTERVAL_NS : HOLD_LOOK_NS, 0);
@@ -191,12 +207,27 @@ static __always_inline int prepare_refill(void)
 	return error ? error : bpf_timer_set_callback(&entry->timer, refill_quotas);
 }
 
+/* Tasks may be held from now on: the loader attaches what says where they are preempted. */
+static __noinline int tell_loader(void)
+{
+	struct domain_table *table = domains();
+	struct event *event;
+
+	if (settings.boundary != BOUNDARY_UNWATCHED || !table || !(table->quotas || table->priorities || any_bumps()))
+		return 0;
+	event = new_event(EVENT_HOLDS);
+	if (event)
+		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
 /* Starts the refill's timer. One that runs already is left alone: whoever changes a quota again and again must not
  * put it off. */
 static __always_inline void watch_quotas(void)
 {
 	struct timer_entry *entry = refill_timer();
 
+	tell_loader();
 	if (entry && !__sync_lock_test_and_set(&refill_armed, 1))
 		bpf_timer_start(&entry->timer, REFILL_INTERVAL_NS, 0);
 }

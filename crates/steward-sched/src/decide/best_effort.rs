@@ -24,6 +24,7 @@ pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
 unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
+    fn decide_passed_since(since_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool;
     fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_paid(began_ns: u64, used_ns: u64) -> u64;
@@ -36,6 +37,12 @@ unsafe extern "C" {
 pub fn task_cost(used_ns: u64, weight: u32) -> u64 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_task_cost(used_ns, weight) }
+}
+
+/// How long it has been. A moment that another CPU noted may come after what this one's clock said last: no time.
+pub fn passed_since(since_ns: u64, now_ns: u64) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_passed_since(since_ns, now_ns) }
 }
 
 /// Whether a task that has waited since `waiting_since_ns` is to be rescued. A `reader` was preempted while it reads

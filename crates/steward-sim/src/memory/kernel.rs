@@ -9,7 +9,7 @@ use super::scenario::MachineSettings;
 use crate::random::Random;
 
 /// How long it takes to take a group of a file, which is clean.
-const FILE_TAKE_NS: u64 = 10_000;
+pub(super) const FILE_TAKE_NS: u64 = 10_000;
 
 /// A device that serves one request after the other.
 #[derive(Clone, Debug)]

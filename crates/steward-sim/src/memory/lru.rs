@@ -200,12 +200,14 @@ impl Lru {
     /// What can be read of it: oldest first.
     pub(super) fn generations(&self, now_ns: u64) -> Vec<Generation> {
         let oldest = self.kinds.iter().map(|ages| ages.oldest).min().unwrap_or(0);
-        let of_kind = |ages: &Ages, generation: u64| {
-            if generation < ages.oldest { 0 } else { ages.counts[slot(generation)] }
+        let bytes_of = |kind: Kind, generation: u64| {
+            let ages = &self.kinds[kind as usize];
+            if generation < ages.oldest { 0 } else { GROUP_BYTES * ages.counts[slot(generation)] }
         };
         let read = |generation: u64| Generation {
             age_ns: now_ns.saturating_sub(self.opened_ns[slot(generation)]),
-            bytes: GROUP_BYTES * self.kinds.iter().map(|ages| of_kind(ages, generation)).sum::<u64>(),
+            anonymous_bytes: bytes_of(Kind::Anonymous, generation),
+            file_bytes: bytes_of(Kind::File, generation),
         };
         (oldest..=self.newest).map(read).collect()
     }

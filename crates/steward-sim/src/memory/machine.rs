@@ -10,7 +10,7 @@ use super::lru::{Kind, Place};
 use super::measure::{Kill, Outcome};
 use super::program::{FILL_NS, Next, Program, View};
 use super::scenario::Scenario;
-use super::steward::Steward;
+use super::steward::{Steward, Told};
 use crate::random::Random;
 
 /// A program goes on for so long before others have their turn.
@@ -95,9 +95,9 @@ impl Machine {
         self.kernel.free_bytes()
     }
 
-    /// What Steward last said is available to a domain, in bytes.
-    pub fn available_bytes(&self, domain: usize) -> u64 {
-        self.steward.as_ref().map_or(0, |steward| steward.available_bytes[domain])
+    /// What Steward last said is available to a domain.
+    pub fn told(&self, domain: usize) -> Told {
+        self.steward.as_ref().map_or_else(Told::default, |steward| steward.told[domain])
     }
 
     fn handle(&mut self, now_ns: u64, event: Event) {
@@ -137,7 +137,7 @@ impl Machine {
                 return;
             }
             let steward = self.steward.as_ref();
-            let available_bytes = steward.map_or(0, |steward| steward.available_bytes[program.domain]);
+            let available_bytes = steward.map_or(0, |steward| steward.told[program.domain].available_bytes);
             let view = View { files: &self.files, available_bytes };
             let next = program.next(now_ns, &view, &mut self.kernel);
             if let Some(latency_ns) = program.latency_ns.take() {

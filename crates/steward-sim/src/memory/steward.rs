@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 use steward_core::memory::ageing::{Ageing, Reading};
-use steward_core::memory::availability::{self, Own, available};
+use steward_core::memory::availability::{Room, available};
 use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
+use steward_core::memory::pace::{Pace, time_to_write_ns};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
 use steward_core::memory::victims::Victim;
@@ -14,7 +15,7 @@ use steward_core::memory::victims::Victim;
 use super::GROUP_BYTES;
 use super::decide::Decide;
 use super::event::Event;
-use super::kernel::Kernel;
+use super::kernel::{FILE_TAKE_NS, Kernel};
 use super::lru::Kind;
 use super::measure::Outcome;
 use super::scenario::{DomainSpec, StewardSettings};
@@ -50,8 +51,21 @@ pub(super) struct Steward {
     spared_until_ns: Vec<u64>,
     /// By domain: its pages' ages as they were read last.
     read: Vec<Option<Reading>>,
-    pub(super) available_bytes: Vec<u64>,
+    /// By domain: what it was told last.
+    pub(super) told: Vec<Told>,
+    pace: Pace,
     random: Random,
+}
+
+/// How much a domain was told it may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// All of it, in bytes.
+    pub available_bytes: u64,
+    /// What of it is there at once, in bytes.
+    pub at_once_bytes: u64,
+    /// How long the rest takes at most, in nanoseconds.
+    pub time_to_free_ns: u64,
 }
 
 impl Steward {
@@ -72,7 +86,8 @@ impl Steward {
             written_at_ns: 0,
             spared_until_ns: vec![0; domains.len()],
             read: vec![None; domains.len()],
-            available_bytes: vec![0; domains.len()],
+            told: vec![Told::default(); domains.len()],
+            pace: Pace::default(),
             settings: settings.clone(),
             random,
         }
@@ -105,7 +120,7 @@ impl Steward {
         self.plan = decision.victims.iter().copied().collect();
         self.decision = decision;
         self.protect(now_ns, kernel, domains, &seen);
-        self.publish(kernel, domains, &seen);
+        self.publish(kernel, &seen);
         self.age(now_ns, kernel, domains);
         self.wake(now_ns, kernel);
     }
@@ -137,11 +152,15 @@ impl Steward {
                 parent: domain.parent,
                 priority: domain.priority,
                 claimed_bytes: claimed_bytes[place],
+                clean_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 min_bytes: domain.min_bytes,
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {
-                idle_bytes: self.read[place].as_ref().map_or(0, |read| read.idle_bytes(spec.period_ns)),
+                user: 0,
+                idle_bytes: self.read[place]
+                    .as_ref()
+                    .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
                 swapped_bytes: cgroup.swapped * GROUP_BYTES,
                 file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 is_revocable: spec.is_revocable,
@@ -194,26 +213,31 @@ impl Steward {
         }
     }
 
-    fn publish(&mut self, kernel: &Kernel, domains: &[DomainSpec], seen: &[Seen]) {
+    fn publish(&mut self, kernel: &Kernel, seen: &[Seen]) {
         let kept = |place: usize| {
             let of = |kept: &&Kept| kept.id == place as u64;
             self.decision.kept.iter().find(of).map_or(0, |kept| kept.bytes)
         };
-        let all: Vec<availability::Domain> = seen
-            .iter()
-            .enumerate()
-            .map(|(place, seen)| availability::Domain {
-                parent: seen.principal.parent,
-                priority: seen.principal.priority,
-                weight: seen.principal.weight,
-                used_bytes: seen.principal.claimed_bytes,
-                min_bytes: domains[place].min_bytes.max(kept(place)),
-                max_bytes: u64::MAX,
-            })
-            .collect();
-        let free_bytes = kernel.free_bytes().saturating_sub(self.decision.target_bytes);
-        let own = Own { priority: 4, weight: NonZeroU32::MIN };
-        self.available_bytes = available(&all, free_bytes, own);
+        // Where not all have room in the swap, each has its part of it.
+        let anonymous_bytes = kernel.resident_bytes(Kind::Anonymous).max(1);
+        let swap_part = (kernel.swap_free_bytes() as f64 / anonymous_bytes as f64).min(1.0);
+        let principal = |(place, seen): (usize, &Seen)| {
+            let anonymous_bytes = kernel.cgroups[place].lru.count(Kind::Anonymous) * GROUP_BYTES;
+            let stays_bytes = (anonymous_bytes as f64 * (1.0 - swap_part)).ceil() as u64;
+            Principal { kept_bytes: kept(place).max(stays_bytes), ..seen.principal }
+        };
+        let principals: Vec<Principal> = seen.iter().enumerate().map(principal).collect();
+        let room = Room {
+            free_bytes: kernel.free_bytes(),
+            target_bytes: self.decision.target_bytes,
+            total_bytes: kernel.settings.total_bytes - kernel.settings.kernel_bytes,
+        };
+        let told = available(&principals, &room).into_iter().map(|told| Told {
+            available_bytes: told.bytes,
+            at_once_bytes: told.at_once_bytes,
+            time_to_free_ns: time_to_write_ns(told.to_write_bytes, self.pace.measured()),
+        });
+        self.told = told.collect();
     }
 
     fn age(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec]) {
@@ -314,6 +338,9 @@ impl Steward {
                 self.threads[thread].left_bytes = 0;
                 continue;
             };
+            if done_ns > now_ns + FILE_TAKE_NS {
+                self.pace.note(GROUP_BYTES, now_ns, done_ns);
+            }
             let counts = &mut kernel.cgroups[place].counts;
             counts.taken += 1;
             counts.taken_below_floor += u64::from(before_bytes < floor_bytes.saturating_add(GROUP_BYTES));

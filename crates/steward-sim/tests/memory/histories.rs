@@ -124,11 +124,6 @@ pub fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Sc
             for (place, part) in parts.iter_mut().enumerate() {
                 if let Behaviour::Interactive(interactive) = &mut part.behaviour {
                     interactive.file = interactive.file.filter(|file| *file == place);
-                    // Without swap what is idle cannot be taken, and what is not idle is taken in its place
-                    // (docs/simulator.md).
-                    if machine.swap_bytes < 2000 * MIB {
-                        interactive.rare_bytes = 0;
-                    }
                 }
             }
             scenario(u64::from(seed), machine, files, &parts)
@@ -150,4 +145,37 @@ pub fn fixed_demand(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = S
         }
         scenario
     })
+}
+
+/// After so many seconds those in [`holders`] have what they will have.
+pub const HOLDERS_SECONDS: u64 = 40;
+
+/// Such as take memory and keep it, some of them promised a part or protected; and one that then uses all that is
+/// available to it.
+pub fn holders() -> impl Strategy<Value = Scenario> {
+    let holder =
+        (10..150_u64, 1..100_u32, 0..8_u8, 0..60_u64).prop_map(|(mib, weight, priority, min_mib)| Part {
+            domain: DomainSpec { weight, priority, min_bytes: min_mib * MIB / 2, ..DomainSpec::default() },
+            start_ns: 0,
+            end_ns: None,
+            behaviour: Behaviour::Grower { bytes_per_second: 200 * MIB, bytes: mib * MIB },
+        });
+    let parts = (prop::collection::vec(holder, 1..5), prop::option::of(interactive()), 1..100_u32, 0..8_u8);
+    (any::<u16>(), any_machine(swaps()), files(), parts).prop_map(
+        |(seed, machine, files, (mut parts, protected, weight, priority))| {
+            parts.extend(protected.map(|mut part| {
+                if let Behaviour::Interactive(interactive) = &mut part.behaviour {
+                    (interactive.burst_bytes, interactive.rare_bytes) = (0, 0);
+                }
+                part
+            }));
+            parts.push(Part {
+                domain: DomainSpec { weight, priority, ..DomainSpec::default() },
+                start_ns: HOLDERS_SECONDS * SECOND,
+                end_ns: None,
+                behaviour: Behaviour::Adaptive { bytes: 1 << 40 },
+            });
+            scenario(u64::from(seed), machine, files, &parts)
+        },
+    )
 }

@@ -67,11 +67,6 @@ pub fn ignores_weights() -> Box<dyn Decide> {
     sees_wrong(|_, domains| domains.iter_mut().for_each(|one| one.principal.weight = NonZeroU32::MIN))
 }
 
-/// Nobody is taken from.
-pub fn takes_nothing() -> Box<dyn Decide> {
-    does_wrong(|_, decision| decision.victims.clear())
-}
-
 /// Minima and what is kept count for nothing when memory is taken.
 pub fn takes_below_floors() -> Box<dyn Decide> {
     sees_wrong(|_, domains| {

@@ -5,7 +5,8 @@ use libsteward::api::DomainSettings;
 use steward_core::domain::Setting;
 use steward_core::quantity::parse_fraction;
 
-use crate::arguments::{JsonFlag, PROTECTION_PERIOD, parse_bytes, parse_protection};
+use crate::arguments::{JsonFlag, OneDomain};
+use crate::memory::arguments::{Amount, MemoryArguments};
 use crate::who::{Several, Who};
 
 /// Divide the machine among groups of programs
@@ -87,12 +88,8 @@ pub struct SetArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  steward domain show batch\n  steward domain show --pid $$")]
 pub struct ShowArguments {
-    /// The domain; your own unless said.
-    #[arg(value_name = "DOMAIN")]
-    pub domain: Option<String>,
-    /// That of this process.
-    #[arg(long, conflicts_with = "domain", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    #[command(flatten)]
+    pub which: OneDomain,
     #[command(flatten)]
     pub output: JsonFlag,
 }
@@ -161,23 +158,9 @@ pub struct SettingArguments {
     /// The most of its CPU that its children may reserve together.
     #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub cpu_reservable: Option<Wanted<f64>>,
-    /// Memory promised, as 64M: what it uses up to this is not taken from it.
-    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
-    pub memory_min: Option<Wanted<i64>>,
-    /// The most memory that it may use, as 1G.
-    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
-    pub memory_max: Option<Wanted<i64>>,
-    /// Keep what it uses in memory: a page may be taken only once it has gone unused for PERIOD (1s to 24h), unless
-    /// said 30min.
-    #[arg(
-        long,
-        value_name = "PERIOD",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = PROTECTION_PERIOD,
-        value_parser = parse_wanted_protection
-    )]
-    pub protect: Option<Wanted<i64>>,
+    /// What is asked of memory.
+    #[command(flatten)]
+    pub memory: MemoryArguments<Wanted<i64>>,
     /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
     #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
     pub disk: Option<Wanted<f64>>,
@@ -192,6 +175,12 @@ pub enum Wanted<T> {
     Default,
 }
 
+impl Amount for Wanted<i64> {
+    fn read(text: &str, parse: fn(&str) -> Result<i64, String>) -> Result<Self, String> {
+        wanted(text, parse)
+    }
+}
+
 impl SettingArguments {
     /// The same as the API has it.
     pub fn to_api(&self) -> DomainSettings {
@@ -203,9 +192,9 @@ impl SettingArguments {
             own_weight: value(self.own_weight, Setting::OwnWeight, &mut reset),
             own_priority: value(self.own_priority, Setting::OwnPriority, &mut reset),
             cpu_reservable: value(self.cpu_reservable, Setting::CpuReservable, &mut reset),
-            memory_min: value(self.memory_min, Setting::MemoryMin, &mut reset),
-            memory_max: value(self.memory_max, Setting::MemoryMax, &mut reset),
-            protect: value(self.protect, Setting::Protect, &mut reset),
+            memory_min: value(self.memory.memory_min, Setting::MemoryMin, &mut reset),
+            memory_max: value(self.memory.memory_max, Setting::MemoryMax, &mut reset),
+            protect: value(self.memory.protect, Setting::Protect, &mut reset),
             disk: value(self.disk, Setting::Disk, &mut reset),
             reset: Vec::new(),
         };
@@ -229,14 +218,6 @@ fn wanted<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Wa
 
 fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
     wanted(text, |text| text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned()))
-}
-
-fn parse_memory(text: &str) -> Result<Wanted<i64>, String> {
-    wanted(text, parse_bytes)
-}
-
-fn parse_wanted_protection(text: &str) -> Result<Wanted<i64>, String> {
-    wanted(text, parse_protection)
 }
 
 fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {

@@ -36,7 +36,7 @@ impl Frame {
     }
 
     /// A panel from its top, so high.
-    fn panel(&self, top: f64, height: f64, scale: Scale) -> Panel {
+    pub(super) fn panel(&self, top: f64, height: f64, scale: Scale) -> Panel {
         Panel { left: LEFT, top, height, length_s: self.length_s, scale }
     }
 }
@@ -85,7 +85,7 @@ impl Plot<'_> {
 }
 
 /// Names moments below the panel.
-fn moments(svg: &mut Svg, panel: &Panel) {
+pub(super) fn moments(svg: &mut Svg, panel: &Panel) {
     for at_s in marks(panel.length_s) {
         let label =
             if panel.length_s < 180.0 { format!("{at_s:.0} s") } else { format!("{:.0} min", at_s / 60.0) };

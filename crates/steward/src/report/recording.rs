@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::output::SCHEMA;
 use crate::top::cpu::promise::{Keeping, Promise};
+use crate::top::memory::Memory;
 use crate::top::model::Snapshot;
 use crate::top::text::{Slowdown, slowdown_value};
 
@@ -40,6 +41,8 @@ pub struct Series {
     pub promise: Option<Promise>,
     /// When its promise was broken last, in seconds since the beginning, and why.
     pub broken: Option<(f64, String)>,
+    /// Its memory, of a domain where it is counted, by seconds since the beginning.
+    pub memory: Vec<(f64, Memory)>,
 }
 
 impl Series {
@@ -157,6 +160,7 @@ impl Recording {
         for row in &snapshot.domains {
             let series = self.domains.entry(row.domain.name.clone()).or_default();
             series.add(at_s, &row.domain.forecast, row.promise.as_ref());
+            series.memory.extend(row.memory.map(|memory| (at_s, memory)));
         }
         for row in &snapshot.tasks {
             let key = (row.task.name.clone(), row.task.pid, row.task.tid);

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "crates/libsteward-c",
     "crates/steward",
     "crates/steward-figure",
     "crates/steward-files",
     "crates/steward-pool",
     "crates/steward-record",
+    "crates/steward-server",
     "crates/steward-tasks",
     "crates/stewardd",
     "lab/null-scheduler",

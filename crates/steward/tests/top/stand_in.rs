@@ -1,7 +1,6 @@
 //! A daemon in memory: it answers what `steward top` asks with the sample, refuses more than half the machine, and can
 //! go away and come back.
 
-use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -9,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use libsteward::api::{self, ApiError, Method};
-use libsteward::wire::{self, Call, Framer, Reply};
+use libsteward::wire::Call;
 use serde_json::{Map, Value};
 
+use crate::daemon::{Connection, parameters};
 use crate::sample;
 
 /// What it knows.
@@ -52,7 +52,7 @@ impl StandIn {
                 state.connections.push(stream.try_clone().expect("a descriptor is left"));
                 let shared = shared.clone();
                 // It ends with its connection.
-                std::thread::spawn(move || serve(stream, &shared));
+                std::thread::spawn(move || serve(Connection::new(stream), &shared));
             }
         });
         StandIn { socket: socket.to_owned(), state, thread: Some(thread) }
@@ -80,65 +80,49 @@ impl Drop for StandIn {
     }
 }
 
-fn serve(mut stream: UnixStream, state: &Mutex<State>) {
-    let mut framer = Framer::new(wire::REQUEST_BYTES_MAX);
-    let mut chunk = [0; 4096];
-    loop {
-        while let Some(message) = framer.next_message().expect("short calls") {
-            let call: Call = serde_json::from_slice(&message).expect("calls are JSON");
-            if call.method == api::Monitor::NAME {
-                continue; // Nothing is decided here.
-            }
-            let answer = state.lock().expect("no connection panicked").answer(&call);
-            let reply = match answer {
-                Ok(parameters) => Reply { parameters, ..Reply::default() },
-                Err(error) => {
-                    let (error, parameters) = error.to_wire();
-                    Reply { error: Some(error), parameters, ..Reply::default() }
-                }
-            };
-            if stream.write_all(&wire::encode(&reply)).is_err() {
-                return;
-            }
+fn serve(mut client: Connection, state: &Mutex<State>) {
+    while let Some(call) = client.next_call() {
+        if call.method == api::Monitor::NAME {
+            continue; // Nothing is decided here.
         }
-        match stream.read(&mut chunk) {
-            Ok(count) if count > 0 => framer.push(&chunk[..count]),
-            _ => return,
+        let answer = state.lock().expect("no connection panicked").answer(&call);
+        if !client.answer(answer) {
+            return;
         }
     }
 }
 
 impl State {
     fn answer(&mut self, call: &Call) -> Result<Map<String, Value>, ApiError> {
-        let parameters = Value::Object(call.parameters.clone());
+        let asked = Value::Object(call.parameters.clone());
         match call.method.as_str() {
             api::ListForecasts::NAME => {
-                self.asked = parameters;
+                self.asked = asked;
                 let forecasts = sample::forecasts(self.second);
                 self.second += 1;
-                Ok(write(&forecasts))
+                Ok(parameters(&forecasts))
             }
-            api::Status::NAME => Ok(write(&sample::status(self.second))),
+            api::Status::NAME => Ok(parameters(&sample::status(self.second))),
             api::ListDomains::NAME if self.no_domains => {
                 let reason = "there are no domains here: no cgroup v2".to_owned();
                 Err(ApiError::MechanismFailed { reason })
             }
-            api::ListDomains::NAME => Ok(write(&sample::domains())),
-            api::ListEvents::NAME => Ok(write(&api::EventList { events: sample::events(), lost: 0 })),
+            api::ListDomains::NAME => Ok(parameters(&sample::domains())),
+            api::ListEvents::NAME => Ok(parameters(&api::EventList { events: sample::events(), lost: 0 })),
             _ => {
-                self.changes.push((call.method.clone(), parameters.clone()));
-                change(&call.method, parameters)
+                self.changes.push((call.method.clone(), asked.clone()));
+                change(&call.method, asked)
             }
         }
     }
 }
 
-fn change(method: &str, parameters: Value) -> Result<Map<String, Value>, ApiError> {
+fn change(method: &str, asked: Value) -> Result<Map<String, Value>, ApiError> {
     match method {
-        api::Set::NAME => Ok(write(&api::Standings { standing: Some(api::Standing::Admitted) })),
-        api::Release::NAME => Ok(write(&api::Released { released: 1 })),
+        api::Set::NAME => Ok(parameters(&api::Standings { standing: Some(api::Standing::Admitted) })),
+        api::Release::NAME => Ok(parameters(&api::Released { released: 1 })),
         api::SetDomain::NAME => {
-            let set: api::SetDomain = serde_json::from_value(parameters).expect("as the interface says");
+            let set: api::SetDomain = serde_json::from_value(asked).expect("as the interface says");
             let cpu = set.settings.cpu;
             if let Some(asked) = cpu.filter(|asked| *asked > 0.5) {
                 let reason = format!("no room: {asked} was asked, 0.5 is left");
@@ -151,15 +135,8 @@ fn change(method: &str, parameters: Value) -> Result<Map<String, Value>, ApiErro
                 });
             }
             let domain = api::Domain { name: set.domain, cpu, cpu_guaranteed: 0.4, ..api::Domain::default() };
-            Ok(write(&api::DomainState { domain }))
+            Ok(parameters(&api::DomainState { domain }))
         }
         _ => Err(ApiError::MethodNotFound { method: method.to_owned() }),
-    }
-}
-
-fn write<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
-    match serde_json::to_value(reply) {
-        Ok(Value::Object(map)) => map,
-        _ => unreachable!("replies are structs"),
     }
 }

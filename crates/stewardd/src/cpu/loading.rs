@@ -50,6 +50,7 @@ impl Daemon {
         let mut mechanism = (self.cpu.loader)(kind, self.settings.config.cpu.thresholds)?;
         mechanism.set_domain_names(self.domains.names());
         tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
+        self.memory.set_bumper(mechanism.bumper());
         self.cpu.mechanism = Some(mechanism);
         Ok(())
     }
@@ -141,6 +142,7 @@ impl Daemon {
             reason,
             "the kernel took the scheduler back; all tasks are on the default scheduler, unharmed"
         );
+        self.memory.set_bumper(None);
         // Dropped before the next is loaded: only one can be attached.
         self.cpu.mechanism = None;
         self.cpu.waiting = Waiting::default();

@@ -163,6 +163,9 @@ impl Daemon {
                 self.cpu.waiting.recount(&snapshot);
             }
         }
+        if !events.is_empty() {
+            self.disk.look_soon();
+        }
         let mut told = Vec::with_capacity(events.len());
         for event in &events {
             log_event(event);

@@ -13,6 +13,7 @@ impl Daemon {
             Wait::readable(Source::Polkit, self.polkit.as_fd()),
             Wait::readable(Source::Worker, self.worker.as_fd()),
             Wait::readable(Source::Memory, self.memory.as_fd()),
+            Wait::readable(Source::Memory, self.activity.as_fd()),
         ];
         let domains = self.domains.descriptor().map(|changes| Wait::readable(Source::Domains, changes));
         own.into_iter().chain(self.cpu.descriptors()).chain(self.running.descriptors()).chain(domains)
@@ -21,7 +22,9 @@ impl Daemon {
     /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in
     /// nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
-        let moments = [self.cpu.poll_timeout(now_ns), self.running.poll_timeout()];
+        let memory_at_ns = self.memory_audit.wake_at_ns();
+        let (running_at_ns, disk_at_ns) = (self.running.poll_timeout(), self.disk.poll_timeout());
+        let moments = [self.cpu.poll_timeout(now_ns), running_at_ns, memory_at_ns, disk_at_ns];
         moments.into_iter().flatten().min()
     }
 }

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use steward_core::memory::audit::{Counters, Taker, Waits};
+use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
@@ -12,6 +14,7 @@ use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
 use crate::memory::knobs::{KernelKnobs, Knobs};
+use crate::memory::manager::machine_memory;
 
 /// What is asked of a cgroup tree. Paths have no leading slash; the root's is empty. Errors are the kernel's, with
 /// the path, as [`CgroupTree`] describes them method by method.
@@ -43,8 +46,14 @@ pub trait Cgroups: Send {
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
     /// What programs could still get of the memory, wherever they are, in bytes.
     fn memory_available(&self) -> Option<u64>;
+    /// The machine's memory, where it can be read.
+    fn machine_memory(&self) -> Option<Machine>;
     /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
+    /// What the kernel has counted of its memory so far, where that is counted.
+    fn memory_counters(&self, path: &str) -> Option<Counters>;
+    /// What it has taken of the memory so far, where that is counted.
+    fn memory_taker(&self, path: &str) -> Option<Taker>;
     /// Moves a process there.
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError>;
     /// Moves all processes from one to another; returns how many.
@@ -92,6 +101,30 @@ pub fn open(roots: &Roots, journal: &OwnJournal) -> Result<Box<dyn Cgroups>, Str
             "{error}; domains need the unified hierarchy: start the machine with systemd.unified_cgroup_hierarchy=1"
         )),
     }
+}
+
+/// What is counted of a cgroup's memory, by six files.
+fn counters(reader: &CgroupReader) -> Result<Option<Counters>, KernelError> {
+    let (Some(used_bytes), Some(stat)) = (reader.memory_current_bytes()?, reader.memory_stat()?) else {
+        return Ok(None);
+    };
+    let waits = reader.stalled(Resource::Memory)?.zip(reader.stalled(Resource::Disk)?);
+    let events = reader.memory_events()?.unwrap_or_default();
+    let page_bytes = rustix::param::page_size() as u64;
+    let refaults = stat.refaulted_pages();
+    Ok(Some(Counters {
+        used_bytes: used_bytes.saturating_add(reader.memory_swap_bytes()?.unwrap_or(0)),
+        file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes),
+        reclaimed_bytes: stat.reclaimed_pages.saturating_mul(page_bytes),
+        stalled: waits.map(|(memory, disk)| Waits { memory_ns: memory.some_ns, disk_ns: disk.some_ns }),
+        stopped: waits
+            .and_then(|(memory, disk)| Some(Waits { memory_ns: memory.full_ns?, disk_ns: disk.full_ns? })),
+        refaults,
+        refaulted_bytes: refaults.saturating_mul(page_bytes),
+        refaulted_file_bytes: stat.workingset_refault_file_pages.saturating_mul(page_bytes),
+        major_faults: stat.major_faults,
+        limited_times: events.high_times.saturating_add(events.max_times),
+    }))
 }
 
 impl Cgroups for Kernel {
@@ -148,9 +181,24 @@ impl Cgroups for Kernel {
         machine::usage(&self.roots).ok().map(|memory| memory.available_bytes)
     }
 
+    fn machine_memory(&self) -> Option<Machine> {
+        machine_memory(&self.roots).ok()
+    }
+
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64> {
         let stalled = self.reader(path).and_then(|reader| reader.stalled(resource));
         stalled.unwrap_or_default().map(|stalled| stalled.some_ns)
+    }
+
+    fn memory_counters(&self, path: &str) -> Option<Counters> {
+        counters(&self.reader(path).ok()?).ok().flatten()
+    }
+
+    fn memory_taker(&self, path: &str) -> Option<Taker> {
+        let reader = self.reader(path).ok()?;
+        let (used_bytes, stat) = (reader.memory_current_bytes().ok()??, reader.memory_stat().ok()??);
+        let reclaimed_bytes = stat.reclaimed_pages.saturating_mul(rustix::param::page_size() as u64);
+        Some(Taker { path: path.to_owned(), cgroup_id: reader.id(), used_bytes, reclaimed_bytes })
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

@@ -72,10 +72,15 @@ impl Domains {
             self.forget_vanished_lowered();
             self.check(now_ns);
             // What could not be told the mechanism before may be possible now.
-            ended |= self.changed || !self.troubles.is_empty();
+            ended |= self.changed || !self.problems.is_empty();
         }
         if ended {
             self.apply(mechanism);
+        }
+        if let Ok(cgroups) = &self.cgroups
+            && self.memory.try_again(cgroups.as_ref(), now_ns)
+        {
+            self.apply_memory();
         }
     }
 

@@ -39,7 +39,7 @@ impl Domains {
         let fresh = || Lowered { cgroup_id: cgroup.id, callers: BTreeSet::new() };
         self.lowered.entry(path.to_owned()).or_insert_with(fresh).callers.insert(caller);
         self.apply(mechanism);
-        match self.troubles.get(path).cloned() {
+        match self.problems.get(path).cloned() {
             None => Ok(()),
             Some(reason) => {
                 self.raise(path, caller, mechanism);

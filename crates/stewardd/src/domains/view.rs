@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use libsteward::api::{self, ApiError};
 use steward_core::cpu::mechanism::DomainRecord;
 use steward_core::domain::{OWN_LEAF, Settings, Tree, name};
+use steward_core::memory::signs::Evidence;
 use steward_core::printable::printable;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use super::{Domains, kernel_failed};
 use crate::domains::cgroups::Cgroups;
+use crate::memory::activity::Known;
+use crate::memory::cared::Cared;
 use crate::memory::usage::Usage;
+use crate::turn::clock::now_ns;
+
+/// How exactly it is shown when somebody used a domain, in nanoseconds: anybody may ask, and from the moments of keys
+/// it could be guessed what was typed. The kernel says of a terminal to 8 seconds when it was read.
+const USE_SHOWN_NS: u64 = 10_000_000_000;
 
 /// What the mechanism says of each cgroup, by id.
 pub type Records = BTreeMap<u64, DomainRecord>;
@@ -34,7 +42,7 @@ struct Sums {
 }
 
 impl<'a> Sight<'a> {
-    fn of(tree: Tree, records: Option<&'a Records>, cgroups: Option<&dyn Cgroups>) -> Self {
+    fn of(tree: Tree, records: Option<&'a Records>, cgroups: Option<&dyn Cgroups>, cared: &Cared) -> Self {
         let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
         for (path, node) in tree.iter() {
             let Some(payer) = name::parent_of(path) else { continue };
@@ -45,7 +53,7 @@ impl<'a> Sight<'a> {
             sum.memory_min_bytes = sum.memory_min_bytes.saturating_add(min_bytes);
             sum.disk += settings.disk.reserved.unwrap_or(0.0);
         }
-        let memory = cgroups.map(|cgroups| Usage::of(cgroups, &tree));
+        let memory = cgroups.map(|cgroups| Usage::of(cgroups, &tree, cared));
         Sight { guarantees: tree.guarantees(), tree, sums, records, memory }
     }
 }
@@ -60,7 +68,7 @@ impl Domains {
         cgroups.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
         cgroups.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
         let tree = self.tree_of(cgroups.iter().map(|cgroup| cgroup.path.as_str()));
-        let sight = Sight::of(tree, Some(records), self.cgroups().ok());
+        let sight = Sight::of(tree, Some(records), self.cgroups().ok(), &self.cared);
         Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
     }
 
@@ -78,7 +86,7 @@ impl Domains {
         let cgroups = self.cgroups().ok()?;
         let cgroup = cgroups.find(path).ok()?;
         let tree = self.tree_around(cgroups, path);
-        Some(self.show(&cgroup, &Sight::of(tree, records, Some(cgroups))))
+        Some(self.show(&cgroup, &Sight::of(tree, records, Some(cgroups), &self.cared)))
     }
 
     /// What the children of a domain use of the memory and could use, and those of all above it.
@@ -87,12 +95,12 @@ impl Domains {
     /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
     pub(crate) fn memory_usage_below(&self, path: &str) -> Result<Usage, ApiError> {
         let cgroups = self.cgroups()?;
-        Ok(Usage::of(cgroups, &self.tree_around(cgroups, path)))
+        Ok(Usage::of(cgroups, &self.tree_around(cgroups, path), &self.cared))
     }
 
     /// A domain with its children, its siblings and those of everybody above it: what it is guaranteed, and what it
     /// may use, depends on them.
-    fn tree_around(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
+    pub(crate) fn tree_around(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
         let above = std::iter::successors(Some(path), |path| name::parent_of(path));
         let beside: Vec<Cgroup> = above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
         self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain([path]))
@@ -131,12 +139,13 @@ impl Domains {
                 .cgroups()
                 .ok()
                 .and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path, &self.cared)),
+            activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
             disk: disk.reserved,
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),
             complaints: self.complaints.get(path).copied().unwrap_or(0),
             usage: sight.records.and_then(|records| self.usage(cgroup, records)),
-            trouble: self.trouble(path),
+            problem: self.problem(path),
         }
     }
 
@@ -160,5 +169,26 @@ impl Domains {
             usage.throttled |= record.throttled;
         }
         known.then_some(usage)
+    }
+}
+
+fn activity(known: &Known) -> api::Activity {
+    let (standing, [minute, hour, day]) = (&known.standing, known.spans);
+    let shown = |at_ns: u64| at_ns / USE_SHOWN_NS * USE_SHOWN_NS;
+    api::Activity {
+        lapsed: standing.is_lapsed,
+        idle_ns: shown(now_ns()).saturating_sub(shown(standing.last.at_ns)),
+        evidence: match standing.last.evidence {
+            Evidence::Protected => api::Evidence::Protected,
+            Evidence::Terminal => api::Evidence::Terminal,
+            Evidence::Input => api::Evidence::Input,
+            Evidence::Work => api::Evidence::Work,
+            Evidence::Faults => api::Evidence::Faults,
+        },
+        watched_ns: standing.times.watched_ns,
+        used_ns: shown(standing.times.used_ns),
+        used_minute_ns: shown(minute.used_ns),
+        used_hour_ns: shown(hour.used_ns),
+        used_day_ns: shown(day.used_ns),
     }
 }

@@ -7,7 +7,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::domain::name::{is_at_or_below, parent_of};
+use steward_core::memory::audit::{Counters, Taker};
 use steward_core::memory::limits::Told;
+use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::place::Place;
@@ -35,8 +37,14 @@ pub struct Tree {
     pub memory_goes_on: u32,
     /// What programs could still get of the memory, in bytes.
     pub memory_available: u64,
+    /// The machine's memory, beside how much there is of it and how much is free.
+    pub machine: Machine,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
+    /// What the kernel has counted of their memory, by path.
+    pub memory_counters: BTreeMap<String, Counters>,
+    /// What was taken of it so far, by path, in bytes.
+    pub reclaimed_bytes: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,7 +71,10 @@ impl Default for Tree {
             refuses_memory: None,
             memory_goes_on: 0,
             memory_available: 0,
+            machine: Machine::default(),
             used: BTreeMap::new(),
+            memory_counters: BTreeMap::new(),
+            reclaimed_bytes: BTreeMap::new(),
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
             tree.add(path, 0);
@@ -269,8 +280,25 @@ impl Cgroups for FakeCgroups {
         Some(self.tree().memory_available)
     }
 
+    fn machine_memory(&self) -> Option<Machine> {
+        let tree = self.tree();
+        let machine = Machine { total_bytes: u64::MAX, free_bytes: tree.memory_available, ..tree.machine };
+        Some(machine)
+    }
+
     fn stalled_ns(&self, _: &str, _: Resource) -> Option<u64> {
         Some(0)
+    }
+
+    fn memory_counters(&self, path: &str) -> Option<Counters> {
+        self.tree().memory_counters.get(path).copied()
+    }
+
+    fn memory_taker(&self, path: &str) -> Option<Taker> {
+        let tree = self.tree();
+        let used_bytes = tree.used.get(path)?.used_bytes;
+        let reclaimed_bytes = tree.reclaimed_bytes.get(path).copied().unwrap_or(0);
+        Some(Taker { path: path.to_owned(), cgroup_id: tree.id(path), used_bytes, reclaimed_bytes })
     }
 
     fn move_process(&self, pid: i32, path: &str) -> Result<(), KernelError> {

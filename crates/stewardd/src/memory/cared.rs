@@ -1,8 +1,13 @@
 //! What the memory loop does for domains and takes from them, as it is shown.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use steward_core::domain::OWN_LEAF;
+use steward_core::memory::principal::Principal;
+
+use super::sharing::FileUses;
 
 /// What the memory loop does for cgroups, and takes from them. By path, in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,6 +16,12 @@ pub(crate) struct Cared {
     pub(crate) kept_bytes: BTreeMap<String, u64>,
     /// What was taken for others.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
+    /// How much is to be free, in bytes; 0 while nobody is protected.
+    pub(crate) target_bytes: u64,
+    /// How fast memory is freed that has to be written first, in bytes a second, where that was measured.
+    pub(crate) written_per_second: Option<u64>,
+    /// What was found out of who uses pages of files that are charged to others.
+    pub(crate) file_uses: Arc<FileUses>,
 }
 
 impl Cared {
@@ -19,6 +30,12 @@ impl Cared {
     pub(crate) fn kept(&self, path: &str) -> Option<u64> {
         let leaf = self.kept_bytes.get(&format!("{path}/{OWN_LEAF}")).copied().unwrap_or(0);
         Some(self.kept_bytes.get(path)?.saturating_add(leaf))
+    }
+
+    /// What one claims to which so much is charged: without what others use of that, and with what it uses of others'.
+    pub(crate) fn claimed_bytes(&self, path: &str, charged_bytes: u64) -> u64 {
+        let principal = Principal { claimed_bytes: charged_bytes, ..Principal::of_weight(NonZeroU32::MIN) };
+        self.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal)).claimed_bytes
     }
 
     /// What was taken from a domain itself.

@@ -3,13 +3,15 @@
 //!
 //! It has a thread of its own because a process can keep it waiting ([`Holder`]).
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use steward_core::process::TaskId;
 use steward_kernel::cgroup::tree::CgroupTree;
 use steward_kernel::memory::hold::{Capacity, Holder};
 use steward_kernel::{KernelError, Roots, process};
+
+use super::shared::Shared;
 
 /// As long as not everything has been looked at since others are to be protected, this much may be spent on it without
 /// a pause: what is not held yet may be taken.
@@ -38,17 +40,11 @@ pub(crate) struct Held {
     /// In bytes.
     pub(crate) bytes: u64,
     /// Why something is not held, in a sentence.
-    pub(crate) trouble: Option<String>,
+    pub(crate) problem: Option<String>,
 }
 
 /// The thread, as the memory loop sees it. Dropping it has it end, without waiting for it: all it holds is let go then.
-pub(super) struct Holding(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub(super) struct Holding(Arc<Shared<State>>);
 
 #[derive(Default)]
 struct State {
@@ -59,20 +55,13 @@ struct State {
     ends: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics with the lock, and if somebody did: each of its fields would still be one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Holding {
     /// Starts the thread, which has nothing to hold yet.
     ///
     /// # Errors
     /// When there can be no more threads, in a sentence.
     pub(super) fn start(roots: &Roots) -> Result<Self, String> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<Shared<State>>::default();
         let (own, roots) = (Arc::clone(&shared), roots.clone());
         let builder = std::thread::Builder::new().name("hold".into());
         let started = builder.spawn(move || hold(&own, &roots));
@@ -106,7 +95,7 @@ impl Drop for Holding {
     }
 }
 
-fn hold(shared: &Shared, roots: &Roots) {
+fn hold(shared: &Shared<State>, roots: &Roots) {
     let mut holder = None;
     let mut wanted = Wanted::default();
     let mut at_once = Duration::ZERO;
@@ -120,7 +109,7 @@ fn hold(shared: &Shared, roots: &Roots) {
         let mut state = shared.lock();
         match outcome {
             Ok((held, _)) => state.held = held,
-            Err(error) => state.held.trouble = Some(error.to_string()),
+            Err(error) => state.held.problem = Some(error.to_string()),
         }
         let waits = |state: &mut State| !state.ends && !state.is_urgent;
         let (mut state, _) =
@@ -152,7 +141,7 @@ fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Resul
     };
     holder.set_capacity(capacity);
     let refreshed = holder.refresh(&processes, BUDGET)?;
-    let trouble = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
-    let held = Held { bytes: refreshed.held_bytes, trouble };
+    let problem = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
+    let held = Held { bytes: refreshed.held_bytes, problem };
     Ok((held, refreshed.complete))
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use steward_core::domain::name::parent_of;
 use steward_core::memory::limits::{Limits as Wanted, Told};
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place::Place;
@@ -14,6 +15,9 @@ use crate::turn::worker::{About, Job, Progress};
 
 /// What a domain says until the worker has done it.
 const NOT_YET: &str = "its memory is being limited: what it uses above its maximum is being taken from it";
+
+/// How often what is not in force is tried again, in nanoseconds.
+const AGAIN_NS: u64 = 2_000_000_000;
 
 /// What the kernel was told, and what it is to be told.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ pub struct Limits {
     jobs: VecDeque<Job>,
     /// The cgroups that hand memory out because of us.
     hand_out: BTreeSet<String>,
+    /// When what is not in force is tried again.
+    again_at_ns: u64,
 }
 
 impl Limits {
@@ -46,12 +52,16 @@ impl Limits {
                 self.forget(&knobs, &path, id)
             }
         }
-        if let Err(sentence) = self.open(cgroups, wanted) {
-            self.failed.extend(wanted.cgroups.keys().map(|path| (path.clone(), sentence.clone())));
-            return;
-        }
+        let shut = self.open(cgroups, wanted);
+        let why = |path: &str| {
+            let mut above = std::iter::successors(parent_of(path), |path| parent_of(path));
+            above.find_map(|above| shut.get(above))
+        };
+        self.failed.retain(|path, _| wanted.cgroups.contains_key(path));
+        let all = wanted.cgroups.keys().chain(&wanted.protected);
+        self.failed.extend(all.filter_map(|path| Some((path.clone(), why(path)?.clone()))));
         for (path, settings) in &wanted.cgroups {
-            let Some(id) = id_of(path) else { continue };
+            let Some(id) = id_of(path).filter(|_| why(path).is_none()) else { continue };
             if self.told.get(path) != Some(&(id, *settings)) {
                 self.failed.remove(path);
                 self.tell(&knobs, path, id, *settings);
@@ -60,21 +70,33 @@ impl Limits {
         }
     }
 
-    /// Has the cgroups above those that are to have something hand memory out.
-    fn open(&mut self, cgroups: &dyn Cgroups, wanted: &Wanted) -> Result<(), String> {
+    /// Has the cgroups above those that are to have something hand memory out. Returns those that cannot, with a
+    /// sentence why: one that has just gone, or whose user has it so, is nobody else's misfortune.
+    fn open(&mut self, cgroups: &dyn Cgroups, wanted: &Wanted) -> BTreeMap<String, String> {
+        let mut shut = BTreeMap::new();
         for path in &wanted.hand_out {
-            let hands_out = cgroups.hands_out(path, Resource::Memory);
-            if !hands_out.map_err(|error| error.to_string())? {
-                cgroups.hand_out(path, Resource::Memory, true).map_err(|error| {
-                    format!(
+            match cgroups.hands_out(path, Resource::Memory) {
+                Ok(true) => continue,
+                Err(error) => {
+                    shut.insert(path.clone(), error.to_string());
+                    continue;
+                }
+                Ok(false) => {}
+            }
+            match cgroups.hand_out(path, Resource::Memory, true) {
+                Ok(()) => {
+                    self.hand_out.insert(path.clone());
+                }
+                Err(error) => {
+                    let sentence = format!(
                         "{error}; the kernel's memory controller must be in the unified hierarchy (cgroup.controllers), and not in \
                          one of version 1"
-                    )
-                })?;
-                self.hand_out.insert(path.clone());
+                    );
+                    shut.insert(path.clone(), sentence);
+                }
             }
         }
-        Ok(())
+        shut
     }
 
     fn tell(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64, wanted: Told) {
@@ -108,21 +130,46 @@ impl Limits {
         !self.pending.is_empty()
     }
 
+    /// Has what is not in force be tried again now and then: the disk of the undo journal has room again, or somebody
+    /// has ended something. Returns whether all that is wanted is to be given anew, for want of what it needs above it.
+    pub fn try_again(&mut self, cgroups: &dyn Cgroups, now_ns: u64) -> bool {
+        if self.failed.is_empty() || now_ns < self.again_at_ns {
+            return false;
+        }
+        self.again_at_ns = now_ns + AGAIN_NS;
+        let knobs = cgroups.memory_knobs();
+        let failed: Vec<String> =
+            self.failed.keys().filter(|path| !self.pending.contains(*path)).cloned().collect();
+        let mut is_untold = false;
+        for path in failed {
+            match self.told.get(&path).copied() {
+                Some((id, settings)) => self.tell(&knobs, &path, id, settings),
+                None => is_untold = true,
+            }
+        }
+        is_untold
+    }
+
     /// Takes in what became of a job; what `goes_on` is another one.
     pub fn note(&mut self, cgroups: &dyn Cgroups, path: &str, goes_on: bool, failure: Option<String>) {
         self.pending.remove(path);
         if let Some((id, settings)) = self.told.get(path).copied().filter(|_| goes_on) {
             self.tell(&cgroups.memory_knobs(), path, id, settings);
         }
-        if let Some(failure) = failure
-            && self.told.contains_key(path)
-        {
-            self.failed.insert(path.to_owned(), failure);
+        match failure {
+            Some(failure) if self.told.contains_key(path) => {
+                self.failed.insert(path.to_owned(), failure);
+            }
+            // It is in force; it may not have been the first time.
+            None if !goes_on => {
+                self.failed.remove(path);
+            }
+            _ => {}
         }
     }
 
     /// Why a cgroup does not have what it is to have; `None` when it has.
-    pub fn trouble(&self, path: &str) -> Option<&str> {
+    pub fn problem(&self, path: &str) -> Option<&str> {
         let failed = self.failed.get(path).map(String::as_str);
         failed.or_else(|| self.pending.contains(path).then_some(NOT_YET))
     }
@@ -143,5 +190,37 @@ impl Limits {
             // Where it is gone, or somebody has set something below it since, it stays.
             let _ = cgroups.hand_out(path, Resource::Memory, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::cgroups::FakeCgroups;
+
+    #[test]
+    fn where_one_cannot_hand_memory_out_those_below_it_say_so_and_all_others_have_theirs() {
+        let cgroups = FakeCgroups::default();
+        for path in ["steward.a", "steward.b"] {
+            cgroups.tree().add(path, 0);
+        }
+        let told = Told { min_bytes: Some(4096), max_bytes: None };
+        // One that is above another has gone a moment ago.
+        let mut wanted = Wanted::default();
+        for path in ["steward.a", "steward.gone/x"] {
+            wanted.cgroups.insert(path.to_owned(), told);
+        }
+        wanted.hand_out.extend([String::new(), "steward.gone".to_owned()]);
+        let mut limits = Limits::default();
+        limits.want(&cgroups, &wanted, &|path| Some(path.len() as u64));
+        let given: Vec<String> = limits.take_jobs().map(|job| format!("{:?}", job.about)).collect();
+        assert_eq!(given.len(), 1, "{given:?}");
+        assert!(limits.told.contains_key("steward.a"), "{given:?}");
+        assert_eq!(limits.failures().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["steward.gone/x"]);
+        // It is not wanted any more.
+        wanted.cgroups.remove("steward.gone/x");
+        wanted.hand_out.remove("steward.gone");
+        limits.want(&cgroups, &wanted, &|path| Some(path.len() as u64));
+        assert_eq!(limits.failures().count(), 0);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nobody looks unless somebody watches. A look is at the children of one domain together, because what one of them may
 //! use depends on all of them; whoever watches another of them a moment later is told from the same look. What a user's
-//! watches cost is bounded by looking less often: it takes a twentieth of the daemon's time at most, and what one user
+//! watches cost is bounded by looking less often: it takes a tenth of the daemon's time at most, and what one user
 //! watches makes nobody else's looks rarer.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::server::turns::Payer;
 /// How long a look serves whoever asks, in nanoseconds: less than the time between two of one who watches.
 const SERVES_NS: u64 = 100_000_000;
 /// It serves for so many times what all looks of that user take, if that is longer.
-const SERVES_TIMES: u64 = 20;
+const SERVES_TIMES: u64 = 10;
 /// A look that nobody has renewed is forgotten after this, in nanoseconds.
 const FORGOTTEN_AFTER_NS: u64 = 60_000_000_000;
 
@@ -24,8 +24,8 @@ pub(crate) struct Look {
     pub(crate) cost_ns: u64,
     /// Whose watch it was taken for.
     pub(crate) payer: Payer,
-    /// What each uses and may use, in bytes, by path; only where somebody counts it.
-    pub(crate) figures: BTreeMap<String, (u64, u64)>,
+    /// What each uses and may use, by path; only where somebody counts it.
+    pub(crate) figures: BTreeMap<String, Amounts>,
 }
 
 /// The last look at the children of each domain that somebody watches one of, by that domain's path.
@@ -41,10 +41,21 @@ pub(crate) struct Figures {
     pub(crate) path: String,
     /// When this was seen, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) at_ns: u64,
+    /// What it uses and may use.
+    pub(crate) amounts: Amounts,
+}
+
+/// What a domain uses of the memory and may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amounts {
     /// What it uses, in bytes.
     pub(crate) used_bytes: u64,
     /// What it may use, in bytes.
     pub(crate) available_bytes: u64,
+    /// What of that it can have at once, in bytes.
+    pub(crate) at_once_bytes: u64,
+    /// How long it takes at most until it can have the rest, in nanoseconds.
+    pub(crate) time_to_free_ns: u64,
 }
 
 impl Looks {
@@ -84,9 +95,9 @@ mod tests {
         looks.keep("a", look(0, MS, 1));
         assert!(looks.recent("a", 1, 99 * MS).is_some() && looks.recent("b", 1, 0).is_none());
         assert!(looks.recent("a", 1, 100 * MS).is_none());
-        // All of user 1 take 51 ms together: twenty times that is about a second.
+        // All of user 1 take 51 ms together: ten times that is about half a second.
         looks.keep("b", look(0, 50 * MS, 1));
-        assert!(looks.recent("a", 1, 1000 * MS).is_some() && looks.recent("a", 1, 1020 * MS).is_none());
+        assert!(looks.recent("a", 1, 500 * MS).is_some() && looks.recent("a", 1, 510 * MS).is_none());
         assert!(looks.recent("b", 2, 100 * MS).is_none(), "another user does not wait for that");
     }
 

@@ -4,6 +4,9 @@
 //! rules say who may see what is others' (`read`). What is told may be about a domain above the one that was asked
 //! about, where that one's memory is not counted: it lives on what that one has.
 
+mod audit;
+mod explain;
+
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request};
 use steward_core::domain::name;
@@ -11,6 +14,7 @@ use steward_core::memory::availability::is_news;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
+use crate::memory::looks::Amounts;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
 use crate::server::watch::{AvailabilityWatch, NamedDomain, NextReply, Watch, Watched};
@@ -44,7 +48,7 @@ impl Daemon {
     }
 
     /// Whether a process is in a domain, or in one above it. Below the root is everything, and nothing one's own.
-    fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
+    pub(super) fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
         self.domain_of_caller(caller).is_ok_and(|own| {
             own.path == cgroup.path || (!own.path.is_empty() && name::is_at_or_below(&cgroup.path, &own.path))
         })
@@ -62,17 +66,23 @@ impl Daemon {
         };
         let figures = self.availability(&cgroup.path, caller.payer, now_ns())?;
         let domain = self.domains.names().name_of(&figures.path);
-        let is_told =
-            |(about, bytes): &(String, u64)| *about == domain && !is_news(*bytes, figures.available_bytes);
+        let now = figures.amounts;
+        let is_told = |(about, told): &(String, Amounts)| {
+            *about == domain
+                && !is_news(told.available_bytes, now.available_bytes)
+                && !is_news(told.at_once_bytes, now.at_once_bytes)
+        };
         if watch.told.as_ref().is_some_and(is_told) {
             return Ok(None);
         }
-        watch.told = Some((domain.clone(), figures.available_bytes));
+        watch.told = Some((domain.clone(), now));
         let reply = api::Availability {
             domain,
             at_ns: figures.at_ns,
-            used: figures.used_bytes,
-            available: figures.available_bytes,
+            used: now.used_bytes,
+            available: now.available_bytes,
+            available_at_once: now.at_once_bytes,
+            time_to_free_ns: now.time_to_free_ns,
         };
         Ok(Some(report::json(&reply)))
     }

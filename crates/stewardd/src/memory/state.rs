@@ -6,7 +6,7 @@ use steward_core::resource::Resource;
 use steward_kernel::memory::machine;
 
 use crate::daemon::Daemon;
-use crate::memory::looks::{Figures, Look};
+use crate::memory::looks::{Amounts, Figures, Look};
 use crate::server::turns::Payer;
 use crate::turn::clock::cpu_time_ns;
 
@@ -20,6 +20,7 @@ impl Daemon {
             available: memory.available_bytes,
             promised: tree.reserved_below("", Resource::Memory) as u64,
             reservable: tree.limit("", Resource::Memory) as u64,
+            lapsed: self.domains.lapsed() as u64,
         }
     }
 
@@ -44,9 +45,7 @@ impl Daemon {
         let look = self.looks.last(parent);
         let found = look.and_then(|look| Some((look.at_ns, *look.figures.get(path)?)));
         match found {
-            Some((at_ns, (used_bytes, available_bytes))) => {
-                Ok(Figures { path: path.to_owned(), at_ns, used_bytes, available_bytes })
-            }
+            Some((at_ns, amounts)) => Ok(Figures { path: path.to_owned(), at_ns, amounts }),
             None => self.availability(parent, payer, now_ns),
         }
     }
@@ -57,6 +56,13 @@ impl Daemon {
         let total_bytes =
             machine::usage(&self.options.roots).map_or(0, |memory| memory.total_bytes).max(free_bytes);
         let used_bytes = total_bytes - free_bytes;
-        Ok(Figures { path: String::new(), at_ns: now_ns, used_bytes, available_bytes: total_bytes })
+        // What the kernel estimates can be had without anything being swapped out; the rest is somebody's.
+        let amounts = Amounts {
+            used_bytes,
+            available_bytes: total_bytes,
+            at_once_bytes: total_bytes,
+            time_to_free_ns: 0,
+        };
+        Ok(Figures { path: String::new(), at_ns: now_ns, amounts })
     }
 }

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use libsteward::api;
-use steward_core::cpu::policy::PRIORITY_DEFAULT;
-use steward_core::domain::{Node, Tree, name};
-use steward_core::memory::availability::{Domain, Own, available};
+use steward_core::domain::{OWN_LEAF, Tree, name};
+use steward_core::memory::availability::{Available, Room, available};
+use steward_core::memory::manager::Machine;
+use steward_core::memory::pace::time_to_write_ns;
+use steward_core::memory::principal::Principal;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 
 use super::cared::Cared;
+use super::looks::Amounts;
 use crate::domains::cgroups::Cgroups;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.
@@ -19,65 +22,192 @@ const OWN_WEIGHT: u32 = 100;
 /// What domains use, and could use, by path.
 pub(crate) struct Usage {
     used: BTreeMap<String, MemoryUse>,
-    available: BTreeMap<String, u64>,
+    amounts: BTreeMap<String, Amounts>,
 }
 
 impl Usage {
-    /// Reads what the domains of a tree use, wherever somebody counts it, and divides what there is.
-    pub(crate) fn of(cgroups: &dyn Cgroups, tree: &Tree) -> Self {
+    /// Reads what the domains of a tree use, wherever somebody counts it, and divides what there is. `cared` says what
+    /// the memory loop keeps of them.
+    pub(crate) fn of(cgroups: &dyn Cgroups, tree: &Tree, cared: &Cared) -> Self {
         let read = |path: &String| Some((path.clone(), cgroups.memory_use(path)?));
-        let used: BTreeMap<String, MemoryUse> =
+        let mut used: BTreeMap<String, MemoryUse> =
             tree.iter().map(|(path, _)| path).filter(|path| !path.is_empty()).filter_map(read).collect();
-        let files = |(path, used): (&String, &MemoryUse)| match name::parent_of(path) {
-            Some("") => used.file_bytes,
-            _ => 0,
-        };
-        // What can be had of pages of files is counted as theirs who use them.
-        let of_domains = used.iter().map(files).fold(0, u64::saturating_add);
-        let free_bytes = cgroups.memory_available().unwrap_or(0).saturating_sub(of_domains);
-        Usage { available: divide(tree, &used, free_bytes), used }
+        // What a domain's own processes use beside its children can be taken from them where they have a leaf.
+        let parents: Vec<String> = used
+            .keys()
+            .filter_map(|path| name::parent_of(path))
+            .map(|path| format!("{path}/{OWN_LEAF}"))
+            .collect();
+        used.extend(parents.iter().filter_map(read));
+        // Where it cannot be read, nothing is known to be free.
+        let machine = cgroups.machine_memory().unwrap_or_default();
+        let amounts = divide(tree, &used, &machine, cared);
+        Usage { used, amounts }
     }
 
-    /// What of each is known: what it uses and what it may use, in bytes, by path; only where somebody counts it.
-    pub(crate) fn figures(self) -> impl Iterator<Item = (String, (u64, u64))> {
-        let Usage { used, mut available } = self;
-        used.into_iter().map(move |(path, used)| {
-            let available = available.remove(&path).unwrap_or(0);
-            (path, (used.used_bytes, available))
-        })
+    /// What of each is known: what it uses and what it may use, by path; only where somebody counts it.
+    pub(crate) fn figures(self) -> impl Iterator<Item = (String, Amounts)> {
+        self.amounts.into_iter()
     }
 
     /// What the API says of one; `None` where nobody counts it.
     pub(crate) fn show(&self, cgroups: &dyn Cgroups, path: &str, cared: &Cared) -> Option<api::DomainMemory> {
         let used = self.used.get(path)?;
+        let amounts = self.amounts.get(path).copied().unwrap_or_default();
         Some(api::DomainMemory {
             used: used.used_bytes,
             swapped: used.swapped_bytes,
-            available: self.available.get(path).copied().unwrap_or(0),
+            available: amounts.available_bytes,
+            available_at_once: amounts.at_once_bytes,
+            time_to_free_ns: amounts.time_to_free_ns,
             kept: cared.kept(path),
             taken: cared.taken(path),
+            claimed: cared.claimed_bytes(path, used.used_bytes),
+            claims_from: match cared.file_uses.contains_key(path) {
+                true => api::ClaimSource::MappedPages,
+                false => api::ClaimSource::Charge,
+            },
+            refaulted: used.refaulted_bytes,
             stalled_ns: cgroups.stalled_ns(path, Resource::Memory).unwrap_or(0),
         })
     }
 }
 
-fn divide(tree: &Tree, used: &BTreeMap<String, MemoryUse>, free_bytes: u64) -> BTreeMap<String, u64> {
+fn divide(
+    tree: &Tree,
+    used: &BTreeMap<String, MemoryUse>,
+    machine: &Machine,
+    cared: &Cared,
+) -> BTreeMap<String, Amounts> {
     let places: BTreeMap<&str, usize> = used.keys().map(String::as_str).zip(0..).collect();
+    let principal = |(path, used): (&String, &MemoryUse)| {
+        let parent = name::parent_of(path).and_then(|parent| places.get(parent)).copied();
+        let principal = Principal {
+            parent,
+            claimed_bytes: used.used_bytes,
+            clean_bytes: used.clean_bytes,
+            kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
+            max_bytes: used.max_bytes.unwrap_or(u64::MAX),
+            ..standing(tree, path)
+        };
+        cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
+    };
+    let principals: Vec<Principal> = used.iter().map(principal).collect();
+    let told = available(&principals, &room(used, machine, cared));
+    let amounts = |((path, used), told): ((&String, &MemoryUse), Available)| {
+        let amounts = Amounts {
+            used_bytes: used.used_bytes,
+            available_bytes: told.bytes,
+            at_once_bytes: told.at_once_bytes,
+            time_to_free_ns: time_to_write_ns(told.to_write_bytes, cared.written_per_second),
+        };
+        (path.clone(), amounts)
+    };
+    used.iter().zip(told).map(amounts).collect()
+}
+
+/// What one stands for beside its siblings: a domain, or the leaf of a domain's own processes.
+fn standing(tree: &Tree, path: &str) -> Principal {
     let weight = |weight: u32| NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN);
-    let domains: Vec<Domain> = used
-        .iter()
-        .map(|(path, used)| {
-            let node: Node = tree.get(path).cloned().unwrap_or_default();
-            Domain {
-                parent: name::parent_of(path).and_then(|parent| places.get(parent)).copied(),
-                priority: node.settings.common.priority,
-                weight: weight(node.weight()),
-                used_bytes: used.used_bytes,
-                min_bytes: node.settings.memory.min_bytes.unwrap_or(0),
-                max_bytes: used.max_bytes.unwrap_or(u64::MAX),
-            }
-        })
-        .collect();
-    let own = Own { priority: PRIORITY_DEFAULT, weight: weight(OWN_WEIGHT) };
-    used.keys().cloned().zip(available(&domains, free_bytes, own)).collect()
+    let node = tree.get(name::domain_of(path)).cloned().unwrap_or_default();
+    let common = &node.settings.common;
+    if name::domain_of(path) != path {
+        let own = Principal::of_weight(weight(common.own_weight.unwrap_or(OWN_WEIGHT)));
+        return Principal { priority: common.own_priority, ..own };
+    }
+    Principal {
+        priority: common.priority,
+        min_bytes: node.settings.memory.min_bytes.unwrap_or(0),
+        ..Principal::of_weight(weight(node.weight()))
+    }
+}
+
+/// What of one's memory nobody could take, whatever is asked: the kernel's own, and what has no room in the swap, of
+/// which everybody's has its part.
+fn stays_bytes(used: &MemoryUse, machine: &Machine) -> u64 {
+    let anonymous = u128::from(machine.anonymous_bytes.max(1));
+    let goes = u128::from(used.anonymous_bytes) * u128::from(machine.swap_free_bytes) / anonymous;
+    let goes_bytes = u64::try_from(goes).unwrap_or(u64::MAX);
+    used.fixed_bytes.saturating_add(used.anonymous_bytes.saturating_sub(goes_bytes))
+}
+
+/// What there is beside what is charged to those at the top.
+fn room(used: &BTreeMap<String, MemoryUse>, machine: &Machine, cared: &Cared) -> Room {
+    let at_top = used.iter().filter(|(path, _)| name::parent_of(path) == Some(""));
+    let of_files = at_top.map(|(_, used)| used.file_bytes).fold(0, u64::saturating_add);
+    // Pages of files that are charged to nobody below the root: what has been read, and nobody has left.
+    let nobodys_bytes = machine.file_bytes.saturating_sub(of_files);
+    Room {
+        free_bytes: machine.free_bytes.saturating_add(nobodys_bytes),
+        target_bytes: machine.high_watermark_bytes.max(cared.target_bytes),
+        total_bytes: machine.total_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steward_core::domain::Names;
+    use steward_core::domain::tree;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn machine() -> Machine {
+        Machine {
+            total_bytes: 1000 * MIB,
+            free_bytes: 100 * MIB,
+            high_watermark_bytes: 20 * MIB,
+            file_bytes: 300 * MIB,
+            anonymous_bytes: 400 * MIB,
+            swap_free_bytes: 2000 * MIB,
+            ..Machine::default()
+        }
+    }
+
+    fn used(anonymous_mib: u64, file_mib: u64, fixed_mib: u64) -> MemoryUse {
+        let [anonymous_bytes, file_bytes, fixed_bytes] =
+            [anonymous_mib, file_mib, fixed_mib].map(|mib| mib * MIB);
+        MemoryUse {
+            used_bytes: anonymous_bytes + file_bytes + fixed_bytes,
+            file_bytes,
+            clean_bytes: file_bytes,
+            anonymous_bytes,
+            fixed_bytes,
+            ..MemoryUse::default()
+        }
+    }
+
+    /// What two domains, of which the first has everything and the second nothing, may use: of the second, in MiB.
+    fn of_second(has: MemoryUse, machine: &Machine, cared: &Cared) -> (u64, u64, u64) {
+        let used =
+            BTreeMap::from([("steward.a".to_owned(), has), ("steward.b".to_owned(), MemoryUse::default())]);
+        let tree = Tree::new(Names::default(), tree::Machine::default());
+        let amounts = divide(&tree, &used, machine, cared)["steward.b"];
+        (amounts.available_bytes / MIB, amounts.at_once_bytes / MIB, amounts.time_to_free_ns / 1_000_000_000)
+    }
+
+    #[test]
+    fn what_is_told_knows_of_the_watermark_the_reserve_and_what_is_kept() {
+        let cared = Cared::default();
+        // 80 of what is free, and 100 of files that nobody has; half of that and of 600. Of a's files 200 go at once.
+        assert_eq!(of_second(used(400, 200, 0), &machine(), &cared), (390, 380, 26));
+        let reserve =
+            Cared { target_bytes: 36 * MIB, written_per_second: Some(100 * MIB), ..Cared::default() };
+        assert_eq!(of_second(used(400, 200, 0), &machine(), &reserve), (382, 364, 2));
+        let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
+        assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
+    }
+
+    #[test]
+    fn what_has_no_room_in_the_swap_or_is_the_kernels_own_is_told_to_nobody() {
+        let of = |has, swap_mib: u64| {
+            let machine = Machine { swap_free_bytes: swap_mib * MIB, ..machine() };
+            of_second(has, &machine, &Cared::default()).0
+        };
+        assert_eq!(of(used(400, 200, 0), 0), 380, "files alone");
+        assert_eq!(of(used(400, 100, 100), 0), 380, "and 200 that nobody has");
+        assert_eq!(of(used(400, 0, 200), 100), 480, "a quarter of its own goes into the swap");
+        assert_eq!(of(used(400, 0, 200), 0), 380, "and 300 of files that nobody has");
+    }
 }

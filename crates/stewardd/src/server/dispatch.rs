@@ -126,6 +126,7 @@ handlers![
     api::LowerDomain,
     api::AuditDomain,
     api::WatchAvailability,
+    api::ExplainDomain,
     GetInfo,
     GetInterfaceDescription,
 ];

@@ -4,6 +4,8 @@
 //! knows; [`text`] is its form; the [endpoint](crate::server::metrics::endpoint) serves it.
 
 pub mod endpoint;
+mod labels;
+mod memory;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +22,8 @@ use steward_core::cpu::mechanism::{DomainRecord, MechanismKind, Standing};
 
 use crate::daemon::Daemon;
 use crate::turn::clock::now_ns;
+use labels::{OfDomain, Seconds, seconds};
+pub use memory::MemoryFigures;
 
 /// Everything that is served, at one moment.
 #[derive(Clone, Debug, Default)]
@@ -61,19 +65,15 @@ pub struct DomainFigures {
     pub waited_ns: u64,
     /// What was found about its promise since the daemon started; `None` while nothing is promised.
     pub audit: Option<Tally>,
+    /// Its memory; `None` where that is not counted.
+    pub memory: Option<MemoryFigures>,
 }
 
-type Seconds = Counter<f64, AtomicU64>;
 type Ratio = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfVersion {
     version: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfDomain {
-    domain: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -117,6 +117,9 @@ pub fn text(figures: &Figures) -> String {
     let mut registry = Registry::with_prefix("steward");
     describe_daemon(&mut registry, figures);
     describe_domains(&mut registry, &figures.domains);
+    let of_memory = figures.domains.iter();
+    let of_memory = of_memory.filter_map(|domain| Some((domain.name.as_str(), domain.memory.as_ref()?)));
+    memory::describe(&mut registry, &of_memory.collect::<Vec<_>>());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -248,10 +251,6 @@ fn describe_domains(registry: &mut Registry, domains: &[DomainFigures]) {
     }
 }
 
-fn seconds(time_ns: u64) -> f64 {
-    time_ns as f64 / 1e9
-}
-
 impl Daemon {
     /// What is served, now.
     pub(crate) fn figures(&mut self) -> Figures {
@@ -269,7 +268,7 @@ impl Daemon {
             decisions: self.decisions.iter().map(|(kind, count)| (*kind, *count)).collect(),
             decisions_lost: self.events_lost,
             problems: (self.problems().count() + self.health.all().count()) as u64,
-            forecast: self.outlook_of_last_read(now_ns()).report.machine,
+            forecast: self.outlook_with(&records, now_ns()).report.machine,
             domains: self.domain_figures(&records),
         }
     }
@@ -282,6 +281,7 @@ impl Daemon {
                 name: self.domains.names().name_of(&path),
                 reserved: family.reserved_of_machine(cgroup_id),
                 audit: self.cpu.audit.totals.get(&path).copied(),
+                memory: self.memory_figures(&path),
                 ..DomainFigures::default()
             };
             for record in family.at_or_below(cgroup_id) {

@@ -38,6 +38,12 @@ impl Daemon {
 }
 
 impl Daemon {
+    /// Whether the rules allow a request without anybody being asked.
+    pub(crate) fn is_permitted(&self, caller: &Caller, request: &Request) -> bool {
+        let identity = self.identity(caller, request);
+        matches!(authority::decide(&self.settings.policy, &identity, request), Verdict::Allow { .. })
+    }
+
     fn identity(&self, caller: &Caller, request: &Request) -> Identity {
         let counts = self.settings.policy.matrix.asks_for_session(request.action);
         let active_session = counts && sessions::has_active_local(caller.uid, &self.options.roots);

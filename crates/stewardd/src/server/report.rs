@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libsteward::api;
 use serde_json::{Map, Value};
 use steward_core::problem::{Problem, Severity};
-use steward_core::quantity::{format_size, percent};
+use steward_core::quantity::{format_duration, format_size, percent};
 
 /// The parameters of a reply.
 pub fn parameters<T: serde::Serialize>(reply: &T) -> Map<String, Value> {
@@ -35,7 +35,7 @@ pub fn problem(problem: &Problem) -> api::Problem {
 }
 
 /// What went wrong in the daemon rather than in a file.
-pub fn trouble(sentence: &str) -> api::Problem {
+pub fn health(sentence: &str) -> api::Problem {
     api::Problem {
         file: "stewardd".to_owned(),
         line: None,
@@ -44,7 +44,7 @@ pub fn trouble(sentence: &str) -> api::Problem {
     }
 }
 
-/// Whether a decision is about a domain rather than a task.
+/// Whether a decision is about domains rather than a task.
 pub fn is_of_domain(kind: api::EventKind) -> bool {
     use api::EventKind as Kind;
     match kind {
@@ -53,6 +53,12 @@ pub fn is_of_domain(kind: api::EventKind) -> bool {
         | Kind::DomainRefused
         | Kind::DomainRemoved
         | Kind::DomainVanished => true,
+        Kind::MemoryDemoted
+        | Kind::MemoryProtected
+        | Kind::MemoryShort
+        | Kind::MemoryEnough
+        | Kind::MemoryTaken
+        | Kind::MemoryStalled => true,
         Kind::Admitted
         | Kind::Refused
         | Kind::TableFull
@@ -71,19 +77,61 @@ pub fn domain_event_name(kind: api::EventKind) -> &'static str {
         api::EventKind::DomainChanged => "domain-changed",
         api::EventKind::DomainRefused => "domain-refused",
         api::EventKind::DomainRemoved => "domain-removed",
+        api::EventKind::MemoryDemoted => "demoted",
+        api::EventKind::MemoryProtected => "protected-again",
+        api::EventKind::MemoryShort => "memory-short",
+        api::EventKind::MemoryEnough => "memory-enough",
+        api::EventKind::MemoryTaken => "memory-taken",
+        api::EventKind::MemoryStalled => "memory-stalled",
         _ => "domain-vanished",
     }
 }
 
-/// A decision about a domain in a sentence. `why` replaces what is known of it otherwise.
-pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>) -> String {
+/// Whether a domain is another after it, for who watches them.
+pub fn changes_domain(kind: api::EventKind) -> bool {
+    use api::EventKind as Kind;
+    is_of_domain(kind)
+        && !matches!(kind, Kind::MemoryShort | Kind::MemoryEnough | Kind::MemoryTaken | Kind::MemoryStalled)
+}
+
+/// The line of the log about a decision about domains.
+pub(crate) fn log_domain_event(event: &api::Event) {
+    use api::EventKind as Kind;
+    macro_rules! line {
+        ($level:ident, $bytes:ident) => {
+            tracing::$level!(
+                decision = domain_event_name(event.kind),
+                domain = event.domain.as_ref().map(|domain| domain.name.as_str()),
+                reserved = event.cpu.map(|cpu| cpu.bandwidth),
+                $bytes = event.memory.map(|memory| memory.asked),
+                pid = event.domain.as_ref().map(|domain| domain.asked_by),
+                "{}",
+                event.text
+            )
+        };
+    }
+    match event.kind {
+        Kind::MemoryDemoted | Kind::MemoryShort => line!(warn, needed_bytes),
+        Kind::MemoryProtected | Kind::MemoryEnough => line!(info, needed_bytes),
+        Kind::MemoryTaken => line!(debug, taken_bytes),
+        Kind::MemoryStalled => line!(info, taken_bytes),
+        _ => line!(info, promised_bytes),
+    }
+}
+
+/// A decision about a domain in a sentence. `why` replaces what is known of it otherwise, `protect_ns` is for how long
+/// what it used of memory is kept.
+pub fn domain_sentence(event: &api::Event, uid: u32, why: Option<&str>, protect_ns: Option<u64>) -> String {
     let what = match event.kind {
         api::EventKind::DomainCreated => "was made",
         api::EventKind::DomainRemoved => "was removed",
         api::EventKind::DomainVanished => "is gone: somebody else removed its cgroup",
         _ => "was changed",
     };
-    let reserved = reserved_sentence(event);
+    let protection = protect_ns.map_or_else(String::new, |period_ns| {
+        format!("; what it used of memory in the last {} is kept", format_duration(period_ns))
+    });
+    let reserved = format!("{}{protection}", reserved_sentence(event));
     let detail = match (event.kind, why) {
         (_, Some(why)) => format!(": {why}"),
         (api::EventKind::DomainCreated | api::EventKind::DomainChanged, None) => format!(", {reserved}"),

@@ -69,7 +69,7 @@ impl Daemon {
     }
 
     pub(crate) fn reported_problems(&self) -> Vec<api::Problem> {
-        let said = self.health.all().map(|sentence| report::trouble(sentence));
+        let said = self.health.all().map(|sentence| report::health(sentence));
         self.problems().map(report::problem).chain(said).collect()
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use libsteward::ApiError;
 use libsteward::api::WatchForecasts;
 
+use crate::memory::looks::Amounts;
+
 /// The JSON text of the next reply to somebody who watches, `None` when there is nothing new.
 pub type NextReply = Result<Option<Arc<str>>, ApiError>;
 
@@ -42,8 +44,8 @@ pub struct ForecastWatch {
 pub struct AvailabilityWatch {
     /// The domain; `None` for that of the caller.
     pub named: Option<NamedDomain>,
-    /// Whom it was told about last, and how much that may use, in bytes; `None` before the first reply.
-    pub told: Option<(String, u64)>,
+    /// Whom it was told about last, and how much that may use; `None` before the first reply.
+    pub(crate) told: Option<(String, Amounts)>,
 }
 
 /// A domain that somebody asked about by its name.

@@ -20,7 +20,7 @@ pub enum Source {
     Programs,
     /// The worker, with what became of its jobs.
     Worker,
-    /// The memory loop, with its news.
+    /// The memory loop, with its news, and what watches whether domains are in use.
     Memory,
     /// The mechanism, with its decisions.
     Mechanism,

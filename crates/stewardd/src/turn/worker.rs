@@ -23,6 +23,8 @@ pub enum About {
     File(Topic),
     /// What the cgroup at this path may use of the memory.
     Memory(String),
+    /// Whose disk requests are served first.
+    Disk,
 }
 
 /// What is to be done.

@@ -15,10 +15,11 @@ use std::thread::JoinHandle;
 
 use libsteward::{Client, api};
 use steward_kernel::Roots;
-use stewardd::daemon::{Daemon, Options};
-use stewardd::fake::Fake;
+use stewardd::daemon::Daemon;
 use stewardd::fake::cgroups::FakeCgroups;
+use stewardd::fake::disk::FakeDisk;
 use stewardd::fake::tasks::FakeTasks;
+use stewardd::fake::{Fake, options};
 use stewardd::files::watch::Watch;
 use stewardd::server::{Server, peer};
 use stewardd::turn::{self, Controls};
@@ -29,6 +30,7 @@ pub struct Machine {
     pub fake: Fake,
     pub cgroups: FakeCgroups,
     pub tasks: FakeTasks,
+    pub disk: FakeDisk,
     /// The kernel's trees.
     pub roots: Roots,
     /// The user that callers are taken for.
@@ -55,6 +57,7 @@ impl Machine {
             fake,
             cgroups,
             tasks,
+            disk: FakeDisk::default(),
             roots: Roots::default(),
             caller_uid: Arc::new(AtomicU32::new(0)),
         }
@@ -100,19 +103,13 @@ impl Machine {
 
     /// A daemon without a socket.
     pub fn daemon(&self) -> anyhow::Result<Daemon> {
-        let options = Options {
-            config: self.path("steward.toml"),
-            spec_directories: vec![self.path("specs")],
-            rule_directories: vec![self.path("rules")],
-            domain_directories: vec![self.path("domains.d")],
-            state_directory: self.path("state"),
-            mechanism: None,
-            best_effort: None,
-            roots: self.roots.clone(),
-            own_reservation: None,
-            polkit: self.path("pkcheck"),
-        };
-        let mut daemon = Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone())))?;
+        let options = options(self.directory.path(), self.roots.clone());
+        let mut daemon = Daemon::start(
+            options,
+            self.fake.loader(),
+            Ok(Box::new(self.cgroups.clone())),
+            Arc::new(self.disk.clone()),
+        )?;
         daemon.set_task_source(Box::new(self.tasks.clone()));
         Ok(daemon)
     }

@@ -3,7 +3,7 @@
 program one
 row one 5ms/30ms >$specs/50-one.toml
 
-hold 1000 >/tmp/hold 2>&1 &
+null-scheduler &
 other=$!
 wait_for 'grep -q enabled $state'
 section another-scheduler

@@ -7,9 +7,14 @@ swapon /dev/zram0
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 mkdir /tmp/store
 mount -t tmpfs -o size=800M none /tmp/store
-start_daemon
-# What of a cgroup is in memory, and in the swap, in MiB.
-held() { echo "$1: $(($(cat $2/memory.current) >> 20)) MiB, swapped $(($(cat $2/memory.swap.current) >> 20)) MiB"; }
+# The scheduler has no part in it, and takes long to load.
+start_daemon --mechanism deadline
+# What of a cgroup is in memory, and in the swap, in MiB; and the bytes of its programs' own. The first has also what
+# the kernel took for it ahead, up to 64 pages a processor, and gives back when memory is short.
+held() {
+    echo "$1: $(($(cat $2/memory.current) >> 20)) MiB, swapped $(($(cat $2/memory.swap.current) >> 20)) MiB"
+    echo "$1's own: $(sed -n 's/^anon //p' $2/memory.stat)"
+}
 
 section kept
 steward run --protect=10s -- sh -c 'text=$(head -c 60000000 /dev/zero | tr "\0" x); touch /tmp/holds; while :; do sleep 1000; done' &

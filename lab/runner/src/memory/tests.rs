@@ -62,14 +62,17 @@ fn each_contender_has_its_own_means_and_the_same_cgroups() {
 fn the_disk_is_made_before_all_else_and_its_store_is_not_the_experiments_memory() {
     let scenario = scenario(&format!("{TEXT}[[prepare]]\ncommand = \"true\"\n")).unwrap();
     let plan = plan::plan(&scenario, &[Contender::Stock], 1).unwrap();
-    assert_eq!(plan.runs[0].programs[0].command, ["sh", "/lab/timed-disk.sh", "5400rpm", "64", "1024"]);
+    assert_eq!(
+        plan.runs[0].programs[0].command,
+        ["sh", "/lab/timed-disk.sh", "5400rpm", "64", "1024", "ext4"]
+    );
     assert_eq!(plan.runs[1].programs[0].command, ["true"]);
     let disk = scenario.machine.timed_disk.unwrap();
     assert_eq!(disk.store_mib(), 1089 + 37);
     let zram = TimedDisk { swap: Swap::Zram, ..disk };
     assert_eq!(
         (zram.store_mib(), zram.command().as_str()),
-        (65 + 3, "sh /lab/timed-disk.sh 5400rpm 64 zram")
+        (65 + 3, "sh /lab/timed-disk.sh 5400rpm 64 zram ext4")
     );
 }
 
@@ -111,4 +114,30 @@ fn pages_of_swap_are_told_in_mebibytes() {
     let metrics = machine_metrics(&seen);
     assert_eq!((metrics["swapped_in_mib"], metrics["swapped_out_mib"]), (2.0, 0.5));
     assert_eq!((metrics["direct_reclaims"], metrics["oom_kills"]), (5.0, 1.0));
+}
+
+#[test]
+fn a_collectors_share_is_of_the_time_in_which_the_program_worked() {
+    let text = "w 0 1000\ng 100 2\nw 1 1500\ng 200 5\nw 2 2000\ng 300 9\n";
+    let told = collector_metrics(text);
+    assert_eq!((told["collector_share"], told["collections"]), (0.2, 7.0));
+    assert!(collector_metrics("w 0 1000\nw 1 1500\n").is_empty());
+}
+
+#[test]
+fn shares_are_held_to_weights_from_five_seconds_after_each_change() {
+    let at = |ms: u32, domains: &[(&str, u32, u32)]| {
+        let lines =
+            domains.iter().map(|(name, weight, kib)| format!("a {ms} {name} {weight} {kib} {weight}\n"));
+        lines.collect::<String>()
+    };
+    let alone = at(0, &[("one", 20, 900)]);
+    let changing = at(1000, &[("one", 20, 900), ("two", 40, 10)]);
+    let settled =
+        at(6000, &[("one", 20, 330), ("two", 40, 600)]) + &at(7000, &[("one", 20, 330), ("two", 40, 540)]);
+    let metrics = share_metrics(&(alone.clone() + &changing + &settled));
+    // Of 1,800 KiB the first is due 600 and has 660; the second is due 1,200 and has 1,140.
+    assert!((metrics["off_share_used"] - 0.1).abs() < 1e-9, "{metrics:?}");
+    assert!(metrics["off_share_available"].abs() < 1e-9);
+    assert!(share_metrics(&(alone + &changing)).is_empty());
 }

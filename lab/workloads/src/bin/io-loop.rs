@@ -8,13 +8,8 @@
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use anyhow::Context;
+use steward_lab_workloads::direct::{DirectBuffer, PAGE, next_in_no_order};
 use steward_lab_workloads::{clock, number, output};
-
-const PAGE: usize = 4096;
-
-/// A page at an address that `O_DIRECT` accepts.
-#[repr(align(4096))]
-struct Page([u8; PAGE]);
 
 struct Options {
     cpu_ms: f64,
@@ -57,10 +52,9 @@ impl Disk {
         Ok(Disk { file, pages, state: 1 })
     }
 
-    fn read(&mut self, page: &mut Page) -> std::io::Result<()> {
-        // A linear congruence is order enough for a disk.
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.file.read_exact_at(&mut page.0, (self.state >> 33) % self.pages * PAGE as u64)
+    fn read(&mut self, page: &mut DirectBuffer) -> std::io::Result<()> {
+        let at = next_in_no_order(&mut self.state, self.pages) * PAGE as u64;
+        self.file.read_exact_at(page.bytes(), at)
     }
 }
 
@@ -68,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     let options = parse()?;
     let mut disk = options.file.as_deref().map(Disk::open).transpose()?;
     clock::wait_seconds(options.delay);
-    let mut page = Page([0; PAGE]);
+    let mut page = DirectBuffer::new(PAGE);
     let start_ns = clock::now_ns();
     let end_ns = start_ns + (options.seconds * 1e9) as u64;
     output::line(format_args!("w 0 {:.3}", output::ms(start_ns)));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api::Method;
+use crate::api::memory::AuditedMemory;
 
 /// Four allocations, in milliseconds of CPU time per second, and what they mean for speed (CPU Futures, section 3.1).
 ///
@@ -231,6 +232,9 @@ pub struct DomainAudit {
     pub domain: String,
     /// The last minute, hour and day, in this order.
     pub spans: Vec<AuditedSpan>,
+    /// The same of the memory that it was promised; nothing where none was, and for who may not see that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Vec<AuditedMemory>>,
     /// The same in sentences.
     pub text: String,
 }

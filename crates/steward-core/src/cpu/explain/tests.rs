@@ -95,11 +95,32 @@ fn a_budget_that_is_too_small_is_told_with_what_would_do() {
     let explain = |task: &TaskRecord| explain_task(task, &cpu(), None, &Thresholds::default(), &[]);
     insta::assert_snapshot!(explain(&shell));
     // With no more than what a late end brings; now and then; and all that there is.
-    let starved = explain(&TaskRecord { best_effort_time_ns: 300 * 100_000, ..shell.clone() });
+    let starved = explain(&TaskRecord { periods: 320, best_effort_time_ns: 300 * 100_000, ..shell.clone() });
     assert!(starved.contains("It mostly wants more than the 5 % promised"), "{starved}");
     assert!(!explain(&TaskRecord { budgets_exhausted: 8, ..shell.clone() }).contains("too small"));
     let all = explain(&TaskRecord { best_effort_time_ns: 300 * 90_000_000, ..shell.clone() });
     assert!(all.contains("It takes all that it gets") && !all.contains("steward set"), "{all}");
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_told_where_a_crowd_leaves_nothing_beyond_it() {
+    let reservation = Reservation { budget_ns: 5_000_000, period_ns: 100_000_000 };
+    // Woken 100 times, it used 9 ms each time: 5 in one period, and the rest in the next.
+    let shell = TaskRecord {
+        grant: crate::cpu::reservation::Grant { reservation, ..task().grant },
+        periods: 200,
+        budgets_exhausted: 100,
+        reserved_time_ns: 100 * 9_000_000,
+        best_effort_time_ns: 100 * 20_000,
+        ..task()
+    };
+    let explain = |task: &TaskRecord| explain_task(task, &cpu(), None, &Thresholds::default(), &[]);
+    insta::assert_snapshot!(explain(&shell));
+    // One that never sleeps needs no certain amount; one whose work fits has a budget that is large enough.
+    let loops = TaskRecord { periods: 101, reserved_time_ns: 100 * 5_000_000, ..shell.clone() };
+    assert!(!explain(&loops).contains("too small"), "{}", explain(&loops));
+    let fits = TaskRecord { budgets_exhausted: 12, reserved_time_ns: 200 * 4_000_000, ..shell };
+    assert!(!explain(&fits).contains("too small"), "{}", explain(&fits));
 }
 
 #[test]

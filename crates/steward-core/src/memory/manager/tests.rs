@@ -26,8 +26,13 @@ fn seen(id: u64, claimed_mib: u64) -> Seen {
 }
 
 fn protected(id: u64, claimed_mib: u64, file_mib: u64) -> Seen {
-    let protected =
-        Protected { idle_bytes: 0, swapped_bytes: 0, file_bytes: file_mib * MIB, is_revocable: true };
+    let protected = Protected {
+        user: 0,
+        idle_bytes: 0,
+        swapped_bytes: 0,
+        file_bytes: file_mib * MIB,
+        is_revocable: true,
+    };
     Seen { protected: Some(protected), ..seen(id, claimed_mib) }
 }
 
@@ -42,6 +47,29 @@ fn a_hog_pays_and_a_protected_domain_does_not() {
     assert_eq!(decision.target_bytes, 76 * MIB);
     assert_eq!(decision.victims, [Victim { place: 1, bytes: plan_bytes(&machine()) }]);
     assert_eq!((decision.kept[0].id, decision.kept[0].bytes), (1, 450 * MIB));
+}
+
+#[test]
+fn whose_turn_it_is_goes_on_from_look_to_look_until_there_was_enough_for_a_while() {
+    let taking_turns = |id, mib| {
+        let seen = seen(id, mib);
+        Seen { principal: Principal { takes_turns: true, ..seen.principal }, ..seen }
+    };
+    let little = Machine { free_bytes: 70 * MIB, ..machine() };
+    let mut manager = Manager::default();
+    let mut pays = |now_ns, machine: &Machine, mib: [u64; 3]| {
+        let domains = [taking_turns(1, mib[0]), taking_turns(2, mib[1]), taking_turns(3, mib[2])];
+        manager.decide(now_ns, machine, &domains, &settings()).victims[0].place
+    };
+    assert_eq!(pays(0, &little, [200, 210, 190]), 1, "who has most");
+    assert_eq!(pays(1, &little, [230, 150, 220]), 1, "it goes on");
+    assert_eq!(pays(2, &machine(), [230, 150, 220]), 1, "for a moment there is enough");
+    assert_eq!(pays(3, &little, [270, 20, 260]), 0, "hardly anything is left of it");
+    assert_eq!(pays(4, &little, [150, 210, 260]), 0, "and that one goes on");
+    assert_eq!(pays(3 + TURN_MAX_NS, &little, [150, 210, 260]), 2, "but not for ever");
+    let later_ns = 5 + TURN_MAX_NS + TURN_KEPT_NS;
+    assert_eq!(pays(later_ns, &machine(), [220, 210, 200]), 2);
+    assert_eq!(pays(later_ns + 1, &little, [220, 210, 200]), 0, "it begins anew");
 }
 
 #[test]
@@ -66,6 +94,20 @@ fn what_is_promised_to_others_is_not_kept_for_those_who_are_protected() {
 }
 
 #[test]
+fn what_does_not_fit_is_demoted_and_the_others_stay_protected_where_the_swap_has_room() {
+    // Ten that want nearly all there is, a hundred each, and nobody else.
+    let domains: Vec<Seen> = (1..=10).map(|id| protected(id, 90, 0)).collect();
+    let machine =
+        Machine { free_bytes: 70 * MIB, file_bytes: 20 * MIB, anonymous_bytes: 900 * MIB, ..machine() };
+    let decision = Manager::default().decide(0, &machine, &domains, &settings());
+    let demoted = decision.kept.iter().filter(|kept| kept.is_demoted).count();
+    assert_eq!((decision.is_short, demoted), (false, 3), "{decision:?}");
+    // Without swap, what is demoted cannot be taken either.
+    let machine = Machine { swap_free_bytes: 0, ..machine };
+    assert!(Manager::default().decide(0, &machine, &domains, &settings()).is_short);
+}
+
+#[test]
 fn protection_is_dropped_before_nothing_else_is_left_to_take_and_comes_back_later() {
     let mut manager = Manager::default();
     let without_swap = |free_mib, file_mib| Machine {
@@ -86,6 +128,53 @@ fn protection_is_dropped_before_nothing_else_is_left_to_take_and_comes_back_late
     assert_eq!(decide(10, &without_swap(100, 200)), (false, true));
     // Where there is swap, others' pages can go there.
     assert_eq!(decide(11, &Machine { file_bytes: 0, ..machine() }), (false, true));
+}
+
+#[test]
+fn what_is_promised_to_others_does_not_count_as_left_to_take() {
+    let machine = Machine { swap_free_bytes: 100 * MIB, anonymous_bytes: 200 * MIB, ..machine() };
+    // 40 are free, 200 of files, and 100 of programs' own fit into the swap.
+    let distance = |domains: &[Seen]| machine.distance_bytes(domains, machine.total_bytes) / MIB;
+    assert_eq!(distance(&[seen(1, 300)]), 340);
+    let mut promised = seen(1, 300);
+    (promised.principal.min_bytes, promised.principal.clean_bytes) = (150 * MIB, 50 * MIB);
+    // 100 others of programs' own are left, and 150 of files.
+    assert_eq!(distance(&[promised]), 290);
+    promised.principal.min_bytes = 200 * MIB;
+    assert_eq!(distance(&[promised]), 240);
+    promised.principal.claimed_bytes = 50 * MIB;
+    assert_eq!(distance(&[promised]), 290, "of a promise that is not used nothing is kept");
+    promised.principal.claimed_bytes = 300 * MIB;
+    let mut below = protected(2, 80, 40);
+    below.principal.parent = Some(0);
+    assert_eq!(distance(&[promised, below]), 240, "what is protected below it is not counted twice");
+}
+
+#[test]
+fn what_a_protected_domain_is_promised_and_does_not_use_cannot_be_taken_either() {
+    let machine = Machine { swap_free_bytes: 2000 * MIB, anonymous_bytes: 900 * MIB, ..machine() };
+    // 40 are free and 200 of files: of 900 of programs' own, what is neither used nor promised is left.
+    let distance = |domains: &[Seen]| machine.distance_bytes(domains, machine.total_bytes) / MIB;
+    let idle = |seen: Seen, idle_mib: u64| {
+        let protected = seen.protected.map(|protected| Protected { idle_bytes: idle_mib * MIB, ..protected });
+        Seen { protected, ..seen }
+    };
+    let mut editor = idle(protected(1, 500, 0), 450);
+    assert_eq!(distance(&[editor]), 1140 - 50);
+    editor.principal.min_bytes = 500 * MIB;
+    assert_eq!(distance(&[editor]), 1140 - 500, "all of it is promised, used or not");
+    assert_eq!(distance(&[editor, protected(2, 300, 0)]), 1140 - 800);
+    // The one above is told what all below it are told together, which is more than it is promised.
+    let mut above = seen(9, 600);
+    above.principal.min_bytes = 500 * MIB;
+    editor.principal.parent = Some(0);
+    let mut other = protected(2, 80, 0);
+    other.principal.parent = Some(0);
+    assert_eq!(distance(&[above, editor, other]), 1140 - 580);
+    // The room for all is smaller by as much as is promised beyond what is used.
+    editor.principal.parent = None;
+    let room_mib = |domains: &[Seen]| room_bytes(&machine, domains, &settings()) / MIB;
+    assert_eq!((room_mib(&[]), room_mib(&[editor])), (749, 749 - 450));
 }
 
 #[test]

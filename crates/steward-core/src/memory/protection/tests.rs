@@ -8,7 +8,11 @@ const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn wanting(id: u64, used_mib: u64) -> Wanting {
-    Wanting { id, used_bytes: used_mib * MIB, full_bytes: used_mib * MIB, is_revocable: true }
+    Wanting { id, user: 0, used_bytes: used_mib * MIB, full_bytes: used_mib * MIB, is_revocable: true }
+}
+
+fn of_user(user: u32, wanting: Wanting) -> Wanting {
+    Wanting { user, ..wanting }
 }
 
 #[test]
@@ -43,6 +47,20 @@ fn where_they_do_not_fit_the_largest_is_demoted_whole_and_comes_back_when_it_fit
     let (kept, changes) = protection.decide(12 * SECOND_NS, 450 * MIB, &[all[0], swapped]);
     assert_eq!((changes[0].id, changes[0].is_demoted, kept[1].is_demoted), (2, false, false));
     assert_eq!(kept[1].bytes, 18 * MIB, "what it has of it now, and some to grow");
+}
+
+#[test]
+fn many_small_domains_of_one_user_push_out_no_larger_one_of_another() {
+    let mut protection = Protection::default();
+    let large = of_user(1000, wanting(1, 100));
+    let small = (2..10).map(|id| of_user(1001, wanting(id, 40)));
+    let all: Vec<Wanting> = std::iter::once(large).chain(small).collect();
+    let (kept, changes) = protection.decide(0, 300 * MIB, &all);
+    let demoted: Vec<u64> = changes.iter().map(|change| change.id).collect();
+    assert_eq!((kept[0].is_demoted, demoted), (false, vec![9, 8, 7, 6]), "those that came last");
+    // With one user, the largest goes whoever came first.
+    let of_one: Vec<Wanting> = all.iter().map(|one| of_user(1001, *one)).collect();
+    assert_eq!(Protection::default().decide(0, 300 * MIB, &of_one).1[0].id, 1);
 }
 
 #[test]
@@ -88,6 +106,19 @@ fn what_may_not_be_revoked_keeps_what_is_left_in_the_order_it_came() {
 }
 
 proptest! {
+    #[test]
+    fn nobody_within_its_fair_part_is_demoted_for_what_other_users_protect(
+        own_mib in 1..100_u64, others in prop::collection::vec((1..4_u32, 1..200_u64), 0..20), room_mib in 100..1000_u64,
+    ) {
+        let users: std::collections::BTreeSet<u32> = others.iter().map(|(user, _)| *user).collect();
+        let fair_bytes = room_mib * MIB / (users.len() as u64 + 1);
+        prop_assume!(least_bytes(own_mib * MIB) <= fair_bytes);
+        let others = others.iter().zip(1..).map(|((user, mib), id)| of_user(*user, wanting(id, *mib)));
+        let all: Vec<Wanting> = others.chain([wanting(0, own_mib)]).collect();
+        let (kept, _) = Protection::default().decide(0, room_mib * MIB, &all);
+        prop_assert!(kept.iter().all(|one| one.id != 0 || !one.is_demoted && one.bytes >= own_mib * MIB), "{kept:?}");
+    }
+
     #[test]
     fn no_more_is_kept_than_there_is_room_for_and_nobody_is_demoted_in_vain(
         rounds in prop::collection::vec((50..1000_u64, prop::collection::vec((0..400_u64, any::<bool>()), 0..8)), 1..20),

@@ -55,6 +55,45 @@ fn a_lower_priority_pays_all_that_it_can_before_a_higher_one_pays_anything() {
 }
 
 #[test]
+fn among_those_to_whom_nobody_gave_anything_one_pays_nearly_as_a_whole_before_the_next() {
+    let free = |mib| Principal { takes_turns: true, ..claims(mib * MIB, 1) };
+    let paid = |principals: &[Principal], turn: usize, mib: u64| {
+        let victims = victims_in_turn(principals, |place| place == turn, mib * MIB);
+        victims.iter().map(|victim| (victim.place, victim.bytes / MIB)).collect::<Vec<_>>()
+    };
+    let all = [free(210), free(200), free(190)];
+    assert_eq!(paid(&all, 9, 1), [(0, 1)], "who has most begins");
+    assert_eq!(paid(&all, 2, 150), [(2, 150)], "and goes on");
+    // Below an eighth of its part it is somebody else's turn.
+    assert_eq!(paid(&[free(300), free(270), free(30)], 2, 1), [(2, 1)]);
+    assert_eq!(paid(&[free(300), free(270), free(24)], 2, 1), [(0, 1)]);
+    // Who was given something has its part and no less, and pays what it has more than that before others do.
+    let given = [claims(200 * MIB, 1), free(190)];
+    assert_eq!(paid(&given, 1, 8)[0].0, 0);
+    assert_eq!(paid(&[claims(210 * MIB, 1), claims(200 * MIB, 1)], 1, 1), [(0, 1)]);
+    // Nor does a whole part of the tree take turns with another.
+    let parts = [free(210), free(200), below(0, free(210)), below(1, free(200))];
+    assert_eq!(paid(&parts, 1, 1), [(2, 1)]);
+}
+
+#[test]
+fn who_pay_in_turns_get_on_as_much_over_time() {
+    // Each takes back what was taken from it, a mebibyte a round, and pays when it is its turn.
+    let mut all = [200_u64; 4].map(|mib| Principal { takes_turns: true, ..claims(mib * MIB, 1) });
+    let (mut turn, mut had) = (usize::MAX, [0_u64; 4]);
+    for _ in 0..20_000 {
+        let victims = victims_in_turn(&all, |place| place == turn, 3 * MIB);
+        turn = victims[0].place;
+        victims.iter().for_each(|victim| all[victim.place].claimed_bytes -= victim.bytes);
+        let others = (0..4).filter(|place| *place != turn).collect::<Vec<_>>();
+        others.iter().for_each(|place| all[*place].claimed_bytes += MIB);
+        (0..4).for_each(|place| had[place] += all[place].claimed_bytes / MIB);
+    }
+    let sum: u64 = had.iter().sum();
+    assert!(had.iter().all(|had| (4 * had).abs_diff(sum) < sum / 10), "{had:?}");
+}
+
+#[test]
 fn what_was_just_used_counts_for_less() {
     let works = Principal { active_bytes: 90 * MIB, ..claims(100 * MIB, 1) };
     let sits = claims(50 * MIB, 1);
@@ -74,8 +113,8 @@ fn what_is_charged_to_nobody_below_is_taken_from_nobody() {
     assert_eq!(taken(&promised, 100 * MIB), [0, 5 * MIB]);
 }
 
-/// A tree of up to 12, with anything set.
-fn tree() -> impl Strategy<Value = Vec<Principal>> {
+/// A tree of up to 12, with anything set. Who is above has what is below and some of its own.
+pub(in super::super) fn tree() -> impl Strategy<Value = Vec<Principal>> {
     let one = (
         0..8_u8,
         1..=10_000_u32,

@@ -96,6 +96,30 @@ pub struct MemoryStat {
     pub workingset_refault_file_pages: u64,
     /// Faults that waited for a disk, so far.
     pub major_faults: u64,
+    /// Pages that were taken from it, by whomever and for whatever reason, so far.
+    pub reclaimed_pages: u64,
+}
+
+impl MemoryStat {
+    /// Pages of files that can be taken, in bytes: neither locked nor shared memory.
+    pub fn files_bytes(&self) -> u64 {
+        self.inactive_file_bytes.saturating_add(self.active_file_bytes)
+    }
+
+    /// Of these, such as are like their files on the disk, in bytes.
+    pub fn clean_bytes(&self) -> u64 {
+        self.files_bytes().saturating_sub(self.file_dirty_bytes).saturating_sub(self.file_writeback_bytes)
+    }
+
+    /// Anonymous and shared memory that can be taken where there is room in the swap, in bytes.
+    pub fn anonymous_bytes(&self) -> u64 {
+        self.inactive_anon_bytes.saturating_add(self.active_anon_bytes)
+    }
+
+    /// Pages that were fetched again soon after they had been reclaimed, so far.
+    pub fn refaulted_pages(&self) -> u64 {
+        self.workingset_refault_anon_pages.saturating_add(self.workingset_refault_file_pages)
+    }
 }
 
 /// `memory.events`: how often it happened so far.
@@ -120,18 +144,32 @@ pub struct MemoryUse {
     pub used_bytes: u64,
     /// What of it is in the swap besides (`memory.swap.current`).
     pub swapped_bytes: u64,
-    /// Pages of files, of those that are charged ([`MemoryStat::file_bytes`]).
+    /// Of what is charged, pages of files that can be taken ([`MemoryStat::files_bytes`]).
     pub file_bytes: u64,
+    /// Of these, such as are like their files on the disk: they can be taken at once.
+    pub clean_bytes: u64,
+    /// Of what is charged, anonymous and shared memory, which can be taken where there is room in the swap.
+    pub anonymous_bytes: u64,
+    /// What is charged beside these, and cannot be taken: locked memory, the kernel's own.
+    pub fixed_bytes: u64,
+    /// What was fetched again soon after it had been reclaimed, so far ([`MemoryStat::refaulted_pages`]).
+    pub refaulted_bytes: u64,
     /// The most that it may use (`memory.max`); `None` for no limit.
     pub max_bytes: Option<u64>,
 }
 
 pub(super) fn usage(cgroup: &CgroupDirectory) -> Result<Option<MemoryUse>, KernelError> {
     let Some(used_bytes) = number(cgroup, "memory.current")? else { return Ok(None) };
+    let stat = stat(cgroup)?.unwrap_or_default();
+    let (file_bytes, anonymous_bytes) = (stat.files_bytes(), stat.anonymous_bytes());
     Ok(Some(MemoryUse {
         used_bytes,
         swapped_bytes: number(cgroup, "memory.swap.current")?.unwrap_or(0),
-        file_bytes: stat(cgroup)?.unwrap_or_default().file_bytes,
+        file_bytes,
+        clean_bytes: stat.clean_bytes(),
+        anonymous_bytes,
+        fixed_bytes: used_bytes.saturating_sub(file_bytes).saturating_sub(anonymous_bytes),
+        refaulted_bytes: stat.refaulted_pages().saturating_mul(rustix::param::page_size() as u64),
         max_bytes: match bound(cgroup, "memory.max")? {
             Some(Bound::Bytes(bytes)) => Some(bytes),
             Some(Bound::Max) | None => None,
@@ -190,6 +228,7 @@ pub(super) fn stat(cgroup: &CgroupDirectory) -> Result<Option<MemoryStat>, Kerne
             "workingset_refault_anon" => &mut stat.workingset_refault_anon_pages,
             "workingset_refault_file" => &mut stat.workingset_refault_file_pages,
             "pgmajfault" => &mut stat.major_faults,
+            "pgsteal" => &mut stat.reclaimed_pages,
             _ => return,
         };
         *field = value;
@@ -197,7 +236,7 @@ pub(super) fn stat(cgroup: &CgroupDirectory) -> Result<Option<MemoryStat>, Kerne
     Ok(found.then_some(stat))
 }
 
-fn events_of(cgroup: &CgroupDirectory, file: &str) -> Result<Option<MemoryEvents>, KernelError> {
+pub(super) fn events_of(cgroup: &CgroupDirectory, file: &str) -> Result<Option<MemoryEvents>, KernelError> {
     let mut events = MemoryEvents::default();
     let found = numbers(cgroup, file, |name, value| {
         let field = match name {
@@ -211,4 +250,37 @@ fn events_of(cgroup: &CgroupDirectory, file: &str) -> Result<Option<MemoryEvents
         *field = value;
     })?;
     Ok(found.then_some(events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::with_files;
+
+    #[test]
+    fn what_is_used_is_read_where_memory_is_counted() {
+        let (_keep, roots) = with_files(&[
+            ("sys/fs/cgroup/a/memory.current", "512\n"),
+            ("sys/fs/cgroup/a/memory.swap.current", "64\n"),
+            ("sys/fs/cgroup/a/memory.max", "max\n"),
+            (
+                "sys/fs/cgroup/a/memory.stat",
+                "file_mapped 7\nfile_dirty 20\nfile_writeback 4\ninactive_file 100\nactive_file 50\ninactive_anon 200\nactive_anon 30\nworkingset_refault_anon 2\nworkingset_refault_file 3\n",
+            ),
+            ("sys/fs/cgroup/b/cpu.weight", "100\n"),
+        ]);
+        let expected = MemoryUse {
+            used_bytes: 512,
+            swapped_bytes: 64,
+            file_bytes: 150,
+            clean_bytes: 126,
+            anonymous_bytes: 230,
+            fixed_bytes: 132,
+            refaulted_bytes: 5 * rustix::param::page_size() as u64,
+            max_bytes: None,
+        };
+        let use_of = |path| usage(&CgroupDirectory::open(path, &roots).expect("it is there"));
+        assert_eq!(use_of("/a").expect("readable"), Some(expected));
+        assert_eq!(use_of("/b").expect("nothing to read"), None);
+    }
 }

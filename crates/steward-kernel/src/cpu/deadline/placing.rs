@@ -76,7 +76,19 @@ mod tests {
             self.write("proc/7/status", &format!("Name:\tx\nCpus_allowed_list:\t{allowed}"));
             let id = TaskId { tid: 7, started_ticks: 1 };
             let name = "x".to_owned();
-            let stat = TaskStat { id, name, state: 'S', parent: 1, flags, threads: 1, cpu };
+            let (group, terminal, foreground) = (7, 0, -1);
+            let stat = TaskStat {
+                id,
+                name,
+                state: 'S',
+                parent: 1,
+                group,
+                terminal,
+                foreground,
+                flags,
+                threads: 1,
+                cpu,
+            };
             placing(&stat, &self.1).expect("all is readable")
         }
     }

@@ -8,6 +8,7 @@ mod child;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, major, memfd_create, minor};
 
@@ -37,15 +38,21 @@ fn key(file: &File) -> FileKey {
     FileKey { device: encode_device(major(facts.dev()), minor(facts.dev())), inode: facts.ino() }
 }
 
-/// Whether the files that this process maps can be opened through the kernel's links to them.
-fn may_open_mapped_files() -> bool {
+/// One of these tests at a time: their processes are copies of this one, with what other tests map at that moment, and
+/// would have it held.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Waits for the other tests. `None` where the files that this process maps cannot be opened through the kernel's links
+/// to them.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let links = std::fs::read_dir("/proc/self/map_files");
     let first = links.ok().and_then(|mut links| links.next()?.ok());
-    let may = first.is_some_and(|link| File::open(link.path()).is_ok());
-    if !may {
-        eprintln!("nothing is tested: this takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE");
+    if first.is_some_and(|link| File::open(link.path()).is_ok()) {
+        return Some(alone);
     }
-    may
+    eprintln!("nothing is tested: this takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE");
+    None
 }
 
 fn holder(capacity: Capacity) -> Holder {
@@ -107,9 +114,7 @@ fn assert_that_what_is_mapped_is_held(file: &File, sharing: Sharing) {
 
 #[test]
 fn the_pages_that_a_process_maps_are_held_and_of_a_program_all_that_is_in_memory() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     assert_that_what_is_mapped_is_held(&file(256), Sharing::Private);
     assert_that_what_is_mapped_is_held(&file(256), Sharing::Shared);
     // A file on a disk that was removed, where this directory is on a file system that may be opened.
@@ -139,9 +144,7 @@ fn both_ways_of_asking_the_kernel_give_the_same_pages() {
 
 #[test]
 fn what_two_processes_map_is_held_until_both_have_let_it_go() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let file = file(64);
     let (mut one, mut other) =
         (Child::start(&file, 0..32, Sharing::Shared), Child::start(&file, 0..64, Sharing::Private));
@@ -172,9 +175,7 @@ fn what_two_processes_map_is_held_until_both_have_let_it_go() {
 
 #[test]
 fn no_more_is_held_than_the_capacity_and_what_did_not_fit_is_told() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let file = file(256);
     let mut child = Child::start(&file, 0..256, Sharing::Shared);
     (0..256).for_each(|page| child.read(page));
@@ -202,9 +203,7 @@ fn no_more_is_held_than_the_capacity_and_what_did_not_fit_is_told() {
 
 #[test]
 fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let file = file(64);
     let (mut child, other) =
         (Child::start(&file, 0..64, Sharing::Shared), Child::start(&self::file(64), 0..64, Sharing::Shared));
@@ -233,9 +232,7 @@ fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
 
 #[test]
 fn a_file_that_is_cut_is_held_no_more_and_one_that_grows_is_held_to_its_end() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let file = file(32);
     let mut child = Child::start(&file, 0..512, Sharing::Shared);
     child.read(5);
@@ -262,9 +259,7 @@ fn a_file_that_is_cut_is_held_no_more_and_one_that_grows_is_held_to_its_end() {
 
 #[test]
 fn a_huge_file_with_little_in_it_takes_little() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let pages = 1 << 28;
     let file = file(1);
     file.set_len(pages * 4096).expect("a file without blocks");
@@ -281,9 +276,7 @@ fn a_huge_file_with_little_in_it_takes_little() {
 
 #[test]
 fn another_process_with_the_same_pid_and_the_caller_itself_are_left_alone() {
-    if !may_open_mapped_files() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let file = file(8);
     let mut child = Child::start(&file, 0..8, Sharing::Shared);
     child.read(0);

@@ -15,6 +15,11 @@
 #include "load.h"
 #include "standing.h"
 
+u64 decide_passed_since(u64 since_ns, u64 now_ns)
+{
+	return passed_since(since_ns, now_ns);
+}
+
 u32 decide_edf_bandwidth(u64 budget_ns, u64 period_ns)
 {
 	return edf_bandwidth(budget_ns, period_ns);

@@ -53,6 +53,12 @@ DECIDE bool clock_before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
+/* How long it has been. A moment that another CPU noted may come after what this one's clock said last: no time. */
+DECIDE u64 passed_since(u64 since_ns, u64 now_ns)
+{
+	return clock_before(since_ns, now_ns) ? now_ns - since_ns : 0;
+}
+
 /*
  * value & mask, in that form: the compiler may otherwise see that the mask changes nothing, and leave out what tells
  * the BPF verifier that an index lies within its array.

@@ -141,8 +141,8 @@ pub fn of_domain(
     let reserved = domain.cpu?;
     let (actual, desired) = (forecast.forecast.actual_ms_per_s, forecast.forecast.desired_ms_per_s);
     let due = promised_ms_per_s.min(desired);
-    let (state, why) = if let Some(trouble) = domain.trouble.as_deref().or(nothing_in_force) {
-        (Keeping::Broken, format!("not in force: {}", clean(trouble)))
+    let (state, why) = if let Some(problem) = domain.problem.as_deref().or(nothing_in_force) {
+        (Keeping::Broken, format!("not in force: {}", clean(problem)))
     } else if forecast.suspended {
         (Keeping::Idle, "it is suspended or frozen, and gets nothing meanwhile".to_owned())
     } else if !measured {

@@ -3,8 +3,9 @@
 use steward_core::cpu::audit::Reading;
 use steward_core::cpu::mechanism::DomainRecord;
 
-use super::{EVERY_NS, since_boot_s};
+use super::EVERY_NS;
 use crate::daemon::Daemon;
+use crate::files::record::since_boot_s;
 use crate::turn::clock;
 
 impl Daemon {
@@ -17,11 +18,7 @@ impl Daemon {
                 if next_ns > now_ns { next_ns } else { now_ns.saturating_add(EVERY_NS) };
             self.audit_now(&clock::now_ns, since_boot_s());
         }
-        if self.cpu.audit.save_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            self.cpu.audit.save_at_ns = None;
-            let at_s = self.cpu.audit.now_s(since_boot_s());
-            self.cpu.audit.save(at_s, &mut self.worker);
-        }
+        self.cpu.audit.kept.save_if_due(now_ns, &mut self.worker);
     }
 
     /// Reads what the scheduler has counted, and judges it. The clock is read when the counters are: what the loop did

@@ -1,13 +1,17 @@
 //! A daemon whose scheduler counts what a test says: what is kept of it, and what a restart leaves.
 
+use std::sync::Arc;
+
 use steward_core::cpu::mechanism::DomainRecord;
 use steward_core::record::Span;
 use steward_kernel::Roots;
 
 use super::*;
-use crate::daemon::{Daemon, Options};
-use crate::fake::Fake;
+use crate::daemon::Daemon;
 use crate::fake::cgroups::FakeCgroups;
+use crate::fake::disk::FakeDisk;
+use crate::fake::{Fake, options};
+use crate::files::record::{SAVE_EVERY_NS, since_boot_s};
 
 const MS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS;
@@ -34,20 +38,15 @@ impl Machine {
     }
 
     fn start(&self) -> Daemon {
-        let path = |name: &str| self.directory.path().join(name);
-        let options = Options {
-            config: path("steward.toml"),
-            spec_directories: vec![path("specs")],
-            rule_directories: vec![path("rules")],
-            domain_directories: Vec::new(),
-            state_directory: path("state"),
-            mechanism: None,
-            best_effort: None,
-            roots: Roots { sys: path("sys"), ..Roots::default() },
-            own_reservation: None,
-            polkit: path("pkcheck"),
-        };
-        Daemon::start(options, self.fake.loader(), Ok(Box::new(self.cgroups.clone()))).expect("it starts")
+        let directory = self.directory.path();
+        let options = options(directory, Roots { sys: directory.join("sys"), ..Roots::default() });
+        Daemon::start(
+            options,
+            self.fake.loader(),
+            Ok(Box::new(self.cgroups.clone())),
+            Arc::new(FakeDisk::default()),
+        )
+        .expect("it starts")
     }
 
     /// A second in which one task of each of these domains is always runnable, and gets so much.
@@ -114,7 +113,7 @@ fn while_nothing_is_reserved_nothing_is_read_and_the_disk_is_for_once_a_minute()
     (0..3).for_each(|_| machine.second(&mut daemon, &[("steward.a", 0)]));
     assert!(daemon.cpu.audit.busy && daemon.cpu.audit.wake_at_ns().is_some());
     assert!(!machine.directory.path().join("state/audit").exists());
-    let saved_at_ns = daemon.cpu.audit.save_at_ns.expect("something is to be written");
+    let saved_at_ns = daemon.cpu.audit.kept.save_at_ns.expect("something is to be written");
     assert!(saved_at_ns >= 5 * SECOND_NS + SAVE_EVERY_NS);
     daemon.audit_if_due(saved_at_ns);
     daemon.worker.finish();
@@ -155,7 +154,7 @@ fn a_damaged_file_is_set_aside_with_a_message_and_its_good_part_is_read() {
     for (damage, left) in [(whole[..whole.len() - 9].to_vec(), 1), (vec![0xff; 100], 0), (Vec::new(), 0)] {
         std::fs::write(&file, damage).expect("written");
         let daemon = machine.start();
-        assert_eq!(daemon.cpu.audit.records.iter().count(), left);
+        assert_eq!(daemon.cpu.audit.kept.records.iter().count(), left);
         let message = daemon.health.all().find(|sentence| sentence.contains("record of promises"));
         let message = message.expect("it is said");
         assert!(message.contains("damaged: line ") && message.contains("it is now "), "{message}");
@@ -172,7 +171,7 @@ fn a_directory_that_cannot_be_written_is_said_and_costs_nothing_else() {
     let state = machine.directory.path().join("state");
     std::fs::create_dir_all(&state).expect("created");
     std::fs::write(state.join("audit"), "in the way").expect("written");
-    daemon.cpu.audit.save(0, &mut daemon.worker);
+    daemon.cpu.audit.kept.save(0, &mut daemon.worker);
     daemon.worker.finish();
     daemon.tick(machine.now_ns);
     let sentence = daemon.health.all().find(|sentence| sentence.contains("record of promises"));

@@ -109,23 +109,34 @@ impl Daemon {
     /// Forecasts from what was read last: at rest up to some seconds old, and no tasks are read for them. Its domains
     /// are the groups as they are when this returns, in their order.
     pub(crate) fn outlook_of_last_read(&mut self, now_ns: u64) -> Arc<Outlook> {
+        self.outlook(now_ns, None)
+    }
+
+    /// The same, with what the scheduler has of domains where that was read a moment ago.
+    pub(crate) fn outlook_with(&mut self, records: &[DomainRecord], now_ns: u64) -> Arc<Outlook> {
+        let is_steward = self.model() == Model::Steward;
+        self.outlook(now_ns, is_steward.then_some(records))
+    }
+
+    fn outlook(&mut self, now_ns: u64, records: Option<&[DomainRecord]>) -> Arc<Outlook> {
         if let Some((made_at_ns, outlook)) = &self.cpu.sampler.outlook
             && now_ns.saturating_sub(*made_at_ns) < self.cpu.sampler.pace.fresh_ns()
             && outlook.generation == self.cpu.sampler.groups.generation()
         {
             return Arc::clone(outlook);
         }
-        let outlook = Arc::new(self.make_outlook(now_ns));
+        let outlook = Arc::new(self.make_outlook(now_ns, records));
         self.cpu.sampler.texts = OutlookTexts::default();
         self.cpu.sampler.outlook = Some((now_ns, Arc::clone(&outlook)));
         outlook
     }
 
-    fn make_outlook(&mut self, now_ns: u64) -> Outlook {
+    fn make_outlook(&mut self, now_ns: u64, records: Option<&[DomainRecord]>) -> Outlook {
         let model = self.model();
         let just_read = self.cpu.sampler.records.take().filter(|_| self.cpu.sampler.pace.is_fresh(now_ns));
-        let records = just_read.or_else(|| self.read_domains());
-        let mut samples = self.cpu.sampler.groups.samples(&self.domains, records.as_deref(), now_ns);
+        let read = if records.is_some() { None } else { just_read.or_else(|| self.read_domains()) };
+        let records = records.or(read.as_deref());
+        let mut samples = self.cpu.sampler.groups.samples(&self.domains, records, now_ns);
         for sample in &mut samples {
             sample.suspended |= self.cpu.suspensions.is_suspended(sample.cgroup_id);
         }

@@ -9,8 +9,8 @@ use steward_core::record::Span;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
 
-use crate::cpu::audit::since_boot_s;
 use crate::daemon::Daemon;
+use crate::files::record::since_boot_s;
 use crate::server::Answer;
 use crate::server::access::{Access, Handler, reply};
 use crate::server::peer::Caller;
@@ -43,8 +43,10 @@ impl Daemon {
         let record = self.cpu.audit.record(&cgroup.path, self.domains.user_of(&cgroup));
         let kept = |span| (span, record.map(|record| record.sum(span, now_s)).unwrap_or_default());
         let kept: Vec<(Span, Tally)> = Span::ALL.into_iter().map(kept).collect();
-        let text = explain(&name, &self.promised(&cgroup), &kept);
-        Ok(api::DomainAudit { domain: name, spans: kept.iter().map(span).collect(), text })
+        let of_cpu = explain(&name, &self.promised(&cgroup), &kept);
+        let (memory, of_memory) = self.memory_record(caller, &cgroup)?.unzip();
+        let text = [Some(of_cpu), of_memory].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        Ok(api::DomainAudit { domain: name, spans: kept.iter().map(span).collect(), memory, text })
     }
 
     fn permit_audit(&mut self, caller: &Caller, cgroup: &Cgroup) -> Result<(), ApiError> {

@@ -42,7 +42,10 @@ impl Daemon {
         let about_tasks =
             if paragraphs.is_empty() { self.explain_nothing(pid, &name) } else { paragraphs.join("\n") };
         Ok(api::Explanation {
-            text: about_tasks + &self.explain_memory_of(pid) + &self.explain_domain_of(pid),
+            text: about_tasks
+                + &self.explain_memory_of(pid)
+                + &self.explain_domain_of(pid)
+                + &self.explain_memory_around(pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
             events: self.history.events().filter(|event| event.pid() == Some(pid)).cloned().collect(),
         })
@@ -59,6 +62,13 @@ impl Daemon {
             }
             Some(Err(why)) => format!("What its specification says of its memory is not in force: {why}.\n"),
         }
+    }
+
+    /// What the domain of a process has of the memory, and why; nothing where it is in the root.
+    fn explain_memory_around(&self, pid: i32) -> String {
+        let cgroup = self.domains.of_process(pid).ok().filter(|cgroup| !cgroup.path.is_empty());
+        // Who may ask this may read what is promised to anybody.
+        cgroup.map_or_else(String::new, |cgroup| self.explain_memory(&cgroup, &|_| true))
     }
 
     /// Where a process is, in a sentence; nothing where that cannot be told, because it explains only.

@@ -9,6 +9,8 @@ use steward_core::memory::manager;
 /// What a domain was given, as far as its memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ordered {
+    /// The user that it belongs to.
+    pub(crate) user: u32,
     /// Order among its siblings: a higher one comes first.
     pub(crate) priority: u8,
     /// Its part among siblings of one priority; `None` for the kernel's own weight.
@@ -17,11 +19,24 @@ pub(crate) struct Ordered {
     pub(crate) min_bytes: u64,
     /// Its protection period, in nanoseconds; `None` where it is not protected itself.
     pub(crate) protect_ns: Option<u64>,
+    /// Whether its protection has lapsed: nobody uses it.
+    pub(crate) is_lapsed: bool,
+    /// Before this moment all that it has in memory counts as used, in nanoseconds: it came back a protection period
+    /// ago at most, and nobody knows yet what of it will be.
+    pub(crate) all_used_until_ns: u64,
 }
 
 impl Default for Ordered {
     fn default() -> Self {
-        Ordered { priority: PRIORITY_DEFAULT, weight: None, min_bytes: 0, protect_ns: None }
+        Ordered {
+            user: 0,
+            priority: PRIORITY_DEFAULT,
+            weight: None,
+            min_bytes: 0,
+            protect_ns: None,
+            is_lapsed: false,
+            all_used_until_ns: 0,
+        }
     }
 }
 
@@ -32,6 +47,7 @@ impl From<&Settings> for Ordered {
             weight: settings.common.weight,
             min_bytes: settings.memory.min_bytes.unwrap_or(0),
             protect_ns: settings.memory.protect_ns,
+            ..Ordered::default()
         }
     }
 }
@@ -55,7 +71,7 @@ impl Default for Orders {
 impl Orders {
     /// Whether there is nothing to do: nobody is protected.
     pub(crate) fn is_idle(&self) -> bool {
-        self.domains.values().all(|ordered| ordered.protect_ns.is_none())
+        self.domains.values().all(|ordered| ordered.protect_ns.is_none() || ordered.is_lapsed)
     }
 
     /// Whether they are these: by path, in order.
@@ -73,10 +89,25 @@ impl Orders {
         self.domains.get(path).copied().unwrap_or_default()
     }
 
-    /// The protection period of a cgroup: its own, or that of the nearest one above it that has one.
+    /// The protection period of a cgroup: its own, or that of the nearest one above it that has one; `None` also where
+    /// that one's protection has lapsed.
     pub(super) fn protect_ns(&self, path: &str) -> Option<u64> {
-        let mut above = std::iter::successors(Some(path), |path| name::parent_of(path));
-        above.find_map(|path| self.domains.get(path)?.protect_ns)
+        self.protecting(path).filter(|ordered| !ordered.is_lapsed)?.protect_ns
+    }
+
+    /// The user whose protection a cgroup has; root where it has none.
+    pub(super) fn user_of(&self, path: &str) -> u32 {
+        self.protecting(path).map_or(0, |ordered| ordered.user)
+    }
+
+    /// Whether all that a protected cgroup has in memory counts as used.
+    pub(super) fn is_all_used(&self, path: &str, now_ns: u64) -> bool {
+        self.protecting(path).is_some_and(|ordered| now_ns < ordered.all_used_until_ns)
+    }
+
+    fn protecting(&self, path: &str) -> Option<&Ordered> {
+        let above = std::iter::successors(Some(path), |path| name::parent_of(path));
+        above.filter_map(|path| self.domains.get(path)).find(|ordered| ordered.protect_ns.is_some())
     }
 }
 
@@ -105,5 +136,28 @@ mod tests {
         assert!(!orders.is_idle());
         let of = |path| orders.protect_ns(path);
         assert_eq!(["a", "a/.own", "a/b/c", "ab", ""].map(of), [Some(5), Some(5), Some(7), None, None]);
+    }
+
+    #[test]
+    fn one_whose_protection_has_lapsed_is_not_protected_by_what_is_above_it_either() {
+        let protected = |is_lapsed| Ordered { protect_ns: Some(5), is_lapsed, ..Ordered::default() };
+        let mut orders = Orders::default();
+        orders.domains.extend([("a".to_owned(), protected(false)), ("a/b".to_owned(), protected(true))]);
+        assert_eq!(
+            ["a", "a/.own", "a/b", "a/b/c"].map(|path| orders.protect_ns(path)),
+            [Some(5), Some(5), None, None]
+        );
+        assert!(!orders.is_idle());
+        orders.domains.insert("a".to_owned(), protected(true));
+        assert!(orders.is_idle(), "then nobody is protected");
+    }
+
+    #[test]
+    fn one_that_came_back_counts_as_used_whole_with_all_below_it_for_a_while() {
+        let returned = Ordered { protect_ns: Some(5), all_used_until_ns: 100, ..Ordered::default() };
+        let mut orders = Orders::default();
+        orders.domains.insert("a".to_owned(), returned);
+        assert!(orders.is_all_used("a", 99) && orders.is_all_used("a/.own", 99));
+        assert!(!orders.is_all_used("a", 100) && !orders.is_all_used("b", 0));
     }
 }

@@ -5,19 +5,25 @@ use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
 use steward_core::memory::ageing::{Generation, Reading};
+use steward_core::memory::bumps::Taker;
 use steward_core::memory::manager::{Machine, Protected, Seen};
 use steward_core::memory::principal::Principal;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::reading::{Bound, CgroupReader};
-use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
+use steward_kernel::cgroup::tree::{BELOW_MAX, Cgroup, CgroupTree};
 use steward_kernel::memory::ages::{self, AgeingTarget};
 use steward_kernel::memory::machine;
 use steward_kernel::{KernelError, Roots};
 
 use super::orders::Orders;
+use crate::memory::sharing::FileUses;
 
 /// How old the list of cgroups may be, in nanoseconds.
 const LIST_NS: u64 = 1_000_000_000;
+/// The same while little is free: who moves on to a new cgroup each second would not be seen to take anything.
+const LIST_LITTLE_NS: u64 = 100_000_000;
+/// Less than this that is charged to one and to nobody below it is the kernel's, or nobody's any more, in bytes.
+const UNSEEN_MIN_BYTES: u64 = 16 << 20;
 /// `cpu.weight` of a cgroup that nobody gave one.
 const WEIGHT_DEFAULT: u32 = 100;
 
@@ -29,6 +35,17 @@ struct Group {
     reader: CgroupReader,
     weight: u32,
     max_bytes: u64,
+    /// What is charged to it, as it was read last, in bytes.
+    charged_bytes: u64,
+}
+
+/// What the loop has taken from others, and is taking.
+#[derive(Clone, Copy)]
+pub(super) struct Reclaimed<'turns> {
+    /// What was taken since the loop began, by path, in bytes.
+    pub(super) taken_bytes: &'turns BTreeMap<String, u64>,
+    /// What is in hand, by cgroup id, in bytes.
+    pub(super) in_hand_bytes: &'turns BTreeMap<u64, u64>,
 }
 
 /// What was seen at one look.
@@ -75,6 +92,11 @@ impl Sight {
         (info.freeram as u64).saturating_mul(u64::from(info.mem_unit))
     }
 
+    /// What is on the way to the disk, in bytes; nothing where that cannot be read.
+    pub(super) fn writeback_bytes(&self) -> u64 {
+        machine::usage(&self.roots).map_or(0, |usage| usage.writeback_bytes)
+    }
+
     /// How much the machine has left to give, in bytes; all of it where that cannot be read.
     pub(super) fn left_bytes(&self) -> u64 {
         machine::usage(&self.roots).map_or(u64::MAX, |usage| as_seen(&usage).left_bytes())
@@ -83,6 +105,11 @@ impl Sight {
     /// The path and the id of the one at this place of the last look.
     pub(super) fn at(&self, place: usize) -> Option<(&str, u64)> {
         self.groups.get(place).map(|group| (group.path.as_str(), group.id))
+    }
+
+    /// The paths of all, in the order of the last look.
+    pub(super) fn paths(&self) -> Vec<String> {
+        self.groups.iter().map(|group| group.path.clone()).collect()
     }
 
     pub(super) fn path_of(&self, id: u64) -> Option<&str> {
@@ -94,11 +121,69 @@ impl Sight {
         &self.periods
     }
 
+    /// Lists the cgroups anew where the list is old for a moment in which little is free.
+    pub(super) fn list_if_old(&mut self, now_ns: u64, orders: &Orders) -> Result<(), KernelError> {
+        if self.listed_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < LIST_LITTLE_NS) {
+            return Ok(());
+        }
+        self.list_anew(now_ns, orders)
+    }
+
+    fn list_anew(&mut self, now_ns: u64, orders: &Orders) -> Result<(), KernelError> {
+        self.list()?;
+        self.fold(orders);
+        self.listed_at_ns = Some(now_ns);
+        Ok(())
+    }
+
+    /// What everybody has, as it was read last or is read now, and of changed files. Where memory is counted below a
+    /// cgroup, it has no processes itself, and is not among them.
+    pub(super) fn takers(
+        &mut self,
+        orders: &Orders,
+        reclaimed: Reclaimed<'_>,
+        is_fresh: bool,
+        with_dirty: bool,
+    ) -> Vec<Taker> {
+        if is_fresh {
+            for group in &mut self.groups {
+                // One that has gone has nothing.
+                group.charged_bytes = group.reader.memory_current_bytes().ok().flatten().unwrap_or(0);
+            }
+        }
+        let mut is_parent = vec![false; self.groups.len()];
+        for parent in self.groups.iter().filter_map(|group| group.parent) {
+            is_parent[parent] = true;
+        }
+        let taker = |group: &Group| {
+            let stat = with_dirty.then(|| group.reader.memory_stat().ok().flatten()).flatten();
+            Taker {
+                id: group.id,
+                charged_bytes: group.charged_bytes,
+                taken_bytes: reclaimed.taken_bytes.get(&group.path).copied().unwrap_or(0),
+                being_taken_bytes: reclaimed.in_hand_bytes.get(&group.id).copied().unwrap_or(0),
+                // Not what is on the way to the disk: for anonymous memory that is what is being taken from it.
+                dirty_bytes: stat.map(|stat| stat.file_dirty_bytes),
+                may_be_held: group.path != self.own && orders.protect_ns(&group.path).is_none(),
+            }
+        };
+        self.groups
+            .iter()
+            .zip(is_parent)
+            .filter(|(_, is_parent)| !is_parent)
+            .map(|(group, _)| taker(group))
+            .collect()
+    }
+
     /// Looks at everything.
-    pub(super) fn look(&mut self, now_ns: u64, orders: &Orders) -> Result<View, KernelError> {
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        orders: &Orders,
+        file_uses: &FileUses,
+    ) -> Result<View, KernelError> {
         if self.listed_at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= LIST_NS) {
-            self.list()?;
-            self.listed_at_ns = Some(now_ns);
+            self.list_anew(now_ns, orders)?;
         }
         let mut claimed_bytes = Vec::with_capacity(self.groups.len());
         for group in &self.groups {
@@ -111,6 +196,10 @@ impl Sight {
                 of_children[parent] = of_children[parent].saturating_add(*claimed_bytes);
             }
         }
+        for (group, claimed_bytes) in self.groups.iter_mut().zip(&claimed_bytes) {
+            group.charged_bytes = *claimed_bytes;
+        }
+        let machine = machine_memory(&self.roots)?;
         self.read_ages(now_ns, orders, |place| claimed_bytes[place].saturating_sub(of_children[place]));
         let mut periods = Vec::new();
         let mut domains = Vec::with_capacity(self.groups.len());
@@ -121,21 +210,34 @@ impl Sight {
                 parent: group.parent,
                 priority: ordered.priority,
                 claimed_bytes: claimed_bytes[place],
+                clean_bytes: if ordered.min_bytes > 0 { clean_bytes(group) } else { 0 },
                 min_bytes: ordered.min_bytes,
                 max_bytes: group.max_bytes,
+                takes_turns: !orders.domains.contains_key(&group.path),
                 ..Principal::of_weight(weight)
             };
+            let principal =
+                file_uses.get(&group.path).map_or(principal, |file_use| file_use.claims_of(principal));
             let protected = orders.protect_ns(&group.path).map(|period_ns| {
                 periods.push((group.id, period_ns));
                 let own_bytes = claimed_bytes[place].saturating_sub(of_children[place]);
-                self.protected(group, period_ns, own_bytes, of_children[place])
+                let idle_bytes = self
+                    .read
+                    .get(&group.id)
+                    .map_or(0, |read| read.idle_bytes(period_ns, machine.swap_free_bytes));
+                let mut protected =
+                    protected(group, orders.user_of(&group.path), idle_bytes, own_bytes, of_children[place]);
+                if orders.is_all_used(&group.path, now_ns) {
+                    protected.idle_bytes = of_children[place];
+                }
+                protected
             });
             let is_spared = group.path == self.own;
             domains.push(Seen { id: group.id, principal, protected, is_spared });
         }
         self.periods = periods;
         self.read.retain(|id, _| self.periods.iter().any(|(known, _)| known == id));
-        Ok(View { machine: self.machine()?, domains })
+        Ok(View { machine, domains })
     }
 
     /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the
@@ -154,7 +256,8 @@ impl Sight {
         let page_bytes = self.page_bytes;
         let generation = |seen: &ages::Generation| Generation {
             age_ns: seen.age_ms.saturating_mul(1_000_000),
-            bytes: seen.anon_pages.saturating_add(seen.file_pages).saturating_mul(page_bytes),
+            anonymous_bytes: seen.anon_pages.saturating_mul(page_bytes),
+            file_bytes: seen.file_pages.saturating_mul(page_bytes),
         };
         let (groups, read) = (&self.groups, &mut self.read);
         for place in &wanted {
@@ -180,19 +283,6 @@ impl Sight {
         });
     }
 
-    /// How a protected one stands. What is charged to its children is theirs: they are protected as it is.
-    fn protected(&self, group: &Group, period_ns: u64, own_bytes: u64, of_children: u64) -> Protected {
-        let idle = self.read.get(&group.id).map_or(0, |read| read.idle_bytes(period_ns));
-        let stat = group.reader.memory_stat().ok().flatten().unwrap_or_default();
-        let swapped = group.reader.memory_swap_bytes().ok().flatten().unwrap_or(0);
-        Protected {
-            idle_bytes: of_children.saturating_add(idle.min(own_bytes)),
-            swapped_bytes: if of_children > own_bytes { 0 } else { swapped },
-            file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes).min(own_bytes),
-            is_revocable: true,
-        }
-    }
-
     /// Ages the pages of one. Returns the CPU time it took, in nanoseconds.
     pub(super) fn age(&mut self, id: u64) -> Result<u64, KernelError> {
         let Some(group) = self.groups.iter().find(|group| group.id == id) else { return Ok(0) };
@@ -216,19 +306,28 @@ impl Sight {
         Ok(cost_ns)
     }
 
-    fn machine(&self) -> Result<Machine, KernelError> {
-        let (usage, zones) = (machine::usage(&self.roots)?, machine::zones(&self.roots)?);
-        Ok(Machine {
-            high_watermark_bytes: zones.high_pages.saturating_mul(self.page_bytes),
-            // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
-            kernel_bytes: usage
-                .total_bytes
-                .saturating_sub(usage.free_bytes)
-                .saturating_sub(usage.file_bytes)
-                .saturating_sub(usage.anonymous_bytes)
-                .saturating_sub(zones.per_cpu_pages.saturating_mul(self.page_bytes)),
-            ..as_seen(&usage)
-        })
+    /// Takes parts of the tree of which the most is not seen as one: whoever was given a part may have more cgroups
+    /// there than are listed, and would pay nothing for those.
+    fn fold(&mut self, orders: &Orders) {
+        let charged = |group: &Group| group.reader.memory_current_bytes().ok().flatten().unwrap_or(0);
+        let part = |group: &Group| Part {
+            parent: group.parent,
+            charged_bytes: charged(group),
+            is_ordered: orders.domains.contains_key(&group.path),
+        };
+        let parts: Vec<Part> = self.groups.iter().map(part).collect();
+        let folded = folded(&parts, BELOW_MAX[BELOW_MAX.len() - 1]);
+        let mut places = Vec::with_capacity(folded.len());
+        let mut count = 0;
+        for is_folded in &folded {
+            places.push(count);
+            count += usize::from(!is_folded);
+        }
+        let groups = std::mem::take(&mut self.groups).into_iter().zip(folded);
+        self.groups = groups
+            .filter(|(_, is_folded)| !is_folded)
+            .map(|(group, _)| Group { parent: group.parent.map(|parent| places[parent]), ..group })
+            .collect();
     }
 
     /// Lists the cgroups anew; those that are known stay open.
@@ -258,12 +357,85 @@ impl Sight {
                     Bound::Bytes(bytes) => bytes,
                     Bound::Max => u64::MAX,
                 },
+                charged_bytes: 0,
                 path: cgroup.path,
                 reader,
             });
         }
         Ok(())
     }
+}
+
+/// A cgroup, as far as it matters whether what is below it is looked at.
+struct Part {
+    /// The place of the one above it, before its own.
+    parent: Option<usize>,
+    charged_bytes: u64,
+    /// Whether it was given anything.
+    is_ordered: bool,
+}
+
+/// Which of them stand below one that counts as a whole: most of what is charged to that one is charged to nobody
+/// who is seen below it, where so many are that not all may be, and nobody there was given anything.
+fn folded(parts: &[Part], many: usize) -> Vec<bool> {
+    let mut below = vec![0_usize; parts.len()];
+    let mut of_children = vec![0_u64; parts.len()];
+    let mut has_ordered: Vec<bool> = parts.iter().map(|part| part.is_ordered).collect();
+    for (place, part) in parts.iter().enumerate().rev() {
+        if let Some(parent) = part.parent {
+            of_children[parent] = of_children[parent].saturating_add(part.charged_bytes);
+            has_ordered[parent] |= has_ordered[place];
+            below[parent] += below[place] + 1;
+        }
+    }
+    let mut folded = vec![false; parts.len()];
+    for (place, part) in parts.iter().enumerate() {
+        let Some(parent) = part.parent else { continue };
+        let above = parts[parent].charged_bytes;
+        let unseen_bytes = above.saturating_sub(of_children[parent]);
+        let is_most = unseen_bytes >= UNSEEN_MIN_BYTES && unseen_bytes > above / 2;
+        let is_whole = is_most && below[parent] >= many && !has_ordered[parent];
+        folded[place] = folded[parent] || is_whole;
+    }
+    folded
+}
+
+/// How a protected one stands. What is charged to its children is theirs: they are protected as it is.
+fn protected(group: &Group, user: u32, idle_bytes: u64, own_bytes: u64, of_children: u64) -> Protected {
+    let stat = group.reader.memory_stat().ok().flatten().unwrap_or_default();
+    let swapped = group.reader.memory_swap_bytes().ok().flatten().unwrap_or(0);
+    Protected {
+        user,
+        idle_bytes: of_children.saturating_add(idle_bytes.min(own_bytes)),
+        swapped_bytes: if of_children > own_bytes { 0 } else { swapped },
+        file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes).min(own_bytes),
+        is_revocable: true,
+    }
+}
+
+/// Of what is charged to one, pages of files that can be taken at once; none where that cannot be read.
+fn clean_bytes(group: &Group) -> u64 {
+    group.reader.memory_stat().ok().flatten().unwrap_or_default().clean_bytes()
+}
+
+/// The machine's memory, as it is now.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn machine_memory(roots: &Roots) -> Result<Machine, KernelError> {
+    let (usage, zones) = (machine::usage(roots)?, machine::zones(roots)?);
+    let page_bytes = rustix::param::page_size() as u64;
+    Ok(Machine {
+        high_watermark_bytes: zones.high_pages.saturating_mul(page_bytes),
+        // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
+        kernel_bytes: usage
+            .total_bytes
+            .saturating_sub(usage.free_bytes)
+            .saturating_sub(usage.file_bytes)
+            .saturating_sub(usage.anonymous_bytes)
+            .saturating_sub(zones.per_cpu_pages.saturating_mul(page_bytes)),
+        ..as_seen(&usage)
+    })
 }
 
 /// What one reading of the machine's memory says of it.
@@ -275,5 +447,37 @@ fn as_seen(usage: &machine::MachineMemory) -> Machine {
         anonymous_bytes: usage.anonymous_bytes,
         swap_free_bytes: usage.swap_free_bytes,
         ..Machine::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn part(parent: Option<usize>, mib: u64) -> Part {
+        Part { parent, charged_bytes: mib * MIB, is_ordered: false }
+    }
+
+    #[test]
+    fn a_part_of_which_the_most_is_not_seen_counts_as_one() {
+        let seen = [part(None, 200), part(Some(0), 190), part(Some(1), 180), part(None, 50)];
+        assert_eq!(folded(&seen, 1), [false; 4]);
+        // The hog is in one that is not listed; what is seen beside it is empty.
+        let hidden =
+            [part(None, 200), part(Some(0), 190), part(Some(1), 0), part(Some(1), 1), part(None, 50)];
+        assert_eq!(folded(&hidden, 2), [false, false, true, true, false]);
+        assert_eq!(folded(&hidden, 3), [false; 5], "all of them are listed");
+        let deeper = [part(None, 200), part(Some(0), 10), part(Some(1), 10)];
+        assert_eq!(folded(&deeper, 2), [false, true, true]);
+        let little = [part(None, 15), part(Some(0), 0)];
+        assert_eq!(folded(&little, 1), [false, false], "the kernel's own");
+    }
+
+    #[test]
+    fn one_that_was_given_something_is_always_looked_at() {
+        let given = Part { is_ordered: true, ..part(Some(1), 0) };
+        assert_eq!(folded(&[part(None, 200), part(Some(0), 190), given], 1), [false; 3]);
     }
 }

@@ -61,8 +61,8 @@ impl Metrics {
         self.endpoint = None;
         self.wanted = daemon.settings.config.metrics.clone();
         let started = self.wanted.as_ref().map(Endpoint::start).transpose();
-        let trouble = started.as_ref().err().map(|error| format!("no metrics are served: {error:#}"));
-        daemon.health.set(Topic::Metrics, trouble.into_iter().collect());
+        let problem = started.as_ref().err().map(|error| format!("no metrics are served: {error:#}"));
+        daemon.health.set(Topic::Metrics, problem.into_iter().collect());
         self.endpoint = started.ok().flatten();
         if let Some(endpoint) = &self.endpoint {
             tracing::info!(decision = "metrics", "metrics are at {}", endpoint.address);

@@ -6,18 +6,28 @@ use std::thread::JoinHandle;
 use steward_core::cpu::audit::Tally;
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
+use steward_core::memory;
 
 use super::*;
-use crate::server::metrics::DomainFigures;
+use crate::server::metrics::{DomainFigures, MemoryFigures};
 
 fn figures() -> Figures {
     let tally = Tally { promised_ns: 2_500_000_000, seconds: 7, broken: 2, ..Tally::default() };
+    let of_memory = memory::audit::Tally { stalled_ns: 1_500_000_000, refaults: 3, ..Default::default() };
+    let memory = MemoryFigures {
+        used_bytes: 5 << 30,
+        kept_bytes: Some(7),
+        taken_bytes: 9,
+        audit: Some(of_memory),
+        ..MemoryFigures::default()
+    };
     let web = DomainFigures {
         name: "web/\"front\"\\ \u{e9}".to_owned(),
         reserved: 0.25,
         best_effort_ns: 1_500_000_000,
         waited_ns: 20,
         audit: Some(tally),
+        memory: Some(memory),
         ..DomainFigures::default()
     };
     let root = DomainFigures { name: "/".to_owned(), best_effort_ns: u64::MAX, ..DomainFigures::default() };

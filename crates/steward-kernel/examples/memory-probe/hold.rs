@@ -1,13 +1,6 @@
-//! The holder of file pages on a real kernel: pages that are charged to another cgroup are taken from a program when
-//! that cgroup is reclaimed, stay while they are held, and can be taken again afterwards. Prints what it finds, and
-//! fails when something that must hold does not.
-//!
-//!     hold-probe DIRECTORY
-//!
-//! as root, on a machine that may be disturbed (the lab's), with a directory on a disk. It makes two cgroups: `other`
-//! reads a file first and is charged for it, `own` has the program that maps half of it.
-
-mod program;
+//! The holder of file pages: pages that are charged to another cgroup are taken from a program when that cgroup is
+//! reclaimed, stay while they are held, and can be taken again afterwards. There are two cgroups: `other` reads a file
+//! first and is charged for it, `own` has the program that maps half of it.
 
 use std::error::Error;
 use std::os::unix::fs::MetadataExt;
@@ -19,13 +12,11 @@ use steward_kernel::Roots;
 use steward_kernel::cgroup::tree::CgroupTree;
 use steward_kernel::memory::hold::{Capacity, Holder};
 
-use program::Program;
+use crate::program::Program;
+use crate::{Check, MIB, Outcome, mib, must};
 
-type Outcome = Result<String, Box<dyn Error>>;
-
-const OTHER: &str = "hold-probe-other";
-const OWN: &str = "hold-probe-own";
-const MIB: u64 = 1 << 20;
+const OTHER: &str = "memory-probe-other";
+const OWN: &str = "memory-probe-own";
 const FILE_BYTES: u64 = 8 * MIB;
 /// What the program maps of it.
 const MAPPED_BYTES: u64 = 4 * MIB;
@@ -33,45 +24,17 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// How often all is taken that can be, before what is left counts as not to be had.
 const RECLAIMS: usize = 8;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let argument = std::env::args().nth(1).ok_or("name a directory on a disk")?;
-    if argument == program::ARGUMENT {
-        return program::serve();
-    }
-    let mut probe = Probe::start(Path::new(&argument))?;
-    type Check = fn(&mut Probe) -> Outcome;
-    let checks: [(&str, Check); 6] = [
-        ("another-cgroup-is-charged", Probe::charge),
-        ("unheld-pages-are-taken", Probe::unheld),
-        ("held-pages-stay-though-their-cgroup-is-reclaimed", Probe::held),
-        ("holding-changes-no-charge", Probe::unchanged),
-        ("pages-are-let-go-when-the-program-is-not-protected", Probe::let_go),
-        ("a-dropped-holder-holds-nothing", Probe::dropped),
-    ];
-    let mut failed = 0;
-    for (name, check) in checks {
-        match check(&mut probe) {
-            Ok(figures) => println!("ok {name}: {figures}"),
-            Err(error) => {
-                println!("failed {name}: {error}");
-                failed += 1;
-            }
-        }
-    }
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} checks failed").into()) }
-}
+/// The checks, in the order in which they are made.
+pub const CHECKS: [Check<Probe>; 6] = [
+    ("another-cgroup-is-charged", Probe::charge),
+    ("unheld-pages-are-taken", Probe::unheld),
+    ("held-pages-stay-though-their-cgroup-is-reclaimed", Probe::held),
+    ("holding-changes-no-charge", Probe::unchanged),
+    ("pages-are-let-go-when-the-program-is-not-protected", Probe::let_go),
+    ("a-dropped-holder-holds-nothing", Probe::dropped),
+];
 
-/// An error unless it holds.
-fn must(holds: bool, what: impl Into<String>) -> Result<(), Box<dyn Error>> {
-    if holds { Ok(()) } else { Err(what.into().into()) }
-}
-
-/// As MiB, with two digits behind the point.
-fn mib(bytes: u64) -> String {
-    format!("{:.2} MiB", bytes as f64 / MIB as f64)
-}
-
-struct Probe {
+pub struct Probe {
     roots: Roots,
     file: PathBuf,
     executable: PathBuf,
@@ -83,10 +46,10 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(directory: &Path) -> Result<Self, Box<dyn Error>> {
+    pub fn start(directory: &Path) -> Result<Self, Box<dyn Error>> {
         let roots = Roots::default();
         let tree = CgroupTree::open(&roots)?;
-        let (file, executable) = (directory.join("hold-probe.file"), directory.join("hold-probe"));
+        let (file, executable) = (directory.join("memory-probe.mapped"), directory.join("memory-probe"));
         std::fs::copy(std::env::current_exe()?, &executable)?;
         tree.hand_out("", Resource::Memory, true)?;
         let start = |cgroup| -> Result<Program, Box<dyn Error>> {
@@ -102,7 +65,7 @@ impl Probe {
     }
 
     fn charge(&mut self) -> Outcome {
-        self.own.ask("touch")?;
+        self.own.ask("use-mapped")?;
         let (other, own) = (self.stat(OTHER, "file")?, self.stat(OWN, "file")?);
         must(other >= FILE_BYTES, format!("other is charged for {}", mib(other)))?;
         must(own < MIB, format!("own is charged for {}", mib(own)))?;
@@ -138,7 +101,7 @@ impl Probe {
         self.reclaim()?;
         self.must_map(MAPPED_BYTES)?;
         let before = self.own.major_faults()?;
-        self.own.ask("touch")?;
+        self.own.ask("use-mapped")?;
         let faults = self.own.major_faults()? - before;
         must(faults == 0, format!("{faults} major faults"))?;
         let left = self.stat(OTHER, "file")?;
@@ -178,7 +141,7 @@ impl Probe {
         let unevictable = self.stat(OTHER, "unevictable")?;
         must(unevictable == 0, format!("{} of other cannot be taken", mib(unevictable)))?;
         let before = self.own.major_faults()?;
-        self.own.ask("touch")?;
+        self.own.ask("use-mapped")?;
         let faults = self.own.major_faults()? - before;
         must(faults > 0, "the program did not have to wait for the disk")?;
         Ok(format!("all taken; the program then waits for the disk {faults} times"))
@@ -187,7 +150,7 @@ impl Probe {
     /// Has the file in memory, charged to the other cgroup, and mapped by the program.
     fn warm(&mut self) -> Result<(), Box<dyn Error>> {
         self.other.ask(&format!("read {}", self.file.display()))?;
-        self.own.ask("touch")?;
+        self.own.ask("use-mapped")?;
         self.must_map(MAPPED_BYTES)
     }
 

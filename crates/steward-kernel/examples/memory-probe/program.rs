@@ -1,4 +1,4 @@
-//! A process of the probe: this program once more. It does what it is told in lines, and answers each.
+//! A process whose memory is looked at: this program once more. It does what it is told in lines, and answers each.
 
 use std::error::Error;
 use std::fs::File;
@@ -22,6 +22,7 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts this program, or the copy of it that is named.
     pub fn start(executable: &Path, roots: &Roots) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(executable);
         let mut child = command.arg(ARGUMENT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -31,23 +32,36 @@ impl Program {
         Ok(Program { child, orders, answers, task })
     }
 
-    /// Has it do something, and waits until it has.
+    /// Has it do something, and waits until it has and sleeps: the kernel ages only what has run since it last did, so
+    /// that a process on its way to its next order counts as one that uses its memory.
     pub fn ask(&mut self, order: &str) -> Result<(), Box<dyn Error>> {
         writeln!(self.orders, "{order}")?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
-        if answer.trim() == "done" {
-            Ok(())
-        } else {
-            Err(format!("{order:?} was answered {answer:?}").into())
+        if answer.trim() != "done" {
+            return Err(format!("{order:?} was answered {answer:?}").into());
         }
+        while self.stat_field(0)? != "S" {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// A field of proc_pid_stat(5), counted from the state, which is 0.
+    fn stat_field(&self, number: usize) -> Result<String, Box<dyn Error>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.task.tid))?;
+        let after_name = text.rsplit_once(')').ok_or("no name")?.1;
+        Ok(after_name.split_ascii_whitespace().nth(number).ok_or("no figure")?.to_owned())
+    }
+
+    pub fn end(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
     }
 
     /// How often it had to wait for a disk for a page (`majflt` of proc_pid_stat(5)).
     pub fn major_faults(&self) -> Result<u64, Box<dyn Error>> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.task.tid))?;
-        let after_name = text.rsplit_once(')').ok_or("no name")?.1;
-        Ok(after_name.split_ascii_whitespace().nth(9).ok_or("no figure")?.parse()?)
+        Ok(self.stat_field(9)?.parse()?)
     }
 
     /// How much of a file is in its page tables, in bytes (`Rss` of proc_pid_smaps(5)).
@@ -69,27 +83,41 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Fails only when it has ended already.
+        let _ = self.end();
     }
 }
 
 /// Serves until its orders end.
 pub fn serve() -> Result<(), Box<dyn Error>> {
-    let mut mapped: &[u8] = &[];
+    // Ages are kept by whole huge pages, and those that are used in part would be used as a whole.
+    // SAFETY: it concerns how this process's memory is backed, and takes no pointers.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+    let (mut memory, mut mapped): (Vec<u8>, &[u8]) = (Vec::new(), &[]);
     for order in io::stdin().lines() {
         let order = order?;
         let words: Vec<&str> = order.splitn(3, ' ').collect();
         match words[..] {
+            ["use", from, length] => use_anonymous(&mut memory, from.parse()?, length.parse()?),
             ["file", length, path] => file(path, length.parse()?)?,
             ["read", path] => drop(io::copy(&mut File::open(path)?.take(u64::MAX), &mut io::sink())?),
             ["map", length, path] => mapped = map(path, length.parse()?)?,
-            ["touch"] => touch(mapped),
+            ["use-mapped"] => use_mapped(mapped),
             _ => return Err(format!("no such order: {order:?}").into()),
         }
         println!("done");
     }
     Ok(())
+}
+
+/// Writes into each page of this part of its anonymous memory, and has that much of it.
+fn use_anonymous(memory: &mut Vec<u8>, from: usize, length: usize) {
+    if memory.len() < from + length {
+        memory.resize(from + length, 0);
+    }
+    for page in memory[from..from + length].chunks_mut(4096) {
+        page[0] = page[0].wrapping_add(1);
+    }
 }
 
 /// A file of this size that is in memory, and clean.
@@ -118,7 +146,7 @@ fn map(path: &str, length: usize) -> io::Result<&'static [u8]> {
     }
 }
 
-fn touch(mapped: &[u8]) {
+fn use_mapped(mapped: &[u8]) {
     for page in mapped.chunks(4096) {
         std::hint::black_box(page[0]);
     }

@@ -1,0 +1,144 @@
+//! By what a device's requests are ordered (Yang 2009, section 10.2): without an elevator that knows classes nobody's
+//! requests are served before anybody else's.
+//!
+//! docs/disk.md has the measurements that the choice rests on.
+
+use super::device::Device;
+
+/// The elevator that serves classes, one after the other, and waits a moment for the next request of who was served:
+/// who saves a file has one request at a time, three or more in all.
+pub const BY_CLASS: &str = "bfq";
+/// How many requests may wait, at least. With as few as a device takes at once those who wait for a place in the
+/// elevator are served in the order in which they came, whatever their class (Yang 2009, section 10.2.1).
+const REQUESTS_MIN: u64 = 128;
+
+/// Who is served first is what programs were given, and not what the elevator guesses from how they behave.
+const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
+/// The same, and the device waits idle for the next request of who is being served, for 2 ms at most. With one request
+/// at a time a save is three of them in a row, and in each gap somebody else's would begin.
+const STRICT: &[(&str, &str)] =
+    &[("low_latency", "0"), ("strict_guarantees", "1"), ("slice_idle_us", "2000")];
+/// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
+const ONE_AT_A_TIME: u64 = 1;
+
+/// What is to order a device's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The elevator's name.
+    pub elevator: &'static str,
+    /// How many requests may wait in it.
+    pub requests: u64,
+    /// What is set of the elevator itself, below `queue/iosched`.
+    pub tunables: &'static [(&'static str, &'static str)],
+}
+
+/// What is to be done with a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It is to have this elevator, with room for so many requests.
+    Order(Order),
+    /// It is left as it is, for this reason.
+    Leave(String),
+}
+
+/// What to do with a device so that classes count on it.
+pub fn choose(device: &Device) -> Choice {
+    let leave = |why: String| Choice::Leave(why);
+    if device.stands_for_others {
+        return leave("it hands its requests to others, which order them".to_owned());
+    }
+    if !device.queues {
+        return leave("the kernel queues no requests for it".to_owned());
+    }
+    // Measured on a disk of 0.1 ms: this elevator costs writes of 4 KiB up to half of their speed, and gives little.
+    if !device.rotational {
+        return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
+    }
+    let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
+    let tunables = if takes_one { STRICT } else { FAIR };
+    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables })
+}
+
+/// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
+pub fn voided(device: &Device) -> Option<String> {
+    match device.elevator.as_str() {
+        "bfq" | "mq-deadline" => {}
+        "none" => {
+            return Some(
+                "it has no elevator: requests are served in the order in which they come".to_owned(),
+            );
+        }
+        other => return Some(format!("its elevator, {other}, knows no classes")),
+    }
+    let depth = device.depth.unwrap_or(1);
+    (device.requests <= depth.max(2)).then(|| {
+        format!(
+            "only {} requests may wait in its elevator (nr_requests), and it takes {depth} at once: who waits for a place is \
+             served in turn, whatever their class",
+            device.requests
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> Device {
+        Device {
+            name: "sda".to_owned(),
+            rotational: true,
+            queues: true,
+            elevators: vec!["none".to_owned(), "mq-deadline".to_owned()],
+            elevator: "none".to_owned(),
+            requests: 2,
+            depth: Some(1),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
+        let order = |device: &Device| match choose(device) {
+            Choice::Order(order) => order,
+            Choice::Leave(why) => panic!("{why}"),
+        };
+        assert_eq!((order(&disk()).elevator, order(&disk()).requests), ("bfq", 128));
+        assert_eq!(order(&Device { requests: 256, ..disk() }).requests, 256);
+    }
+
+    #[test]
+    fn only_a_device_that_takes_one_request_at_a_time_is_kept_idle_for_the_next_one() {
+        for (depth, is_strict) in [(Some(1), true), (Some(2), false), (Some(32), false), (None, false)] {
+            let Choice::Order(order) = choose(&Device { depth, ..disk() }) else {
+                panic!("it can be ordered")
+            };
+            assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
+        }
+    }
+
+    #[test]
+    fn what_orders_nothing_or_everything_itself_is_left_alone_with_the_reason() {
+        for (device, why) in [
+            (Device { stands_for_others: true, ..disk() }, "hands its requests to others"),
+            (Device { queues: false, ..disk() }, "queues no requests"),
+            (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
+        ] {
+            assert!(matches!(choose(&device), Choice::Leave(said) if said.contains(why)), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_makes_classes_count_for_nothing_is_said() {
+        let with = |elevator: &str, requests, depth| {
+            voided(&Device { elevator: elevator.to_owned(), requests, depth, ..disk() })
+        };
+        assert!(with("none", 128, Some(1)).is_some_and(|said| said.contains("no elevator")));
+        assert!(with("kyber", 128, Some(1)).is_some_and(|said| said.contains("kyber")));
+        // At depth 1 the kernel gives an elevator 2.
+        assert!(with("bfq", 2, Some(1)).is_some_and(|said| said.contains("only 2 requests")));
+        assert!(with("mq-deadline", 32, Some(32)).is_some_and(|said| said.contains("takes 32 at once")));
+        assert_eq!(with("bfq", 128, Some(1)), None);
+        assert_eq!(with("mq-deadline", 64, Some(32)), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! The priority of requests (Yang 2009, sections 7.1 and 10.2.2), as the kernel's elevators understand it
+//! (Documentation/block/ioprio.rst).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Class;
+
+/// Levels go from 0, the highest, to this.
+const LEVEL_MAX: u8 = 7;
+/// The level of an interactive program without a reservation of CPU time.
+const LEVEL_USUAL: u8 = 4;
+/// The first period that is not of the highest level any more; each level below is for twice as long, in nanoseconds.
+const HIGHEST_BELOW_NS: u64 = 10_000_000;
+
+/// Whose requests are served first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// Nothing was chosen: the kernel goes by the nice value.
+    #[default]
+    Unset,
+    /// Before all that have none of these, by level.
+    RealTime(u8),
+    /// Among all others, by level.
+    BestEffort(u8),
+    /// When nobody else has requests.
+    Idle,
+}
+
+impl Priority {
+    /// What a program of this class has; `period_ns` is that of its reservation of CPU time: the shorter, the sooner.
+    /// `None` where Steward leaves it alone.
+    ///
+    /// What is in the background is the last among all others, and not idle: an idle program that is writing may hold
+    /// what the file system's journal waits for, and so would everybody.
+    pub fn of(class: Class, period_ns: Option<u64>) -> Option<Self> {
+        match class {
+            Class::Interactive => Some(Priority::RealTime(period_ns.map_or(LEVEL_USUAL, level))),
+            Class::Normal => None,
+            Class::Background => Some(Priority::BestEffort(LEVEL_MAX)),
+        }
+    }
+
+    /// From the kernel's number (`ioprio_get(2)`): the class in the three bits from 13 on, the level in the lowest
+    /// three. `None` for a class that this version does not know.
+    pub fn from_kernel(number: u32) -> Option<Self> {
+        let level = (number & u32::from(LEVEL_MAX)) as u8;
+        match number >> 13 & 7 {
+            0 => Some(Priority::Unset),
+            1 => Some(Priority::RealTime(level)),
+            2 => Some(Priority::BestEffort(level)),
+            3 => Some(Priority::Idle),
+            _ => None,
+        }
+    }
+
+    /// The kernel's number (`ioprio_set(2)`).
+    pub fn to_kernel(self) -> u32 {
+        let (class, level) = match self {
+            Priority::Unset => (0, 0),
+            Priority::RealTime(level) => (1, level),
+            Priority::BestEffort(level) => (2, level),
+            Priority::Idle => (3, 0),
+        };
+        class << 13 | u32::from(level.min(LEVEL_MAX))
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Priority::Unset => formatter.write_str("none"),
+            Priority::RealTime(level) => write!(formatter, "real-time {level}"),
+            Priority::BestEffort(level) => write!(formatter, "best-effort {level}"),
+            Priority::Idle => formatter.write_str("idle"),
+        }
+    }
+}
+
+/// The level that goes with a period.
+fn level(period_ns: u64) -> u8 {
+    let doublings = (period_ns / HIGHEST_BELOW_NS).checked_ilog2().map_or(0, |exponent| exponent + 1);
+    doublings.min(u32::from(LEVEL_MAX)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_shorter_period_is_served_sooner_and_background_last_without_being_idle() {
+        let of = |period_ms: u64| Priority::of(Class::Interactive, Some(period_ms * 1_000_000));
+        for (period_ms, level) in
+            [(1, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2), (40, 3), (100, 4), (10_000, 7)]
+        {
+            assert_eq!(of(period_ms), Some(Priority::RealTime(level)), "{period_ms} ms");
+        }
+        assert_eq!(Priority::of(Class::Interactive, None), Some(Priority::RealTime(LEVEL_USUAL)));
+        assert_eq!(Priority::of(Class::Normal, Some(1)), None);
+        assert_eq!(Priority::of(Class::Background, None), Some(Priority::BestEffort(7)));
+    }
+
+    #[test]
+    fn the_kernels_numbers_are_those_of_its_manual() {
+        // ionice -c 1 -n 4, -c 2 -n 7, -c 3; and nothing.
+        for (number, priority) in [
+            (0x2004, Priority::RealTime(4)),
+            (0x4007, Priority::BestEffort(7)),
+            (0x6000, Priority::Idle),
+            (0, Priority::Unset),
+        ] {
+            assert_eq!(Priority::from_kernel(number), Some(priority));
+            assert_eq!(priority.to_kernel(), number);
+        }
+        assert_eq!(Priority::from_kernel(7 << 13), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_longer_period_is_never_served_before_a_shorter_one(one in 1_u64..1 << 50, more in 0_u64..1 << 50) {
+            let of = |period_ns| Priority::of(Class::Interactive, Some(period_ns));
+            prop_assert!(of(one) <= of(one + more));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Disks: which ones there are and what orders their requests; whose requests are served first.
+//!
+//! - [`devices`]: read, and changed through the undo journal.
+//! - [`usage`]: what they and single tasks have read and written.
+//! - [`priority`]: the priority of a task's requests, the same way.
+
+pub mod devices;
+pub mod priority;
+pub mod usage;

@@ -1,0 +1,239 @@
+//! The disks of the machine and what orders their requests (Documentation/block/queue-sysfs.rst).
+
+use std::path::{Path, PathBuf};
+
+use steward_core::disk::device::Device;
+use steward_core::disk::elevator::Order;
+
+use crate::error::KernelError;
+use crate::journal::{self, Change, JournalError, SharedJournal, Undone};
+use crate::roots::{Roots, read_if_present};
+
+/// All disks, without partitions, by name. What goes away while they are read is left out.
+///
+/// # Errors
+/// When the directory of disks cannot be read.
+pub fn list(roots: &Roots) -> Result<Vec<Device>, KernelError> {
+    let path = roots.sys.join("block");
+    let entries = match std::fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(KernelError::Read { path, source }),
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut devices: Vec<Device> = names.filter_map(|name| look_at(&name, roots)).collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(devices)
+}
+
+/// What is known of one disk; `None` where it is gone.
+fn look_at(name: &str, roots: &Roots) -> Option<Device> {
+    let directory = directory(name, roots);
+    let text = |file: &str| read_if_present(&directory.join(file)).ok().flatten();
+    let number = |file: &str| text(file).and_then(|text| text.parse::<u64>().ok());
+    let elevators = text("queue/scheduler").unwrap_or_default();
+    let chosen = chosen(&elevators).unwrap_or("none").to_owned();
+    let stands_for_others = ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
+        || std::fs::read_dir(directory.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
+        || name.starts_with("zram")
+        || name.starts_with("ram");
+    Some(Device {
+        name: name.to_owned(),
+        number: text("dev")?,
+        sequence: number("diskseq").unwrap_or(0),
+        rotational: number("queue/rotational") == Some(1),
+        stands_for_others,
+        queues: directory.join("mq").is_dir(),
+        elevators: elevators
+            .split_whitespace()
+            .map(|name| name.trim_matches(['[', ']']).to_owned())
+            .collect(),
+        elevator: chosen,
+        requests: number("queue/nr_requests").unwrap_or(0),
+        depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
+    })
+}
+
+/// Has a disk's requests ordered so, through the undo journal: what was there before is there again when all of it is
+/// put back. Waits until those that are under way are served.
+///
+/// # Errors
+/// [`JournalError`] with the file; what was changed before the failure is then back.
+pub fn order(
+    journal: &SharedJournal,
+    device: &Device,
+    order: &Order,
+    roots: &Roots,
+) -> Result<Ordered, JournalError> {
+    let queue = directory(&device.name, roots).join("queue");
+    let mut ordered = Ordered::default();
+    let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
+        .and_then(|()| tune(journal, order, &queue, &mut ordered));
+    if outcome.is_err() {
+        let _ = restore(journal, &ordered, roots);
+    }
+    outcome.map(|()| ordered)
+}
+
+fn change_elevator(
+    journal: &SharedJournal,
+    device: &Device,
+    order: &Order,
+    queue: &Path,
+    ordered: &mut Ordered,
+) -> Result<(), JournalError> {
+    if device.elevator == order.elevator && device.requests == order.requests {
+        return Ok(());
+    }
+    ordered.changes.push(journal.record(Change::DiskOrder {
+        queue: queue.into(),
+        old: device.elevator.clone(),
+        old_requests: device.requests,
+        new: order.elevator.to_owned(),
+    })?);
+    if device.elevator != order.elevator {
+        journal::write(&queue.join("scheduler"), order.elevator)?;
+    }
+    // With each elevator the kernel chooses it anew.
+    Ok(journal::write(&queue.join("nr_requests"), &order.requests.to_string())?)
+}
+
+/// What the elevator of this kernel has not is left out.
+fn tune(
+    journal: &SharedJournal,
+    order: &Order,
+    queue: &Path,
+    ordered: &mut Ordered,
+) -> Result<(), JournalError> {
+    for (name, value) in order.tunables {
+        match journal.write_file(&queue.join("iosched").join(name), value) {
+            Ok(number) => ordered.changes.extend(number),
+            Err(JournalError::Kernel(error)) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Undoes a change of [`Change::DiskOrder`].
+pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Result<Undone, KernelError> {
+    let Some(text) = read_if_present(&queue.join("scheduler"))? else {
+        return Ok(Undone::Left("it is gone".into()));
+    };
+    let current = chosen(&text).unwrap_or("none");
+    if current != new && current != old {
+        return Ok(Undone::Left(format!("someone else has chosen {current} since")));
+    }
+    if current != old {
+        journal::write(&queue.join("scheduler"), old)?;
+    }
+    let requests = queue.join("nr_requests");
+    if read_if_present(&requests)?.is_some_and(|text| text != old_requests.to_string()) {
+        journal::write(&requests, &old_requests.to_string())?;
+    }
+    Ok(Undone::PutBack)
+}
+
+/// What [`order`] changed: numbers in the undo journal, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ordered {
+    changes: Vec<u64>,
+}
+
+/// Has a disk's requests ordered as before. What somebody else has chosen since stays.
+///
+/// # Errors
+/// [`KernelError`] with the file; the record then stays in the journal.
+pub fn restore(journal: &SharedJournal, ordered: &Ordered, roots: &Roots) -> Result<(), KernelError> {
+    for number in ordered.changes.iter().rev() {
+        journal.undo(*number, roots)?;
+        // A record that stays open does no harm.
+        let _ = journal.close(*number);
+    }
+    Ok(())
+}
+
+/// The elevator in force: `queue/scheduler` shows all that can be chosen, with brackets around that one.
+fn chosen(text: &str) -> Option<&str> {
+    text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+}
+
+fn directory(name: &str, roots: &Roots) -> PathBuf {
+    roots.sys.join("block").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+    use crate::roots::with_files;
+
+    const BY_CLASS: Order = Order {
+        elevator: "bfq",
+        requests: 128,
+        tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
+    };
+
+    const FILES: [(&str, &str); 15] = [
+        ("proc/sys/kernel/random/boot_id", "one\n"),
+        ("sys/block/sda/dev", "8:0\n"),
+        ("sys/block/sda/diskseq", "9\n"),
+        ("sys/block/sda/queue/rotational", "1\n"),
+        ("sys/block/sda/queue/scheduler", "[none] mq-deadline bfq\n"),
+        ("sys/block/sda/queue/nr_requests", "2\n"),
+        ("sys/block/sda/device/queue_depth", "1\n"),
+        ("sys/block/sda/mq/0/nr_tags", "31\n"),
+        ("sys/block/sda/queue/iosched/low_latency", "1\n"),
+        ("sys/block/dm-0/dev", "253:0\n"),
+        ("sys/block/dm-0/dm/name", "root\n"),
+        ("sys/block/dm-0/slaves/sda/dev", "8:0\n"),
+        ("sys/block/zram0/dev", "252:0\n"),
+        ("sys/block/zram0/queue/scheduler", "none\n"),
+        ("sys/block/going/size", "0\n"),
+    ];
+
+    #[test]
+    fn each_disk_is_told_with_what_orders_it_and_what_stands_for_others_is_told_apart() {
+        let (_directory, roots) = with_files(&FILES);
+        let devices = list(&roots).expect("a directory of disks");
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["dm-0", "sda", "zram0"]);
+        let sda = &devices[1];
+        assert_eq!((sda.elevator.as_str(), sda.requests, sda.depth, sda.sequence), ("none", 2, Some(1), 9));
+        assert_eq!(sda.elevators, ["none", "mq-deadline", "bfq"]);
+        assert!(sda.rotational && sda.queues && !sda.stands_for_others);
+        assert!(devices[0].stands_for_others && devices[2].stands_for_others && !devices[2].queues);
+    }
+
+    #[test]
+    fn a_machine_without_disks_has_none() {
+        let (_directory, roots) = with_files(&FILES[..1]);
+        assert_eq!(list(&roots).expect("no error"), Vec::new());
+    }
+
+    #[test]
+    fn the_order_of_a_disk_is_changed_with_a_record_and_comes_back_unless_somebody_else_chose_since() {
+        let (directory, roots) = with_files(&FILES);
+        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
+        let journal = SharedJournal::from(journal);
+        let device = list(&roots).expect("disks").remove(1);
+        let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
+        let now = |file: &str| {
+            std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file")
+        };
+        assert_eq!((now("scheduler").as_str(), now("nr_requests").as_str()), ("bfq", "128"));
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
+        std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none mq-deadline [bfq]\n")
+            .expect("a file");
+        restore(&journal, &ordered, &roots).expect("it can be put back");
+        assert_eq!(
+            (now("scheduler").as_str(), now("nr_requests").as_str(), journal.outstanding()),
+            ("none", "2", 0)
+        );
+        let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
+        std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none [mq-deadline] bfq\n")
+            .expect("a file");
+        restore(&journal, &ordered, &roots).expect("there is nothing to put back");
+        assert_eq!(now("scheduler"), "none [mq-deadline] bfq\n");
+    }
+}

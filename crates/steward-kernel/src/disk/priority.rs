@@ -1,0 +1,183 @@
+//! The priority of a task's requests (`ioprio_set(2)`), through the undo journal.
+
+use steward_core::disk::priority::Priority;
+use steward_core::process::TaskId;
+
+use crate::error::KernelError;
+use crate::journal::{Change, JournalError, SharedJournal, Undone};
+use crate::process;
+use crate::roots::Roots;
+
+/// `IOPRIO_WHO_PROCESS`: one task.
+const WHO_TASK: libc::c_int = 1;
+
+/// The priority of a task's requests.
+///
+/// # Errors
+/// [`KernelError::Task`]; [`KernelError::is_absent`] when it has ended.
+pub fn read(tid: i32) -> Result<Priority, KernelError> {
+    // SAFETY: the call takes two numbers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_TASK, tid) };
+    let failed = || failed(tid, "reading the disk priority (ioprio_get)");
+    let number = u32::try_from(result).map_err(|_| failed())?;
+    Ok(Priority::from_kernel(number).unwrap_or_default())
+}
+
+fn write(tid: i32, priority: Priority) -> Result<(), KernelError> {
+    // SAFETY: the call takes three numbers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_TASK, tid, priority.to_kernel()) };
+    if result == 0 { Ok(()) } else { Err(failed(tid, "changing the disk priority (ioprio_set)")) }
+}
+
+fn failed(tid: i32, action: &'static str) -> KernelError {
+    KernelError::Task { tid, action, source: std::io::Error::last_os_error() }
+}
+
+/// Has exactly this task's requests have a priority; returns the change's number, or `None` when they have it. One that
+/// it or somebody else has chosen for it stays, and nothing is changed: see [`Given::Chosen`].
+///
+/// # Errors
+/// [`JournalError`]; [`KernelError::is_absent`] when it has ended.
+pub fn give(
+    journal: &SharedJournal,
+    task: TaskId,
+    priority: Priority,
+    roots: &Roots,
+) -> Result<Given, JournalError> {
+    let old = read(task.tid)?;
+    let stat = process::stat(task.tid, roots)?;
+    if stat.id != task || stat.has_ended() {
+        return Err(KernelError::Task {
+            tid: task.tid,
+            action: "changing the disk priority",
+            source: std::io::Error::from_raw_os_error(libc::ESRCH),
+        }
+        .into());
+    }
+    if old == priority {
+        return Ok(Given::Had);
+    }
+    // What the kernel gives its own threads, as ext4 its journal's (`journal_ioprio`), is nobody's choice.
+    if old != Priority::Unset && !stat.is_kernel_thread() {
+        return Ok(Given::Chosen(old));
+    }
+    let number = journal.record(Change::DiskPriority { task, old, new: priority })?;
+    if let Err(error) = write(task.tid, priority) {
+        let _ = journal.close(number);
+        return Err(error.into());
+    }
+    Ok(Given::Changed(number))
+}
+
+/// What became of [`give`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It has the priority now; the change's number in the undo journal.
+    Changed(u64),
+    /// It had it before.
+    Had,
+    /// It has this one, which somebody has chosen for it.
+    Chosen(Priority),
+}
+
+/// Takes back what a child has from its parent, which was given it by Steward: `inherited`. What has another priority,
+/// or has ended, is left alone. Nothing is recorded: there is nothing that anybody would want back.
+///
+/// # Errors
+/// [`KernelError::Task`].
+pub fn disinherit(task: TaskId, inherited: Priority, roots: &Roots) -> Result<(), KernelError> {
+    match read(task.tid) {
+        Ok(priority) if priority == inherited && process::is_alive(task, roots) => {
+            write(task.tid, Priority::Unset)
+        }
+        Err(error) if !error.is_absent() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Undoes a change of [`Change::DiskPriority`].
+pub(crate) fn undo(task: TaskId, old: Priority, new: Priority, roots: &Roots) -> Result<Undone, KernelError> {
+    let current = match read(task.tid) {
+        Err(error) if error.is_absent() => return Ok(Undone::Left("it has ended".into())),
+        other => other?,
+    };
+    if !process::is_alive(task, roots) {
+        return Ok(Undone::Left("it has ended".into()));
+    }
+    if current == old {
+        return Ok(Undone::Left("it is as it was".into()));
+    }
+    if current != new {
+        return Ok(Undone::Left(format!("someone else has made it {current} since")));
+    }
+    match write(task.tid, old) {
+        Err(error) if error.is_absent() => Ok(Undone::Left("it has ended".into())),
+        outcome => outcome.map(|()| Undone::PutBack),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+
+    /// A thread of this process with nothing to do, and what it is told apart by.
+    fn with_thread(check: impl FnOnce(TaskId, &SharedJournal, &Roots)) {
+        let roots = Roots::default();
+        let directory = tempfile::tempdir().expect("a directory");
+        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal").into();
+        let (told, tids) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("somebody listens");
+            let _ = ends.recv();
+        });
+        let tid = tids.recv().expect("it has begun");
+        let task = process::stat(tid, &roots).expect("it runs").id;
+        check(task, &journal, &roots);
+        drop(end);
+        thread.join().expect("it ends");
+    }
+
+    #[test]
+    fn a_priority_is_given_recorded_and_put_back() {
+        with_thread(|task, journal, roots| {
+            let wanted = Priority::BestEffort(7);
+            let Given::Changed(number) = give(journal, task, wanted, roots).expect("one may lower one's own")
+            else {
+                panic!("it had none");
+            };
+            assert_eq!(read(task.tid).expect("it runs"), wanted);
+            assert_eq!(give(journal, task, wanted, roots).expect("no error"), Given::Had);
+            assert_eq!(journal.outstanding(), 1);
+            journal.undo(number, roots).expect("it can be put back");
+            assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
+        });
+    }
+
+    #[test]
+    fn what_somebody_chose_stays_before_and_after() {
+        with_thread(|task, journal, roots| {
+            write(task.tid, Priority::Idle).expect("one may lower one's own");
+            let given = give(journal, task, Priority::BestEffort(7), roots).expect("no error");
+            assert_eq!(given, Given::Chosen(Priority::Idle));
+            assert_eq!(journal.outstanding(), 0);
+            let undone = undo(task, Priority::Unset, Priority::BestEffort(7), roots).expect("no error");
+            assert!(matches!(undone, Undone::Left(why) if why.contains("idle")));
+            disinherit(task, Priority::BestEffort(7), roots).expect("no error");
+            assert_eq!(read(task.tid).expect("it runs"), Priority::Idle);
+            disinherit(task, Priority::Idle, roots).expect("no error");
+            assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
+        });
+    }
+
+    #[test]
+    fn another_task_with_the_same_number_gets_nothing() {
+        with_thread(|task, journal, roots| {
+            let earlier = TaskId { started_ticks: task.started_ticks - 1, ..task };
+            let error = give(journal, earlier, Priority::BestEffort(7), roots).expect_err("it has ended");
+            assert!(matches!(error, JournalError::Kernel(error) if error.is_absent()));
+            assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
+        });
+    }
+}

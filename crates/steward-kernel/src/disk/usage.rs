@@ -1,0 +1,60 @@
+//! What disks and single tasks have read and written.
+
+use std::collections::BTreeMap;
+
+use crate::roots::{Roots, read_if_present};
+
+/// The unit of a disk's figures, whatever its own blocks are (Documentation/block/stat.rst).
+const SECTOR_BYTES: u64 = 512;
+
+/// What a disk has done, ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// What it has read and written, in bytes.
+    pub bytes: u64,
+    /// For how long it had requests, in nanoseconds.
+    pub busy_ns: u64,
+}
+
+/// What each of these disks has done, by name. Those that are gone, or say nothing, are left out.
+pub fn of_disks<'a>(names: impl Iterator<Item = &'a str>, roots: &Roots) -> BTreeMap<String, DiskUsage> {
+    names.filter_map(|name| Some((name.to_owned(), of_disk(name, roots)?))).collect()
+}
+
+fn of_disk(name: &str, roots: &Roots) -> Option<DiskUsage> {
+    let text = read_if_present(&roots.sys.join("block").join(name).join("stat")).ok()??;
+    let fields: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [_, _, read, _, _, _, written, _, _, busy_ms, ..] = fields[..] else { return None };
+    Some(DiskUsage { bytes: (read + written) * SECTOR_BYTES, busy_ns: busy_ms * 1_000_000 })
+}
+
+/// What a thread has had read and written by disks, in bytes, ever (proc_pid_io(5)); `None` where it has ended.
+pub fn of_thread(tid: i32, roots: &Roots) -> Option<u64> {
+    let text = read_if_present(&roots.proc.join(format!("{tid}/task/{tid}/io"))).ok()??;
+    let value = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    Some(value("read_bytes:")? + value("write_bytes:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::with_files;
+
+    #[test]
+    fn disks_and_threads_say_what_they_have_done() {
+        let stat = "     100    5   2048   30  10 0 4096 90   0  70  120 0 0 0 0 0 0\n";
+        let io = "rchar: 7\nwchar: 8\nsyscr: 1\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
+        let (_directory, roots) = with_files(&[
+            ("sys/block/sda/stat", stat),
+            ("sys/block/bad/stat", "1 2\n"),
+            ("proc/7/task/7/io", io),
+        ]);
+        let disks = of_disks(["sda", "bad", "gone"].into_iter(), &roots);
+        let expected = DiskUsage { bytes: 6144 * 512, busy_ns: 70_000_000 };
+        assert_eq!(disks, BTreeMap::from([("sda".to_owned(), expected)]));
+        assert_eq!((of_thread(7, &roots), of_thread(8, &roots)), (Some(12_288), None));
+    }
+}

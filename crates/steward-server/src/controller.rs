@@ -1,0 +1,263 @@
+//! Which requests a server accepts, so that those that it accepts are answered in time (Yang 2009, 12.2). Pure: no
+//! clock, no I/O, no threads.
+//!
+//! Each route has a goal: its requests are to be answered within RT, and may be promised the part P of the machine's
+//! CPU time. What a request costs is learned from those that were served: Cavg on average, and Cmax is enough for 95 %
+//! of them. Then N requests can be promised an answer in every RT, the largest N with N x Cavg < RT x P. There are N
+//! *specifications*; a request that gets one is accepted, and that specification is eligible again no sooner than RT
+//! later. A request that finds none is best-effort, waits, or is refused, as the route's goal says.
+//!
+//! Costs are taken anew, and N with them, when RT or P is changed, when some number of requests was served since the
+//! last time, and when some time has passed.
+
+mod history;
+mod route;
+mod specifications;
+mod ticket;
+
+use crate::goal::{Goal, GoalError};
+use crate::snapshot::Snapshot;
+pub use history::Costs;
+pub use route::End;
+use route::{Admission, Route};
+pub use ticket::{RouteId, Ticket};
+
+/// The part of each CPU that reservations may take unless the daemon says otherwise: its own default.
+pub const RESERVABLE: f64 = 0.8;
+
+/// What becomes of a request that has arrived.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a request that was let in is given back with Controller::finish"]
+pub enum Decision {
+    /// Serve it: an answer in time is promised.
+    Accepted(Ticket),
+    /// Serve it when there is nothing better to do.
+    BestEffort(Ticket),
+    /// Keep it, behind those that wait already: [`Controller::admit_waiting`] says when it is its turn.
+    Waits,
+    /// Tell it to come back.
+    Refused {
+        /// In how many nanoseconds it may be accepted.
+        retry_after_ns: u64,
+    },
+}
+
+/// Decides for all routes of a server.
+///
+/// ```
+/// use std::time::Duration;
+/// use steward_server::{Controller, Decision, End, Goal};
+///
+/// let mut controller = Controller::new(1);
+/// let goal = Goal::new(Duration::from_secs(1), 0.5).costing(Duration::from_millis(100));
+/// let search = controller.add("/search", goal, 0).expect("a goal that can be held");
+/// // Four requests of 100 ms fit into half a second with something to spare; the fifth is best-effort.
+/// let accepted = (0..5).filter(|_| matches!(controller.arrive(search, 0), Decision::Accepted(_))).count();
+/// assert_eq!(accepted, 4);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Controller {
+    cpus: u32,
+    reservable: f64,
+    routes: Vec<Route>,
+    next: u64,
+}
+
+impl Controller {
+    /// For a machine, or a part of one, of so many CPUs; at least one.
+    pub fn new(cpus: u32) -> Self {
+        Controller { cpus: cpus.max(1), reservable: RESERVABLE, routes: Vec::new(), next: 0 }
+    }
+
+    /// Adds a route that has a goal.
+    ///
+    /// # Errors
+    /// What is wrong with the goal, alone or beside those of the other routes.
+    pub fn add(&mut self, name: &str, goal: Goal, now_ns: u64) -> Result<RouteId, GoalError> {
+        if self.find(name).is_some() {
+            return Err(GoalError::Twice(name.to_owned()));
+        }
+        self.check(&goal, None)?;
+        self.routes.push(Route::new(name, goal, self.cpus, now_ns));
+        Ok(RouteId(self.routes.len() - 1))
+    }
+
+    /// The route of that name.
+    pub fn find(&self, name: &str) -> Option<RouteId> {
+        self.routes.iter().position(|route| route.name() == name).map(RouteId)
+    }
+
+    /// All routes, in the order in which they were added.
+    pub fn routes(&self) -> impl Iterator<Item = (RouteId, &str)> {
+        self.routes.iter().enumerate().map(|(index, route)| (RouteId(index), route.name()))
+    }
+
+    /// Changes the goal of a route; requests in hand keep what they were promised.
+    ///
+    /// # Errors
+    /// As [`Controller::add`]; the goal is then the one that it was.
+    pub fn set_goal(&mut self, route: RouteId, goal: Goal, now_ns: u64) -> Result<(), GoalError> {
+        self.check(&goal, Some(route))?;
+        self.routes[route.0].set_goal(goal, now_ns);
+        Ok(())
+    }
+
+    /// The goal of a route.
+    pub fn goal(&self, route: RouteId) -> &Goal {
+        self.routes[route.0].goal()
+    }
+
+    /// The part of each CPU that reservations may take in all ([`RESERVABLE`] unless said). Goals that want more
+    /// together stay, and are refused from now on.
+    ///
+    /// # Errors
+    /// That the goals that there are want more.
+    pub fn set_reservable(&mut self, reservable: f64) -> Result<(), GoalError> {
+        self.reservable = reservable;
+        let sum: f64 = self.routes.iter().map(|route| route.goal().cpu).sum();
+        if sum > reservable + ROUNDING {
+            return Err(GoalError::TooMuch { asked: sum, others: 0.0, limit: reservable });
+        }
+        Ok(())
+    }
+
+    /// The part of the machine that could be reserved for a route, where that is less than its goal says: no more
+    /// requests are accepted than fit into it. `None` when nothing is reserved: then what the goal says counts.
+    pub fn set_granted(&mut self, route: RouteId, granted: Option<f64>, now_ns: u64) {
+        self.routes[route.0].set_granted(granted.unwrap_or(f64::INFINITY), now_ns);
+    }
+
+    /// A request arrives.
+    pub fn arrive(&mut self, route: RouteId, now_ns: u64) -> Decision {
+        let number = self.number();
+        let admission = self.routes[route.0].arrive(number, now_ns);
+        let ticket = |is_accepted| self.ticket(route, number, is_accepted, now_ns);
+        match admission {
+            Admission::Accepted => Decision::Accepted(ticket(true)),
+            Admission::BestEffort => Decision::BestEffort(ticket(false)),
+            Admission::Waits => Decision::Waits,
+            Admission::Refused { retry_after_ns } => Decision::Refused { retry_after_ns },
+        }
+    }
+
+    /// The request that has waited longest on a route, since `arrived_ns`, if it is its turn.
+    pub fn admit_waiting(&mut self, route: RouteId, arrived_ns: u64, now_ns: u64) -> Option<Ticket> {
+        let number = self.number();
+        let is_accepted = self.routes[route.0].admit_waiting(number, now_ns);
+        is_accepted.then(|| self.ticket(route, number, true, arrived_ns))
+    }
+
+    /// The request that has waited longest on a route, since `arrived_ns`, is served though it is not its turn: nobody
+    /// comes any more for whom something would have to be kept. It is best-effort.
+    pub fn let_in_late(&mut self, route: RouteId, arrived_ns: u64) -> Ticket {
+        let number = self.number();
+        self.routes[route.0].let_in_late(number);
+        self.ticket(route, number, false, arrived_ns)
+    }
+
+    /// A request that waited does not any more: nobody wants the answer.
+    pub fn leave(&mut self, route: RouteId) {
+        self.routes[route.0].leave();
+    }
+
+    /// How many requests of a route wait.
+    pub fn waiting(&self, route: RouteId) -> u64 {
+        self.routes[route.0].waiting()
+    }
+
+    /// A request that was let in is refused after all, because there is no room where it would wait for a worker.
+    /// Returns in how many nanoseconds it may try again.
+    pub fn refuse(&mut self, ticket: Ticket, now_ns: u64) -> u64 {
+        self.routes[ticket.route.0].refuse(ticket.number, now_ns)
+    }
+
+    /// A request that was told to wait is refused instead. Returns in how many nanoseconds it may try again.
+    pub fn refuse_waiting(&mut self, route: RouteId, now_ns: u64) -> u64 {
+        self.routes[route.0].refuse_waiting(now_ns)
+    }
+
+    /// A request ends, having used `cpu_ns` nanoseconds of CPU time; `None` if it never began.
+    pub fn finish(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
+        self.routes[ticket.route.0].finish(&ticket, end, cpu_ns, now_ns);
+    }
+
+    /// Takes the specification back from a request that does not end: it has used `cpu_ns` nanoseconds of CPU time so
+    /// far. It is finished later like any other, should it end.
+    pub fn take_back(&mut self, route: RouteId, number: u64, cpu_ns: u64, now_ns: u64) {
+        self.routes[route.0].take_back(number, cpu_ns, now_ns);
+    }
+
+    /// How many specifications a route has (N).
+    pub fn specifications(&self, route: RouteId) -> usize {
+        self.routes[route.0].specifications()
+    }
+
+    /// How many specifications a route would have if all that its goal says could be reserved.
+    pub fn specifications_wished(&self, route: RouteId) -> usize {
+        self.routes[route.0].wished()
+    }
+
+    /// What a request of a route costs; `None` before some were served.
+    pub fn costs(&self, route: RouteId) -> Option<Costs> {
+        self.routes[route.0].costs()
+    }
+
+    /// The CPU time, in nanoseconds, that each of so many workers of a route is to have reserved in every response
+    /// time.
+    ///
+    /// That the mean of requests fits into P is what the number of specifications sees to. So reservations for the
+    /// largest ones may take more, as in the dissertation (86 of 11 ms in a second, of 90 %): up to what all routes may
+    /// have, in proportion, except for a little that is left to the threads that take requests in.
+    pub fn budget_ns(&self, route: RouteId, workers: usize) -> u64 {
+        let sum = self.routes.iter().fold(0.0, |sum, route| sum + route.goal().cpu);
+        let scale = (self.reservable * OF_RESERVABLE / sum).max(OF_GOAL);
+        let route = &self.routes[route.0];
+        route.budget_ns(workers, route.goal().cpu * scale)
+    }
+
+    /// When [`Controller::admit_waiting`] may have something to say though nothing else happens, in nanoseconds.
+    pub fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
+        self.routes.iter().filter_map(|route| route.timeout_ns(now_ns)).min()
+    }
+
+    /// What there is to see.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { routes: self.routes.iter().map(Route::snapshot).collect(), ..Snapshot::default() }
+    }
+
+    fn check(&self, goal: &Goal, of: Option<RouteId>) -> Result<(), GoalError> {
+        goal.validate()?;
+        let is_other = |(index, _): &(usize, &Route)| of != Some(RouteId(*index));
+        let others = self
+            .routes
+            .iter()
+            .enumerate()
+            .filter(is_other)
+            .fold(0.0, |sum, (_, route)| sum + route.goal().cpu);
+        if goal.cpu + others > self.reservable + ROUNDING {
+            return Err(GoalError::TooMuch { asked: goal.cpu, others, limit: self.reservable });
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn ticket(&self, route: RouteId, number: u64, is_accepted: bool, arrived_ns: u64) -> Ticket {
+        let deadline_ns = arrived_ns.saturating_add(self.routes[route.0].goal().response_time_ns());
+        Ticket { route, number, is_accepted, deadline_ns }
+    }
+}
+
+/// Reservations of all routes together take this part of what is reservable, or this part of what their goals say, if
+/// that is more: admission keeps loads below its limit, not at it.
+const OF_RESERVABLE: f64 = 0.95;
+const OF_GOAL: f64 = 0.99;
+
+/// 0.7 and 0.1 are no more than 0.8.
+const ROUNDING: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests;

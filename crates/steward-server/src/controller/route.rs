@@ -1,0 +1,337 @@
+//! One route: its goal, what its requests cost, and who is let in.
+
+use std::collections::BTreeMap;
+
+use super::history::{Costs, History};
+use super::specifications::Specifications;
+use super::ticket::Ticket;
+use crate::goal::{Goal, Otherwise, nanoseconds};
+use crate::snapshot::{Counts, RouteSnapshot};
+
+/// Before anything is known of the costs, so many requests are accepted in a response time, for each CPU.
+const FIRST: usize = 4;
+/// No route has more specifications: by then a request takes so little that it is served before another one comes.
+const SPECIFICATIONS_MAX: usize = 10_000;
+/// A reservation is so much larger than a request: the worker that takes the request and gives back its specification
+/// needs some CPU time, too.
+const SERVING: f64 = 1.05;
+/// An adjustment after so many requests, and after this many before there was one. Fewer than that are never enough.
+const ADJUST_AFTER: usize = 100;
+const ADJUST_FIRST_AFTER: usize = 10;
+/// An adjustment after so long, in nanoseconds, or after the response time, if that is longer.
+const ADJUST_EVERY_NS: u64 = 1_000_000_000;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was answered.
+    Answered,
+    /// The code that served it panicked.
+    Panicked,
+    /// Nobody waits for the answer any more.
+    Abandoned,
+}
+
+/// What [`Route::arrive`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Accepted,
+    BestEffort,
+    Waits,
+    Refused { retry_after_ns: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    name: String,
+    goal: Goal,
+    cpus: u32,
+    /// The part of the machine that is reserved for it; as much as it wants when nothing is.
+    granted: f64,
+    costs: Option<Costs>,
+    history: History,
+    specifications: Specifications,
+    /// Each request that was let in and has not ended, with when its specification was used; one without is
+    /// best-effort.
+    running: BTreeMap<u64, Option<u64>>,
+    waiting: u64,
+    counts: Counts,
+    adjusted_ns: u64,
+}
+
+impl Route {
+    pub(super) fn new(name: &str, goal: Goal, cpus: u32, now_ns: u64) -> Self {
+        let mut route = Route {
+            name: name.to_owned(),
+            goal,
+            cpus,
+            granted: f64::INFINITY,
+            costs: first_costs(&goal),
+            history: History::default(),
+            specifications: Specifications::default(),
+            running: BTreeMap::new(),
+            waiting: 0,
+            counts: Counts::default(),
+            adjusted_ns: now_ns,
+        };
+        route.apply(now_ns);
+        route
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// The user changes the response time or the part of the CPU: the first two triggers.
+    pub(super) fn set_goal(&mut self, goal: Goal, now_ns: u64) {
+        self.costs = if goal.cost == self.goal.cost { self.costs } else { first_costs(&goal).or(self.costs) };
+        self.goal = goal;
+        self.adjust(now_ns);
+    }
+
+    /// The part of the machine that could be reserved for it.
+    pub(super) fn set_granted(&mut self, granted: f64, now_ns: u64) {
+        if self.granted != granted {
+            self.granted = granted;
+            self.apply(now_ns);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, number: u64, now_ns: u64) -> Admission {
+        self.look_at_the_clock(now_ns);
+        // Nobody overtakes who waits.
+        if self.waiting == 0 && self.accept(number, now_ns) {
+            return Admission::Accepted;
+        }
+        match self.goal.otherwise {
+            Otherwise::BestEffort => {
+                self.counts.best_effort += 1;
+                self.running.insert(number, None);
+                Admission::BestEffort
+            }
+            Otherwise::Queue => {
+                self.waiting += 1;
+                Admission::Waits
+            }
+            Otherwise::Refuse => {
+                self.counts.refused += 1;
+                Admission::Refused { retry_after_ns: self.retry_after_ns(now_ns) }
+            }
+        }
+    }
+
+    /// Whether the one that has waited longest is to be served now.
+    pub(super) fn admit_waiting(&mut self, number: u64, now_ns: u64) -> bool {
+        let is_accepted = self.waiting > 0 && self.accept(number, now_ns);
+        if is_accepted {
+            self.waiting -= 1;
+        }
+        is_accepted
+    }
+
+    /// The one that has waited longest is served as best-effort.
+    pub(super) fn let_in_late(&mut self, number: u64) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.counts.best_effort += 1;
+        self.running.insert(number, None);
+    }
+
+    /// One that waits does not any more.
+    pub(super) fn leave(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.counts.abandoned += 1;
+    }
+
+    /// One that was let in cannot be served after all: there is no room where it would have to wait.
+    pub(super) fn refuse(&mut self, number: u64, now_ns: u64) -> u64 {
+        match self.running.remove(&number) {
+            Some(Some(_)) => {
+                self.counts.accepted -= 1;
+                self.specifications.give_back(None);
+            }
+            Some(None) => self.counts.best_effort -= 1,
+            None => {}
+        }
+        self.counts.refused += 1;
+        self.retry_after_ns(now_ns)
+    }
+
+    /// One that would have waited is refused instead.
+    pub(super) fn refuse_waiting(&mut self, now_ns: u64) -> u64 {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.counts.refused += 1;
+        self.retry_after_ns(now_ns)
+    }
+
+    /// A request ends, having used so much CPU time; `None` if it never began.
+    pub(super) fn finish(&mut self, ticket: &Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
+        let is_in_time = now_ns <= ticket.deadline_ns;
+        match (end, ticket.is_accepted) {
+            (End::Answered, true) if is_in_time => self.counts.met += 1,
+            (End::Answered, true) => self.counts.missed += 1,
+            (End::Answered, false) if is_in_time => self.counts.best_effort_met += 1,
+            (End::Answered, false) => self.counts.best_effort_missed += 1,
+            (End::Panicked, _) => self.counts.panicked += 1,
+            (End::Abandoned, _) => self.counts.abandoned += 1,
+        }
+        let Some(specification) = self.running.remove(&ticket.number) else {
+            // It was overdue: what it used was learned then.
+            self.counts.overdue = self.counts.overdue.saturating_sub(1);
+            return;
+        };
+        if let Some(used_ns) = specification {
+            // As if it had never been used, if its request did not begin.
+            self.specifications.give_back(cpu_ns.map(|_| used_ns));
+        }
+        self.learn(cpu_ns, now_ns);
+    }
+
+    /// A request has not ended long after it should have: it is no longer counted on. What it used so far is learned,
+    /// and its specification is free for another one.
+    pub(super) fn take_back(&mut self, number: u64, cpu_ns: u64, now_ns: u64) {
+        let Some(specification) = self.running.remove(&number) else { return };
+        if let Some(used_ns) = specification {
+            self.specifications.give_back(Some(used_ns));
+        }
+        self.counts.overdue += 1;
+        self.learn(Some(cpu_ns), now_ns);
+    }
+
+    /// When something is to be looked at though nothing happens: one that waits can be let in.
+    pub(super) fn timeout_ns(&self, now_ns: u64) -> Option<u64> {
+        let next_ns = self.specifications.next_ns(now_ns, self.goal.response_time_ns())?;
+        (self.waiting > 0).then(|| now_ns.saturating_add(next_ns))
+    }
+
+    /// What a reservation for each of `workers` has to be, in nanoseconds of CPU time in every response time: enough
+    /// for 95 % of requests, and together no more than the part `all` of the machine's CPU time. Workers that are fewer
+    /// than the specifications serve several requests in that time.
+    pub(super) fn budget_ns(&self, workers: usize, all: f64) -> u64 {
+        let all_ns = self.goal.response_time_ns() as f64 * f64::from(self.cpus) * all;
+        let workers = workers.max(1) as f64;
+        let each_ns = self.costs.map_or(f64::INFINITY, |costs| costs.largest_ns.max(costs.average_ns) as f64);
+        let wanted_ns = each_ns * SERVING * (self.wished() as f64 / workers).max(1.0);
+        wanted_ns.min(all_ns / workers).max(1.0) as u64
+    }
+
+    pub(super) fn costs(&self) -> Option<Costs> {
+        self.costs
+    }
+
+    /// How many specifications there would be if all that the goal says could be reserved.
+    pub(super) fn wished(&self) -> usize {
+        self.number(self.goal.cpu)
+    }
+
+    pub(super) fn specifications(&self) -> usize {
+        self.specifications.count()
+    }
+
+    pub(super) fn snapshot(&self) -> RouteSnapshot {
+        RouteSnapshot {
+            route: self.name.clone(),
+            response_time_ms: self.goal.response_time.as_secs_f64() * 1e3,
+            cpu: self.goal.cpu,
+            cpu_in_force: self.cpu(),
+            specifications: self.specifications.count() as u64,
+            cost_average_ms: self.costs.map(|costs| costs.average_ns as f64 / 1e6),
+            cost_largest_ms: self.costs.map(|costs| costs.largest_ns as f64 / 1e6),
+            in_hand: self.running.len() as u64,
+            waiting: self.waiting,
+            counts: self.counts,
+            note: self.note(),
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        let costs = self.costs.filter(|costs| self.affordable(costs.average_ns, self.cpu()) < 1.0)?;
+        Some(format!(
+            "a request costs {:.1} ms of CPU time, which is all that {:.3} of the CPU gives in {:?}, or more: one at a \
+             time is accepted, to learn whether that changes",
+            costs.average_ns as f64 / 1e6,
+            self.cpu(),
+            self.goal.response_time
+        ))
+    }
+
+    /// The part of the machine that counts.
+    fn cpu(&self) -> f64 {
+        self.goal.cpu.min(self.granted)
+    }
+
+    /// The largest number N with N x Cavg < RT x P (Yang 2009, 12.1), where P is a part of all CPUs.
+    fn affordable(&self, average_ns: u64, cpu: f64) -> f64 {
+        let time_ns = self.goal.response_time_ns() as f64 * f64::from(self.cpus) * cpu;
+        ((time_ns / average_ns as f64).ceil() - 1.0).max(0.0)
+    }
+
+    fn retry_after_ns(&self, now_ns: u64) -> u64 {
+        let response_time_ns = self.goal.response_time_ns();
+        self.specifications.next_ns(now_ns, response_time_ns).unwrap_or(response_time_ns).max(1)
+    }
+
+    fn accept(&mut self, number: u64, now_ns: u64) -> bool {
+        if !self.specifications.take(now_ns, self.goal.response_time_ns()) {
+            return false;
+        }
+        self.counts.accepted += 1;
+        self.running.insert(number, Some(now_ns));
+        true
+    }
+
+    fn learn(&mut self, cpu_ns: Option<u64>, now_ns: u64) {
+        if let Some(cpu_ns) = cpu_ns {
+            self.history.add(cpu_ns);
+        }
+        let enough = if self.counts.adjustments == 0 { ADJUST_FIRST_AFTER } else { ADJUST_AFTER };
+        if self.history.fresh() >= enough {
+            self.adjust(now_ns);
+        } else {
+            self.look_at_the_clock(now_ns);
+        }
+    }
+
+    fn look_at_the_clock(&mut self, now_ns: u64) {
+        let every_ns = ADJUST_EVERY_NS.max(self.goal.response_time_ns());
+        if self.history.fresh() > 0 && now_ns.saturating_sub(self.adjusted_ns) >= every_ns {
+            self.adjust(now_ns);
+        }
+    }
+
+    /// Takes what was learned since the last time for granted (Yang 2009, 12.2.3).
+    fn adjust(&mut self, now_ns: u64) {
+        // A single request says little of the others.
+        if self.history.fresh() > 0 && self.history.count() >= ADJUST_FIRST_AFTER {
+            self.costs = self.history.take();
+            self.counts.adjustments += 1;
+        }
+        self.adjusted_ns = now_ns;
+        self.apply(now_ns);
+    }
+
+    fn apply(&mut self, now_ns: u64) {
+        self.specifications.resize(self.number(self.cpu()), now_ns, self.goal.response_time_ns());
+    }
+
+    /// How many specifications there are to be with such a part of the CPU.
+    fn number(&self, cpu: f64) -> usize {
+        match self.costs {
+            None => FIRST.saturating_mul(self.cpus as usize),
+            // One at least: if none were accepted where the others are refused, nothing would ever be learned again.
+            Some(costs) => (self.affordable(costs.average_ns, cpu) as usize).clamp(1, SPECIFICATIONS_MAX),
+        }
+    }
+}
+
+fn first_costs(goal: &Goal) -> Option<Costs> {
+    let cost_ns = nanoseconds(goal.cost?);
+    Some(Costs { average_ns: cost_ns, largest_ns: cost_ns })
+}

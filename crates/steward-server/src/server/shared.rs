@@ -1,0 +1,142 @@
+//! What all threads of a server share: the state under its lock, and what wakes those who look after it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::settings::Settings;
+use super::state::{Class, Entry, Outcome, State, Told};
+use crate::clock;
+use crate::controller::End;
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Somebody waits for his turn, or has just begun: the keeper may have to wake sooner.
+    keeper: Condvar,
+    /// There is something to reserve.
+    reserver: Condvar,
+    /// A worker has ended.
+    ended: Condvar,
+    pub(super) settings: Settings,
+}
+
+impl Shared {
+    pub(super) fn new(state: State, settings: Settings) -> Arc<Self> {
+        Arc::new(Shared {
+            state: Mutex::new(state),
+            keeper: Condvar::new(),
+            reserver: Condvar::new(),
+            ended: Condvar::new(),
+            settings,
+        })
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // Requests run outside of the lock, and what is done under it does not panic half-way.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Does something to the state, and wakes those who look after what came of it.
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let result = change(&mut state);
+        self.wake(&state);
+        result
+    }
+
+    /// Wakes those who look after the server, if they have something to do.
+    fn wake(&self, state: &State) {
+        if state.is_changed {
+            self.reserver.notify_all();
+        }
+        if state.keeper_is_early() || state.is_closing || state.missing() > 0 {
+            self.keeper.notify_all();
+        }
+    }
+
+    /// Waits until there may be something for the keeper, at most for so long; `None` is for as long as it takes.
+    pub(super) fn keeper_waits(&self, timeout: Option<Duration>) {
+        let state = self.state();
+        if state.keeper_is_early() || state.missing() > 0 {
+            return;
+        }
+        match timeout {
+            Some(timeout) => drop(self.keeper.wait_timeout(state, timeout)),
+            None => drop(self.keeper.wait(state)),
+        }
+    }
+
+    /// Waits until there may be something to reserve, at most for so long.
+    pub(super) fn reserver_waits(&self, timeout: Duration) {
+        let state = self.state();
+        if !state.is_changed && !state.is_closing {
+            drop(self.reserver.wait_timeout(state, timeout));
+        }
+    }
+
+    /// Waits until all workers have ended but those that were given up, at most for so long. Whether they have.
+    pub(super) fn wait_for_end(&self, timeout: Duration) -> bool {
+        let waited = self.ended.wait_timeout_while(self.state(), timeout, |state| !state.is_over());
+        waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
+    }
+
+    /// Starts a thread that becomes a worker, unless `reserve`, which is told its number as a task and says what it has
+    /// reserved, says that it is not to be one. Whether it is.
+    ///
+    /// # Errors
+    /// The kernel's, when it gives no thread.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        class: Class,
+        reserve: impl FnOnce(i32) -> Option<Option<(u64, u64)>>,
+    ) -> std::io::Result<bool> {
+        let shared = self.clone();
+        let (tell_tid, tid) = channel();
+        let (tell_number, number) = channel();
+        let name = match class {
+            Class::Reserved(_) => "steward-serve",
+            Class::BestEffort => "steward-rest",
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _ = tell_tid.send(rustix::thread::gettid().as_raw_nonzero().get());
+            if let Ok(number) = number.recv() {
+                shared.work(number);
+            }
+        })?;
+        let tid = tid.recv().map_err(std::io::Error::other)?;
+        let Some(reserved) = reserve(tid) else { return Ok(false) };
+        let number = self.with(|state| state.add(class, reserved, tid, thread.thread().clone()));
+        let _ = tell_number.send(number);
+        Ok(true)
+    }
+
+    /// The life of a worker.
+    fn work(&self, number: u64) {
+        loop {
+            match self.with(|state| state.ask(number)) {
+                Told::Serve(entry) => self.serve(number, entry),
+                Told::Rest => std::thread::park(),
+                Told::End => {
+                    self.ended.notify_all();
+                    self.keeper.notify_all();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, number: u64, entry: Entry) {
+        let ticket = entry.ticket.expect("who is served was let in");
+        let before_ns = clock::thread_cpu_ns();
+        let outcome = catch_unwind(AssertUnwindSafe(entry.job));
+        let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
+        let (end, cost_ns) = match outcome {
+            Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
+            // What was cut short was CPU time all the same; what never began leaves its specification unused.
+            Ok(Outcome::Abandoned { has_begun }) => (End::Abandoned, has_begun.then_some(cpu_ns)),
+            Err(_) => (End::Panicked, Some(cpu_ns)),
+        };
+        self.with(|state| state.finish(number, ticket, end, cost_ns));
+    }
+}

@@ -1,0 +1,513 @@
+//! Who waits, who works, and who gets what next. Everything here is done under one lock and takes no time.
+//!
+//! Accepted requests of a route are served by workers that have a reservation, the one that has been idle for longest
+//! first: its reservation is the freshest. All else is served by best-effort workers. A route of which no worker has a
+//! reservation is served by these too, ahead of all else, by deadline.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::thread::Thread;
+
+use crate::clock;
+use crate::controller::{Controller, End, RouteId, Ticket};
+use crate::goal::nanoseconds;
+
+/// How a job ended, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was done.
+    Done,
+    /// Nobody wanted it any more while it was done, or before it began.
+    #[cfg_attr(
+        not(feature = "tower"),
+        expect(dead_code, reason = "only what is asynchronous can be given up")
+    )]
+    Abandoned { has_begun: bool },
+}
+
+/// The work of a request.
+pub(crate) type Job = Box<dyn FnOnce() -> Outcome + Send>;
+
+/// A request that was let in or waits to be.
+pub(super) struct Entry {
+    /// What it was let in with; `None` for one that waits for its turn.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) arrived_ns: u64,
+    pub(super) job: Job,
+}
+
+/// What a worker is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Accepted requests of one route; it has a reservation.
+    Reserved(RouteId),
+    /// Everything else.
+    BestEffort,
+}
+
+/// A request that a worker is at.
+#[derive(Clone, Copy, Debug)]
+struct AtWork {
+    route: RouteId,
+    number: u64,
+    is_accepted: bool,
+    since_ns: u64,
+    /// The worker's CPU time at its beginning, in nanoseconds.
+    cpu_ns: u64,
+}
+
+/// A thread that serves requests.
+struct Worker {
+    class: Class,
+    tid: i32,
+    thread: Thread,
+    is_idle: bool,
+    /// What it is handed to begin with.
+    hand: Option<Entry>,
+    at_work: Option<AtWork>,
+    /// It was given up: its request does not end.
+    is_stray: bool,
+    /// CPU time in every period, in nanoseconds.
+    reserved: Option<(u64, u64)>,
+}
+
+/// A route's requests and workers.
+#[derive(Default)]
+struct Line {
+    accepted: VecDeque<Entry>,
+    waiting: VecDeque<Entry>,
+    idle: VecDeque<u64>,
+    workers: usize,
+    wanted: usize,
+}
+
+/// What a worker is told when it asks.
+pub(super) enum Told {
+    /// To serve this.
+    Serve(Entry),
+    /// To wait until it is woken.
+    Rest,
+    /// To end.
+    End,
+}
+
+/// What a thread of the service is to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    /// CPU time in every period, in nanoseconds.
+    pub(super) pair: (u64, u64),
+    /// Whether it has it.
+    pub(super) is_given: bool,
+}
+
+/// A worker with a reservation, as the one who reserves sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reserved {
+    pub(super) worker: u64,
+    pub(super) tid: i32,
+    /// CPU time in every period, in nanoseconds.
+    pub(super) has: Option<(u64, u64)>,
+}
+
+pub(super) struct State {
+    pub(super) controller: Controller,
+    lines: Vec<Line>,
+    best_effort: VecDeque<Entry>,
+    idle_best_effort: VecDeque<u64>,
+    best_effort_count: usize,
+    pub(super) best_effort_wanted: usize,
+    workers: BTreeMap<u64, Worker>,
+    next: u64,
+    strays: usize,
+    strays_max: usize,
+    /// No request arrives any more: what is there is served, and then workers end.
+    pub(super) is_closing: bool,
+    /// Requests that were let in, and of which it is not known yet what is to be done.
+    places: usize,
+    /// Threads of the service that are to have a reservation, by their number as tasks.
+    pub(super) threads: BTreeMap<i32, Reservation>,
+    /// Why nothing is reserved, where that is so.
+    pub(super) unreserved: Option<String>,
+    /// The one who reserves has something to look at.
+    pub(super) is_changed: bool,
+    /// When the keeper looks next by itself, and when there will be something to see that it does not know of yet, in
+    /// nanoseconds.
+    keeper_wakes_ns: Option<u64>,
+    due_ns: Option<u64>,
+}
+
+impl State {
+    pub(super) fn new(controller: Controller, strays_max: usize) -> Self {
+        let lines = controller.routes().map(|_| Line::default()).collect();
+        State {
+            controller,
+            lines,
+            best_effort: VecDeque::new(),
+            idle_best_effort: VecDeque::new(),
+            best_effort_count: 0,
+            best_effort_wanted: 0,
+            workers: BTreeMap::new(),
+            next: 0,
+            strays: 0,
+            strays_max,
+            is_closing: false,
+            places: 0,
+            threads: BTreeMap::new(),
+            unreserved: None,
+            is_changed: true,
+            keeper_wakes_ns: None,
+            due_ns: None,
+        }
+    }
+
+    /// The keeper has looked, and looks again then by itself.
+    pub(super) fn keeper_wakes(&mut self, at_ns: Option<u64>) {
+        self.keeper_wakes_ns = at_ns;
+        self.due_ns = None;
+    }
+
+    /// Whether there will be something to see before the keeper looks.
+    pub(super) fn keeper_is_early(&self) -> bool {
+        self.due_ns.is_some_and(|due_ns| self.keeper_wakes_ns.is_none_or(|wakes_ns| due_ns < wakes_ns))
+    }
+
+    fn is_due(&mut self, at_ns: Option<u64>) {
+        self.due_ns = [self.due_ns, at_ns].into_iter().flatten().min();
+    }
+
+    /// How many requests wait for a worker or for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        let lines: usize = self.lines.iter().map(|line| line.accepted.len() + line.waiting.len()).sum();
+        self.best_effort.len() + lines
+    }
+
+    /// How many workers have a reservation, and how many have none; those that were given up are neither.
+    pub(super) fn workers(&self) -> (usize, usize) {
+        (self.lines.iter().map(|line| line.workers).sum(), self.best_effort_count)
+    }
+
+    /// Whether everything was served but what was given up.
+    pub(super) fn is_over(&self) -> bool {
+        self.places == 0 && self.waiting() == 0 && self.workers.values().all(|worker| worker.is_stray)
+    }
+
+    /// How many requests are at work.
+    pub(super) fn at_work(&self) -> usize {
+        self.workers.values().filter(|worker| worker.at_work.is_some() || worker.hand.is_some()).count()
+    }
+
+    /// A request was let in: what is to be done comes later, with [`State::put`], or [`State::place_ends`] says that
+    /// nothing does.
+    pub(super) fn place_begins(&mut self) {
+        self.places += 1;
+    }
+
+    /// It is known what is to be done for a request, or that it is nothing.
+    pub(super) fn place_ends(&mut self) {
+        self.places -= 1;
+        if self.is_closing && self.places == 0 {
+            self.wake_idle();
+        }
+    }
+
+    /// A request is to be served; what waits for its turn waits at the end of its route's line.
+    pub(super) fn put(&mut self, route: RouteId, mut entry: Entry) {
+        if self.is_closing && entry.ticket.is_none() {
+            entry.ticket = Some(self.controller.let_in_late(route, entry.arrived_ns));
+        }
+        match &entry.ticket {
+            None => {
+                self.lines[route.0].waiting.push_back(entry);
+                self.is_due(self.controller.poll_timeout(clock::now_ns()));
+            }
+            Some(ticket) if ticket.is_accepted() => self.lines[route.0].accepted.push_back(entry),
+            Some(_) => self.best_effort.push_back(entry),
+        }
+        self.hand_out();
+    }
+
+    /// Lets in those that wait and whose turn it is.
+    pub(super) fn let_in(&mut self, now_ns: u64) {
+        for (index, line) in self.lines.iter_mut().enumerate() {
+            let route = RouteId(index);
+            while let Some(first) = line.waiting.front()
+                && let Some(ticket) = self.controller.admit_waiting(route, first.arrived_ns, now_ns)
+            {
+                let first = line.waiting.pop_front().expect("it was there");
+                line.accepted.push_back(Entry { ticket: Some(ticket), ..first });
+            }
+        }
+        self.hand_out();
+    }
+
+    /// Gives what waits to workers that are idle.
+    fn hand_out(&mut self) {
+        for index in 0..self.lines.len() {
+            while let Some(worker) = self.lines[index].idle.front().copied()
+                && let Some(entry) = self.lines[index].accepted.pop_front()
+            {
+                self.lines[index].idle.pop_front();
+                self.hand(worker, entry);
+            }
+        }
+        while let Some(worker) = self.idle_best_effort.front().copied()
+            && let Some(entry) = self.next_best_effort()
+        {
+            self.idle_best_effort.pop_front();
+            self.hand(worker, entry);
+        }
+    }
+
+    fn hand(&mut self, worker: u64, entry: Entry) {
+        let worker = self.workers.get_mut(&worker).expect("who is idle is there");
+        worker.hand = Some(entry);
+        worker.is_idle = false;
+        worker.thread.unpark();
+    }
+
+    /// What a best-effort worker serves next: accepted requests of routes that have no worker of their own, by
+    /// deadline; then those that were not accepted; and when the server closes, those that wait for their turn.
+    fn next_best_effort(&mut self) -> Option<Entry> {
+        let deadline_ns = |line: &Line| {
+            let first = line.accepted.front()?;
+            (line.workers == 0).then(|| first.ticket.as_ref().map_or(0, Ticket::deadline_ns))
+        };
+        let lines = self.lines.iter().enumerate();
+        let first = lines.filter_map(|(index, line)| Some((deadline_ns(line)?, index))).min();
+        if let Some((_, index)) = first {
+            return self.lines[index].accepted.pop_front();
+        }
+        self.best_effort.pop_front()
+    }
+
+    /// Adds a worker; its thread asks with [`State::ask`].
+    pub(super) fn add(
+        &mut self,
+        class: Class,
+        reserved: Option<(u64, u64)>,
+        tid: i32,
+        thread: Thread,
+    ) -> u64 {
+        match class {
+            Class::Reserved(route) => self.lines[route.0].workers += 1,
+            Class::BestEffort => self.best_effort_count += 1,
+        }
+        self.next += 1;
+        let (is_idle, is_stray) = (false, false);
+        let worker = Worker { class, tid, thread, is_idle, hand: None, at_work: None, is_stray, reserved };
+        self.workers.insert(self.next, worker);
+        self.next
+    }
+
+    /// A worker asks what to do.
+    pub(super) fn ask(&mut self, number: u64) -> Told {
+        let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
+        let class = worker.class;
+        if worker.is_idle {
+            return Told::Rest;
+        }
+        let next = match worker.hand.take() {
+            Some(entry) => Told::Serve(entry),
+            None => self.next(class, number),
+        };
+        match next {
+            Told::Serve(entry) => {
+                self.begin(number, &entry);
+                Told::Serve(entry)
+            }
+            Told::Rest => {
+                self.workers.get_mut(&number).expect("as above").is_idle = true;
+                match class {
+                    Class::Reserved(route) => self.lines[route.0].idle.push_back(number),
+                    Class::BestEffort => self.idle_best_effort.push_back(number),
+                }
+                Told::Rest
+            }
+            Told::End => {
+                self.remove(number);
+                Told::End
+            }
+        }
+    }
+
+    fn next(&mut self, class: Class, number: u64) -> Told {
+        if self.workers[&number].is_stray {
+            return Told::End;
+        }
+        let entry = match class {
+            Class::Reserved(route) => {
+                let line = &mut self.lines[route.0];
+                if line.workers > line.wanted {
+                    return Told::End;
+                }
+                line.accepted.pop_front()
+            }
+            Class::BestEffort if self.best_effort_count > self.best_effort_wanted => return Told::End,
+            Class::BestEffort => self.next_best_effort(),
+        };
+        match entry {
+            Some(entry) => Told::Serve(entry),
+            None if self.is_closing && self.places == 0 => Told::End,
+            None => Told::Rest,
+        }
+    }
+
+    fn begin(&mut self, number: u64, entry: &Entry) {
+        let ticket = entry.ticket.as_ref().expect("who is served was let in");
+        let at_work = AtWork {
+            route: ticket.route(),
+            number: ticket.number(),
+            is_accepted: ticket.is_accepted(),
+            since_ns: clock::now_ns(),
+            cpu_ns: clock::thread_cpu_ns(),
+        };
+        self.workers.get_mut(&number).expect("it asked").at_work = Some(at_work);
+        self.is_due(Some(at_work.since_ns.saturating_add(overdue_after_ns(&self.controller, &at_work))));
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(worker) = self.workers.remove(&number) else { return };
+        match worker.class {
+            _ if worker.is_stray => self.strays -= 1,
+            Class::Reserved(route) => self.lines[route.0].workers -= 1,
+            Class::BestEffort => self.best_effort_count -= 1,
+        }
+        // If it was the last one of its route, others serve what it leaves.
+        self.is_changed = true;
+        self.hand_out();
+    }
+
+    /// A worker is done with a request.
+    pub(super) fn finish(&mut self, number: u64, ticket: Ticket, end: End, cpu_ns: Option<u64>) {
+        let now_ns = clock::now_ns();
+        if let Some(worker) = self.workers.get_mut(&number) {
+            worker.at_work = None;
+        }
+        self.end(ticket, end, cpu_ns, now_ns);
+    }
+
+    /// A request ends, at a worker or without one.
+    pub(super) fn end(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
+        let route = ticket.route();
+        let before = self.controller.specifications(route);
+        self.controller.finish(ticket, end, cpu_ns, now_ns);
+        self.is_changed |= self.controller.specifications(route) != before;
+        self.let_in(now_ns);
+    }
+
+    /// No request arrives any more: those that wait for their turn are served by whoever has time.
+    pub(super) fn close(&mut self) {
+        self.is_closing = true;
+        for index in 0..self.lines.len() {
+            let waiting = std::mem::take(&mut self.lines[index].waiting);
+            for entry in waiting {
+                let ticket = self.controller.let_in_late(RouteId(index), entry.arrived_ns);
+                self.best_effort.push_back(Entry { ticket: Some(ticket), ..entry });
+            }
+        }
+        self.hand_out();
+        self.wake_idle();
+    }
+
+    /// Has idle workers ask again: there are too many of them, or the server closes.
+    fn wake_idle(&mut self) {
+        for line in &mut self.lines {
+            line.idle.clear();
+        }
+        self.idle_best_effort.clear();
+        for worker in self.workers.values_mut().filter(|worker| worker.is_idle) {
+            worker.is_idle = false;
+            worker.thread.unpark();
+        }
+    }
+
+    /// Gives up requests that have been worked on for far too long. Their specifications go back, and others are to
+    /// take the place of their workers. Returns when the next one would be due, in nanoseconds, and how many were
+    /// given up.
+    pub(super) fn give_up(&mut self, now_ns: u64) -> (Option<u64>, usize) {
+        let (mut next_ns, mut count) = (None::<u64>, 0);
+        for worker in self.workers.values_mut().filter(|worker| !worker.is_stray) {
+            let Some(at_work) = worker.at_work else { continue };
+            let limit_ns = overdue_after_ns(&self.controller, &at_work);
+            let due_ns = at_work.since_ns.saturating_add(limit_ns);
+            if due_ns > now_ns || self.strays >= self.strays_max {
+                next_ns =
+                    Some(next_ns.map_or(due_ns, |next_ns| next_ns.min(due_ns.max(now_ns + limit_ns / 4))));
+                continue;
+            }
+            let used_ns = clock::cpu_ns_of(worker.tid).saturating_sub(at_work.cpu_ns);
+            self.controller.take_back(at_work.route, at_work.number, used_ns, now_ns);
+            worker.is_stray = true;
+            self.strays += 1;
+            count += 1;
+            match worker.class {
+                Class::Reserved(route) => self.lines[route.0].workers -= 1,
+                Class::BestEffort => self.best_effort_count -= 1,
+            }
+        }
+        if count > 0 {
+            self.is_changed = true;
+            self.let_in(now_ns);
+        }
+        (next_ns, count)
+    }
+
+    /// How many best-effort workers are missing.
+    pub(super) fn missing(&self) -> usize {
+        // Somebody has to serve what is left, should all others have been given up.
+        let wanted = if self.is_closing {
+            usize::from(self.waiting() > 0 && self.workers().0 == 0)
+        } else {
+            self.best_effort_wanted
+        };
+        wanted.saturating_sub(self.best_effort_count)
+    }
+
+    /// From now on so many best-effort workers are wanted; busy ones finish first.
+    pub(super) fn want_best_effort(&mut self, wanted: usize) {
+        self.best_effort_wanted = wanted;
+        if self.best_effort_count > wanted {
+            self.wake_idle();
+        }
+    }
+
+    /// From now on so many workers of a route are to have a reservation; busy ones finish first.
+    pub(super) fn want_reserved(&mut self, route: RouteId, wanted: usize) {
+        self.lines[route.0].wanted = wanted;
+        if self.lines[route.0].workers > wanted {
+            self.wake_idle();
+        }
+    }
+
+    /// The workers of a route that have a reservation or are to have one.
+    pub(super) fn reserved(&self, route: RouteId) -> Vec<Reserved> {
+        let is_meant = |worker: &Worker| worker.class == Class::Reserved(route) && !worker.is_stray;
+        let workers = self.workers.iter().filter(|(_, worker)| is_meant(worker));
+        workers
+            .map(|(number, worker)| Reserved { worker: *number, tid: worker.tid, has: worker.reserved })
+            .collect()
+    }
+
+    /// Workers that were given up and have a reservation still, which they lose.
+    pub(super) fn reserved_strays(&mut self) -> Vec<i32> {
+        let strays = self.workers.values_mut().filter(|worker| worker.is_stray);
+        strays.filter_map(|worker| worker.reserved.take().map(|_| worker.tid)).collect()
+    }
+
+    /// A worker has another reservation now.
+    pub(super) fn set_reserved(&mut self, worker: u64, reserved: (u64, u64)) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.reserved = Some(reserved);
+        }
+    }
+}
+
+/// An accepted request is given up after so many response times at work.
+const OVERDUE_RESPONSE_TIMES: u64 = 4;
+/// A request that was not accepted, after so many nanoseconds more: it only gets what nobody else wants.
+const OVERDUE_BEST_EFFORT_NS: u64 = 30_000_000_000;
+
+fn overdue_after_ns(controller: &Controller, at_work: &AtWork) -> u64 {
+    let response_time_ns = nanoseconds(controller.goal(at_work.route).response_time);
+    let more_ns = if at_work.is_accepted { 0 } else { OVERDUE_BEST_EFFORT_NS };
+    response_time_ns.saturating_mul(OVERDUE_RESPONSE_TIMES).saturating_add(more_ns)
+}

@@ -1,0 +1,8 @@
+//! The disk's room: whose requests are served first, and by what devices order them.
+//!
+//! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
+//! - `programs`: which tasks are to have which priority.
+
+pub mod knobs;
+mod programs;
+pub(crate) mod state;

@@ -1,0 +1,185 @@
+//! Writes whose requests are served first, and by what devices order them. The worker does it: it waits for the disk
+//! (the undo journal), and for requests that are under way when the order changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use steward_core::disk::device::Device;
+use steward_core::disk::elevator::{self, Choice};
+use steward_core::disk::priority::Priority;
+use steward_core::process::TaskId;
+use steward_kernel::Roots;
+use steward_kernel::disk::devices::{self, Ordered};
+use steward_kernel::disk::priority::{self, Given};
+use steward_kernel::journal::{JournalError, SharedJournal};
+
+use crate::files::journal::OwnJournal;
+
+/// What is to be in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The priority of each task that is to have one of Steward's.
+    pub priorities: BTreeMap<TaskId, Priority>,
+    /// Whether devices are to order requests by class.
+    pub ordered: bool,
+    /// Tasks that have taken over a priority from the one that started them, and are not to have it.
+    pub heirs: BTreeMap<TaskId, Priority>,
+}
+
+/// What writes it.
+pub trait Knobs: fmt::Debug + Send + Sync {
+    /// Brings this into force in place of what was.
+    ///
+    /// # Errors
+    /// All that could not be done, each in a sentence; the rest is in force.
+    fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>>;
+}
+
+/// The kernel's, through the undo journal.
+#[derive(Debug)]
+pub struct KernelKnobs {
+    roots: Roots,
+    journal: OwnJournal,
+    state: Mutex<State>,
+}
+
+/// What Steward has changed.
+#[derive(Debug, Default)]
+struct State {
+    /// The change in the undo journal, and the priority; without a change where the task has it from elsewhere.
+    given: BTreeMap<TaskId, (Option<u64>, Priority)>,
+    /// By name and sequence: one that comes after it under its name is another.
+    ordered: BTreeMap<(String, u64), Ordered>,
+    /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
+    refused: BTreeMap<(String, u64), String>,
+}
+
+impl KernelKnobs {
+    /// Nothing is changed yet.
+    pub fn new(roots: &Roots, journal: &OwnJournal) -> Self {
+        KernelKnobs { roots: roots.clone(), journal: journal.clone(), state: Mutex::default() }
+    }
+}
+
+impl Knobs for KernelKnobs {
+    fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>> {
+        let journal = self.journal.as_ref().map_err(|why| vec![why.clone()])?;
+        // Whoever panicked with it had written what they did into the journal.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
+        work.disinherit(&state, wanted);
+        work.take_back(&mut state, wanted);
+        work.give(&mut state, wanted);
+        work.order(&mut state, wanted);
+        if work.faults.is_empty() { Ok(()) } else { Err(work.faults) }
+    }
+}
+
+/// One application.
+struct Work<'a> {
+    roots: &'a Roots,
+    journal: &'a SharedJournal,
+    faults: Vec<String>,
+}
+
+impl Work<'_> {
+    /// Whoever is to have one of their own gets it after that, with a record.
+    fn disinherit(&mut self, state: &State, wanted: &Wanted) {
+        for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !state.given.contains_key(task)) {
+            let outcome = priority::disinherit(*task, *inherited, self.roots);
+            self.faults.extend(outcome.err().map(|error| error.to_string()));
+        }
+    }
+
+    fn take_back(&mut self, state: &mut State, wanted: &Wanted) {
+        let is_wanted = |task: &TaskId, priority| wanted.priorities.get(task) == Some(&priority);
+        let gone: Vec<TaskId> = state
+            .given
+            .iter()
+            .filter(|(task, (_, given))| !is_wanted(task, *given))
+            .map(|(task, _)| *task)
+            .collect();
+        for task in gone {
+            let Some((Some(number), _)) = state.given.remove(&task) else { continue };
+            match self.journal.undo(number, self.roots) {
+                // A record that stays open does no harm.
+                Ok(()) => _ = self.journal.close(number),
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+    }
+
+    fn give(&mut self, state: &mut State, wanted: &Wanted) {
+        for (task, wished) in &wanted.priorities {
+            if state.given.contains_key(task) {
+                continue;
+            }
+            match priority::give(self.journal, *task, *wished, self.roots) {
+                Ok(Given::Changed(number)) => _ = state.given.insert(*task, (Some(number), *wished)),
+                // It is not asked again whether it still has what it chose.
+                Ok(Given::Had | Given::Chosen(_)) => _ = state.given.insert(*task, (None, *wished)),
+                Err(JournalError::Kernel(error)) if error.is_absent() => {}
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+    }
+
+    fn order(&mut self, state: &mut State, wanted: &Wanted) {
+        let devices = match devices::list(self.roots) {
+            Ok(devices) => devices,
+            Err(error) => return self.faults.push(error.to_string()),
+        };
+        let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
+        state.ordered.retain(|device, _| there.contains(device));
+        state.refused.retain(|device, _| there.contains(device));
+        if !wanted.ordered {
+            state.refused.clear();
+            for (_, ordered) in std::mem::take(&mut state.ordered) {
+                let outcome = devices::restore(self.journal, &ordered, self.roots);
+                self.faults.extend(outcome.err().map(|error| error.to_string()));
+            }
+            return;
+        }
+        for device in devices {
+            self.order_one(state, &device);
+        }
+        self.faults.extend(state.refused.values().cloned());
+    }
+
+    fn order_one(&mut self, state: &mut State, device: &Device) {
+        let key = identity(device);
+        let Choice::Order(order) = elevator::choose(device) else { return };
+        // What somebody chose after Steward did stays.
+        if state.ordered.contains_key(&key) || state.refused.contains_key(&key) {
+            return;
+        }
+        match devices::order(self.journal, device, &order, self.roots) {
+            Ok(ordered) => {
+                tracing::info!(
+                    decision = "disk-ordered",
+                    device = device.name,
+                    elevator = order.elevator,
+                    before = device.elevator,
+                    requests = order.requests,
+                    "requests are ordered by class"
+                );
+                state.ordered.insert(key, ordered);
+            }
+            Err(error) => {
+                let elevator = order.elevator;
+                let sentence = format!(
+                    "{}: classes of disk requests count for nothing there: {error}; build or load the kernel's elevator {elevator} (modprobe \
+                     {elevator}), or write order = \"keep\" below [disk] in steward.toml",
+                    device.name
+                );
+                state.refused.insert(key, sentence);
+            }
+        }
+    }
+}
+
+/// What tells a device from a later one of its name.
+fn identity(device: &Device) -> (String, u64) {
+    (device.name.clone(), device.sequence)
+}

@@ -1,0 +1,102 @@
+//! Which tasks are to have which priority: those that have a reservation, by what their specification says of the disk,
+//! and programs in the background.
+
+use std::collections::BTreeMap;
+
+use steward_core::cpu::mechanism::MechanismKind;
+use steward_core::disk::config::Order;
+use steward_core::disk::priority::Priority;
+use steward_core::process::{Process, TaskId};
+use steward_core::spec::Spec;
+use steward_kernel::process;
+
+use super::knobs::Wanted;
+use crate::daemon::Daemon;
+use crate::health::Topic;
+
+impl Daemon {
+    /// Has each task's requests have the priority that they are to have, if it is time to look.
+    pub(crate) fn tick_disk(&mut self, now_ns: u64) {
+        let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
+        let heirs = self.heirs(&heirs);
+        if !self.disk.is_due(now_ns) && heirs.is_empty() {
+            return;
+        }
+        let mut priorities = self.disk_priorities();
+        self.disk.guard(now_ns, &mut priorities, &self.options.roots);
+        if self.disk.background_is_due(now_ns) {
+            self.disk.background = self.in_background();
+        }
+        priorities.extend(self.disk.background.iter().map(|(task, priority)| (*task, *priority)));
+        let anybody = !self.disk.programs.is_empty();
+        if !anybody {
+            // Nobody waits for the kernel's own threads who is to come first.
+            priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
+        }
+        let ordered = anybody && self.settings.config.disk.order == Order::Auto;
+        if let Some(job) = self.disk.want(Wanted { priorities, ordered, heirs }) {
+            self.worker.give(job);
+        }
+    }
+
+    /// What became of the worker's job.
+    pub(crate) fn note_disk(&mut self, failure: Option<String>) {
+        self.health.set(Topic::Disk, failure.into_iter().collect());
+    }
+
+    /// What tasks with a reservation are to have, as their specifications say.
+    fn disk_priorities(&mut self) -> BTreeMap<TaskId, Priority> {
+        let mut priorities = BTreeMap::new();
+        self.disk.programs.clear();
+        // Other mechanisms do not tell who starts what: children would keep the priority of their parents.
+        if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() != MechanismKind::SchedExt) {
+            return priorities;
+        }
+        let Some(Ok(snapshot)) = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.snapshot()) else {
+            return priorities;
+        };
+        for task in &snapshot.tasks {
+            let (ids, loaded) = (&self.ids, &self.loaded);
+            let look_up = || {
+                ids.name(task.grant.spec_id).and_then(|name| loaded.by_name(name)).and_then(|spec| spec.io)
+            };
+            let class = *self.disk.classes.entry(task.grant.spec_id).or_insert_with(look_up);
+            let period_ns = task.grant.reservation.period_ns;
+            let Some(priority) = class.and_then(|class| Priority::of(class, Some(period_ns))) else {
+                continue;
+            };
+            let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
+            priorities.insert(stat.id, priority);
+            if !stat.is_kernel_thread() && matches!(priority, Priority::RealTime(_)) {
+                self.disk.programs.insert(stat.id);
+            }
+        }
+        priorities
+    }
+
+    /// What programs without a reservation are to have, as their specifications say. Nobody tells when they start: it
+    /// does not matter much when what is in the background comes to be there.
+    fn in_background(&self) -> BTreeMap<TaskId, Priority> {
+        let is_about = |spec: &Spec| spec.io.is_some() && spec.reservation.is_none();
+        if !self.loaded.specs.iter().any(is_about) {
+            return BTreeMap::new();
+        }
+        let listed = process::list_first_threads(&self.options.roots).unwrap_or_default();
+        let priority = |process: &Process| {
+            let entry = self.loaded.table.entry_for(process)?;
+            let spec = self.loaded.by_name(&entry.name).filter(|spec| is_about(spec))?;
+            Some((process.id, Priority::of(spec.io?, None)?))
+        };
+        listed.iter().filter(|process| !process.kernel_thread).filter_map(priority).collect()
+    }
+
+    /// Those that run a program of their own by now, and have a priority from whoever started them.
+    fn heirs(&self, started: &[i32]) -> BTreeMap<TaskId, Priority> {
+        let roots = &self.options.roots;
+        let heir = |pid: &i32| {
+            let stat = process::stat(*pid, roots).ok()?;
+            Some((stat.id, self.disk.of_thread(stat.parent)?))
+        };
+        started.iter().filter_map(heir).collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! What is wanted of the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use steward_core::disk::Class;
+use steward_core::disk::guard::{Disks, Guard, SET_BACK_TO};
+use steward_core::disk::priority::Priority;
+use steward_core::process::TaskId;
+use steward_kernel::Roots;
+use steward_kernel::disk::devices;
+use steward_kernel::disk::usage::{self, DiskUsage};
+
+use super::knobs::{Knobs, Wanted};
+use crate::turn::worker::{About, Job, Progress};
+
+/// How often it is looked who is to have a priority, in nanoseconds.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+/// How long after the last look at the soonest, in nanoseconds, when somebody's reservation has changed: a shell script
+/// changes hundreds a second, and each look reads all of them.
+const LOOK_SOON_NS: u64 = 100_000_000;
+/// How far looks at how much they take are apart at least, in nanoseconds.
+const GUARD_EVERY_NS: u64 = 900_000_000;
+
+/// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
+const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
+
+/// The disk's part of the daemon.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    knobs: Arc<dyn Knobs>,
+    /// What the worker was given last; its heirs are in `heirs`.
+    wanted: Wanted,
+    /// Whose priority is to be taken back. Whichever job comes first takes them: one that has not begun gives way to a
+    /// later one, and they must not go with it.
+    heirs: Arc<Mutex<BTreeMap<TaskId, Priority>>>,
+    /// When it was looked last, and when it is looked again.
+    looked_at_ns: u64,
+    look_at_ns: u64,
+    /// When it is looked what runs in the background.
+    background_at_ns: u64,
+    /// What ran there then.
+    pub(super) background: BTreeMap<TaskId, Priority>,
+    /// Programs that are to be served first; not the kernel's threads, which work for others.
+    pub(super) programs: BTreeSet<TaskId>,
+    guard: Guard,
+    /// What disks had done at the last look, and when.
+    done: (u64, BTreeMap<String, DiskUsage>),
+    /// What specifications say, by the number that tasks know them by.
+    pub(super) classes: BTreeMap<u32, Option<Class>>,
+}
+
+impl Disk {
+    pub(crate) fn new(knobs: Arc<dyn Knobs>) -> Self {
+        Disk {
+            knobs,
+            wanted: Wanted::default(),
+            heirs: Arc::default(),
+            looked_at_ns: 0,
+            look_at_ns: 0,
+            background_at_ns: 0,
+            background: BTreeMap::new(),
+            programs: BTreeSet::new(),
+            guard: Guard::default(),
+            done: (0, BTreeMap::new()),
+            classes: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is time to look who is to have a priority.
+    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = self.look_at_ns <= now_ns;
+        if is_due {
+            self.looked_at_ns = now_ns;
+            self.look_at_ns = now_ns + LOOK_EVERY_NS;
+        }
+        is_due
+    }
+
+    /// Whether it is time to look what runs in the background.
+    pub(super) fn background_is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = self.background_at_ns <= now_ns;
+        if is_due {
+            self.background_at_ns = now_ns + BACKGROUND_EVERY_NS;
+        }
+        is_due
+    }
+
+    /// Specifications may say something else by now.
+    pub(crate) fn forget_specs(&mut self) {
+        self.classes.clear();
+        self.background_at_ns = 0;
+        self.look_soon();
+    }
+
+    /// Has those among these who take the disk for themselves lose their place for a while.
+    pub(super) fn guard(&mut self, now_ns: u64, priorities: &mut BTreeMap<TaskId, Priority>, roots: &Roots) {
+        let tasks: BTreeMap<TaskId, u64> = self
+            .programs
+            .iter()
+            .filter_map(|task| Some((*task, usage::of_thread(task.tid, roots)?)))
+            .collect();
+        if tasks.is_empty() {
+            self.guard = Guard::default();
+            self.done = Default::default();
+            return;
+        }
+        if now_ns >= self.done.0 + GUARD_EVERY_NS {
+            let disks = self.disks_since(now_ns, roots);
+            self.guard.look(now_ns, disks, &tasks);
+        }
+        for (task, priority) in priorities.iter_mut().filter(|(task, _)| self.guard.is_set_back(**task)) {
+            if self.wanted.priorities.get(task) != Some(&SET_BACK_TO) {
+                tracing::info!(
+                    decision = "disk-set-back",
+                    tid = task.tid,
+                    "it takes most of a disk for itself"
+                );
+            }
+            *priority = SET_BACK_TO;
+        }
+    }
+
+    /// What disks have done since the last look.
+    fn disks_since(&mut self, now_ns: u64, roots: &Roots) -> Disks {
+        let devices = devices::list(roots).unwrap_or_default();
+        let own = devices.iter().filter(|device| !device.stands_for_others);
+        let done = usage::of_disks(own.map(|device| device.name.as_str()), roots);
+        let passed_ns = now_ns.saturating_sub(self.done.0).max(1);
+        let mut disks = Disks::default();
+        for (name, now) in &done {
+            let before = self.done.1.get(name).copied().unwrap_or(*now);
+            disks.bytes += now.bytes.saturating_sub(before.bytes);
+            let busy = now.busy_ns.saturating_sub(before.busy_ns) as f64 / passed_ns as f64;
+            disks.busy = disks.busy.max(busy.min(1.0));
+        }
+        self.done = (now_ns, done);
+        disks
+    }
+
+    /// Has it be looked soon.
+    pub(crate) fn look_soon(&mut self) {
+        self.look_at_ns = self.look_at_ns.min(self.looked_at_ns + LOOK_SOON_NS);
+    }
+
+    /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
+        (soon || !self.wanted.priorities.is_empty()).then_some(self.look_at_ns)
+    }
+
+    /// The priority that a thread was given.
+    pub(crate) fn of_thread(&self, tid: i32) -> Option<Priority> {
+        let first = TaskId { tid, started_ticks: 0 };
+        let mut range = self.wanted.priorities.range(first..);
+        range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
+    }
+
+    /// Has this be in force: a job for the worker, or none where nothing has changed.
+    pub(crate) fn want(&mut self, wanted: Wanted) -> Option<Job> {
+        if wanted == self.wanted {
+            return None;
+        }
+        // It is whole whoever panicked with it.
+        self.heirs.lock().unwrap_or_else(PoisonError::into_inner).extend(&wanted.heirs);
+        self.wanted = Wanted { heirs: BTreeMap::new(), ..wanted };
+        let (knobs, heirs, wanted) = (Arc::clone(&self.knobs), Arc::clone(&self.heirs), self.wanted.clone());
+        let work = move || {
+            let heirs = std::mem::take(&mut *heirs.lock().unwrap_or_else(PoisonError::into_inner));
+            let applied = knobs.apply(&Wanted { heirs, ..wanted });
+            applied.map(|()| Progress::Done).map_err(|faults| faults.join("; "))
+        };
+        Some(Job { about: About::Disk, work: Box::new(work) })
+    }
+
+    /// Puts everything back, at once.
+    pub(crate) fn stop(&mut self) {
+        // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
+        let _ = self.knobs.apply(&Wanted::default());
+        self.wanted = Wanted::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::disk::FakeDisk;
+
+    #[test]
+    fn whose_priority_is_to_be_taken_back_is_not_forgotten_with_a_job_that_gives_way_to_another() {
+        let fake = FakeDisk::default();
+        let mut disk = Disk::new(Arc::new(fake.clone()));
+        let heir = |tid| (TaskId { tid, started_ticks: 1 }, Priority::RealTime(2));
+        let first = disk.want(Wanted { heirs: BTreeMap::from([heir(1)]), ..Wanted::default() });
+        assert!(first.is_some(), "there is something to do");
+        // The first one never begins.
+        let second =
+            disk.want(Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() });
+        let outcome = (second.expect("there is something to do").work)();
+        assert_eq!(outcome, Ok(Progress::Done));
+        assert_eq!(fake.wanted().heirs, BTreeMap::from([heir(1), heir(2)]));
+        // And each is taken back once.
+        let third = disk.want(Wanted::default()).expect("nothing is to be ordered any more");
+        assert_eq!((third.work)(), Ok(Progress::Done));
+        assert_eq!(fake.applied().last().map(|wanted| wanted.heirs.len()), Some(0));
+    }
+}

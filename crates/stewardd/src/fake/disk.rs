@@ -1,0 +1,37 @@
+//! Disks in memory, for tests.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::disk::knobs::{Knobs, Wanted};
+
+/// Keeps what was wanted; shared between the test and the daemon.
+#[derive(Clone, Debug, Default)]
+pub struct FakeDisk(Arc<Mutex<(Vec<Wanted>, Vec<String>)>>);
+
+impl FakeDisk {
+    /// What was wanted last, and whose priority was to be taken back in all.
+    pub fn wanted(&self) -> Wanted {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let heirs = state.0.iter().flat_map(|wanted| wanted.heirs.clone()).collect();
+        Wanted { heirs, ..state.0.last().cloned().unwrap_or_default() }
+    }
+
+    /// All that was wanted, oldest first.
+    pub fn applied(&self) -> Vec<Wanted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// From now on each application ends with these faults.
+    pub fn fail(&self, faults: &[&str]) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1 = faults.iter().map(|fault| (*fault).to_owned()).collect();
+    }
+}
+
+impl Knobs for FakeDisk {
+    fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0.push(wanted.clone());
+        if state.1.is_empty() { Ok(()) } else { Err(state.1.clone()) }
+    }
+}

@@ -1,0 +1,130 @@
+//! The record of promises of memory: what the kernel counted for domains with a minimum or a protection period, judged
+//! about once a second by `steward_core::memory::audit`, and kept on the disk with the names of who broke them.
+//!
+//! While no domain is promised memory this reads nothing. In calm seconds it reads six files of each that is; all other
+//! cgroups, two files each, are read while one of those stalls, and every ten seconds, to know who takes memory.
+//! Anybody may have thousands of them: so that is put off for twenty times as long as it took, and of the seconds
+//! between nobody is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use steward_core::domain::name::domain_of;
+use steward_core::memory::audit::{
+    Audited, Auditor, Blame, Culprit, Promise, Reading, Taker, Tally, blame_key,
+};
+use steward_core::record::Counted;
+
+use crate::files::record::RecordFile;
+use crate::health::Topic;
+use crate::turn::worker::Worker;
+
+mod judging;
+
+/// From one reading to the next, in nanoseconds.
+const EVERY_NS: u64 = 1_000_000_000;
+/// Looking at who takes memory may take 1 of so many parts of a CPU.
+const COST_PART: u64 = 20;
+
+/// The record and what keeps it.
+pub(crate) struct Audit {
+    auditor: Auditor,
+    pub(crate) kept: RecordFile<Tally>,
+    /// Who broke promises, by the paths of both.
+    pub(crate) blamed: RecordFile<Blame>,
+    /// Since the daemon started, by path: what only grows, for the metrics.
+    pub(crate) totals: BTreeMap<String, Tally>,
+    due_at_ns: u64,
+    /// No sooner is looked at who takes memory.
+    takers_at_ns: u64,
+    /// Whether memory is promised to any domain.
+    busy: bool,
+}
+
+impl Audit {
+    /// What an earlier daemon has left, and what was wrong with it. `boot_id` is the kernel's name of this boot.
+    pub(crate) fn load(state_directory: &Path, boot_id: &str) -> (Self, Vec<String>) {
+        let path = |name: &str| state_directory.join("audit").join(name);
+        let otherwise = "after a restart, the record of promises of memory will be old";
+        let (kept, message) = RecordFile::load(path("memory"), Topic::MemoryAudit, otherwise, boot_id);
+        let otherwise = "after a restart, who broke promises of memory will be known of earlier times only";
+        let (blamed, of_blame) =
+            RecordFile::load(path("memory-blame"), Topic::MemoryBlame, otherwise, boot_id);
+        let audit = Audit {
+            auditor: Auditor::default(),
+            kept,
+            blamed,
+            totals: BTreeMap::new(),
+            due_at_ns: 0,
+            takers_at_ns: 0,
+            busy: false,
+        };
+        (audit, message.into_iter().chain(of_blame).collect())
+    }
+
+    /// When it has something to do that nothing else announces.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        let due = self.busy.then_some(self.due_at_ns);
+        [due, self.kept.save_at_ns, self.blamed.save_at_ns].into_iter().flatten().min()
+    }
+
+    /// Who takes memory, where that is to be known, and is not too soon after what it took to know last.
+    fn takers(
+        &mut self,
+        at_ns: u64,
+        is_wanted: bool,
+        look: impl FnOnce() -> Vec<Taker>,
+        cpu_time_ns: impl Fn() -> u64,
+    ) -> Option<Vec<Taker>> {
+        if !is_wanted || at_ns < self.takers_at_ns {
+            return None;
+        }
+        let begun_ns = cpu_time_ns();
+        let takers = look();
+        let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+        self.takers_at_ns = at_ns.saturating_add(cost_ns.saturating_mul(COST_PART));
+        Some(takers)
+    }
+
+    /// Takes in a reading; returns what was found, with the promises' paths.
+    fn observe(&mut self, reading: &Reading<'_>, promises: &[Promise], since_boot_s: u64) -> Vec<Broken> {
+        let (at_s, blamed_s) = (self.kept.now_s(since_boot_s), self.blamed.now_s(since_boot_s));
+        let mut broken = Vec::new();
+        for Audited { promise, tally, culprit } in self.auditor.observe(reading, promises) {
+            let Some(Promise { path, user, .. }) = promises.get(promise) else { continue };
+            self.kept.add(path, *user, at_s, reading.at_ns, &tally);
+            self.totals.entry(path.clone()).or_default().add(&tally);
+            if tally.broken == 0 {
+                continue;
+            }
+            if let Some(Culprit { path: by, taken_bytes }) = &culprit {
+                let blame = Blame { seconds: 1, taken_bytes: *taken_bytes };
+                let key = blame_key(path, domain_of(by));
+                self.blamed.add(&key, *user, blamed_s, reading.at_ns, &blame);
+            }
+            broken.push(Broken { path: path.clone(), stalled_ns: tally.stalled_ns, culprit });
+        }
+        let promised: BTreeSet<&str> = promises.iter().map(|promise| promise.path.as_str()).collect();
+        self.totals.retain(|path, _| promised.contains(path.as_str()));
+        broken
+    }
+
+    /// Has written what is not written yet.
+    pub(crate) fn finish(&mut self, worker: &mut Worker) {
+        self.kept.finish(worker);
+        self.blamed.finish(worker);
+    }
+}
+
+/// A promise that was broken in the last second.
+pub(crate) struct Broken {
+    /// Whose.
+    pub(crate) path: String,
+    /// For how long tasks of it stood still, in nanoseconds.
+    pub(crate) stalled_ns: u64,
+    /// Who took the most memory meanwhile.
+    pub(crate) culprit: Option<Culprit>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The metrics of memory: what domains use and keep, what was taken from them, and whether promises were kept.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use steward_core::memory::audit::Tally;
+
+use super::labels::{OfDomain, Seconds, seconds};
+use crate::daemon::Daemon;
+
+/// The memory of one domain with all below it. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFigures {
+    /// What is charged to it.
+    pub used_bytes: u64,
+    /// What of it is in the swap besides.
+    pub swapped_bytes: u64,
+    /// Its minimum; `None` where it has none.
+    pub min_bytes: Option<u64>,
+    /// What is kept of it; `None` where it is not protected.
+    pub kept_bytes: Option<u64>,
+    /// What Steward has taken from it.
+    pub taken_bytes: u64,
+    /// What was found about its promise since the daemon started; `None` while nothing is promised.
+    pub audit: Option<Tally>,
+}
+
+/// A domain's name, and its figures.
+type Named<'a> = (&'a str, &'a MemoryFigures);
+
+/// Puts the figures of all domains into the registry.
+pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
+    type Bytes = fn(&MemoryFigures) -> Option<u64>;
+    let gauges: [(&str, &str, Bytes); 4] = [
+        ("memory", "Memory charged to a domain with all below it", |memory| Some(memory.used_bytes)),
+        ("memory_swapped", "What of a domain is in the swap besides", |memory| Some(memory.swapped_bytes)),
+        ("memory_minimum", "Memory that a domain is promised with a minimum", |memory| memory.min_bytes),
+        ("memory_kept", "Memory that a protected domain keeps; 0 while it is demoted", |memory| {
+            memory.kept_bytes
+        }),
+    ];
+    for (name, help, bytes) in gauges {
+        let family = Family::<OfDomain, Gauge>::default();
+        for (domain, bytes) in domains.iter().filter_map(|(name, memory)| Some((*name, bytes(memory)?))) {
+            family.get_or_create(&of(domain)).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        registry.register_with_unit(name, help, Unit::Bytes, family);
+    }
+    let taken = Family::<OfDomain, Counter>::default();
+    for (domain, memory) in domains {
+        taken.get_or_create(&of(domain)).inc_by(memory.taken_bytes);
+    }
+    let help = "Memory that was taken from a domain, so that some is free for protected ones";
+    registry.register_with_unit("memory_taken", help, Unit::Bytes, taken);
+    describe_audits(registry, domains);
+}
+
+/// Counters of those that are promised something.
+fn describe_audits(registry: &mut Registry, domains: &[Named<'_>]) {
+    let audited = || domains.iter().filter_map(|(name, memory)| Some((*name, memory.audit.as_ref()?)));
+    type Time = fn(&Tally) -> f64;
+    let times: [(&str, &str, Time); 4] = [
+        ("memory_stalled", "Time in which tasks of a domain stood still for want of memory", |tally| {
+            seconds(tally.stalled_ns)
+        }),
+        ("memory_in_force", "Time in which what a domain is promised of memory was in force", |tally| {
+            seconds(tally.in_force_ns)
+        }),
+        ("memory_audited", "Seconds in which a promise of memory was judged", |tally| tally.seconds as f64),
+        ("memory_broken", "Seconds in which a promise of memory was broken", |tally| tally.broken as f64),
+    ];
+    for (name, help, time) in times {
+        let family = Family::<OfDomain, Seconds>::default();
+        for (domain, tally) in audited() {
+            family.get_or_create(&of(domain)).inc_by(time(tally));
+        }
+        registry.register_with_unit(name, help, Unit::Seconds, family);
+    }
+    type Count = fn(&Tally) -> u64;
+    let counts: [(&str, &str, Count); 2] = [
+        ("memory_refaults", "Pages of a domain that were fetched again after they had been taken", |tally| {
+            tally.refaults
+        }),
+        ("memory_major_faults", "Faults of a domain that waited for a disk", |tally| tally.major_faults),
+    ];
+    for (name, help, count) in counts {
+        let family = Family::<OfDomain, Counter>::default();
+        for (domain, tally) in audited() {
+            family.get_or_create(&of(domain)).inc_by(count(tally));
+        }
+        registry.register(name, help, family);
+    }
+}
+
+fn of(domain: &str) -> OfDomain {
+    OfDomain { domain: domain.to_owned() }
+}
+
+impl Daemon {
+    /// What is known of a domain's memory, now.
+    pub(super) fn memory_figures(&self, path: &str) -> Option<MemoryFigures> {
+        let used = self.domains.cgroups().ok()?.memory_use(path)?;
+        let cared = self.domains.cared();
+        Some(MemoryFigures {
+            used_bytes: used.used_bytes,
+            swapped_bytes: used.swapped_bytes,
+            min_bytes: self.domains.held(path).and_then(|held| held.settings.memory.min_bytes),
+            kept_bytes: cared.kept(path),
+            taken_bytes: cared.taken(path),
+            audit: self.memory_audit.totals.get(path).copied(),
+        })
+    }
+}

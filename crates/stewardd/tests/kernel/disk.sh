@@ -1,0 +1,103 @@
+# Whose disk requests come first, what orders them, and what is left of that when its reason is gone, when the daemon is
+# killed, and when it stops. It runs in the lab's machine, after prelude.sh.
+sh /lab/timed-disk.sh 5400rpm 32 0 || exit 1
+queue=/sys/block/nullb0/queue
+for file in /proc/[0-9]*/comm; do
+    case $(cat "$file") in jbd2/nullb0*) journal=${file#/proc/} journal=${journal%/comm} ;; esac
+done
+program one
+cp /bin/busybox /opt/other/sh
+{
+    row one 5ms/30ms
+    printf 'io = "interactive"\n'
+    printf '[[spec]]\npath = "/opt/other/sh"\ncpu = "5ms/100ms"\nio = "interactive"\n'
+    printf '[[spec]]\npath = "[jbd2]"\ncpu = "10ms/100ms"\nrevocable = false\nio = "interactive"\n'
+} >$specs/a.toml
+priority() { echo "$1: $(ionice -p "$2")"; }
+order() { echo "$(sed 's/.*\[\(.*\)\].*/\1/' $queue/scheduler) with $(cat $queue/nr_requests)"; }
+is_ordered() { grep -q '\[bfq\]' $queue/scheduler; }
+
+section before
+order
+priority journal $journal
+start_daemon
+section nobody-interactive
+sleep 2
+order
+priority journal $journal
+
+steward run -- /opt/one/sleep 1000 &
+player=$!
+wait_for is_ordered
+wait_for 'ionice -p $journal | grep -q realtime'
+section interactive
+order
+grep . $queue/iosched/strict_guarantees $queue/iosched/slice_idle_us $queue/iosched/low_latency
+priority player $player
+priority journal $journal
+
+# What an interactive program starts.
+steward run -- /opt/other/sh -c '/bin/busybox sleep 1000 & echo $! >/tmp/child; while :; do sleep 1; done' &
+shell=$!
+wait_for 'test -s /tmp/child'
+child=$(cat /tmp/child)
+wait_for 'ionice -p $shell | grep -q realtime'
+# One that is started when its parent has the priority.
+kill $child $shell
+cat >/tmp/starts <<'SCRIPT'
+/bin/busybox sleep 3
+/bin/busybox sleep 1000 &
+echo $! >/tmp/heir
+while :; do /bin/busybox sleep 1; done
+SCRIPT
+steward run -- /opt/other/sh /tmp/starts &
+shell=$!
+wait_for 'test -s /tmp/heir'
+heir=$(cat /tmp/heir)
+sleep 1
+section heir
+priority parent $shell
+priority heir $heir
+kill $shell $heir
+
+section chosen
+steward run -- /opt/one/sleep 1000 &
+own=$!
+ionice -c 3 -p $own
+sleep 2
+priority own $own
+
+section killed
+kill -9 $daemon
+wait $daemon
+order
+priority player $player
+start_daemon
+section started-again
+wait_for is_ordered
+wait_for 'ionice -p $player | grep -q realtime'
+grep -c 'decision="reverted"' /tmp/log
+priority player $player
+section left-by-all
+kill $player $own
+wait_for '! is_ordered'
+order
+wait_for 'ionice -p $journal | grep -q best-effort'
+priority journal $journal
+steward run -- /opt/one/sleep 1000 &
+player=$!
+wait_for is_ordered
+section somebody-else-chose
+echo mq-deadline >$queue/scheduler
+sleep 2
+order
+kill $player
+sleep 3
+order
+section stopped
+steward run -- /opt/one/sleep 1000 &
+player=$!
+wait_for 'ionice -p $player | grep -q realtime'
+stop_daemon
+priority player $player
+priority journal $journal

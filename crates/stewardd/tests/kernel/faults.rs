@@ -1,0 +1,71 @@
+//! What goes wrong around protected memory, and what protection must never do.
+
+use steward_machine::MachineConfig;
+
+use super::{Transcript, check, figure};
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
+    let told = Transcript::in_machine(config, include_str!("faults.sh"));
+    let kept_mib = |section: &str| figure(&told.text(section).replace(" MiB", ""), "kept ");
+    check(&[
+        ("a-daemon-killed-in-mid-reclaim-leaves-what-was-protected-and-nobody-limited", &|| {
+            assert!(kept_mib("killed") >= 56, "{}", told.text("killed"));
+            told.says("killed", &["2147483648"]);
+        }),
+        ("a-daemon-started-again-puts-back-what-there-was-and-protects-anew", &|| {
+            assert!(kept_mib("started-again") >= 56, "{}", told.text("started-again"));
+            assert!(figure(&told.text("started-again"), "reverted ") >= 1);
+        }),
+        ("revert-leaves-nothing-of-a-killed-daemon", &|| {
+            told.says("killed-again", &["exit code 0", "minimum 0", "alive"]);
+        }),
+        ("whom-the-kernel-ends-for-want-of-memory-is-neither-the-daemon-nor-protected", &|| {
+            assert!(figure(&told.text("out-of-memory"), "hogs ended ") >= 1);
+            told.says("out-of-memory", &["answers", "protected lives", "VmSwap: 0 kB"]);
+        }),
+        ("without-swap-a-domain-is-protected-all-the-same", &|| assert!(kept_mib("no-swap") >= 56)),
+        ("on-a-full-disk-nothing-is-written-and-it-is-said", &|| {
+            assert_eq!(kept_mib("full-disk"), 0);
+            told.says("full-disk", &["No space left", "nothing was changed in the kernel"]);
+        }),
+        ("with-room-again-it-goes-on-by-itself", &|| assert!(kept_mib("room-again") >= 56)),
+        ("a-cgroup-made-anew-under-the-name-of-one-that-is-gone-has-nothing-of-it", &|| {
+            told.says("made-anew", &["minimum 0"]);
+            assert!(kept_mib("made-anew") >= 56, "{}", told.text("made-anew"));
+        }),
+        ("without-page-ages-all-that-is-charged-counts-as-used", &|| {
+            assert!(kept_mib("no-page-ages") >= 56);
+            told.says("no-page-ages", &["turned off"]);
+        }),
+        ("where-nobody-hands-memory-out-it-is-handed-out-for-who-is-protected-and-taken-back", &|| {
+            assert!(kept_mib("not-delegated") >= 56);
+            told.says("not-delegated", &["cpuset cpu io pids", "cpuset cpu io memory pids"]);
+            told.says("handed-back", &["exit code 0 cpuset cpu io pids"]);
+        }),
+    ]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() {
+    let config = MachineConfig {
+        cpus: 1,
+        memory_mib: 512,
+        disk_mib: Some(400),
+        icount_shift: Some(2),
+        ..MachineConfig::default()
+    };
+    let told = Transcript::in_machine(config, include_str!("oom.sh"));
+    for seed in 1..=8 {
+        let text = told.text(&format!("history-{seed}"));
+        println!("{seed}: {text}");
+        // Only a history in which all fits says something.
+        if figure(&text, "without ") == 0 {
+            assert_eq!(figure(&text, "with "), 0, "history {seed}: {text}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+# A protected domain whose memory is taken behind Steward's back while somebody else takes memory, on a real kernel with
+# a swap on a disk of 10 ms: whose promise was broken, by whom, and what is said of that. It runs in the lab's machine,
+# after prelude.sh.
+sh /lab/timed-disk.sh 5400rpm 64 100 >/dev/null
+mkdir /tmp/store
+mount -t tmpfs -o size=200M none /tmp/store
+start_daemon
+
+# What it holds is no row of zeros, which need no room in the swap.
+cat >/tmp/holder <<'PROGRAM'
+cat /bin/busybox /bin/busybox /bin/busybox /bin/busybox >/tmp/store/held
+while :; do
+    [ -e /tmp/touch ] && rm /tmp/touch && cat /tmp/store/held >/dev/null && touch /tmp/touched
+    sleep 0.1
+done
+PROGRAM
+steward domain create editor --protect=60s --keep >/dev/null
+steward run --domain editor -- sh /tmp/holder &
+wait_for 'test -s /tmp/store/held'
+protected=/sys/fs/cgroup/steward.editor
+wait_for "[ \$(cat $protected/memory.min) -gt 1000000 ]"
+section calm
+wait_for "steward status editor | grep -q 'promise of memory was kept'"
+steward status editor
+section stalled
+steward domain create hog --keep >/dev/null
+# It takes memory all the time, and gives it back.
+steward run --domain hog -- sh -c 'while :; do dd if=/dev/zero of=/tmp/store/hog bs=1M count=40 2>/dev/null; sleep 0.2; rm /tmp/store/hog; done' &
+hog=$!
+wait_for 'test -s /tmp/store/hog'
+for round in 1 2 3; do
+    echo 8M >$protected/memory.reclaim 2>/dev/null
+    echo "in the swap: $(($(cat $protected/memory.swap.current) >> 10)) KiB"
+    rm -f /tmp/touched
+    touch /tmp/touch
+    wait_for 'test -e /tmp/touched'
+done
+wait_for "steward status editor | grep -q 'promise of memory was broken'"
+steward status editor
+section pressure
+cat $protected/memory.pressure $protected/io.pressure
+grep -E 'workingset_refault|pswpin' $protected/memory.stat
+section json
+steward status editor --json
+section events
+steward events | grep 'promise of memory'
+section explain
+steward explain --domain editor
+steward explain --domain hog
+kill $hog
+kill $daemon
+wait $daemon

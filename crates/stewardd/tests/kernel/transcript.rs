@@ -1,0 +1,98 @@
+//! The lab's machine with the daemon in it, and what a script printed there.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use libsteward::api;
+use steward_machine::{GuestFile, MachineConfig, build_directory, run};
+
+/// What a script printed, by heading.
+pub struct Transcript(pub HashMap<String, Vec<String>>);
+
+impl Transcript {
+    /// On two CPUs.
+    pub fn of(script: &str) -> Self {
+        Self::on(2, script)
+    }
+
+    /// On that many CPUs. One where a second would show nothing: on two, loading the scheduler costs the host twice as
+    /// much. And one where loops keep all of them busy for long: of two with counted instructions, this QEMU may then
+    /// let one stand still until the kernel takes the scheduler out.
+    pub fn on(cpus: u32, script: &str) -> Self {
+        // The guest's clock then does not depend on how busy the host is.
+        let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
+        Self::in_machine(config, script)
+    }
+
+    /// With these Debian packages, on one CPU and with the host's clock: they are on a disk, and where instructions are
+    /// counted the clock jumps to the next moment that anybody waits for while a busy host serves it late.
+    pub fn with(packages: &[&str], script: &str) -> Self {
+        let packages = packages.iter().map(|name| (*name).to_owned()).collect();
+        Self::in_machine(MachineConfig { cpus: 1, packages, ..MachineConfig::default() }, script)
+    }
+
+    pub fn in_machine(config: MachineConfig, script: &str) -> Self {
+        Self::with_files(config, Vec::new(), script)
+    }
+
+    /// With a disk whose speed is in the guest's time, which the script makes with `/lab/timed-disk.sh`.
+    pub fn with_timed_disk(config: MachineConfig, script: &str) -> Self {
+        let disk = steward_machine::repository().join("lab/machine/timed-disk.sh");
+        let files =
+            [(disk.as_path(), "/lab/timed-disk.sh"), (Path::new("/usr/sbin/mke2fs"), "/lab/bin/mke2fs")];
+        let files =
+            files.map(|(host, guest)| GuestFile::from_host(host, guest).expect("every machine has it"));
+        Self::with_files(config, files.to_vec(), script)
+    }
+
+    pub fn with_files(config: MachineConfig, more: Vec<GuestFile>, script: &str) -> Self {
+        let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..config };
+        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/polkit/io.steward.policy");
+        let policy = GuestFile::from_host(policy, "/io.steward.policy").expect("it is part of the source");
+        let built = [
+            ("stewardd", "/usr/sbin/stewardd"),
+            ("steward", "/usr/bin/steward"),
+            ("null-scheduler", "/usr/bin/null-scheduler"),
+            ("examples/availability-check", "/usr/bin/availability-check"),
+            ("busy-loops", "/usr/bin/busy-loops"),
+            ("keystrokes", "/usr/bin/keystrokes"),
+            ("memory-burst", "/usr/bin/memory-burst"),
+            ("memory-hog", "/usr/bin/memory-hog"),
+        ]
+        .map(|(built, guest)| {
+            GuestFile::from_host(build_directory().join(built), guest).expect("make test-kernel built it")
+        });
+        let files: Vec<GuestFile> = built.into_iter().chain([policy]).chain(more).collect();
+        let script = format!("{}\n{script}", include_str!("prelude.sh"));
+        let mut sections: HashMap<String, Vec<String>> = HashMap::new();
+        let mut current = String::new();
+        let command = ["/bin/sh".into(), "-c".into(), script];
+        run(&config, &files, &command, &mut |line| match line.strip_prefix("== ") {
+            Some(name) => current = name.to_owned(),
+            None => sections.entry(current.clone()).or_default().push(line.to_owned()),
+        })
+        .expect("the guest runs");
+        // Shown when the test fails.
+        println!("{}", sections.get("in-the-end").map(|lines| lines.join("\n")).unwrap_or_default());
+        Transcript(sections)
+    }
+
+    pub fn text(&self, section: &str) -> String {
+        self.0.get(section).unwrap_or_else(|| panic!("no section {section}: {:#?}", self.0)).join("\n")
+    }
+
+    /// Has all these in it; a long page is compared without its line breaks.
+    pub fn says(&self, section: &str, phrases: &[&str]) {
+        let text = self.text(section);
+        let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for phrase in phrases {
+            assert!(flowing.contains(phrase), "{section} does not say {phrase:?}:\n{text}");
+        }
+    }
+
+    pub fn status(&self, section: &str) -> api::StatusReply {
+        let text = self.text(section);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{section}: {error}:\n{text}"))
+    }
+}

@@ -1,0 +1,353 @@
+//! A server inside one process, and the requests that come to it (Yang 2009, 12.3): a burst, or a stream at some rate.
+//!
+//! `server-burst [--threads N | --steward P | --limit N | --adaptive] [--requests 200] [--cpu-ms 10] [--goal-ms 1000]
+//! [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--refuse] [--read DIRECTORY]`
+//!
+//! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten nine times as much, and the others a
+//! ninth of that. The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what no
+//! thread is free for (`--limit`), one whose limit follows the response times (`--adaptive`), or Steward's
+//! (`steward-server`) with the part P of the CPU (`--steward`). With `--refuse` Steward's refuses what it does not
+//! accept. With `--read` a request then reads a page past the cache, from one of 500 files of a page in that directory,
+//! in no order; with `--requests 0` they are made, and nothing else is done. Some requests come one by one before it
+//! begins, so that costs are known; they are not counted. What it prints is what the library's table says: `goal` is
+//! when a request is late, `x` counts what was refused.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use steward_lab_workloads::direct::{DirectBuffer, PAGE};
+use steward_lab_workloads::{clock, number, output};
+use steward_server::{Goal, Otherwise, RouteId, Server, Settings};
+
+/// How many threads stand ready where a limit says how many of them may be at work.
+const THREADS_MAX: usize = 200;
+/// The longest time for which reservations are waited for.
+const PATIENCE_S: f64 = 60.0;
+/// How many files there are to be read from.
+const FILES: usize = 500;
+
+struct Options {
+    kind: Kind,
+    requests: usize,
+    cpu_ms: f64,
+    goal_ms: u64,
+    warm_up: usize,
+    /// Requests in a second, and for how many seconds; without, all come at once.
+    rate: Option<(f64, f64)>,
+    is_mixed: bool,
+    refuses: bool,
+    read: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Threads(usize),
+    Steward(f64),
+    Limit(usize),
+    Adaptive,
+}
+
+fn parse() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options {
+        kind: Kind::Threads(10),
+        requests: 200,
+        cpu_ms: 10.0,
+        goal_ms: 1_000,
+        warm_up: 60,
+        rate: None,
+        is_mixed: false,
+        refuses: false,
+        read: None,
+    };
+    let (mut rate, mut seconds) = (None, 10.0);
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("threads") => options.kind = Kind::Threads(number(&mut parser)?),
+            Long("steward") => options.kind = Kind::Steward(number(&mut parser)?),
+            Long("limit") => options.kind = Kind::Limit(number(&mut parser)?),
+            Long("adaptive") => options.kind = Kind::Adaptive,
+            Long("requests") => options.requests = number(&mut parser)?,
+            Long("cpu-ms") => options.cpu_ms = number(&mut parser)?,
+            Long("goal-ms") => options.goal_ms = number(&mut parser)?,
+            Long("warm-up") => options.warm_up = number(&mut parser)?,
+            Long("rate") => rate = Some(number(&mut parser)?),
+            Long("seconds") => seconds = number(&mut parser)?,
+            Long("mixed") => options.is_mixed = true,
+            Long("read") => options.read = Some(parser.value()?.into()),
+            Long("refuse") => options.refuses = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    options.rate = rate.map(|rate| (rate, seconds));
+    Ok(options)
+}
+
+/// What a request needs and when it came, in nanoseconds.
+#[derive(Clone, Debug)]
+struct Request {
+    arrived_ns: u64,
+    cpu_ns: u64,
+    /// Whose first page it reads when it has computed.
+    file: Option<Arc<File>>,
+}
+
+/// Computes and reads, and tells how long the request took since its arrival, in nanoseconds.
+fn serve(request: &Request, tell: &Sender<u64>) {
+    clock::burn_until(clock::thread_cpu_ns() + request.cpu_ns);
+    if let Some(file) = &request.file {
+        let read = file.read_exact_at(DirectBuffer::new(PAGE).bytes(), 0);
+        read.expect("the files are a page long, and the lab's disk does not fail");
+    }
+    let _ = tell.send(clock::now_ns() - request.arrived_ns);
+}
+
+/// How many requests may be at work at once: Netflix' gradient. A response time above twice the long-term one lowers
+/// the limit in proportion, and what may wait is its square root.
+#[derive(Debug)]
+struct Gradient {
+    limit: f64,
+    usual_ns: f64,
+    at_work: usize,
+}
+
+impl Gradient {
+    fn new() -> Self {
+        Gradient { limit: 20.0, usual_ns: 0.0, at_work: 0 }
+    }
+
+    fn ended(&mut self, took_ns: u64) {
+        let took_ns = took_ns as f64;
+        let at_work = self.at_work as f64;
+        self.at_work -= 1;
+        self.usual_ns = if self.usual_ns == 0.0 { took_ns } else { self.usual_ns * 0.99 + took_ns * 0.01 };
+        if self.usual_ns / took_ns > 2.0 {
+            self.usual_ns *= 0.95;
+        }
+        // A limit that is not made use of says nothing.
+        if at_work < self.limit / 2.0 {
+            return;
+        }
+        let gradient = (1.5 * self.usual_ns / took_ns).clamp(0.5, 1.0);
+        let next = self.limit * gradient + self.limit.sqrt();
+        self.limit = (self.limit * 0.8 + next * 0.2).clamp(1.0, THREADS_MAX as f64);
+    }
+}
+
+/// A fixed pool of threads that take from one queue.
+struct Pool {
+    queue: Sender<Request>,
+    gradient: Option<Arc<Mutex<Gradient>>>,
+    limit: Option<usize>,
+}
+
+impl Pool {
+    fn new(kind: Kind, tell: &Sender<u64>) -> Self {
+        let (threads, limit) = match kind {
+            Kind::Threads(count) => (count, None),
+            Kind::Limit(count) => (count, Some(count)),
+            _ => (THREADS_MAX, None),
+        };
+        // Of a limit that is fixed, only the count of those at work is needed.
+        let counts = limit.is_some() || kind == Kind::Adaptive;
+        let gradient = counts.then(|| Arc::new(Mutex::new(Gradient::new())));
+        let (queue, requests) = channel::<Request>();
+        let requests = Arc::new(Mutex::new(requests));
+        for _ in 0..threads {
+            let (requests, tell, gradient) = (requests.clone(), tell.clone(), gradient.clone());
+            std::thread::spawn(move || {
+                loop {
+                    let next = requests.lock().expect("no panic").recv();
+                    let Ok(request) = next else { return };
+                    serve(&request, &tell);
+                    if let Some(gradient) = &gradient {
+                        gradient.lock().expect("no panic").ended(clock::now_ns() - request.arrived_ns);
+                    }
+                }
+            });
+        }
+        Pool { queue, gradient, limit }
+    }
+
+    /// Whether it was taken.
+    fn offer(&self, request: Request) -> bool {
+        if let Some(gradient) = &self.gradient {
+            let mut gradient = gradient.lock().expect("no panic");
+            if gradient.at_work >= self.limit.unwrap_or(gradient.limit as usize) {
+                return false;
+            }
+            gradient.at_work += 1;
+        }
+        self.queue.send(request).is_ok()
+    }
+}
+
+/// Whom requests are given to.
+enum Target {
+    Pool(Pool),
+    Steward(Server, RouteId),
+}
+
+impl Target {
+    fn new(options: &Options, tell: &Sender<u64>) -> anyhow::Result<Self> {
+        let Kind::Steward(cpu) = options.kind else { return Ok(Target::Pool(Pool::new(options.kind, tell))) };
+        let goal = Goal::new(Duration::from_millis(options.goal_ms), cpu);
+        let server = Server::start(Settings::default().route("/", goal))?;
+        // What takes requests in must notice them while others are served.
+        server.reserve_for_this_thread(Duration::from_millis(1), Duration::from_millis(20));
+        let route = server.route("/").context("it was given")?;
+        Ok(Target::Steward(server, route))
+    }
+
+    /// Whether it was taken.
+    fn offer(&self, request: Request, tell: &Sender<u64>) -> bool {
+        match self {
+            Target::Pool(pool) => pool.offer(request),
+            Target::Steward(server, route) => match server.arrive(*route) {
+                Ok(place) => {
+                    let tell = tell.clone();
+                    place.serve(move || serve(&request, &tell));
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    /// Waits until costs are known and each specification has its worker.
+    fn settle(&self, options: &Options) -> anyhow::Result<()> {
+        let (Target::Steward(server, route), Kind::Steward(cpu)) = (self, options.kind) else {
+            return Ok(());
+        };
+        if options.refuses {
+            let goal = Goal::new(Duration::from_millis(options.goal_ms), cpu).otherwise(Otherwise::Refuse);
+            server.set_goal(*route, goal)?;
+        }
+        let until_ns = clock::now_ns() + (PATIENCE_S * 1e9) as u64;
+        loop {
+            let seen = server.snapshot();
+            let wanted = seen.routes[0].specifications.min(128);
+            if seen.reserved_workers >= wanted {
+                eprint!("{seen}");
+                return Ok(());
+            }
+            if clock::now_ns() > until_ns {
+                bail!("too few reservations in {PATIENCE_S} s: {seen}");
+            }
+            clock::wait_seconds(0.1);
+        }
+    }
+}
+
+/// Makes the files that are not there; returns all of them.
+fn files(directory: &Path) -> anyhow::Result<Vec<Arc<File>>> {
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let open = |index: usize| {
+        let path = directory.join(index.to_string());
+        if !std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() == PAGE as u64) {
+            std::fs::write(&path, [b'x'; PAGE])?;
+            File::open(&path)?.sync_all()?;
+        }
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).map(Arc::new)
+    };
+    let files = (0..FILES).map(open).collect::<std::io::Result<_>>();
+    files.with_context(|| format!("cannot make or open files of a page in {}", directory.display()))
+}
+
+/// Which file a request reads: by its number alone, so that it is the same in each run and for every server.
+fn choose(index: usize) -> usize {
+    let mixed =
+        (index as u64).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (mixed >> 33) as usize % FILES
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = parse()?;
+    let files = options.read.as_deref().map(files).transpose()?.unwrap_or_default();
+    if options.requests == 0 {
+        return Ok(());
+    }
+    let (tell, told) = channel();
+    let target = Target::new(&options, &tell)?;
+    let cpu_ns = |index: usize| {
+        let part = if !options.is_mixed {
+            1.0
+        } else if index % 10 == 9 {
+            5.0
+        } else {
+            5.0 / 9.0
+        };
+        (options.cpu_ms * 1e6 * part) as u64
+    };
+    let request = |index: usize, arrived_ns: u64| {
+        let file = files.get(choose(index)).cloned();
+        Request { arrived_ns, cpu_ns: cpu_ns(index), file }
+    };
+    for index in 0..options.warm_up {
+        if target.offer(request(index, clock::now_ns()), &tell) {
+            let _ = told.recv();
+        }
+    }
+    target.settle(&options)?;
+    // So that specifications that were used meanwhile are eligible again.
+    clock::wait_seconds(1.0 + 2.0 * options.goal_ms as f64 / 1e3);
+    output::line(format_args!("goal {}", options.goal_ms));
+    let begin_ns = clock::now_ns();
+    output::line(format_args!("w 0 {:.3}", output::ms(begin_ns)));
+    let count = options.rate.map_or(options.requests, |(rate, seconds)| (rate * seconds) as usize);
+    let mut refused = 0;
+    for index in 0..count {
+        let due_ns = options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 1e9) as u64);
+        // A request that is noticed late has come when it was due.
+        let arrived_ns = begin_ns + due_ns;
+        if options.rate.is_some() {
+            clock::sleep_until(arrived_ns);
+        }
+        refused += usize::from(!target.offer(request(options.warm_up + index, arrived_ns), &tell));
+    }
+    report(&told, count, refused);
+    if let Target::Steward(server, _) = &target {
+        eprint!("{}", server.snapshot());
+    }
+    Ok(())
+}
+
+/// Waits for all that were taken, and tells how long each took.
+fn report(told: &Receiver<u64>, count: usize, refused: usize) {
+    let mut taken_ms: BTreeMap<u64, u64> = BTreeMap::new();
+    for took_ns in told.iter().take(count - refused) {
+        *taken_ms.entry(took_ns.div_ceil(1_000_000)).or_default() += 1;
+    }
+    for (ms, count) in taken_ms {
+        output::line(format_args!("q {ms} {count}"));
+    }
+    output::line(format_args!("w {} {:.3}", count - refused, output::ms(clock::now_ns())));
+    output::line(format_args!("x {refused}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gradient_falls_when_requests_take_longer_than_they_used_to() {
+        let mut gradient = Gradient::new();
+        for _ in 0..50 {
+            gradient.at_work = 20;
+            gradient.ended(10_000_000);
+        }
+        let quick = gradient.limit;
+        for _ in 0..20 {
+            gradient.at_work = gradient.limit as usize;
+            gradient.ended(1_000_000_000);
+        }
+        assert!(gradient.limit < quick, "{} is not below {quick}", gradient.limit);
+    }
+}
