@@ -219,12 +219,12 @@ proptest! {
 
     #[test]
     fn rescues_cost_a_twentieth_of_a_cpu_however_long_each_is(lengths in vec(1u64..=4 * MS, 1..200)) {
-        let (mut now_ns, mut last_ns, mut used_ns, begin_ns) = (10 * SECOND, 0, 0, 10 * SECOND);
+        let (mut now_ns, mut last_ns, mut used_ns, begin_ns) = (10 * SECOND, 10 * SECOND, 0, 10 * SECOND);
         for length_ns in &lengths {
-            while !rescue_allowed(last_ns, now_ns) {
+            while !rescue_allowed(last_ns, RESCUE_INTERVAL_NS, now_ns) {
                 now_ns += MS / 10;
             }
-            last_ns = rescue_paid(now_ns, *length_ns);
+            last_ns = rescue_paid(rescue_begins(last_ns, RESCUE_INTERVAL_NS, now_ns), *length_ns);
             used_ns += length_ns;
             now_ns += length_ns;
         }
@@ -386,10 +386,12 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64) -> (u64, f64) {
                 overdue.push_back(entry.1);
             }
         }
-        let rescued = if rescue_allowed(*last_rescue_ns, *now_ns) { overdue.pop_front() } else { None };
+        let interval_ns = rescue_interval_ns(overdue.len() as u32, cpu_count as u32);
+        let rescued =
+            if rescue_allowed(*last_rescue_ns, interval_ns, *now_ns) { overdue.pop_front() } else { None };
         let (task, used_ns) = match rescued {
             Some(task) => {
-                *last_rescue_ns = *now_ns;
+                *last_rescue_ns = rescue_begins(*last_rescue_ns, interval_ns, *now_ns);
                 rescued_ns += RESCUE_SLICE_NS;
                 (task, RESCUE_SLICE_NS)
             }
@@ -436,6 +438,18 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
     let (wait_ns, rescued) = longest_wait(&weights, 2, 4 * MS);
     assert!(wait_ns < 25 * SECOND, "{} ms", wait_ns / MS);
     assert!(rescued <= 0.05, "{rescued} of the CPU time went to rescued tasks");
+}
+
+/// More than one a tick, and more than one every [`RESCUE_INTERVAL_NS`]: a user may have that many threads.
+#[test]
+fn of_ten_thousand_beside_ten_that_take_all_none_waits_nearly_as_long_as_the_watchdog() {
+    for cpu_count in [1, 2] {
+        let mut weights = vec![1; 10_000];
+        weights.extend([8876; 10]);
+        let (wait_ns, rescued) = longest_wait(&weights, cpu_count, 4 * MS);
+        assert!(wait_ns < 25 * SECOND, "{cpu_count} CPUs: {} ms", wait_ns / MS);
+        assert!(rescued <= 0.1, "{cpu_count} CPUs: {rescued} of the CPU time went to rescued tasks");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ const CHECKS: &[Check] = &[
     ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
     ("pinned-tasks-share-their-cpu", 2, shares::pinned_tasks),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
+    ("thousands-that-are-held-have-their-turns", 1, shares::rescue_of_thousands),
     ("cgroups-that-come-and-go-leave-nothing-behind", 0, shares::cgroups_come_and_go),
     ("a-domain-gets-its-reservation-under-every-order", 1, domains::reservations),
     ("a-higher-priority-goes-first-and-a-reservation-holds", 1, domains::priorities),

@@ -67,6 +67,22 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             begin.wait();
             read_zeros()
         }
+        // So many threads that spin once all are there: spin-crowd COUNT. They wait for nobody when they begin.
+        "spin-crowd" => {
+            let all_there = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            for _ in 1..arguments[1].parse().ok()? {
+                let begin = all_there.clone();
+                let spinner = move || {
+                    while !begin.load(std::sync::atomic::Ordering::Relaxed) {
+                        sleep(Duration::from_secs(1));
+                    }
+                    spin()
+                };
+                std::thread::Builder::new().stack_size(1 << 16).spawn(spinner).expect("the thread starts");
+            }
+            all_there.store(true, std::sync::atomic::Ordering::Relaxed);
+            spin()
+        }
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));

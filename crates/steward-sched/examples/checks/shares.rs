@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use steward_core::cpu::mechanism::Mechanism;
 
-use crate::programs::{Group, Program, measure, shared, wait_until};
+use crate::programs::{Group, Program, measure, shared, time_ms, wait_until};
 use crate::{Outcome, check};
 
 const SECONDS: f64 = 6.0;
@@ -183,6 +183,35 @@ pub fn rescue() -> Outcome {
     check!(heavy_times > 4500.0, "the heavy ones got {heavy_times:.0} of 5,000 ms");
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     Ok(format!("the least got {least:.2} ms in 25 s, the heavy ones {:.1} % of the CPU", heavy_times / 50.0))
+}
+
+/// Thousands of threads with a thousandth of a CPU among them, and nothing else that could run: each goes on long
+/// before the kernel takes the scheduler out, which it does when one has waited for 30 s.
+pub fn rescue_of_thousands() -> Outcome {
+    const THREADS: usize = 2000;
+    let scheduler = shared()?;
+    let tight = Group::new("tight");
+    let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&tight);
+    let tasks = format!("/proc/{}/task", crowd.pid());
+    let all = wait_until(120.0, || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() == THREADS));
+    check!(all, "not all of them have started");
+    // All of them have begun to spin by then.
+    sleep(Duration::from_secs(12));
+    let tight = tight.set("cpu.max", "1000 1000000");
+    sleep(Duration::from_millis(500));
+    let entries = fs::read_dir(&tasks).map_err(|error| error.to_string())?.flatten();
+    let threads: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let before: Vec<f64> = threads.iter().map(|&thread| time_ms(thread)).collect();
+    sleep(Duration::from_millis(17_500));
+    let waiting = threads.iter().zip(before).filter(|(thread, before)| time_ms(**thread) <= *before).count();
+    let reason = scheduler.exit_reason();
+    let _ = fs::write(tight.0.join("cgroup.kill"), "1");
+    drop(crowd);
+    drop(tight);
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(waiting == 0, "after 18 s {waiting} of {THREADS} have not gone on");
+    Ok(format!("each of {THREADS} went on within 18 s"))
 }
 
 /// Many cgroups, made and removed while tasks run in them.

@@ -666,12 +666,17 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	return 0;
 }
 
-/* Serves one overdue task that may run here, if it is time to. */
-static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns)
+/* Serves one overdue task that may run here, if it is time to or nothing else waits. */
+static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns, bool nothing_else)
 {
-	if (!overdue || !rescue_allowed(run->rescued_ns, now_ns) || !queue_to_local(QUEUE_RESCUE))
+	u64 interval_ns;
+
+	if (!overdue)
 		return false;
-	run->rescued_ns = now_ns;
+	interval_ns = rescue_interval_ns(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), settings.cpus);
+	if (!(nothing_else || rescue_allowed(run->rescued_ns, interval_ns, now_ns)) || !queue_to_local(QUEUE_RESCUE))
+		return false;
+	run->rescued_ns = rescue_begins(run->rescued_ns, interval_ns, now_ns);
 	return true;
 }
 

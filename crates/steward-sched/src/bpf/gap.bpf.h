@@ -17,7 +17,7 @@ static __always_inline bool serve_gap(struct cpu_run *run, u32 cpu, u64 now_ns)
 	if (!class_held(&run->class_use, 0, now_ns))
 		return false;
 	run->gap = 1;
-	if (serve_overdue(run, now_ns) || serve_leaving(cpu, now_ns, false) || serve_domains(NULL, cpu) == SERVED)
+	if (serve_overdue(run, now_ns, false) || serve_leaving(cpu, now_ns, false) || serve_domains(NULL, cpu) == SERVED)
 		return true;
 	run->gap = 0;
 	return false;

@@ -338,7 +338,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (others && queue_to_local(QUEUE_INTERACTIVE(cpu)))
 		return;
 
-	if (serve_overdue(run, now_ns) || serve_leaving(cpu, now_ns, false))
+	if (serve_overdue(run, now_ns, false) || serve_leaving(cpu, now_ns, false))
 		return;
 
 	if (t && (held_by_quota(t) || bumped(prev, t)))
@@ -350,8 +350,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (t)
 		keep_best_effort(prev, t, run, cpu);
-	else
-		serve_leaving(cpu, now_ns, true);
+	else if (!serve_leaving(cpu, now_ns, true))
+		serve_overdue(run, now_ns, true);
 }
 
 /* sched_yield(2): the slice is over, unless there is nobody to go before the task. */
@@ -498,7 +498,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	charge_leaving(t, run, cpu, now_ns);
 	if (run->rescues) {
 		run->rescues = 0;
-		run->rescued_ns = rescue_paid(run->rescued_ns, now_ns - run->began_ns);
+		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns));
 	}
 	t->mode = MODE_OFF;
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it

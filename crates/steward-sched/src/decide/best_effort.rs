@@ -19,14 +19,16 @@ pub const RESCUE_SLICE_NS: u64 = 100_000;
 pub const RESCUE_READER_AFTER_NS: u64 = 500_000_000;
 /// The second for such a task.
 pub const RESCUE_READER_SLICE_NS: u64 = 500_000;
-/// A CPU rescues at most one task in this time.
+/// A CPU rescues one task in this time, as long as few wait for it.
 pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
 unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
     fn decide_passed_since(since_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool;
-    fn decide_rescue_allowed(last_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_interval_ns(standing: u32, cpus: u32) -> u64;
+    fn decide_rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_paid(began_ns: u64, used_ns: u64) -> u64;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
@@ -52,14 +54,27 @@ pub fn rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool {
     unsafe { decide_rescue_due(waiting_since_ns, reader, now_ns) }
 }
 
-/// Whether a CPU that last rescued a task at `last_ns` may rescue another.
-pub fn rescue_allowed(last_ns: u64, now_ns: u64) -> bool {
+/// In what time each CPU may rescue a task when `standing` wait for it: [`RESCUE_INTERVAL_NS`], shorter for a crowd.
+pub fn rescue_interval_ns(standing: u32, cpus: u32) -> u64 {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_rescue_allowed(last_ns, now_ns) }
+    unsafe { decide_rescue_interval_ns(standing, cpus) }
 }
 
-/// What counts as the last rescue after one that began at `began_ns` and took `used_ns`: rescues never cost more of a
-/// CPU than [`RESCUE_SLICE_NS`] in every [`RESCUE_INTERVAL_NS`].
+/// Whether a CPU that last rescued a task at `last_ns` may rescue another.
+pub fn rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_allowed(last_ns, interval_ns, now_ns) }
+}
+
+/// What counts as the last rescue when one begins: up to 8 ms before, if the CPU was allowed one then and was not
+/// asked.
+pub fn rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_begins(last_ns, interval_ns, now_ns) }
+}
+
+/// What counts as the last rescue after one that counts from `began_ns` and took `used_ns`: one that took longer than
+/// [`RESCUE_SLICE_NS`] costs no more of a CPU than that in every [`RESCUE_INTERVAL_NS`].
 pub fn rescue_paid(began_ns: u64, used_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_paid(began_ns, used_ns) }

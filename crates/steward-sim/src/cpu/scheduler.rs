@@ -338,16 +338,21 @@ impl Scheduler {
         if first_deadline_ns.is_some() && k.queue_to_local(Queue::Interactive(cpu), cpu) {
             return;
         }
-        if self.serve_overdue(k, cpu) {
+        if self.serve_overdue(k, cpu, false) {
             return;
         }
         let prev = prev.filter(|prev| !self.held_by_quota(*prev));
         if let Some(prev) = prev {
             self.join_late(k, prev, cpu);
         }
-        let served = self.serve_domains(k, cpu, prev);
-        if let Some(prev) = prev.filter(|_| !served) {
-            self.keep_best_effort(k, prev, cpu);
+        if self.serve_domains(k, cpu, prev) {
+            return;
+        }
+        match prev {
+            Some(prev) => self.keep_best_effort(k, prev, cpu),
+            None => {
+                self.serve_overdue(k, cpu, true);
+            }
         }
     }
 
@@ -358,7 +363,7 @@ impl Scheduler {
             return false;
         }
         run.gap = true;
-        let served = self.serve_overdue(k, cpu) || self.serve_domains(k, cpu, None);
+        let served = self.serve_overdue(k, cpu, false) || self.serve_domains(k, cpu, None);
         self.cpu_runs[cpu as usize].gap = served;
         served
     }

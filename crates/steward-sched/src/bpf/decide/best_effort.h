@@ -22,10 +22,15 @@
 #define CHARGE_ALONE_NS (4 * NSEC_PER_MSEC)
 /*
  * Weights alone may keep a task waiting for minutes, and so may cpu.max and cpu.idle. One that has waited
- * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, at most every
- * RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU at most, and the kernel,
- * which takes a scheduler out when a task has waited 30 s, has no reason to. No more tasks are taken out of their
- * queues for it than can be rescued until the next look, so that the others are served as usual meanwhile.
+ * RESCUE_AFTER_NS is given RESCUE_SLICE_NS, ahead of other best-effort work and whatever its quota says, as a rule
+ * every RESCUE_INTERVAL_NS on a CPU. So everything makes some progress, at a cost of 5 % of a CPU, and the kernel,
+ * which takes a scheduler out when a task has waited 30 s, has no reason to. Thousands at once would not all have their
+ * turn before that: of more than RESCUE_CROWD for each CPU, half are rescued within RESCUE_CROWD_NS, at most one every
+ * RESCUE_SHORTEST_NS. No more tasks are taken out of their queues for it than can be rescued until the next look, so
+ * that the others are served as usual meanwhile.
+ *
+ * A CPU is asked for the next task at a tick, often, and not when it may rescue one: what it has missed since then it
+ * makes up for, RESCUE_BATCH_NS at most.
  */
 #define RESCUE_AFTER_NS (12 * NSEC_PER_SEC)
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
@@ -37,6 +42,10 @@
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
+#define RESCUE_SHORTEST_NS (NSEC_PER_MSEC / 4)
+#define RESCUE_CROWD_NS (NSEC_PER_SEC / 2)
+#define RESCUE_CROWD (RESCUE_CROWD_NS / RESCUE_INTERVAL_NS)
+#define RESCUE_BATCH_NS (8 * NSEC_PER_MSEC)
 
 /* Virtual time that a task of this weight (100: nice 0) pays for used_ns. */
 DECIDE u64 task_cost(u64 used_ns, u32 weight)
@@ -56,15 +65,37 @@ DECIDE u64 rescue_slice_ns(bool reader)
 	return reader ? RESCUE_READER_SLICE_NS : RESCUE_SLICE_NS;
 }
 
-/* Whether this CPU may rescue another task, having done so last at last_ns. */
-DECIDE bool rescue_allowed(u64 last_ns, u64 now_ns)
+/* How often each CPU may rescue a task, when this many stand there to be rescued. */
+DECIDE u64 rescue_interval_ns(u32 standing, u32 cpus)
 {
-	return clock_before(last_ns + RESCUE_INTERVAL_NS, now_ns);
+	u64 crowd = RESCUE_CROWD * (cpus ? cpus : 1);
+	u64 interval_ns;
+
+	if (standing <= crowd)
+		return RESCUE_INTERVAL_NS;
+	interval_ns = RESCUE_INTERVAL_NS * crowd / standing;
+	return interval_ns < RESCUE_SHORTEST_NS ? RESCUE_SHORTEST_NS : interval_ns;
+}
+
+/* Whether this CPU may rescue another task, having done so last at last_ns. */
+DECIDE bool rescue_allowed(u64 last_ns, u64 interval_ns, u64 now_ns)
+{
+	return clock_before(last_ns + interval_ns, now_ns);
+}
+
+/* What counts as the last rescue when one begins: a little before, if the CPU could have begun it earlier. */
+DECIDE u64 rescue_begins(u64 last_ns, u64 interval_ns, u64 now_ns)
+{
+	u64 due_ns = last_ns + interval_ns;
+
+	if (!clock_before(due_ns, now_ns))
+		return now_ns;
+	return clock_before(due_ns + RESCUE_BATCH_NS, now_ns) ? now_ns - RESCUE_BATCH_NS : due_ns;
 }
 
 /*
- * What counts as the last rescue after one that began then and took used_ns: where it took more than RESCUE_SLICE_NS,
- * later in proportion, so that rescues never cost more of a CPU than that and RESCUE_INTERVAL_NS say.
+ * What counts as the last rescue after one that counts from began_ns and took used_ns: where it took more than
+ * RESCUE_SLICE_NS, later in proportion, so that a long rescue costs no more of a CPU than RESCUE_INTERVAL_NS says.
  */
 DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
 {
@@ -77,7 +108,7 @@ DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
  * second. */
 DECIDE u32 rescue_room(u32 standing, u32 cpus)
 {
-	u64 most = NSEC_PER_SEC / RESCUE_INTERVAL_NS * (cpus ? cpus : 1);
+	u64 most = NSEC_PER_SEC / RESCUE_SHORTEST_NS * (cpus ? cpus : 1);
 
 	return standing < most ? (u32)(most - standing) : 0;
 }

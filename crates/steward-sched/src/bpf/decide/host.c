@@ -408,9 +408,19 @@ bool decide_rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 	return rescue_due(waiting_since_ns, reader, now_ns);
 }
 
-bool decide_rescue_allowed(u64 last_ns, u64 now_ns)
+u64 decide_rescue_interval_ns(u32 standing, u32 cpus)
 {
-	return rescue_allowed(last_ns, now_ns);
+	return rescue_interval_ns(standing, cpus);
+}
+
+bool decide_rescue_allowed(u64 last_ns, u64 interval_ns, u64 now_ns)
+{
+	return rescue_allowed(last_ns, interval_ns, now_ns);
+}
+
+u64 decide_rescue_begins(u64 last_ns, u64 interval_ns, u64 now_ns)
+{
+	return rescue_begins(last_ns, interval_ns, now_ns);
 }
 
 u64 decide_rescue_paid(u64 began_ns, u64 used_ns)

@@ -2,7 +2,7 @@
 
 use steward_sched::decide::{
     CHARGE_BATCH_NS, Order, Policy, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight, rescue_allowed,
-    rescue_due, rescue_room, task_cost, task_join, task_preempts,
+    rescue_begins, rescue_due, rescue_interval_ns, rescue_room, task_cost, task_join, task_preempts,
 };
 
 use super::{CpuRun, Scheduler, TaskState};
@@ -344,16 +344,21 @@ impl Scheduler {
         self.overdue = k.queue_len(Queue::Rescue) > 0;
     }
 
-    /// Serves one overdue task, if it is time to.
-    pub(super) fn serve_overdue(&mut self, k: &mut Kernel, cpu: u32) -> bool {
-        if !self.overdue || !rescue_allowed(self.cpu_runs[cpu as usize].rescued_ns, k.now_ns) {
+    /// Serves one overdue task, if it is time to or nothing else waits.
+    pub(super) fn serve_overdue(&mut self, k: &mut Kernel, cpu: u32, nothing_else: bool) -> bool {
+        if !self.overdue {
+            return false;
+        }
+        let last_ns = self.cpu_runs[cpu as usize].rescued_ns;
+        let interval_ns = rescue_interval_ns(k.queue_len(Queue::Rescue) as u32, k.cpu_count());
+        if !nothing_else && !rescue_allowed(last_ns, interval_ns, k.now_ns) {
             return false;
         }
         let here = k.queue_tasks(Queue::Rescue).find(|p| k.task(*p).may_run_on(cpu));
         let Some(p) = here else { return false };
         k.queue_remove(p);
         k.give_to(p, cpu);
-        self.cpu_runs[cpu as usize].rescued_ns = k.now_ns;
+        self.cpu_runs[cpu as usize].rescued_ns = rescue_begins(last_ns, interval_ns, k.now_ns);
         self.counts.rescued += 1;
         true
     }
