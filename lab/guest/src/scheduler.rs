@@ -1,6 +1,8 @@
 //! Which scheduler is in force, and programs that hold one: Steward's daemon (see `daemon`), or any other.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,12 +58,43 @@ impl Holder {
 /// Whether a sched_ext program is in force.
 ///
 /// # Errors
-/// Says what the kernel reports instead.
+/// Says what the kernel reports instead, and what its log says of why.
 pub fn is_loaded() -> Result<()> {
     match state().as_str() {
         "enabled" => Ok(()),
-        state => bail!("no scheduler is loaded: {STATE} reads `{state}`"),
+        state => {
+            bail!("no scheduler is loaded: {STATE} reads `{state}`; the kernel's log:\n{}", kernel_log())
+        }
     }
+}
+
+/// The first lines of the kernel's log from when it began to speak of its scheduler or of a stall, or why there are
+/// none.
+fn kernel_log() -> String {
+    const LINES: usize = 60;
+    let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+    let mut log = match opened {
+        Ok(log) => log,
+        Err(error) => return format!("/dev/kmsg: {error}"),
+    };
+    // Each read is one record: numbers, `;`, and the text.
+    let mut record = [0; 8192];
+    let mut lines = Vec::new();
+    loop {
+        match log.read(&mut record) {
+            Ok(0) => break,
+            Ok(length) => lines.push(String::from_utf8_lossy(&record[..length]).trim_end().to_owned()),
+            // That record has been overwritten meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
+            Err(_) => break,
+        }
+    }
+    let texts = lines.iter().map(|line| line.split_once(';').map_or(line.as_str(), |(_, text)| text));
+    let of_it = |text: &&str| !["sched_ext:", "stall", "rcu:"].iter().any(|word| text.contains(word));
+    let told: Vec<&str> = texts.skip_while(of_it).collect();
+    // What was said when it was loaded tells nothing.
+    let begin = told.iter().position(|text| text.contains("stall") || text.contains("disabled")).unwrap_or(0);
+    told[begin..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// Asks a holder of a scheduler to end, and checks that the kernel is back on its default one.

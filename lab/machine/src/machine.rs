@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// How many of the console's last lines an error shows.
 const CONSOLE_LINES: usize = 25;
+/// How long a machine whose CPUs run in threads of their own may take until its command begins, and how often it is
+/// booted at most: the emulator loses a timer or tears an instruction that the kernel patches, once in tens of boots.
+const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+const BOOTS: u32 = 3;
 
 /// A machine to boot.
 #[derive(Debug, Clone)]
@@ -95,19 +99,32 @@ pub fn run(
     let initramfs = place.path("initramfs");
     write_initramfs(config, &kernel, image.is_some(), files, command, &initramfs)?;
 
-    let mut qemu = qemu_command(config, &emulator, &kernel, &initramfs, &console)?;
-    if let Some(image) = &image {
-        attach_disk(&mut qemu, "root", image, true);
-    }
+    let scratch = place.path("scratch.ext4");
     if let Some(size_mib) = config.disk_mib {
-        let scratch = place.path("scratch.ext4");
         make_scratch(&scratch, size_mib)?;
-        attach_disk(&mut qemu, "scratch", &scratch, false);
     }
-    let mut running = Running::start(qemu, &place, config.timeout_host)?;
-    let heard = running.listen(on_line);
-    let outcome = heard.and_then(|heard| heard.outcome(&running, &kernel));
-    outcome.with_context(|| describe_failure(&console, &place))
+    let threads = config.cpus > 1 && config.icount_shift.is_none();
+    let mut boots = 0;
+    loop {
+        let mut qemu = qemu_command(config, &emulator, &kernel, &initramfs, &console)?;
+        if let Some(image) = &image {
+            attach_disk(&mut qemu, "root", image, true);
+        }
+        if config.disk_mib.is_some() {
+            attach_disk(&mut qemu, "scratch", &scratch, false);
+        }
+        let mut heard = Heard::default();
+        let mut running = Running::start(qemu, &place, config.timeout_host)?;
+        let ended = running.listen(&mut heard, threads.then_some(BOOT_PATIENCE), on_line);
+        boots += 1;
+        let outcome = ended.and_then(|()| heard.outcome(&running, &kernel));
+        match &outcome {
+            Err(error) if threads && !heard.has_booted && boots < BOOTS => {
+                eprintln!("the lab's machine did not come up, and is booted again: {error}");
+            }
+            _ => return outcome.with_context(|| describe_failure(&console, &place)),
+        }
+    }
 }
 
 /// A directory for one run's files, removed with it.
@@ -252,6 +269,8 @@ struct Running {
 /// What the machine said about itself on the result channel.
 #[derive(Default)]
 struct Heard {
+    /// The command has begun, or is about to.
+    has_booted: bool,
     status: Option<i32>,
     boot_guest: Duration,
     boot_host: Duration,
@@ -269,18 +288,29 @@ impl Running {
         Ok(Self { child, started, deadline: started + timeout, timeout, errors })
     }
 
-    /// Hands lines to `on_line` until QEMU closes the channel, which it does at its end.
-    fn listen(&mut self, on_line: &mut dyn FnMut(&str)) -> Result<Heard> {
-        let mut heard = Heard::default();
+    /// Hands lines to `on_line`, and the machine's own to `heard`, until QEMU closes the channel, which it does at its
+    /// end. `boot_patience`: how long it may take until the command begins.
+    fn listen(
+        &mut self,
+        heard: &mut Heard,
+        boot_patience: Option<Duration>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<()> {
         let lines = read_lines(self.child.stdout.take().context("QEMU's output is a pipe")?);
+        let boot_deadline = boot_patience.map(|patience| self.started + patience);
         loop {
-            match lines.recv_timeout(self.deadline.saturating_duration_since(Instant::now())) {
+            let boot_deadline = boot_deadline.filter(|_| !heard.has_booted);
+            let deadline = boot_deadline.map_or(self.deadline, |boot| boot.min(self.deadline));
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => match line.strip_prefix("::") {
                     Some(notice) => heard.notice(notice, self.started.elapsed()),
                     None => on_line(&line),
                 },
                 Err(RecvTimeoutError::Timeout) => {
                     self.end();
+                    if deadline < self.deadline {
+                        bail!("the guest's command had not begun after {} s", BOOT_PATIENCE.as_secs());
+                    }
                     bail!("the guest had not ended after {} s and was killed", self.timeout.as_secs());
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -291,7 +321,7 @@ impl Running {
             let said = fs::read_to_string(&self.errors).unwrap_or_default();
             bail!("QEMU ended with {status}: {}", said.trim());
         }
-        Ok(heard)
+        Ok(())
     }
 
     fn end(&mut self) {
@@ -315,13 +345,14 @@ impl Heard {
                 let seconds = seconds.trim().parse().unwrap_or(0.0);
                 self.boot_guest = Duration::try_from_secs_f64(seconds).unwrap_or_default();
                 self.boot_host = now;
+                self.has_booted = true;
             }
             Some(("exit", status)) => self.status = status.trim().parse().ok(),
             _ => {}
         }
     }
 
-    fn outcome(self, running: &Running, kernel: &Kernel) -> Result<MachineOutcome> {
+    fn outcome(&self, running: &Running, kernel: &Kernel) -> Result<MachineOutcome> {
         let status = self.status.context("the guest stopped before its command had ended")?;
         Ok(MachineOutcome {
             status,
@@ -384,6 +415,7 @@ mod tests {
         heard.notice("exit 7", Duration::from_secs(9));
         assert_eq!(heard.boot_guest, Duration::from_millis(2500));
         assert_eq!(heard.boot_host, Duration::from_secs(4));
+        assert!(heard.has_booted);
         assert_eq!(heard.status, Some(7));
     }
 
