@@ -10,6 +10,7 @@ fn task() -> TaskRecord {
     TaskRecord {
         tid: 4243,
         pid: 4242,
+        user: Some(1000),
         name: "mplayer".into(),
         cpu: 1,
         standing: Standing::Admitted,
