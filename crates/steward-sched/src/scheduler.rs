@@ -673,6 +673,7 @@ fn decode_event(bytes: &[u8]) -> Option<Event> {
         at_ns: raw.at_ns,
         tid: raw.tid,
         pid: raw.pid,
+        user: Some(raw.user),
         name: text_of(&raw.name),
         cpu: raw.cpu,
         kind,

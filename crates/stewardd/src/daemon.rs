@@ -137,6 +137,8 @@ pub struct Daemon {
     pub(crate) history: History,
     pub(crate) texts: Texts,
     pub(crate) events_lost: u64,
+    /// Whether the rules, or who the owner is, changed since those who listen were held against them.
+    pub(crate) rules_changed: bool,
     /// How many there were of each kind, by its name in the log.
     pub(crate) decisions: BTreeMap<&'static str, u64>,
 }
@@ -200,6 +202,7 @@ impl Daemon {
             history: History::default(),
             texts: Texts::default(),
             events_lost: 0,
+            rules_changed: false,
             decisions: BTreeMap::new(),
         };
         let messages = [message, domain_message, audit_message, spec_message];
@@ -235,7 +238,9 @@ impl Daemon {
         let choice = self.choice();
         let prefix = self.settings.config.domains.prefix.clone();
         let (config, rules) = (&self.options.config, &self.options.rule_directories);
-        self.settings = settings::load(config, rules, &mut self.last_settings);
+        let settings = settings::load(config, rules, &mut self.last_settings);
+        self.rules_changed |= settings.policy != self.settings.policy;
+        self.settings = settings;
         self.domains.set_machine(machine(&self.settings, &self.options.roots));
         if self.settings.config.domains.prefix != prefix {
             let origin = Origin::at(&self.options.config, 0);
@@ -326,7 +331,7 @@ impl Daemon {
             let event = &told.event;
             report::log_domain_event(event);
             *self.decisions.entry(report::domain_event_name(event.kind)).or_default() += 1;
-            self.history.note(event.clone());
+            self.history.note(event.clone(), told.about.clone());
         }
         told
     }

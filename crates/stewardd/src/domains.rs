@@ -42,6 +42,7 @@ use crate::memory::cared::Cared;
 use crate::memory::limits::Limits;
 use crate::memory::manager::Ordered;
 use crate::server::report;
+use crate::server::sight::{About, Whose};
 use crate::turn::clock::now_ns;
 use crate::turn::worker::Job;
 
@@ -95,6 +96,8 @@ pub struct Told {
     pub event: api::Event,
     /// The domain after it.
     pub domain: Option<api::Domain>,
+    /// Whose it is, and whom else it names.
+    pub about: About,
 }
 
 impl Told {
@@ -308,6 +311,14 @@ impl Domains {
         given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
     }
 
+    /// Whose a domain is, for who is to be told of it: also of one whose cgroup is gone.
+    pub(crate) fn whose(&self, path: &str) -> Whose {
+        let held = self.held.get(path).map(|held| held.user);
+        let found = || self.cgroups().ok()?.find(path).ok().map(|cgroup| self.user_of(&cgroup));
+        let user = held.or_else(found).or_else(|| name::user_of_slice(path));
+        Whose { user, above: self.users_above(path).into_iter().flatten().collect() }
+    }
+
     /// The users of all domains above one, nearest first.
     pub fn users_above(&self, path: &str) -> Vec<Option<u32>> {
         let mut users = Vec::new();
@@ -436,7 +447,17 @@ impl Domains {
                 (Some(figures).filter(|_| refusal.resource == Resource::Cpu), None)
             }
         };
-        self.push(Told { event, domain: None });
+        // The reason names the siblings with what they have.
+        let beside = self.held.keys().filter(|other| *other != path);
+        let beside = beside.filter(|other| name::parent_of(other) == name::parent_of(path));
+        let named = beside.map(|other| self.whose(other)).collect();
+        let text = format!(
+            "Domain {} does not get it: its level would have more reserved than there is{}",
+            self.names.name_of(path),
+            report::asked_by(asker.pid, asker.uid)
+        );
+        let bare = api::Event { text, ..event.clone() };
+        self.push(Told { event, domain: None, about: About::of(self.whose(path)).naming(named, bare) });
         Err(ApiError::Overcommitted {
             resource: refusal.resource.name().to_owned(),
             reason: refusal.reason,
@@ -733,7 +754,8 @@ impl Domains {
         let text = report::domain_sentence(&event, asker.uid, why, protect_ns);
         let gone = matches!(kind, api::EventKind::DomainRemoved | api::EventKind::DomainVanished);
         let domain = if gone { None } else { self.view(path, None) };
-        self.push(Told { event: api::Event { text, ..event }, domain });
+        let about = About::of(self.whose(path));
+        self.push(Told { event: api::Event { text, ..event }, domain, about });
     }
 
     pub(crate) fn push(&mut self, told: Told) {

@@ -192,6 +192,7 @@ impl Mechanism for FakeMechanism {
             at_ns: 1,
             tid,
             pid: tid,
+            user: process::user(tid, &Roots::default()).ok().flatten(),
             name: "fake".to_owned(),
             cpu: 0,
             kind,

@@ -38,6 +38,7 @@ pub mod report;
 pub mod requests;
 pub mod room;
 mod service;
+pub mod sight;
 pub mod target;
 pub mod texts;
 pub mod turns;
@@ -46,6 +47,7 @@ pub mod watch;
 use output::Output;
 use place::{Lock, another, bind_only};
 use room::Entry;
+use sight::{About, Sight, View};
 use turns::{Payer, Turns};
 use watch::{NextReply, Watch, Watched};
 
@@ -81,12 +83,22 @@ pub enum Answer {
     Text(Arc<str>),
     /// An error.
     Error(ApiError),
-    /// These replies now, as they travel, and then every one that is broadcast on the topic.
-    Stream(Topic, Arc<str>),
+    /// These replies now, as they travel, and then every one that is broadcast on the topic and may be seen.
+    Stream(Topic, Sight, Arc<str>),
     /// One reply to this from time to time, whenever [`Server::serve_watchers`] finds it due.
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
+}
+
+/// What somebody listens to.
+#[derive(Clone, Copy)]
+struct Listening {
+    topic: Topic,
+    /// What of it may be seen.
+    sight: Sight,
+    /// How many of those broadcasts were lost since the last that was sent.
+    lost: u64,
 }
 
 struct Client {
@@ -96,8 +108,8 @@ struct Client {
     output: Output,
     /// The call that waits for its answer.
     waiting: Option<Call>,
-    /// What it listens to, and how many broadcasts were lost since the last that was sent; `Some` once it monitors.
-    monitoring: Option<(Topic, u64)>,
+    /// What it listens to; `Some` once it monitors.
+    monitoring: Option<Listening>,
     /// What it is answered again and again, and when next, in nanoseconds of `CLOCK_MONOTONIC`.
     watching: Option<(Watch, u64)>,
     /// The turn in which it last said something.
@@ -218,25 +230,49 @@ impl Server {
         }
     }
 
-    /// Sends this to every client that listens to the topic. `fill` gets how many it lost before and makes the reply.
-    pub fn broadcast(&mut self, topic: Topic, fill: &dyn Fn(u64) -> Map<String, Value>) {
-        let message =
-            |lost| wire::encode(&Reply { parameters: fill(lost), continues: Some(true), error: None });
+    /// Sends this to every client that listens to the topic and may see what is about that. `fill` gets whether it is
+    /// told without the names of others and how many it lost before, and makes the reply.
+    pub fn broadcast(&mut self, topic: Topic, about: &About, fill: &dyn Fn(bool, u64) -> Map<String, Value>) {
+        let message = |is_bare, lost| {
+            wire::encode(&Reply { parameters: fill(is_bare, lost), continues: Some(true), error: None })
+        };
         // Most have lost nothing, and are told the same.
-        let mut with_none_lost = None;
+        let mut with_none_lost = [None, None];
         for client in &mut self.clients {
-            let Some((_, lost)) = client.monitoring.filter(|(listens_to, _)| *listens_to == topic) else {
+            let Some(listening) = client.monitoring.as_mut().filter(|listening| listening.topic == topic)
+            else {
                 continue;
             };
+            let is_bare = match listening.sight.view(about) {
+                View::Whole => false,
+                View::Bare => true,
+                View::Nothing => continue,
+            };
             if client.output.len() > MONITOR_BYTES_MAX {
-                client.monitoring = Some((topic, lost + 1));
+                listening.lost += 1;
                 continue;
             }
-            match lost {
-                0 => client.output.push(with_none_lost.get_or_insert_with(|| message(0))),
-                _ => client.output.push(&message(lost)),
+            match std::mem::take(&mut listening.lost) {
+                0 => client
+                    .output
+                    .push(with_none_lost[usize::from(is_bare)].get_or_insert_with(|| message(is_bare, 0))),
+                lost => client.output.push(&message(is_bare, lost)),
             }
-            client.monitoring = Some((topic, 0));
+        }
+    }
+
+    /// Holds everybody who listens against rules that have changed: `judge` gets what one might see until now, and says
+    /// what from now on. Who may see nothing is told why, and hears no more.
+    pub fn judge_listeners(&mut self, judge: &mut dyn FnMut(&Caller, Sight) -> Result<Sight, ApiError>) {
+        for client in &mut self.clients {
+            let Some(listening) = &mut client.monitoring else { continue };
+            match judge(&client.caller, listening.sight) {
+                Ok(sight) => listening.sight = sight,
+                Err(error) => {
+                    client.monitoring = None;
+                    client.send_error(&error);
+                }
+            }
         }
     }
 
@@ -284,7 +320,7 @@ impl Server {
 
     /// Whether anyone listens to the topic.
     pub fn has_listeners(&self, topic: Topic) -> bool {
-        self.clients.iter().any(|client| client.monitoring.is_some_and(|(listens_to, _)| listens_to == topic))
+        self.clients.iter().any(|client| client.monitoring.is_some_and(|listening| listening.topic == topic))
     }
 
     /// Removes the socket. Clients see the connection end.
@@ -540,8 +576,8 @@ impl Client {
             Answer::Text(parameters) => self.send_text(&parameters, false),
             Answer::Error(error) => self.send_error(&error),
             Answer::Watch(_) | Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
-            Answer::Stream(topic, first) => {
-                self.monitoring = Some((topic, 0));
+            Answer::Stream(topic, sight, first) => {
+                self.monitoring = Some(Listening { topic, sight, lost: 0 });
                 self.output.push_shared(&first);
             }
             // Due at once.

@@ -125,6 +125,9 @@ impl Loop {
         if let Some(mechanism) = daemon.cpu.mechanism.as_ref().filter(|_| mechanism_told) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
         }
+        if std::mem::take(&mut daemon.rules_changed) {
+            self.server.judge_listeners(&mut |caller, sight| daemon.permit_listening(caller, sight));
+        }
         self.broadcast(&told);
         self.serve_watchers(daemon);
         self.notify_status(daemon, &[]);
@@ -203,17 +206,21 @@ impl Loop {
     }
 
     fn broadcast(&mut self, told: &[Told]) {
-        for Told { event, domain } in told {
+        for Told { event, domain, about } in told {
+            let told = |is_bare| match &about.naming {
+                Some(naming) if is_bare => (*naming.bare).clone(),
+                _ => event.clone(),
+            };
             if self.server.has_listeners(Stream::Decisions) {
-                let fill = |lost| report::parameters(&api::Monitored { event: event.clone(), lost });
-                self.server.broadcast(Stream::Decisions, &fill);
+                let fill = |is_bare, lost| report::parameters(&api::Monitored { event: told(is_bare), lost });
+                self.server.broadcast(Stream::Decisions, about, &fill);
             }
             if report::changes_domain(event.kind) && self.server.has_listeners(Stream::Domains) {
-                let fill = |lost| {
-                    let (event, domain) = (Some(event.clone()), domain.clone());
+                let fill = |is_bare, lost| {
+                    let (event, domain) = (Some(told(is_bare)), domain.clone());
                     report::parameters(&api::DomainWatched { event, domain, lost })
                 };
-                self.server.broadcast(Stream::Domains, &fill);
+                self.server.broadcast(Stream::Domains, about, &fill);
             }
         }
     }

@@ -108,6 +108,88 @@ fn reading_can_be_denied_and_the_refusal_says_what() {
     daemon.status();
 }
 
+/// Rules by which all but root may read what is their own only.
+const OWN_IS_READ: &str = "[[rule]]\nwho = \"root\"\naction = \"all\"\nof = \"anyone\"\nverdict = \"allow\"\n\
+    [[rule]]\nwho = \"everyone\"\naction = \"read\"\nof = [\"own\", \"below-own\"]\nverdict = \"allow\"\n";
+
+fn replace_rules(machine: &Machine, rules: &str) {
+    std::fs::create_dir_all(machine.path("rules")).expect("created");
+    std::fs::write(machine.path("rules/default.toml"), rules).expect("written");
+}
+
+fn create_for(daemon: &Running, machine: &Machine, domain: &str, user: u32) {
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    let (domain, settings) = (domain.to_owned(), api::DomainSettings::default());
+    let request = api::CreateDomain { domain, settings, user: Some(user), keep: Some(true) };
+    daemon.client().call(&request).expect("root may");
+}
+
+/// The domain that a decision is about.
+fn about(event: &api::Event) -> String {
+    event.domain.as_ref().map(|domain| domain.name.clone()).unwrap_or_default()
+}
+
+#[test]
+fn two_users_are_told_of_their_own_domains_and_not_of_each_others() {
+    let machine = Machine::new();
+    replace_rules(&machine, OWN_IS_READ);
+    let daemon = machine.start();
+    create_for(&daemon, &machine, "alices", 1001);
+    create_for(&daemon, &machine, "bobs", 1002);
+    let as_user = |uid| machine.caller_uid.store(uid, Ordering::SeqCst);
+    let mut streams = Vec::new();
+    for (uid, wanted) in [(1001, "alices"), (1002, "bobs")] {
+        as_user(uid);
+        let list = daemon.client().call(&api::ListEvents {}).expect("what is their own").events;
+        assert_eq!(list.iter().map(about).collect::<Vec<_>>(), [wanted]);
+        let mut watch = daemon.client().stream(&api::WatchDomains { present: Some(true) }).expect("sent");
+        let domain = watch.next().expect("it is there").expect("a reply").domain.expect("it is present");
+        assert_eq!(domain.name, wanted, "and neither the root nor a slice is theirs");
+        let mut monitor = daemon.client().stream(&api::Monitor { history: Some(true) }).expect("sent");
+        assert_eq!(about(&monitor.next().expect("it is remembered").expect("a reply").event), wanted);
+        streams.push((wanted, watch, monitor));
+    }
+    create_for(&daemon, &machine, "bobs/own", 1003);
+    create_for(&daemon, &machine, "alices/own", 1003);
+    create_for(&daemon, &machine, "bobs/last", 1002);
+    for (wanted, mut watch, mut monitor) in streams {
+        let told = monitor.next().expect("it is told").expect("a reply");
+        // What the other is told is not lost to this one.
+        assert_eq!((about(&told.event), told.lost), (format!("{wanted}/own"), 0));
+        let watched = watch.next().expect("it is told").expect("a reply");
+        assert_eq!(watched.domain.expect("it is there").name, format!("{wanted}/own"));
+    }
+    as_user(0);
+    let all = daemon.client().call(&api::ListEvents {}).expect("root may").events;
+    assert_eq!(all.len(), 5, "{all:?}");
+}
+
+#[test]
+fn who_listens_is_held_against_rules_that_change() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let mut monitor = daemon.client().stream(&api::Monitor::default()).expect("sent");
+    let mut watch = daemon.client().stream(&api::WatchDomains::default()).expect("sent");
+    // By then both are known as that user's.
+    daemon.status();
+    create_for(&daemon, &machine, "first", 1002);
+    assert_eq!(about(&monitor.next().expect("everyone may read").expect("a reply").event), "first");
+    replace_rules(&machine, OWN_IS_READ);
+    daemon.client().call(&api::Reload {}).expect("root may");
+    create_for(&daemon, &machine, "bobs", 1002);
+    create_for(&daemon, &machine, "alices", 1001);
+    assert_eq!(about(&monitor.next().expect("it is told").expect("a reply").event), "alices");
+    replace_rules(&machine, &rule("root", "all", "allow"));
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    daemon.client().call(&api::Reload {}).expect("root may");
+    let reason = denied(monitor.next().expect("it is told why").map(|told| told.event));
+    assert!(reason.contains("user 1001 may not read what is promised to whom"), "{reason}");
+    let told: Vec<_> =
+        watch.by_ref().take(3).map(|told| told.map(|told| told.event.as_ref().map(about))).collect();
+    assert!(matches!(&told[..], [Ok(_), Ok(Some(own)), Err(_)] if own == "alices"), "{told:?}");
+}
+
 #[test]
 fn polkit_is_asked_where_a_rule_says_so_and_others_are_answered_meanwhile() {
     let machine = ruled(&rule("user:1001", "reserve", "ask"));

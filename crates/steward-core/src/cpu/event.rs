@@ -11,6 +11,9 @@ pub struct Event {
     pub tid: i32,
     /// Process id.
     pub pid: i32,
+    /// The user whose task it is; `None` where that is not known.
+    #[serde(default)]
+    pub user: Option<u32>,
     /// The kernel's name of the task.
     pub name: String,
     /// The CPU concerned.

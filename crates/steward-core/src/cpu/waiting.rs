@@ -71,7 +71,19 @@ mod tests {
 
     fn event(tid: i32, kind: EventKind) -> Event {
         let (at_ns, cpu, load, bandwidth, threshold) = (1, 0, 0.0, 0.1, 0.8);
-        Event { at_ns, tid, pid: tid, name: "p".into(), cpu, kind, load, bandwidth, threshold, reason: None }
+        Event {
+            at_ns,
+            tid,
+            pid: tid,
+            user: None,
+            name: "p".into(),
+            cpu,
+            kind,
+            load,
+            bandwidth,
+            threshold,
+            reason: None,
+        }
     }
 
     #[test]

@@ -5,18 +5,27 @@
 //! user whose all together are largest: half a working set is of use to nobody, and whoever has the largest is the
 //! cause. So nobody who has no more than its fair part, the room divided by the number of users, is demoted because
 //! another user protects more, be it in one domain or in many. To fit is to have some room to grow, too:
-//! who grows by a page without it loses another one. It comes back once all that it had in memory or in the swap fits
-//! again. What may not be revoked keeps what is left, in the order in which it came.
+//! who grows by a page without it loses another one. Of those that are about as large it is the turn of the user, and of
+//! that one's the domain, that has paid longest ago: nobody pays twice before the others have. What may not be revoked
+//! keeps what is left, in the order in which it came.
+//!
+//! One comes back once all that it needs fits again: beside what the others keep, or with what its user keeps into
+//! that user's fair part. Then whoever has more than theirs makes room for it. It is known that it fits when what it
+//! needed when it was demoted does. What it has in memory and in the swap may be less: it has given memory up, or it
+//! only seems so, because what was taken of its files is in no swap. That is found out by trying, each time after
+//! twice as long.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 /// For how long one that was demoted stays so at least, in nanoseconds: its pages are being taken meanwhile, and what
 /// is measured is not yet what it will need.
 const DEMOTED_MIN_NS: u64 = 5_000_000_000;
-/// One that is demoted again soon after it came back stays so for twice as long, and so on up to this, in nanoseconds:
-/// what was taken of its files is in no swap, so it seems to need less than it does, and would come and go for ever.
+/// One that is demoted again soon after it came back, on the word of what it had left, is taken at that word after twice
+/// as long, and so on up to this, in nanoseconds: what was taken of its files is in no swap, so it seems to need less
+/// than it does, and would come and go for ever.
 const DEMOTED_MAX_NS: u64 = 300_000_000_000;
 /// What must be left beside one that comes back, as a part of the room: with less it would be demoted again at once.
 const SPARE_PART: u64 = 16;
@@ -75,11 +84,35 @@ pub struct Change {
     pub room_bytes: u64,
 }
 
-/// A change, and for how long one that is demoted stays so at least.
+/// A change, and for how long one that is demoted is not taken at the word of what it has left.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     at_ns: u64,
     demoted_ns: u64,
+    /// What it used when it was demoted, in bytes.
+    needed_bytes: u64,
+}
+
+/// Who was demoted when, by an order that grows with each time. Who is not in it never was.
+#[derive(Clone, Debug, Default)]
+struct Paid {
+    last: u64,
+    domains: BTreeMap<u64, u64>,
+    users: BTreeMap<u32, u64>,
+}
+
+impl Paid {
+    fn note(&mut self, one: &Wanting) {
+        self.last += 1;
+        self.domains.insert(one.id, self.last);
+        self.users.insert(one.user, self.last);
+    }
+
+    /// When it and its user paid last, the user first.
+    fn of(&self, one: &Wanting) -> (u64, u64) {
+        let user = self.users.get(&one.user).copied().unwrap_or(0);
+        (user, self.domains.get(&one.id).copied().unwrap_or(0))
+    }
 }
 
 /// Who is demoted, and what the others were told last.
@@ -91,19 +124,20 @@ pub struct Protection {
     returned: BTreeMap<u64, Turn>,
     /// By id: what it keeps, in bytes.
     kept: BTreeMap<u64, u64>,
+    paid: Paid,
 }
 
 impl Protection {
     /// What each keeps, in the order given, which is that in which they came; and what has changed. `room_bytes` is
     /// what they may keep together, `now_ns` the time.
     pub fn decide(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> (Vec<Kept>, Vec<Change>) {
-        let is_there = |id: &u64| wanting.iter().any(|one| one.id == *id);
-        self.demoted.retain(|id, _| is_there(id));
-        self.returned.retain(|id, _| is_there(id));
-        self.kept.retain(|id, _| is_there(id));
+        self.forget_gone(wanting);
         let mut changes = self.demote(now_ns, room_bytes, wanting);
-        if changes.is_empty() {
-            changes = self.take_back(now_ns, room_bytes, wanting).into_iter().collect();
+        if changes.is_empty()
+            && let Some(back) = self.take_back(now_ns, room_bytes, wanting)
+        {
+            changes.push(back);
+            changes.extend(self.demote(now_ns, room_bytes, wanting));
         }
         let mut left_bytes = room_bytes;
         let mut kept = Vec::with_capacity(wanting.len());
@@ -128,6 +162,16 @@ impl Protection {
         (kept, changes)
     }
 
+    fn forget_gone(&mut self, wanting: &[Wanting]) {
+        let ids: BTreeSet<u64> = wanting.iter().map(|one| one.id).collect();
+        let users: BTreeSet<u32> = wanting.iter().map(|one| one.user).collect();
+        self.demoted.retain(|id, _| ids.contains(id));
+        self.returned.retain(|id, _| ids.contains(id));
+        self.kept.retain(|id, _| ids.contains(id));
+        self.paid.domains.retain(|id, _| ids.contains(id));
+        self.paid.users.retain(|user, _| users.contains(user));
+    }
+
     /// More room to grow, out of what nobody needs. What was told stays as long as it is about right, so that it is not
     /// written into the kernel anew at each look.
     fn more_bytes(&self, id: u64, used_bytes: u64, sure_bytes: u64, spare_bytes: &mut u64) -> u64 {
@@ -149,56 +193,118 @@ impl Protection {
         wanting.iter().filter(|one| !self.demoted.contains_key(&one.id))
     }
 
+    /// What the protected domains of each user need together, in bytes.
+    fn sums(&self, wanting: &[Wanting]) -> BTreeMap<u32, u64> {
+        let mut of_user: BTreeMap<u32, u64> = BTreeMap::new();
+        for one in self.protected(wanting) {
+            let sum_bytes = of_user.entry(one.user).or_default();
+            *sum_bytes = sum_bytes.saturating_add(least_bytes(one.used_bytes));
+        }
+        of_user
+    }
+
     fn demote(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> Vec<Change> {
         let mut changes = Vec::new();
         loop {
-            if self.least_of_protected(wanting) <= room_bytes {
+            let needed_bytes = self.least_of_protected(wanting);
+            let Some(excess_bytes) = needed_bytes.checked_sub(room_bytes).filter(|excess| *excess > 0) else {
                 return changes;
-            }
-            let mut of_user: BTreeMap<u32, u64> = BTreeMap::new();
-            for one in self.protected(wanting) {
-                let sum_bytes = of_user.entry(one.user).or_default();
-                *sum_bytes = sum_bytes.saturating_add(least_bytes(one.used_bytes));
-            }
-            let revocable = self.protected(wanting).filter(|one| one.is_revocable && one.used_bytes > 0);
-            // Of equals the one that came last.
-            let largest = revocable.max_by_key(|one| (of_user.get(&one.user), one.used_bytes)).copied();
-            let Some(largest) = largest else { return changes };
-            let demoted_ns = self.demoted_ns(largest.id, now_ns);
-            self.demoted.insert(largest.id, Turn { at_ns: now_ns, demoted_ns });
-            let needed_bytes = least_bytes(largest.used_bytes);
-            changes.push(Change { id: largest.id, is_demoted: true, needed_bytes, room_bytes });
+            };
+            let Some(one) = self.next_to_pay(room_bytes, excess_bytes, wanting) else { return changes };
+            let demoted_ns = self.demoted_ns(one.id, now_ns);
+            self.paid.note(&one);
+            self.demoted.insert(one.id, Turn { at_ns: now_ns, demoted_ns, needed_bytes: one.used_bytes });
+            let needed_bytes = least_bytes(one.used_bytes);
+            changes.push(Change { id: one.id, is_demoted: true, needed_bytes, room_bytes });
         }
     }
 
-    /// For how long one that is demoted now stays so at least.
+    /// The largest, or of those that are about as large and do as well the one whose turn it is.
+    fn next_to_pay(&self, room_bytes: u64, excess_bytes: u64, wanting: &[Wanting]) -> Option<Wanting> {
+        let of_user = self.sums(wanting);
+        let sum_bytes = |one: &Wanting| of_user.get(&one.user).copied().unwrap_or(0);
+        let revocable = || self.protected(wanting).filter(|one| one.is_revocable && one.used_bytes > 0);
+        let largest = revocable().max_by_key(|one| (sum_bytes(one), one.used_bytes))?;
+        let fair_bytes = fair_bytes(room_bytes, wanting);
+        let apart_bytes = headroom_bytes(largest.used_bytes);
+        let enough_bytes = least_bytes(largest.used_bytes).min(excess_bytes);
+        let is_equal = |one: &&Wanting| {
+            let of_fair_user = one.user == largest.user
+                || sum_bytes(largest) - sum_bytes(one) < apart_bytes && sum_bytes(one) > fair_bytes;
+            of_fair_user
+                && largest.used_bytes.saturating_sub(one.used_bytes) < apart_bytes
+                && least_bytes(one.used_bytes) >= enough_bytes
+        };
+        // Where nobody has paid, of equals the one that came last.
+        let equal = revocable().filter(is_equal);
+        equal.max_by_key(|one| (Reverse(self.paid.of(one)), sum_bytes(one), one.used_bytes)).copied()
+    }
+
+    /// For how long one that is demoted now is not taken at the word of what it has left.
     fn demoted_ns(&self, id: u64, now_ns: u64) -> u64 {
         let again =
             self.returned.get(&id).filter(|last| now_ns.saturating_sub(last.at_ns) < 2 * last.demoted_ns);
         again.map_or(DEMOTED_MIN_NS, |last| (2 * last.demoted_ns).min(DEMOTED_MAX_NS))
     }
 
-    /// One at a time: the next look shows what it needs now.
+    /// One at a time: the next look shows what it needs now. The smallest that fits, of equals the one that waited
+    /// longest.
     fn take_back(&mut self, now_ns: u64, room_bytes: u64, wanting: &[Wanting]) -> Option<Change> {
+        let mut waiting: Vec<(u64, u64, &Wanting)> =
+            wanting.iter().filter_map(|one| self.needed_bytes(now_ns, one)).collect();
+        waiting.sort_by_key(|(needed_bytes, since_ns, _)| (*needed_bytes, *since_ns));
         let left_bytes = room_bytes.saturating_sub(self.least_of_protected(wanting));
         let fits_bytes = left_bytes.saturating_sub(room_bytes / SPARE_PART);
-        let waited = |one: &&Wanting| {
-            let turn = self.demoted.get(&one.id);
-            turn.is_some_and(|turn| now_ns.saturating_sub(turn.at_ns) >= turn.demoted_ns)
+        let fits = |needed_bytes: u64| needed_bytes <= fits_bytes && least_bytes(needed_bytes) <= left_bytes;
+        let (fair_bytes, of_user) = (fair_bytes(room_bytes, wanting), self.sums(wanting));
+        let is_fair = |needed_bytes: u64, one: &Wanting| {
+            let beside_bytes = of_user.get(&one.user).copied().unwrap_or(0);
+            let sum_bytes = beside_bytes.saturating_add(least_bytes(needed_bytes));
+            sum_bytes <= fair_bytes - fair_bytes / SPARE_PART
         };
-        let fits = |one: &&Wanting| one.full_bytes <= fits_bytes && least_bytes(one.full_bytes) <= left_bytes;
-        let fitting = wanting.iter().filter(waited).filter(fits);
-        let smallest = fitting.min_by_key(|one| one.full_bytes)?;
-        if let Some(turn) = self.demoted.remove(&smallest.id) {
-            self.returned.insert(smallest.id, Turn { at_ns: now_ns, ..turn });
+        let fitting = waiting.iter().find(|(needed_bytes, ..)| fits(*needed_bytes));
+        let fair = || {
+            waiting.iter().find(|(needed_bytes, _, one)| {
+                is_fair(*needed_bytes, one) && self.would_stay(room_bytes, wanting, one, *needed_bytes)
+            })
+        };
+        let (needed_bytes, _, back) = *fitting.or_else(fair)?;
+        if let Some(turn) = self.demoted.remove(&back.id) {
+            self.returned.insert(back.id, Turn { at_ns: now_ns, ..turn });
         }
-        Some(Change {
-            id: smallest.id,
-            is_demoted: false,
-            needed_bytes: least_bytes(smallest.full_bytes),
-            room_bytes,
-        })
+        let needed_bytes = least_bytes(needed_bytes);
+        Some(Change { id: back.id, is_demoted: false, needed_bytes, room_bytes })
     }
+
+    /// What one that is demoted is to have when it comes back, and since when it waits; `None` where it is not, or was
+    /// only just.
+    fn needed_bytes<'one>(&self, now_ns: u64, one: &'one Wanting) -> Option<(u64, u64, &'one Wanting)> {
+        let turn = self.demoted.get(&one.id)?;
+        let waited_ns = now_ns.saturating_sub(turn.at_ns);
+        let known_bytes = one.full_bytes.max(turn.needed_bytes);
+        let needed_bytes = if waited_ns < turn.demoted_ns { known_bytes } else { one.full_bytes };
+        (waited_ns >= DEMOTED_MIN_NS).then_some((needed_bytes, turn.at_ns, one))
+    }
+
+    /// Whether one that comes back would not be the next to go, with all that it needs: others may have more than
+    /// their part that cannot be revoked.
+    fn would_stay(&self, room_bytes: u64, wanting: &[Wanting], one: &Wanting, needed_bytes: u64) -> bool {
+        let grown = |other: &Wanting| match other.id == one.id {
+            true => Wanting { used_bytes: needed_bytes, ..*other },
+            false => *other,
+        };
+        let grown: Vec<Wanting> = wanting.iter().map(grown).collect();
+        let mut after = self.clone();
+        after.demoted.remove(&one.id);
+        after.demote(0, room_bytes, &grown);
+        !after.demoted.contains_key(&one.id)
+    }
+}
+
+/// What is each user's, of those who want something kept, in bytes.
+fn fair_bytes(room_bytes: u64, wanting: &[Wanting]) -> u64 {
+    let users: BTreeSet<u32> = wanting.iter().filter(|one| one.full_bytes > 0).map(|one| one.user).collect();
+    room_bytes / (users.len() as u64).max(1)
 }
 
 #[cfg(test)]

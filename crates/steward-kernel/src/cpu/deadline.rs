@@ -420,6 +420,7 @@ impl DeadlineMechanism {
             at_ns: account::now_ns(),
             tid: task.id.tid,
             pid: task.pid,
+            user: process::user(task.pid, &self.roots).ok().flatten(),
             name: task.name.clone(),
             cpu: process::stat(task.id.tid, &self.roots).map_or(0, |stat| stat.cpu),
             kind,

@@ -21,7 +21,7 @@ static __always_inline struct event *new_event(u32 kind)
 	}
 	event->at_ns = bpf_ktime_get_ns();
 	event->kind = kind;
-	event->unused = 0;
+	event->user = 0;
 	return event;
 }
 
@@ -36,6 +36,7 @@ static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 thr
 		return 0;
 	event->tid = slot->tid;
 	event->pid = slot->pid;
+	event->user = slot->claim.uid;
 	event->cpu = slot->cpu;
 	event->load = load;
 	event->bandwidth = slot->claim.bandwidth;
@@ -44,52 +45,6 @@ static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 thr
 	__builtin_memcpy(event->name, slot->name, sizeof(event->name));
 	bpf_ringbuf_submit(event, 0);
 	return 0;
-}
-
-/* An event about a task that has no slot. */
-static __noinline int report_task(u32 kind, struct task_struct *p, u32 bandwidth)
-{
-	struct event *event;
-
-	if (!p)
-		return 0;
-	event = new_event(kind);
-	if (!event)
-		return 0;
-	event->tid = p->pid;
-	event->pid = p->tgid;
-	event->cpu = 0;
-	event->load = 0;
-	event->threshold = 0;
-	event->bandwidth = bandwidth;
-	__builtin_memset(&event->reason, 0, sizeof(event->reason));
-	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
-	bpf_ringbuf_submit(event, 0);
-	return 0;
-}
-
-/*
- * Children take over the priority of whoever started them for the disk (copy_io()). The daemon decides whether this
- * one is to have it.
- */
-static __always_inline void report_heir(struct task_struct *p)
-{
-	struct io_context *context;
-
-	if (!bpf_core_field_exists(p->io_context))
-		return;
-	context = BPF_CORE_READ(p, io_context);
-	if (context && BPF_CORE_READ(context, ioprio))
-		report_task(EVENT_HEIR, p, 0);
-}
-
-/* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
-static __always_inline void watch_period(u32 index, u64 delay_ns)
-{
-	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
-
-	if (entry)
-		bpf_timer_start(&entry->timer, delay_ns, 0);
 }
 
 /* How deep user namespaces nest (include/linux/user_namespace.h: at most 32 levels below the first). */
@@ -122,6 +77,53 @@ static __noinline u32 user_of(struct task_struct *p)
 		ns = BPF_CORE_READ(ns, parent);
 	}
 	return uid;
+}
+
+/* An event about a task that has no slot. */
+static __noinline int report_task(u32 kind, struct task_struct *p, u32 bandwidth)
+{
+	struct event *event;
+
+	if (!p)
+		return 0;
+	event = new_event(kind);
+	if (!event)
+		return 0;
+	event->tid = p->pid;
+	event->pid = p->tgid;
+	event->user = user_of(p);
+	event->cpu = 0;
+	event->load = 0;
+	event->threshold = 0;
+	event->bandwidth = bandwidth;
+	__builtin_memset(&event->reason, 0, sizeof(event->reason));
+	bpf_probe_read_kernel(event->name, sizeof(event->name), p->comm);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/*
+ * Children take over the priority of whoever started them for the disk (copy_io()). The daemon decides whether this
+ * one is to have it.
+ */
+static __always_inline void report_heir(struct task_struct *p)
+{
+	struct io_context *context;
+
+	if (!bpf_core_field_exists(p->io_context))
+		return;
+	context = BPF_CORE_READ(p, io_context);
+	if (context && BPF_CORE_READ(context, ioprio))
+		report_task(EVENT_HEIR, p, 0);
+}
+
+/* Starts the slot's timer for delay_ns from now; period_begins() is set as its callback by ops.init. */
+static __always_inline void watch_period(u32 index, u64 delay_ns)
+{
+	struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
+
+	if (entry)
+		bpf_timer_start(&entry->timer, delay_ns, 0);
 }
 
 /* Writes down what the task asks for; done at each attempt, because settings change. */

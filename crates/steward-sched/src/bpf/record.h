@@ -90,7 +90,7 @@ struct event {
 	u32 load;
 	u32 bandwidth;
 	u32 threshold;
-	u32 unused;
+	u32 user; /* whose task it is */
 	struct admission_reason reason;
 	char name[NAME_LENGTH];
 };

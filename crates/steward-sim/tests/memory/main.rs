@@ -165,7 +165,8 @@ fn unfair(looks: &Looks) -> Vec<String> {
             let larger = seen.iter().enumerate().find(|(place, one)| {
                 one.protected.is_some_and(|protected| protected.is_revocable)
                     && kept(*place).is_some_and(|kept| !kept.is_demoted)
-                    && used_bytes(one) > demoted
+                    // Those that differ by less than is kept for growth take turns.
+                    && used_bytes(one) > demoted + (used_bytes(one) / 8).max(8 * MIB)
             });
             if let Some((place, _)) = larger {
                 found.push(format!("{now_ns}: {change:?} though {place} is larger"));

@@ -15,6 +15,7 @@ use super::state::{Applied, PRUNE_ABOVE_MIN};
 use crate::daemon::Daemon;
 use crate::domains::Told;
 use crate::health::Topic;
+use crate::server::sight::{About, Whose};
 
 /// How often what was given by hand is cleared of processes that have ended, in nanoseconds.
 const PRUNE_EVERY_NS: u64 = 60_000_000_000;
@@ -171,9 +172,10 @@ impl Daemon {
             log_event(event);
             self.cpu.waiting.note(event);
             *self.decisions.entry(reply::event_kind_name(event.kind)).or_default() += 1;
+            let about = About::of(Whose::of_user(event.user));
             let event = reply::event(event);
-            self.history.note(event.clone());
-            told.push(Told { event, domain: None });
+            self.history.note(event.clone(), about.clone());
+            told.push(Told { event, domain: None, about });
         }
         told
     }

@@ -7,6 +7,7 @@
 
 mod slowed;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use libsteward::api::{self, ApiError, Method};
@@ -25,6 +26,7 @@ use crate::domains::{Asker, Given};
 use crate::server::access::{Access, Handler, PROMISED, reply};
 use crate::server::peer::Caller;
 use crate::server::report::{self, invalid};
+use crate::server::sight::{Sight, Whose};
 use crate::server::target::{for_process, kernel_error};
 use crate::server::{Answer, Topic};
 use crate::turn::clock::now_ns;
@@ -87,12 +89,13 @@ impl Handler for api::MoveProcess {
 }
 
 impl Handler for api::WatchDomains {
-    const ACCESS: Access = PROMISED;
+    const ACCESS: Access = Access::OfTarget;
     const CHANGES_FORECASTS: bool = false;
 
-    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
-        let present = daemon.present_domains(self.present == Some(true));
-        Ok(Answer::Stream(Topic::Domains, present))
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        let sight = daemon.permit_decisions(caller)?;
+        let present = daemon.present_domains(self.present == Some(true), sight);
+        Ok(Answer::Stream(Topic::Domains, sight, present))
     }
 }
 
@@ -417,15 +420,17 @@ impl Daemon {
     }
 
     /// The replies to one who starts to watch domains, as they travel: one for each domain that there is, if `wanted`.
-    pub(crate) fn present_domains(&mut self, wanted: bool) -> Arc<str> {
+    pub(crate) fn present_domains(&mut self, wanted: bool, sight: Sight) -> Arc<str> {
         if !wanted {
             return "".into();
         }
         let begun_ns = now_ns();
-        if let Some(text) = self.texts.recent(api::WatchDomains::NAME, begun_ns) {
+        let sees_all = sight == Sight::ALL;
+        if let Some(text) = self.texts.recent(api::WatchDomains::NAME, begun_ns).filter(|_| sees_all) {
             return text;
         }
         let domains = self.list_domains().map(|list| list.domains).unwrap_or_default();
+        let domains = if sees_all { domains } else { seen(domains, sight) };
         let (before, after) = wire::around_reply(true);
         let mut text = String::new();
         for domain in domains {
@@ -433,7 +438,9 @@ impl Daemon {
             text.extend([before, &*report::json(&watched), after]);
         }
         let text = Arc::from(text);
-        self.texts.keep(api::WatchDomains::NAME, &text, begun_ns, now_ns());
+        if sees_all {
+            self.texts.keep(api::WatchDomains::NAME, &text, begun_ns, now_ns());
+        }
         text
     }
 
@@ -459,6 +466,22 @@ impl Daemon {
         tracing::debug!(decision = "complaint", pid = caller.pid, missed = request.missed, of);
         Ok(api::Complaints { complaints })
     }
+}
+
+/// Those of all domains that somebody may see.
+fn seen(domains: Vec<api::Domain>, sight: Sight) -> Vec<api::Domain> {
+    let users: BTreeMap<String, u32> =
+        domains.iter().map(|domain| (domain.path.trim_start_matches('/').to_owned(), domain.user)).collect();
+    let is_seen = |domain: &api::Domain| {
+        let above = std::iter::successors(name::parent_of(domain.path.trim_start_matches('/')), |path| {
+            name::parent_of(path)
+        });
+        // The root belongs to root, which says nothing about those below.
+        let above = above.filter(|path| !path.is_empty()).filter_map(|path| users.get(path).copied());
+        sight.sees(&Whose { user: Some(domain.user), above: above.collect() })
+    };
+    let is_seen: Vec<bool> = domains.iter().map(is_seen).collect();
+    domains.into_iter().zip(is_seen).filter_map(|(domain, is_seen)| is_seen.then_some(domain)).collect()
 }
 
 fn asker(caller: &Caller) -> Asker {

@@ -35,8 +35,10 @@ pub trait Handler: Method {
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError>;
 }
 
+/// What is promised, in the words of a refusal.
+pub(crate) const PROMISES: &str = "what is promised to whom";
 /// What the rules call what is promised, whoever it is promised to.
-pub(crate) const PROMISED: Access = Access::All(Action::Read, "what is promised to whom");
+pub(crate) const PROMISED: Access = Access::All(Action::Read, PROMISES);
 
 /// One reply.
 pub(crate) fn reply<T: Serialize>(outcome: Result<T, ApiError>) -> Result<Answer, ApiError> {

@@ -1,11 +1,13 @@
 //! May this caller have that? Asks the rules, and polkit where they say so.
 
 use libsteward::ApiError;
-use steward_core::authority::{self, Identity, Refusal, Request, Verdict};
+use steward_core::authority::{self, Action, Identity, Refusal, Request, Target, Verdict};
 use steward_kernel::process::sessions;
 
 use crate::daemon::Daemon;
+use crate::server::access::PROMISES;
 use crate::server::peer::Caller;
+use crate::server::sight::Sight;
 use crate::turn::clock::now_ns;
 
 impl Daemon {
@@ -38,6 +40,57 @@ impl Daemon {
 }
 
 impl Daemon {
+    /// What of decisions the caller may see: all, or what is about their own.
+    ///
+    /// # Errors
+    /// [`ApiError::PermissionDenied`] with the rule when that is nothing, or while polkit is asked.
+    pub(crate) fn permit_decisions(&mut self, caller: &Caller) -> Result<Sight, ApiError> {
+        let mut granted = Vec::new();
+        let mut refused = None;
+        // What is others' first: that refusal is told.
+        for target in [Target::Others, Target::BelowOwn, Target::Own] {
+            match self.permit(caller, &Request::of_all(Action::Read, target, PROMISES)) {
+                Ok(()) => granted.push(target),
+                Err(denied) if self.polkit.is_waiting(caller.id) => return Err(denied),
+                Err(denied) => refused = refused.or(Some(denied)),
+            }
+        }
+        match (Sight::of(caller.uid, |target| granted.contains(&target)), refused) {
+            (None, Some(denied)) => Err(denied),
+            (sight, _) => Ok(sight.unwrap_or(Sight::ALL)),
+        }
+    }
+
+    /// What somebody may go on to see who listens already, by the rules as they are now. What polkit has allowed stays
+    /// so as long as the rules ask it.
+    ///
+    /// # Errors
+    /// [`ApiError::PermissionDenied`] with the rule when that is nothing any more.
+    pub(crate) fn permit_listening(&self, caller: &Caller, until_now: Sight) -> Result<Sight, ApiError> {
+        let request = |target| Request::of_all(Action::Read, target, PROMISES);
+        let verdict = |target| {
+            let request = request(target);
+            authority::decide(&self.settings.policy, &self.identity(caller, &request), &request)
+        };
+        let may = |target| match verdict(target) {
+            Verdict::Allow { .. } => true,
+            Verdict::Ask { .. } => until_now.has(target),
+            Verdict::Deny(_) => false,
+        };
+        match (Sight::of(caller.uid, may), verdict(Target::Others)) {
+            (Some(sight), _) => Ok(sight),
+            (None, Verdict::Deny(refusal) | Verdict::Ask { refusal, .. }) => Err(denied(refusal)),
+            (None, Verdict::Allow { .. }) => unreachable!("what is allowed is seen"),
+        }
+    }
+
+    /// What the rules let the caller see of decisions without anybody being asked; `None` when that is nothing.
+    pub(crate) fn sight(&self, caller: &Caller) -> Option<Sight> {
+        Sight::of(caller.uid, |target| {
+            self.is_permitted(caller, &Request::of_all(Action::Read, target, PROMISES))
+        })
+    }
+
     /// Whether the rules allow a request without anybody being asked.
     pub(crate) fn is_permitted(&self, caller: &Caller, request: &Request) -> bool {
         let identity = self.identity(caller, request);

@@ -38,22 +38,24 @@ impl Handler for api::Reload {
 }
 
 impl Handler for api::ListEvents {
-    const ACCESS: Access = PROMISED;
+    const ACCESS: Access = Access::OfTarget;
     const CHANGES_FORECASTS: bool = false;
 
-    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
-        Ok(Answer::Text(daemon.history.list(daemon.events_lost)))
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        let sight = daemon.permit_decisions(caller)?;
+        Ok(Answer::Text(daemon.history.list(daemon.events_lost, sight)))
     }
 }
 
 impl Handler for api::Monitor {
-    const ACCESS: Access = PROMISED;
+    const ACCESS: Access = Access::OfTarget;
     const CHANGES_FORECASTS: bool = false;
 
-    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        let sight = daemon.permit_decisions(caller)?;
         let wants_history = self.history == Some(true);
-        let first = if wants_history { daemon.history.stream() } else { "".into() };
-        Ok(Answer::Stream(Topic::Decisions, first))
+        let first = if wants_history { daemon.history.stream(sight) } else { "".into() };
+        Ok(Answer::Stream(Topic::Decisions, sight, first))
     }
 }
 

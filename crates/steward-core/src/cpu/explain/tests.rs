@@ -174,6 +174,7 @@ fn event(kind: EventKind, reason: Option<Reason>) -> Event {
         at_ns: 1,
         tid: 4243,
         pid: 4242,
+        user: Some(1000),
         name: "mplayer".into(),
         cpu: 1,
         kind,

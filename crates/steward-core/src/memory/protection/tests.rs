@@ -105,6 +105,166 @@ fn what_may_not_be_revoked_keeps_what_is_left_in_the_order_it_came() {
     assert_eq!(changes.iter().map(|change| change.id).collect::<Vec<_>>(), [3]);
 }
 
+/// Four that are about as large, of which three fit: 110 each with room to grow, and 340.
+#[test]
+fn of_equals_each_pays_before_anybody_pays_twice() {
+    let all: Vec<Wanting> = (0..4).map(|id| wanting(id, 100 + id)).collect();
+    let mut protection = Protection::default();
+    let mut paid = Vec::new();
+    for round in 0..40_u64 {
+        let begun_ns = round * 20 * SECOND_NS;
+        let (_, changes) = protection.decide(begun_ns, 340 * MIB, &all);
+        paid.extend(changes.iter().filter(|change| change.is_demoted).map(|change| change.id));
+        // Then all fit, and who paid comes back.
+        let (_, changes) = protection.decide(begun_ns + 10 * SECOND_NS, 800 * MIB, &all);
+        assert!(matches!(changes[..], [Change { is_demoted: false, .. }]), "{changes:?}");
+    }
+    assert_eq!(paid.len(), 40);
+    for turns in paid.chunks(4) {
+        let who: BTreeSet<&u64> = turns.iter().collect();
+        assert_eq!(who.len(), 4, "{paid:?}");
+    }
+}
+
+#[test]
+fn one_that_fits_its_users_fair_part_comes_back_though_another_has_taken_the_room() {
+    let mut protection = Protection::default();
+    let (one, other) = (of_user(1000, wanting(1, 80)), of_user(1001, wanting(2, 60)));
+    // Both are demoted: for a moment nobody is protected.
+    assert_eq!(protection.decide(0, 0, &[one, other]).1.len(), 2);
+    // Meanwhile the other has grown, and is back first.
+    let grown = of_user(1001, wanting(2, 150));
+    let (kept, _) = protection.decide(6 * SECOND_NS, 200 * MIB, &[one, grown]);
+    assert_eq!(kept.iter().map(|kept| kept.is_demoted).collect::<Vec<_>>(), [false, true]);
+    let mut protection = Protection::default();
+    protection.decide(0, 0, &[one]);
+    let (kept, _) = protection.decide(SECOND_NS, 200 * MIB, &[one, grown]);
+    assert_eq!(
+        kept.iter().map(|kept| kept.is_demoted).collect::<Vec<_>>(),
+        [true, false],
+        "it was there first"
+    );
+    // 80 and some are within a half of 200, 150 are not.
+    let (kept, changes) = protection.decide(5 * SECOND_NS, 200 * MIB, &[one, grown]);
+    let changed: Vec<(u64, bool)> = changes.iter().map(|change| (change.id, change.is_demoted)).collect();
+    assert_eq!(changed, [(1, false), (2, true)]);
+    assert!(kept[0].bytes >= 80 * MIB, "{kept:?}");
+    // Who cannot be revoked makes no room.
+    let fixed = Wanting { is_revocable: false, ..grown };
+    let mut protection = Protection::default();
+    protection.decide(0, 0, &[one]);
+    for second in 1..600 {
+        assert_eq!(protection.decide(second * SECOND_NS, 200 * MIB, &[one, fixed]).1, []);
+    }
+}
+
+/// What is seen at one look: of whom, how much each uses, how much of it is left in memory while it is demoted, in
+/// percent, and whether it may be demoted.
+type Look = (u64, Vec<(u32, u64, u64)>);
+
+fn looks() -> impl Strategy<Value = Vec<Look>> {
+    let domains = prop::collection::vec((0..3_u32, 1..300_u64, 20..101_u64), 1..8);
+    prop::collection::vec((prop_oneof![Just(0), 50..1000_u64], domains), 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_fits_its_users_fair_part_is_protected_again_whatever_went_before(history in looks(), own_mib in 1..100_u64) {
+        let mut protection = Protection::default();
+        let mut now_ns = 0;
+        let own = of_user(9, wanting(100, own_mib));
+        for (room_mib, seen) in &history {
+            // Some looks are close together, some are not.
+            now_ns += SECOND_NS / 4 * (1 + room_mib % 40);
+            let others = (0..).zip(seen).map(|(id, (user, mib, _))| of_user(*user, wanting(id, *mib)));
+            let all: Vec<Wanting> = others.chain([own]).collect();
+            protection.decide(now_ns, room_mib * MIB, &all);
+        }
+        let (_, seen) = history.last().expect("there is one");
+        let users: BTreeSet<u32> = seen.iter().map(|(user, ..)| *user).collect();
+        // Of its part a sixteenth is spare.
+        let room_bytes = (least_bytes(own.full_bytes) + 1) * (users.len() as u64 + 1) * 16 / 15 + 64;
+        let others = (0..).zip(seen).map(|(id, (user, mib, left_percent))| {
+            let used_mib = mib * left_percent / 100;
+            Wanting { used_bytes: used_mib * MIB, ..of_user(*user, wanting(id, *mib)) }
+        });
+        let all: Vec<Wanting> = others.chain([own]).collect();
+        // One comes back at a look, the smaller first.
+        for _ in 0..4 * 5 + all.len() + 1 {
+            now_ns += SECOND_NS / 4;
+            protection.decide(now_ns, room_bytes, &all);
+        }
+        for _ in 0..2000 {
+            prop_assert!(!protection.demoted.contains_key(&100), "{protection:?}");
+            now_ns += SECOND_NS / 4;
+            protection.decide(now_ns, room_bytes, &all);
+        }
+    }
+
+    #[test]
+    fn who_has_given_up_what_it_needed_is_protected_again_after_five_minutes_at_the_latest(
+        history in looks(), own_mib in 100..300_u64, left_mib in 1..50_u64,
+    ) {
+        let mut protection = Protection::default();
+        let mut now_ns = 0;
+        for (room_mib, seen) in &history {
+            now_ns += SECOND_NS / 4 * (1 + room_mib % 40);
+            let others = (0..).zip(seen).map(|(id, (user, mib, _))| of_user(*user, wanting(id, *mib)));
+            let all: Vec<Wanting> = others.chain([of_user(9, wanting(100, own_mib))]).collect();
+            protection.decide(now_ns, room_mib * MIB, &all);
+        }
+        let (_, seen) = history.last().expect("there is one");
+        let own = of_user(9, wanting(100, left_mib));
+        let room_bytes = (least_bytes(own.full_bytes) + 1) * 4 * 16 / 15 + 64;
+        let others = (0..).zip(seen).map(|(id, (user, mib, _))| of_user(*user, wanting(id, *mib)));
+        let all: Vec<Wanting> = others.chain([own]).collect();
+        for _ in 0..=DEMOTED_MAX_NS / SECOND_NS + 8 {
+            now_ns += SECOND_NS;
+            protection.decide(now_ns, room_bytes, &all);
+        }
+        prop_assert!(!protection.demoted.contains_key(&100), "{protection:?}");
+    }
+
+    #[test]
+    fn nobody_pays_twice_before_others_that_are_as_large_have_had_their_turn(
+        users in prop::collection::vec(0..3_u32, 2..9),
+        rooms in prop::collection::vec((0..1200_u64, 1..30_u64), 1..60),
+    ) {
+        let all: Vec<Wanting> = (0..).zip(&users).map(|(id, user)| of_user(*user, wanting(id, 100))).collect();
+        let mut protection = Protection::default();
+        let mut paid_at: BTreeMap<u64, usize> = BTreeMap::new();
+        let (mut now_ns, mut count) = (0, 0);
+        for (room_mib, seconds) in rooms {
+            now_ns += seconds * SECOND_NS;
+            let mut protected: BTreeSet<u64> =
+                all.iter().map(|one| one.id).filter(|id| !protection.demoted.contains_key(id)).collect();
+            let (_, changes) = protection.decide(now_ns, room_mib * MIB, &all);
+            for change in changes {
+                if !change.is_demoted {
+                    protected.insert(change.id);
+                    continue;
+                }
+                count += 1;
+                let user = users[change.id as usize];
+                let of_user = |id: &&u64| users[**id as usize] == user;
+                // Those of the same user compete with it whatever the sums of users are.
+                let last = paid_at.get(&change.id).copied();
+                let others = protected.iter().filter(|id| **id != change.id).filter(of_user);
+                for other in others {
+                    prop_assert!(
+                        last.is_none() || paid_at.get(other) > last.as_ref(),
+                        "{} pays before {other}: {paid_at:?}", change.id
+                    );
+                }
+                protected.remove(&change.id);
+                paid_at.insert(change.id, count);
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn nobody_within_its_fair_part_is_demoted_for_what_other_users_protect(

@@ -1,8 +1,8 @@
 //! Why a domain has the memory that it has. Everybody may ask for the domain that they are in and those below it; for
 //! others by the rules.
 
-use libsteward::api::{self, ApiError, EventKind};
-use steward_core::authority::{Action, Request, Target};
+use libsteward::api::{self, ApiError};
+use steward_core::authority::{Action, Request};
 use steward_core::cpu::explain::explain_domain;
 use steward_core::resource::Resource;
 
@@ -10,6 +10,7 @@ use crate::daemon::Daemon;
 use crate::server::Answer;
 use crate::server::access::{Access, Handler, reply};
 use crate::server::peer::Caller;
+use crate::server::sight::Sight;
 
 impl Handler for api::ExplainDomain {
     const ACCESS: Access = Access::OfTarget;
@@ -41,18 +42,8 @@ impl Daemon {
         let text = explain_domain(&name, reserved, None).replacen("It is in the", "This is the", 1)
             + &of_memory
             + &of_record;
-        let sees_all = self
-            .is_permitted(caller, &Request::of_all(Action::Read, Target::Others, "what is promised to whom"));
-        let is_about = |event: &&api::Event| {
-            let about = event.domain.as_ref();
-            about.is_some_and(|domain| domain.name == name) && (sees_all || names_nobody_else(event))
-        };
-        let events = self.history.events().filter(is_about).cloned().collect();
+        // Who may see the domain is told what became of it; the names of others are by the rules.
+        let events = self.history.of_domain(&name, self.sight(caller).unwrap_or(Sight::none_of(caller.uid)));
         Ok(api::DomainExplanation { domain: name, text, events })
     }
-}
-
-/// Whether a decision about a domain has no other domain's name in it.
-fn names_nobody_else(event: &api::Event) -> bool {
-    !matches!(event.kind, EventKind::MemoryTaken | EventKind::MemoryStalled)
 }

@@ -14,10 +14,17 @@ use crate::domains::Told;
 use crate::memory::audit::Broken;
 use crate::memory::cared::Cared;
 use crate::memory::manager::News;
+use crate::server::sight::{About, Whose};
 use crate::turn::clock::now_ns;
 
 /// Less than this is not worth a word, in bytes.
 const TAKEN_MIN_BYTES: u64 = 1 << 20;
+
+/// Of which others something is told, by their paths, and the sentence without their names.
+struct Others<'a> {
+    paths: Vec<&'a str>,
+    bare: String,
+}
 
 impl Daemon {
     /// Tells what the memory loop has decided and done.
@@ -27,7 +34,7 @@ impl Daemon {
             self.tell_change(path, change, cared);
         }
         if news.is_short != std::mem::replace(&mut self.voice.is_short, news.is_short) {
-            self.tell_short(news.is_short);
+            self.tell_short(news.is_short, cared);
         }
         for (path, bytes) in &news.taken_bytes {
             let seen_bytes = self.voice.seen_bytes.insert(path.clone(), *bytes).unwrap_or(0);
@@ -64,10 +71,11 @@ impl Daemon {
             limit: change.room_bytes,
             stalled_ns: None,
         };
-        self.tell_of_memory(kind, Some((domain_of(path), None)), Some(figures), text);
+        self.tell_of_memory(kind, (domain_of(path), None), figures, text, None);
     }
 
-    fn tell_short(&mut self, is_short: bool) {
+    /// Concerns all whose domains are protected, or were until now.
+    fn tell_short(&mut self, is_short: bool, cared: &Cared) {
         let (kind, text) = if is_short {
             let text = "So little memory is left that could be taken from others that no domain is protected for now.";
             (EventKind::MemoryShort, text)
@@ -77,7 +85,14 @@ impl Daemon {
                 "There is enough memory to take from others: domains are protected again.",
             )
         };
-        self.tell_of_memory(kind, None, None, text.to_owned());
+        let promised = self.domains.memory_promises();
+        let mut whose: Vec<Whose> =
+            promised.iter().map(|promise| self.domains.whose(&promise.path)).collect();
+        whose.extend(cared.kept_bytes.keys().map(|path| self.domains.whose(domain_of(path))));
+        whose.sort_unstable();
+        whose.dedup();
+        let event = decision(kind, None, None, text.to_owned());
+        self.domains.push(Told { event, domain: None, about: About { whose, naming: None } });
     }
 
     fn tell_taken(&mut self, now_ns: u64, cared: &Cared) {
@@ -90,12 +105,17 @@ impl Daemon {
             let used = cgroups.and_then(|cgroups| cgroups.memory_use(&path)).unwrap_or_default().used_bytes;
             let taken = approximate_size(bytes);
             let domain = self.domains.names().name_of(&path);
-            let text = format!(
-                "{taken} of memory were taken from {domain}, which has {} left, so that some is free for {protected} at any moment.",
-                approximate_size(used)
-            );
+            let sentence = |protected: &str| {
+                format!(
+                    "{taken} of memory were taken from {domain}, which has {} left, so that some is free for {protected} at any moment.",
+                    approximate_size(used)
+                )
+            };
             let figures = api::MemoryFigures { beside: used, asked: bytes, limit: 0, stalled_ns: None };
-            self.tell_of_memory(EventKind::MemoryTaken, Some((&path, None)), Some(figures), text);
+            let paths = cared.kept_bytes.keys().map(|path| domain_of(path)).collect();
+            let others = Others { paths, bare: sentence("what is protected") };
+            let text = sentence(&protected);
+            self.tell_of_memory(EventKind::MemoryTaken, (&path, None), figures, text, Some(others));
         }
         self.voice.taken.retain(|_, since| since.bytes > 0 || !since.is_due(now_ns));
     }
@@ -116,19 +136,29 @@ impl Daemon {
             let domain = self.domains.names().name_of(path);
             let most = by.into_iter().max_by_key(|(_, taken_bytes)| *taken_bytes);
             let taken_bytes = most.as_ref().map_or(0, |(_, taken_bytes)| *taken_bytes);
-            let by = most.map(|(path, _)| self.domains.names().name_of(&path));
+            let culprit = most.map(|(path, _)| path);
+            let by = culprit.as_deref().map(|path| self.domains.names().name_of(path));
             let within = if seconds == 1 { "a second".to_owned() } else { format!("{seconds} seconds") };
-            let who = match &by {
-                Some(by) => format!("{by} took the most memory then, {}", approximate_size(taken_bytes)),
-                None => "nobody was seen to take memory then".to_owned(),
+            let sentence = |who: Option<&str>| {
+                let who = match who {
+                    Some(who) => {
+                        format!("{who} took the most memory then, {}", approximate_size(taken_bytes))
+                    }
+                    None => "nobody was seen to take memory then".to_owned(),
+                };
+                let stalled = approximate_duration(stalled_ns);
+                format!(
+                    "The promise of memory to {domain} was broken: it stood still for {stalled} within {within}; {who}."
+                )
             };
-            let text = format!(
-                "The promise of memory to {domain} was broken: it stood still for {} within {within}; {who}.",
-                approximate_duration(stalled_ns)
-            );
+            let text = sentence(by.as_deref());
+            let others = culprit.as_deref().map(|culprit| Others {
+                paths: vec![culprit],
+                bare: sentence(Some("a domain that you may not see")),
+            });
             let figures =
                 api::MemoryFigures { beside: 0, asked: taken_bytes, limit: 0, stalled_ns: Some(stalled_ns) };
-            self.tell_of_memory(EventKind::MemoryStalled, Some((path, by)), Some(figures), text);
+            self.tell_of_memory(EventKind::MemoryStalled, (path, by), figures, text, others);
         }
         self.voice.broken.retain(|_, since| since.seconds > 0 || !since.is_due(now_ns));
     }
@@ -137,25 +167,31 @@ impl Daemon {
     fn tell_of_memory(
         &mut self,
         kind: EventKind,
-        about: Option<(&str, Option<String>)>,
-        memory: Option<api::MemoryFigures>,
+        (path, by): (&str, Option<String>),
+        figures: api::MemoryFigures,
         text: String,
+        others: Option<Others<'_>>,
     ) {
-        let domain = about.as_ref().and_then(|(path, _)| self.domains.view(path, None));
-        let about = about.map(|(path, by)| {
-            let name = self.domains.names().name_of(path);
-            api::EventDomain { name, asked_by: 0, by }
-        });
-        let event = api::Event {
-            at_ns: now_ns(),
-            kind,
-            task: None,
-            domain: about,
-            cpu: None,
-            memory,
-            reason: None,
-            text,
+        let domain = self.domains.view(path, None);
+        let name = self.domains.names().name_of(path);
+        let event = |by, text| {
+            let about = api::EventDomain { name: name.clone(), asked_by: 0, by };
+            decision(kind, Some(about), Some(figures), text)
         };
-        self.domains.push(Told { event, domain });
+        let mut about = About::of(self.domains.whose(path));
+        if let Some(Others { paths, bare }) = others {
+            let named = paths.into_iter().map(|path| self.domains.whose(path)).collect();
+            about = about.naming(named, event(None, bare));
+        }
+        self.domains.push(Told { event: event(by, text), domain, about });
     }
+}
+
+fn decision(
+    kind: EventKind,
+    domain: Option<api::EventDomain>,
+    memory: Option<api::MemoryFigures>,
+    text: String,
+) -> api::Event {
+    api::Event { at_ns: now_ns(), kind, task: None, domain, cpu: None, memory, reason: None, text }
 }
