@@ -2,6 +2,7 @@
 
 mod keeper;
 mod reserver;
+mod rest;
 mod settings;
 mod shared;
 mod state;
@@ -125,7 +126,7 @@ impl Server {
             let added = controller.add(route, *goal, clock::now_ns());
             added.map_err(|error| StartError::Goal { route: route.clone(), error })?;
         }
-        let mut state = State::new(controller, settings.strays_max);
+        let mut state = State::new(controller, settings.cpus, settings.strays_max);
         state.best_effort_wanted = settings.plain_workers;
         let (plain, has_socket) = (settings.plain_workers, settings.socket.is_some());
         if !has_socket {
@@ -184,6 +185,7 @@ impl Server {
             if state.is_closing {
                 return Err(refused(0, Why::Closed));
             }
+            state.look(now_ns);
             let decision = state.controller.arrive(route, now_ns);
             // One that was accepted has a worker, or soon: what is bounded is the others.
             let is_full = state.waiting() >= waiting_max;
