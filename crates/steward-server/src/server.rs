@@ -17,8 +17,9 @@ use crate::goal::{Goal, GoalError, nanoseconds};
 use crate::snapshot::Snapshot;
 pub use settings::{Settings, StartError};
 use shared::Shared;
+pub(crate) use state::Job;
+pub use state::Outcome;
 use state::{Class, Entry, Reservation, State};
-pub(crate) use state::{Job, Outcome};
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,6 +298,11 @@ impl Place {
             job();
             Outcome::Done
         }));
+    }
+
+    /// The same, for a job that says how it ended.
+    pub fn serve_until(self, job: impl FnOnce() -> Outcome + Send + 'static) {
+        self.serve_job(Box::new(job));
     }
 
     pub(crate) fn serve_job(mut self, job: Job) {

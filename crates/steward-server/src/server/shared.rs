@@ -137,7 +137,7 @@ impl Shared {
             Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
             // What was cut short was CPU time all the same; what never began leaves its specification unused.
             Ok(Outcome::Abandoned { has_begun }) => (End::Abandoned, has_begun.then_some(cpu_ns)),
-            Err(_) => (End::Panicked, Some(cpu_ns)),
+            Ok(Outcome::Failed) | Err(_) => (End::Panicked, Some(cpu_ns)),
         };
         let slept_ns = watched.and_then(|watched| watched.slept_ns(cpu_ns));
         self.with(|state| {

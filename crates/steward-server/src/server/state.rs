@@ -14,15 +14,16 @@ use crate::goal::nanoseconds;
 
 /// How a job ended, as it says itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It was done.
     Done,
-    /// Nobody wanted it any more while it was done, or before it began.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only what is asynchronous can be given up")
-    )]
-    Abandoned { has_begun: bool },
+    /// Nobody wanted it any more while it was done, or before it began. One that did not begin uses up nothing.
+    Abandoned {
+        /// Whether anything of it was done.
+        has_begun: bool,
+    },
+    /// Its code failed in a way that is counted as a panic; for languages whose failures may not pass through Rust.
+    Failed,
 }
 
 /// The work of a request.
