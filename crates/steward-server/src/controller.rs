@@ -5,13 +5,16 @@
 //! CPU time. What a request costs is learned from those that were served: Cavg on average, and Cmax is enough for 95 %
 //! of them. Then N requests can be promised an answer in every RT, the largest N with N x Cavg < RT x P. There are N
 //! *specifications*; a request that gets one is accepted, and that specification is eligible again no sooner than RT
-//! later. A request that finds none is best-effort, waits, or is refused, as the route's goal says.
+//! later. A request that finds none waits, if the route's goal says so. Else it is best-effort if it is *hopeful*: at
+//! the pace at which best-effort requests were served lately, it can be answered in time with what is not promised. If
+//! it is not hopeful either, it is best-effort behind those that are, or refused, as the goal says.
 //!
 //! Costs are taken anew, and N with them, when RT or P is changed, when some number of requests was served since the
 //! last time, and when some time has passed.
 
 mod history;
 mod route;
+mod spare;
 mod specifications;
 mod ticket;
 
@@ -20,6 +23,7 @@ use crate::snapshot::Snapshot;
 pub use history::Costs;
 pub use route::End;
 use route::{Admission, Route};
+use spare::Spare;
 pub use ticket::{RouteId, Ticket};
 
 /// The part of each CPU that reservations may take unless the daemon says otherwise: its own default.
@@ -60,13 +64,15 @@ pub struct Controller {
     cpus: u32,
     reservable: f64,
     routes: Vec<Route>,
+    spare: Spare,
     next: u64,
 }
 
 impl Controller {
     /// For a machine, or a part of one, of so many CPUs; at least one.
     pub fn new(cpus: u32) -> Self {
-        Controller { cpus: cpus.max(1), reservable: RESERVABLE, routes: Vec::new(), next: 0 }
+        let (cpus, routes) = (cpus.max(1), Vec::new());
+        Controller { cpus, reservable: RESERVABLE, routes, spare: Spare::new(cpus), next: 0 }
     }
 
     /// Adds a route that has a goal.
@@ -130,14 +136,91 @@ impl Controller {
     /// A request arrives.
     pub fn arrive(&mut self, route: RouteId, now_ns: u64) -> Decision {
         let number = self.number();
-        let admission = self.routes[route.0].arrive(number, now_ns);
-        let ticket = |is_accepted| self.ticket(route, number, is_accepted, now_ns);
+        let unpromised = self.unpromised();
+        let (spare, of) = (&self.spare, &mut self.routes[route.0]);
+        let admission = of.arrive(number, now_ns, |of| {
+            let Some(costs) = of.costs() else { return false };
+            let deadline_ns = now_ns.saturating_add(of.goal().response_time_ns());
+            let tried_ns = of.goal().response_time_ns() as f64 * unpromised * TRIED;
+            spare.is_hopeful(costs.average_ns, now_ns, deadline_ns)
+                || spare.may_be_tried() && costs.average_ns as f64 <= tried_ns
+        });
         match admission {
-            Admission::Accepted => Decision::Accepted(ticket(true)),
-            Admission::BestEffort => Decision::BestEffort(ticket(false)),
+            Admission::Accepted => Decision::Accepted(self.ticket(route, number, true, now_ns)),
+            Admission::BestEffort { is_hopeful } => {
+                let mut ticket = self.best_effort(route, number, now_ns, now_ns);
+                if is_hopeful {
+                    self.goes_ahead(&ticket);
+                    ticket.is_hopeful = true;
+                }
+                Decision::BestEffort(ticket)
+            }
             Admission::Waits => Decision::Waits,
             Admission::Refused { retry_after_ns } => Decision::Refused { retry_after_ns },
         }
+    }
+
+    /// Whether a best-effort request that was not hopeful has become so, because others ended sooner than they were
+    /// expected to. If so, it is now.
+    pub fn has_hope(&mut self, ticket: &mut Ticket, now_ns: u64) -> bool {
+        if ticket.is_accepted || ticket.is_hopeful {
+            return ticket.is_hopeful;
+        }
+        let costs = self.routes[ticket.route.0].costs();
+        let is_hopeful =
+            costs.is_some_and(|costs| self.spare.is_hopeful(costs.average_ns, now_ns, ticket.deadline_ns));
+        if is_hopeful {
+            self.goes_ahead(ticket);
+            ticket.is_hopeful = true;
+        }
+        is_hopeful
+    }
+
+    /// Whether a hopeful request that has not begun is so no more, because it could not even be served by its deadline
+    /// if it began now. If so, it is not any more.
+    pub fn has_no_hope(&mut self, ticket: &mut Ticket, now_ns: u64) -> bool {
+        let cost_ns = self.routes[ticket.route.0].costs().map_or(0, |costs| costs.average_ns);
+        let is_late = now_ns.saturating_add(cost_ns) > ticket.deadline_ns;
+        if is_late && ticket.is_hopeful {
+            self.spare.steps_back(ticket.number);
+            ticket.is_hopeful = false;
+        }
+        !ticket.is_hopeful
+    }
+
+    /// No best-effort request whose deadline is before that, in nanoseconds, is hopeful now.
+    pub fn no_hope_before_ns(&self, now_ns: u64) -> u64 {
+        let costs = self.routes.iter().filter_map(Route::costs).map(|costs| costs.average_ns).min();
+        costs.map_or(u64::MAX, |cost_ns| self.spare.earliest_ns(cost_ns, now_ns))
+    }
+
+    /// A best-effort request that is not hopeful is served now: who comes later has to reckon with that.
+    pub fn begins(&mut self, ticket: &Ticket) {
+        self.goes_ahead(ticket);
+    }
+
+    /// A best-effort request that is about to be finished waited for something else than a CPU for so many nanoseconds.
+    pub fn slept(&mut self, slept_ns: u64) {
+        self.spare.slept(slept_ns);
+    }
+
+    /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.
+    pub fn rest_computes(&self) -> bool {
+        self.spare.computes()
+    }
+
+    /// Whether a request that came now would be hopeful if nobody were before it.
+    pub fn leaves_hope(&self, now_ns: u64) -> bool {
+        self.routes.iter().any(|route| {
+            let response_time_ns = route.goal().response_time_ns();
+            let is_short = |costs: Costs| self.spare.is_short(costs.average_ns, response_time_ns, now_ns);
+            route.costs().is_some_and(is_short)
+        })
+    }
+
+    /// Whether a request that was accepted is in hand.
+    pub fn has_accepted(&self) -> bool {
+        self.routes.iter().any(Route::has_accepted)
     }
 
     /// The request that has waited longest on a route, since `arrived_ns`, if it is its turn.
@@ -152,7 +235,7 @@ impl Controller {
     pub fn let_in_late(&mut self, route: RouteId, arrived_ns: u64) -> Ticket {
         let number = self.number();
         self.routes[route.0].let_in_late(number);
-        self.ticket(route, number, false, arrived_ns)
+        self.best_effort(route, number, arrived_ns, arrived_ns)
     }
 
     /// A request that waited does not any more: nobody wants the answer.
@@ -168,6 +251,9 @@ impl Controller {
     /// A request that was let in is refused after all, because there is no room where it would wait for a worker.
     /// Returns in how many nanoseconds it may try again.
     pub fn refuse(&mut self, ticket: Ticket, now_ns: u64) -> u64 {
+        if !ticket.is_accepted {
+            self.spare.leave(ticket.number, None, None, now_ns);
+        }
         self.routes[ticket.route.0].refuse(ticket.number, now_ns)
     }
 
@@ -178,13 +264,19 @@ impl Controller {
 
     /// A request ends, having used `cpu_ns` nanoseconds of CPU time; `None` if it never began.
     pub fn finish(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
-        self.routes[ticket.route.0].finish(&ticket, end, cpu_ns, now_ns);
+        let was_in_hand = self.routes[ticket.route.0].finish(&ticket, end, cpu_ns, now_ns);
+        if was_in_hand && !ticket.is_accepted {
+            let is_met = (ticket.is_hopeful && end == End::Answered).then_some(now_ns <= ticket.deadline_ns);
+            self.spare.leave(ticket.number, cpu_ns, is_met, now_ns);
+        }
     }
 
     /// Takes the specification back from a request that does not end: it has used `cpu_ns` nanoseconds of CPU time so
     /// far. It is finished later like any other, should it end.
     pub fn take_back(&mut self, route: RouteId, number: u64, cpu_ns: u64, now_ns: u64) {
-        self.routes[route.0].take_back(number, cpu_ns, now_ns);
+        if self.routes[route.0].take_back(number, cpu_ns, now_ns) == Some(None) {
+            self.spare.leave(number, Some(cpu_ns), None, now_ns);
+        }
     }
 
     /// How many specifications a route has (N).
@@ -222,7 +314,8 @@ impl Controller {
 
     /// What there is to see.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { routes: self.routes.iter().map(Route::snapshot).collect(), ..Snapshot::default() }
+        let routes = self.routes.iter().map(Route::snapshot).collect();
+        Snapshot { routes, spare_cpus: self.spare.last_pace(), ..Snapshot::default() }
     }
 
     fn check(&self, goal: &Goal, of: Option<RouteId>) -> Result<(), GoalError> {
@@ -247,7 +340,23 @@ impl Controller {
 
     fn ticket(&self, route: RouteId, number: u64, is_accepted: bool, arrived_ns: u64) -> Ticket {
         let deadline_ns = arrived_ns.saturating_add(self.routes[route.0].goal().response_time_ns());
-        Ticket { route, number, is_accepted, deadline_ns }
+        Ticket { route, number, is_accepted, is_hopeful: false, deadline_ns }
+    }
+
+    fn best_effort(&mut self, route: RouteId, number: u64, arrived_ns: u64, now_ns: u64) -> Ticket {
+        self.spare.enter(now_ns);
+        self.ticket(route, number, false, arrived_ns)
+    }
+
+    fn goes_ahead(&mut self, ticket: &Ticket) {
+        let costs = self.routes[ticket.route.0].costs();
+        self.spare.goes_ahead(ticket.number, costs.map_or(0, |costs| costs.average_ns));
+    }
+
+    /// The CPU time in each unit of time that no goal promises, in CPUs.
+    fn unpromised(&self) -> f64 {
+        let promised: f64 = self.routes.iter().map(|route| route.goal().cpu).sum();
+        (1.0 - promised).max(0.0) * f64::from(self.cpus)
     }
 }
 
@@ -255,6 +364,10 @@ impl Controller {
 /// that is more: admission keeps loads below its limit, not at it.
 const OF_RESERVABLE: f64 = 0.95;
 const OF_GOAL: f64 = 0.99;
+
+/// While nobody is served that was not accepted, a request may be tried that needs no more of its response time than this
+/// part of what is not promised: otherwise nobody would learn how fast such are served, where the others are refused.
+const TRIED: f64 = 0.5;
 
 /// 0.7 and 0.1 are no more than 0.8.
 const ROUNDING: f64 = 1e-9;

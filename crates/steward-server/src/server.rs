@@ -2,6 +2,7 @@
 
 mod keeper;
 mod reserver;
+mod rest;
 mod settings;
 mod shared;
 mod state;
@@ -16,8 +17,9 @@ use crate::goal::{Goal, GoalError, nanoseconds};
 use crate::snapshot::Snapshot;
 pub use settings::{Settings, StartError};
 use shared::Shared;
+pub(crate) use state::Job;
+pub use state::Outcome;
 use state::{Class, Entry, Reservation, State};
-pub(crate) use state::{Job, Outcome};
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl Server {
             let added = controller.add(route, *goal, clock::now_ns());
             added.map_err(|error| StartError::Goal { route: route.clone(), error })?;
         }
-        let mut state = State::new(controller, settings.strays_max);
+        let mut state = State::new(controller, settings.cpus, settings.strays_max);
         state.best_effort_wanted = settings.plain_workers;
         let (plain, has_socket) = (settings.plain_workers, settings.socket.is_some());
         if !has_socket {
@@ -184,6 +186,7 @@ impl Server {
             if state.is_closing {
                 return Err(refused(0, Why::Closed));
             }
+            state.look(now_ns);
             let decision = state.controller.arrive(route, now_ns);
             // One that was accepted has a worker, or soon: what is bounded is the others.
             let is_full = state.waiting() >= waiting_max;
@@ -295,6 +298,11 @@ impl Place {
             job();
             Outcome::Done
         }));
+    }
+
+    /// The same, for a job that says how it ended.
+    pub fn serve_until(self, job: impl FnOnce() -> Outcome + Send + 'static) {
+        self.serve_job(Box::new(job));
     }
 
     pub(crate) fn serve_job(mut self, job: Job) {

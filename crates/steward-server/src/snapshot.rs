@@ -72,6 +72,10 @@ pub struct Snapshot {
     pub reserved_workers: u64,
     /// How many have none.
     pub best_effort_workers: u64,
+    /// How much CPU time best-effort requests got lately while there were any, in CPUs; not known before one was
+    /// served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_cpus: Option<f64>,
     /// Why requests that are accepted have no reservation, if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreserved: Option<String>,

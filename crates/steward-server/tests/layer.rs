@@ -149,6 +149,33 @@ async fn an_axum_service_needs_one_line() {
     serving.abort();
 }
 
+#[tokio::test]
+async fn a_client_that_closes_its_connection_frees_the_worker_of_its_request() {
+    let server = server(Otherwise::BestEffort);
+    let handler = |request: Request<Body>| async move {
+        if request.uri().query() == Some("waits") {
+            pending::<()>().await;
+        }
+        "served"
+    };
+    let app = Router::new().route("/a", get(handler)).layer(server.layer());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+    let mut gone = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    gone.write_all(b"GET /a?waits HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    while seen(&server).in_hand == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(gone);
+    // There is one worker.
+    assert!(ask(address, "/a").await.ends_with("served"));
+    serving.abort();
+    server.close(Duration::from_secs(60));
+    let seen = seen(&server);
+    assert_eq!((seen.counts.abandoned, seen.counts.met, seen.in_hand), (1, 1, 0));
+}
+
 #[test]
 fn an_answer_of_any_body_says_what_happened() {
     let response: Response<Body> = Answer::panicked();

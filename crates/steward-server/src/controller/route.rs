@@ -36,7 +36,7 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Accepted,
-    BestEffort,
+    BestEffort { is_hopeful: bool },
     Waits,
     Refused { retry_after_ns: u64 },
 }
@@ -90,6 +90,11 @@ impl Route {
         self.waiting
     }
 
+    /// Whether a request that was accepted is in hand.
+    pub(super) fn has_accepted(&self) -> bool {
+        self.specifications.out() > 0
+    }
+
     /// The user changes the response time or the part of the CPU: the first two triggers.
     pub(super) fn set_goal(&mut self, goal: Goal, now_ns: u64) {
         self.costs = if goal.cost == self.goal.cost { self.costs } else { first_costs(&goal).or(self.costs) };
@@ -105,27 +110,30 @@ impl Route {
         }
     }
 
-    pub(super) fn arrive(&mut self, number: u64, now_ns: u64) -> Admission {
+    /// `is_hopeful` says whether it can be answered in time though it is not accepted.
+    pub(super) fn arrive(
+        &mut self,
+        number: u64,
+        now_ns: u64,
+        is_hopeful: impl FnOnce(&Self) -> bool,
+    ) -> Admission {
         self.look_at_the_clock(now_ns);
         // Nobody overtakes who waits.
         if self.waiting == 0 && self.accept(number, now_ns) {
             return Admission::Accepted;
         }
-        match self.goal.otherwise {
-            Otherwise::BestEffort => {
-                self.counts.best_effort += 1;
-                self.running.insert(number, None);
-                Admission::BestEffort
-            }
-            Otherwise::Queue => {
-                self.waiting += 1;
-                Admission::Waits
-            }
-            Otherwise::Refuse => {
-                self.counts.refused += 1;
-                Admission::Refused { retry_after_ns: self.retry_after_ns(now_ns) }
-            }
+        if self.goal.otherwise == Otherwise::Queue {
+            self.waiting += 1;
+            return Admission::Waits;
         }
+        let is_hopeful = is_hopeful(self);
+        if self.goal.otherwise == Otherwise::Refuse && !is_hopeful {
+            self.counts.refused += 1;
+            return Admission::Refused { retry_after_ns: self.retry_after_ns(now_ns) };
+        }
+        self.counts.best_effort += 1;
+        self.running.insert(number, None);
+        Admission::BestEffort { is_hopeful }
     }
 
     /// Whether the one that has waited longest is to be served now.
@@ -171,8 +179,8 @@ impl Route {
         self.retry_after_ns(now_ns)
     }
 
-    /// A request ends, having used so much CPU time; `None` if it never began.
-    pub(super) fn finish(&mut self, ticket: &Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
+    /// A request ends, having used so much CPU time; `None` if it never began. Whether it was counted on still.
+    pub(super) fn finish(&mut self, ticket: &Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) -> bool {
         let is_in_time = now_ns <= ticket.deadline_ns;
         match (end, ticket.is_accepted) {
             (End::Answered, true) if is_in_time => self.counts.met += 1,
@@ -185,24 +193,27 @@ impl Route {
         let Some(specification) = self.running.remove(&ticket.number) else {
             // It was overdue: what it used was learned then.
             self.counts.overdue = self.counts.overdue.saturating_sub(1);
-            return;
+            return false;
         };
         if let Some(used_ns) = specification {
             // As if it had never been used, if its request did not begin.
             self.specifications.give_back(cpu_ns.map(|_| used_ns));
         }
         self.learn(cpu_ns, now_ns);
+        true
     }
 
     /// A request has not ended long after it should have: it is no longer counted on. What it used so far is learned,
-    /// and its specification is free for another one.
-    pub(super) fn take_back(&mut self, number: u64, cpu_ns: u64, now_ns: u64) {
-        let Some(specification) = self.running.remove(&number) else { return };
+    /// and its specification is free for another one. What was known of it: when its specification was used, if it had
+    /// one.
+    pub(super) fn take_back(&mut self, number: u64, cpu_ns: u64, now_ns: u64) -> Option<Option<u64>> {
+        let specification = self.running.remove(&number)?;
         if let Some(used_ns) = specification {
             self.specifications.give_back(Some(used_ns));
         }
         self.counts.overdue += 1;
         self.learn(Some(cpu_ns), now_ns);
+        Some(specification)
     }
 
     /// When something is to be looked at though nothing happens: one that waits can be let in.

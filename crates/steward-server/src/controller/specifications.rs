@@ -26,6 +26,11 @@ impl Specifications {
         self.count
     }
 
+    /// How many requests have one.
+    pub(super) fn out(&self) -> usize {
+        self.out
+    }
+
     /// Takes the one that has been eligible for longest, if one is: it was used no less than a response time ago.
     pub(super) fn take(&mut self, now_ns: u64, response_time_ns: u64) -> bool {
         let eligible =

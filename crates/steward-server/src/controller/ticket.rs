@@ -13,6 +13,8 @@ pub struct Ticket {
     pub(super) number: u64,
     /// Whether an answer in time is promised.
     pub(super) is_accepted: bool,
+    /// Whether it is best-effort and can be answered in time all the same.
+    pub(super) is_hopeful: bool,
     /// By when it is to be answered, in nanoseconds.
     pub(super) deadline_ns: u64,
 }
@@ -26,6 +28,12 @@ impl Ticket {
     /// Whether it was accepted: it has a specification. Otherwise it is best-effort.
     pub fn is_accepted(&self) -> bool {
         self.is_accepted
+    }
+
+    /// Whether it is best-effort and can be answered in time all the same, at the pace at which best-effort requests are
+    /// served: such are to be served before other best-effort ones, in the order in which they became so.
+    pub fn is_hopeful(&self) -> bool {
+        self.is_hopeful
     }
 
     /// By when it is to be answered, in nanoseconds of the clock of its arrival.

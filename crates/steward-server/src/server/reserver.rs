@@ -267,3 +267,43 @@ fn has_gone(daemon: &Client) -> bool {
     let mut descriptors = [PollFd::new(daemon, PollFlags::IN)];
     poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::super::settings::Settings;
+    use super::super::state::State;
+    use super::*;
+    use crate::controller::Controller;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn that_there_is_no_daemon_is_said_once_however_often_it_is_looked_for() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let shared = Shared::new(State::new(Controller::new(1), 1, 1), Settings::default());
+        tracing::subscriber::with_default(subscriber, || {
+            let mut reserver = Reserver { shared: &shared, said: None };
+            (0..5).for_each(|_| reserver.nothing("cannot reach stewardd".into()));
+        });
+        let said = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        assert_eq!(said.matches("no reservations (cannot reach stewardd)").count(), 1, "{said}");
+        assert_eq!(shared.state().unreserved.as_deref(), Some("cannot reach stewardd"));
+    }
+}

@@ -128,6 +128,8 @@ impl Shared {
 
     fn serve(&self, number: u64, entry: Entry) {
         let ticket = entry.ticket.expect("who is served was let in");
+        // Only of best-effort requests is it of use to know whether they wait.
+        let watched = (!ticket.is_accepted()).then(Watched::begin).flatten();
         let before_ns = clock::thread_cpu_ns();
         let outcome = catch_unwind(AssertUnwindSafe(entry.job));
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
@@ -135,8 +137,33 @@ impl Shared {
             Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
             // What was cut short was CPU time all the same; what never began leaves its specification unused.
             Ok(Outcome::Abandoned { has_begun }) => (End::Abandoned, has_begun.then_some(cpu_ns)),
-            Err(_) => (End::Panicked, Some(cpu_ns)),
+            Ok(Outcome::Failed) | Err(_) => (End::Panicked, Some(cpu_ns)),
         };
-        self.with(|state| state.finish(number, ticket, end, cost_ns));
+        let slept_ns = watched.and_then(|watched| watched.slept_ns(cpu_ns));
+        self.with(|state| {
+            if let Some(slept_ns) = slept_ns {
+                state.controller.slept(slept_ns);
+            }
+            state.finish(number, ticket, end, cost_ns);
+        });
+    }
+}
+
+/// When the calling thread began with something, and how long it had waited for a CPU before.
+struct Watched {
+    began_ns: u64,
+    delay_ns: u64,
+}
+
+impl Watched {
+    fn begin() -> Option<Self> {
+        Some(Watched { delay_ns: clock::thread_delay_ns()?, began_ns: clock::now_ns() })
+    }
+
+    /// For how long it neither had a CPU nor waited for one since, in nanoseconds.
+    fn slept_ns(&self, cpu_ns: u64) -> Option<u64> {
+        let took_ns = clock::now_ns().saturating_sub(self.began_ns);
+        let delayed_ns = clock::thread_delay_ns()?.saturating_sub(self.delay_ns);
+        Some(took_ns.saturating_sub(cpu_ns).saturating_sub(delayed_ns))
     }
 }

@@ -7,32 +7,34 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::Thread;
 
+use super::rest::{Busy, Rest};
 use crate::clock;
 use crate::controller::{Controller, End, RouteId, Ticket};
 use crate::goal::nanoseconds;
 
 /// How a job ended, as it says itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It was done.
     Done,
-    /// Nobody wanted it any more while it was done, or before it began.
-    #[cfg_attr(
-        not(feature = "tower"),
-        expect(dead_code, reason = "only what is asynchronous can be given up")
-    )]
-    Abandoned { has_begun: bool },
+    /// Nobody wanted it any more while it was done, or before it began. One that did not begin uses up nothing.
+    Abandoned {
+        /// Whether anything of it was done.
+        has_begun: bool,
+    },
+    /// Its code failed in a way that is counted as a panic; for languages whose failures may not pass through Rust.
+    Failed,
 }
 
 /// The work of a request.
 pub(crate) type Job = Box<dyn FnOnce() -> Outcome + Send>;
 
 /// A request that was let in or waits to be.
-pub(super) struct Entry {
+pub(super) struct Entry<J = Job> {
     /// What it was let in with; `None` for one that waits for its turn.
     pub(super) ticket: Option<Ticket>,
     pub(super) arrived_ns: u64,
-    pub(super) job: Job,
+    pub(super) job: J,
 }
 
 /// What a worker is there for.
@@ -50,6 +52,7 @@ struct AtWork {
     route: RouteId,
     number: u64,
     is_accepted: bool,
+    is_hopeful: bool,
     since_ns: u64,
     /// The worker's CPU time at its beginning, in nanoseconds.
     cpu_ns: u64,
@@ -111,7 +114,7 @@ pub(super) struct Reserved {
 pub(super) struct State {
     pub(super) controller: Controller,
     lines: Vec<Line>,
-    best_effort: VecDeque<Entry>,
+    rest: Rest,
     idle_best_effort: VecDeque<u64>,
     best_effort_count: usize,
     pub(super) best_effort_wanted: usize,
@@ -136,12 +139,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(controller: Controller, strays_max: usize) -> Self {
+    pub(super) fn new(controller: Controller, cpus: u32, strays_max: usize) -> Self {
         let lines = controller.routes().map(|_| Line::default()).collect();
         State {
             controller,
             lines,
-            best_effort: VecDeque::new(),
+            rest: Rest::new(cpus),
             idle_best_effort: VecDeque::new(),
             best_effort_count: 0,
             best_effort_wanted: 0,
@@ -177,7 +180,7 @@ impl State {
     /// How many requests wait for a worker or for their turn.
     pub(super) fn waiting(&self) -> usize {
         let lines: usize = self.lines.iter().map(|line| line.accepted.len() + line.waiting.len()).sum();
-        self.best_effort.len() + lines
+        self.rest.len() + lines
     }
 
     /// How many workers have a reservation, and how many have none; those that were given up are neither.
@@ -220,7 +223,7 @@ impl State {
                 self.is_due(self.controller.poll_timeout(clock::now_ns()));
             }
             Some(ticket) if ticket.is_accepted() => self.lines[route.0].accepted.push_back(entry),
-            Some(_) => self.best_effort.push_back(entry),
+            Some(_) => self.rest.push(entry),
         }
         self.hand_out();
     }
@@ -264,6 +267,11 @@ impl State {
         worker.thread.unpark();
     }
 
+    /// A request is about to arrive: those that wait and that can be answered in time by now come before it.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        self.rest.look(&mut self.controller, now_ns);
+    }
+
     /// What a best-effort worker serves next: accepted requests of routes that have no worker of their own, by
     /// deadline; then those that were not accepted; and when the server closes, those that wait for their turn.
     fn next_best_effort(&mut self) -> Option<Entry> {
@@ -276,7 +284,12 @@ impl State {
         if let Some((_, index)) = first {
             return self.lines[index].accepted.pop_front();
         }
-        self.best_effort.pop_front()
+        if self.rest.len() == 0 {
+            return None;
+        }
+        let now_ns = clock::now_ns();
+        let busy = busy(&self.workers, &self.controller, now_ns);
+        self.rest.next(&mut self.controller, now_ns, busy)
     }
 
     /// Adds a worker; its thread asks with [`State::ask`].
@@ -357,6 +370,7 @@ impl State {
             route: ticket.route(),
             number: ticket.number(),
             is_accepted: ticket.is_accepted(),
+            is_hopeful: ticket.is_hopeful(),
             since_ns: clock::now_ns(),
             cpu_ns: clock::thread_cpu_ns(),
         };
@@ -401,7 +415,7 @@ impl State {
             let waiting = std::mem::take(&mut self.lines[index].waiting);
             for entry in waiting {
                 let ticket = self.controller.let_in_late(RouteId(index), entry.arrived_ns);
-                self.best_effort.push_back(Entry { ticket: Some(ticket), ..entry });
+                self.rest.push(Entry { ticket: Some(ticket), ..entry });
             }
         }
         self.hand_out();
@@ -499,6 +513,28 @@ impl State {
             worker.reserved = Some(reserved);
         }
     }
+}
+
+/// What workers are at that was not accepted. One that is at it for longer than the response time waits rather than
+/// computes, and does not count.
+fn busy(workers: &BTreeMap<u64, Worker>, controller: &Controller, now_ns: u64) -> Busy {
+    let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
+    for worker in workers.values().filter(|worker| !worker.is_stray) {
+        let is_hopeful = match (&worker.at_work, &worker.hand) {
+            (Some(at_work), _) if !at_work.is_accepted => {
+                let response_time_ns = nanoseconds(controller.goal(at_work.route).response_time);
+                if now_ns.saturating_sub(at_work.since_ns) > response_time_ns {
+                    continue;
+                }
+                at_work.is_hopeful
+            }
+            (None, Some(Entry { ticket: Some(ticket), .. })) if !ticket.is_accepted() => ticket.is_hopeful(),
+            _ => continue,
+        };
+        busy.all += 1;
+        busy.late += usize::from(!is_hopeful);
+    }
+    busy
 }
 
 /// An accepted request is given up after so many response times at work.

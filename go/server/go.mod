@@ -1,0 +1,3 @@
+module steward/server
+
+go 1.21
