@@ -25,7 +25,7 @@ use steward_core::cpu::policies;
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
-use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
+use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Setting, Settings, Tree};
 use steward_core::memory::audit;
 use steward_core::memory::limits::limits;
 use steward_core::resource::Resource;
@@ -129,6 +129,9 @@ pub struct Domains {
     cared: Cared,
     /// Whether those that are protected are in use, by path.
     activity: BTreeMap<String, Known>,
+    /// Why what they were given of the disk is not in force: the disk cannot be handed out, or the worker failed.
+    pub(crate) disk_problem: Option<String>,
+    pub(crate) disk_failure: Option<String>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -157,6 +160,8 @@ impl Domains {
             memory: Limits::default(),
             cared: Cared::default(),
             activity: BTreeMap::new(),
+            disk_problem: None,
+            disk_failure: None,
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
@@ -486,6 +491,30 @@ impl Domains {
         }
     }
 
+    /// The paths of those that Steward made.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &str> {
+        self.held.values().filter(|held| held.made).map(|held| held.path.as_str())
+    }
+
+    /// All cgroups of the levels on which a domain with processes was given something of the disk; `None` where there
+    /// is no such domain.
+    pub(crate) fn disk_levels(&self) -> Option<Tree> {
+        let cgroups = self.cgroups.as_ref().ok()?;
+        let given = self.held.values().filter(|held| held.made && !held.settings.disk.is_default());
+        let used: Vec<&str> = given
+            .map(|held| held.path.as_str())
+            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
+            .collect();
+        if used.is_empty() {
+            return None;
+        }
+        let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
+        let beside: Vec<Cgroup> =
+            payers.into_iter().filter_map(|path| cgroups.children(path).ok()).flatten().collect();
+        let made = self.held.values().filter(|held| held.made).map(|held| held.path.as_str());
+        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain(made)))
+    }
+
     /// The top of the tree, as far as it is held.
     pub(crate) fn tree_of_top(&self) -> Tree {
         let is_top = |path: &&str| name::parent_of(path) == Some("");
@@ -631,6 +660,7 @@ impl Domains {
     /// Whether what a domain was given came into force.
     fn outcome(&self, path: &str, mechanism: &InForce) -> Result<(), ApiError> {
         self.outcome_of_memory(path)?;
+        self.outcome_of_disk(path)?;
         let needs_none =
             self.held.get(path).is_none_or(|held| held.settings.policy() == DomainPolicy::default());
         if needs_none {
@@ -661,6 +691,19 @@ impl Domains {
         self.memory_failure(path)
     }
 
+    fn outcome_of_disk(&self, path: &str) -> Result<(), ApiError> {
+        let Some(held) = self.held.get(path).filter(|held| !held.settings.disk.is_default() && !held.made) else {
+            return Ok(());
+        };
+        let setting = if held.settings.disk.class.is_some() { Setting::Io } else { Setting::Disk };
+        let reason = format!(
+            "{} was not made by Steward, and its part of the disk is its manager's business: make a domain of your own (steward \
+             domain create), or ask systemd (systemctl set-property UNIT IOWeight=...)",
+            self.names.name_of(path)
+        );
+        Err(ApiError::InvalidParameter { parameter: setting.name().into(), reason })
+    }
+
     /// Whether what a domain was given of the memory could not be put in force.
     ///
     /// # Errors
@@ -686,7 +729,11 @@ impl Domains {
     pub(super) fn problem(&self, path: &str) -> Option<String> {
         let own = format!("{path}/{OWN_LEAF}");
         let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
-        self.problems.get(path).map(String::as_str).or(memory).map(str::to_owned)
+        let disk = || {
+            let given = self.held.get(path).is_some_and(|held| !held.settings.disk.is_default());
+            self.disk_problem.as_deref().or(self.disk_failure.as_deref()).filter(|_| given)
+        };
+        self.problems.get(path).map(String::as_str).or(memory).or_else(disk).map(str::to_owned)
     }
 
     /// Counts a complaint of a process for its domain.

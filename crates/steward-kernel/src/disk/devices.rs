@@ -98,6 +98,24 @@ fn change_elevator(
     Ok(journal::write(&queue.join("nr_requests"), &order.requests.to_string())?)
 }
 
+/// Has a disk that was [`order`]ed be tuned otherwise, with the elevator that it has. Nothing waits for that.
+///
+/// # Errors
+/// [`JournalError`] with the file; some of it may then be in force, and all of it is in the journal.
+pub fn retune(
+    journal: &SharedJournal,
+    device: &Device,
+    ordered: &Ordered,
+    order: &Order,
+    roots: &Roots,
+) -> Result<Ordered, JournalError> {
+    let queue = directory(&device.name, roots).join("queue");
+    put_back(journal, &ordered.tuned, roots)?;
+    let mut retuned = Ordered { changes: ordered.changes.clone(), tuned: Vec::new() };
+    tune(journal, order, &queue, &mut retuned)?;
+    Ok(retuned)
+}
+
 /// What the elevator of this kernel has not is left out.
 fn tune(
     journal: &SharedJournal,
@@ -107,7 +125,7 @@ fn tune(
 ) -> Result<(), JournalError> {
     for (name, value) in order.tunables {
         match journal.write_file(&queue.join("iosched").join(name), value) {
-            Ok(number) => ordered.changes.extend(number),
+            Ok(number) => ordered.tuned.extend(number),
             Err(JournalError::Kernel(error)) if error.is_absent() => {}
             Err(error) => return Err(error),
         }
@@ -137,7 +155,10 @@ pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Res
 /// What [`order`] changed: numbers in the undo journal, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ordered {
+    /// The elevator and its room.
     changes: Vec<u64>,
+    /// What was set of the elevator itself.
+    tuned: Vec<u64>,
 }
 
 /// Has a disk's requests ordered as before. What somebody else has chosen since stays.
@@ -145,7 +166,13 @@ pub struct Ordered {
 /// # Errors
 /// [`KernelError`] with the file; the record then stays in the journal.
 pub fn restore(journal: &SharedJournal, ordered: &Ordered, roots: &Roots) -> Result<(), KernelError> {
-    for number in ordered.changes.iter().rev() {
+    put_back(journal, &ordered.tuned, roots)?;
+    put_back(journal, &ordered.changes, roots)
+}
+
+/// Puts changes back, the last one first.
+fn put_back(journal: &SharedJournal, changes: &[u64], roots: &Roots) -> Result<(), KernelError> {
+    for number in changes.iter().rev() {
         journal.undo(*number, roots)?;
         // A record that stays open does no harm.
         let _ = journal.close(*number);
@@ -225,6 +252,11 @@ mod tests {
         assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none mq-deadline [bfq]\n")
             .expect("a file");
+        let untuned = retune(&journal, &device, &ordered, &Order { tunables: &[], ..BY_CLASS }, &roots);
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("1", 1));
+        let ordered = retune(&journal, &device, &untuned.expect("it can be written"), &BY_CLASS, &roots);
+        let ordered = ordered.expect("it can be written");
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         restore(&journal, &ordered, &roots).expect("it can be put back");
         assert_eq!(
             (now("scheduler").as_str(), now("nr_requests").as_str(), journal.outstanding()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use libsteward::api::{self, ApiError};
 use steward_core::cpu::mechanism::DomainRecord;
+use steward_core::disk;
 use steward_core::domain::{OWN_LEAF, Settings, Tree, name};
 use steward_core::memory::signs::Evidence;
 use steward_core::printable::printable;
@@ -140,6 +141,7 @@ impl Domains {
                 .ok()
                 .and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path, &self.cared)),
             activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
+            io: disk.class.map(class),
             disk: disk.reserved,
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),
@@ -169,6 +171,14 @@ impl Domains {
             usage.throttled |= record.throttled;
         }
         known.then_some(usage)
+    }
+}
+
+fn class(class: disk::Class) -> api::IoClass {
+    match class {
+        disk::Class::Interactive => api::IoClass::Interactive,
+        disk::Class::Normal => api::IoClass::Normal,
+        disk::Class::Background => api::IoClass::Background,
     }
 }
 
