@@ -127,7 +127,9 @@ fn io_class(number: i32) -> Result<IoClass, Failure> {
         STEWARD_IO_INTERACTIVE => Ok(IoClass::Interactive),
         STEWARD_IO_NORMAL => Ok(IoClass::Normal),
         STEWARD_IO_BACKGROUND => Ok(IoClass::Background),
-        _ => Err(Failure::argument("io is none of STEWARD_IO_INTERACTIVE, STEWARD_IO_NORMAL and STEWARD_IO_BACKGROUND")),
+        _ => Err(Failure::argument(
+            "io is none of STEWARD_IO_INTERACTIVE, STEWARD_IO_NORMAL and STEWARD_IO_BACKGROUND",
+        )),
     }
 }
 

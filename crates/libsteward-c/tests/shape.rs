@@ -134,7 +134,11 @@ fn settings_of_a_domain_are_those_that_are_described_and_each_has_a_bit() {
                 let prefix = format!("STEWARD_{}_", name.to_ascii_uppercase());
                 let known = defined(&prefix);
                 let named: BTreeSet<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
-                assert_eq!(known.keys().cloned().collect::<BTreeSet<_>>(), named, "{member} has a number for each word");
+                assert_eq!(
+                    known.keys().cloned().collect::<BTreeSet<_>>(),
+                    named,
+                    "{member} has a number for each word"
+                );
                 &["int32_t"]
             }
             other => panic!("{member} is described as {other:?}"),

@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use cpu::forecast::*;
 pub use cpu::*;
 pub use daemon::*;
-pub use disk::IoClass;
+pub use disk::{DomainDisk, IoClass};
 pub use domain::*;
 pub use error::ApiError;
 pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};

@@ -277,7 +277,10 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
     ];
     rows.extend(memory_rows(domain));
     rows.extend(domain.io.map(|class| ("disk requests", class_text(class).to_owned())));
-    rows.extend(domain.disk.map(|disk| ("disk time reserved", format!("{} of {}", percent(disk), whose(domain)))));
+    rows.extend(
+        domain.disk.map(|disk| ("disk time reserved", format!("{} of {}", percent(disk), whose(domain)))),
+    );
+    rows.extend(domain.disk_use.map(|used| ("disk used", disk_text(&used))));
     if domain.disk_sum > 0.0 {
         let (sum, most) = (percent(domain.disk_sum), percent(domain.disk_reservable));
         rows.push(("disk time of children", format!("{sum} of at most {most}")));
@@ -307,6 +310,20 @@ fn used_text(memory: &api::DomainMemory) -> String {
         "{}{swapped}; stood still for {}",
         approximate_size(memory.used),
         approximate_duration(memory.stalled_ns)
+    )
+}
+
+/// What it had of the disks.
+fn disk_text(used: &api::DomainDisk) -> String {
+    let busy = used.device_time_ns.map_or_else(String::new, |time_ns| {
+        format!(", {} of the disks' time", approximate_duration(time_ns))
+    });
+    format!(
+        "{} read, {} written, {} requests{busy}; stood still for {}",
+        approximate_size(used.read),
+        approximate_size(used.written),
+        used.requests,
+        approximate_duration(used.stalled_ns)
     )
 }
 

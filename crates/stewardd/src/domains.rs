@@ -496,7 +496,7 @@ impl Domains {
         self.held.values().filter(|held| held.made).map(|held| held.path.as_str())
     }
 
-    /// All cgroups of the levels on which a domain with processes was given something of the disk; `None` where there
+    /// All cgroups with processes of the levels on which a domain with processes was given something of the disk; `None` where there
     /// is no such domain.
     pub(crate) fn disk_levels(&self) -> Option<Tree> {
         let cgroups = self.cgroups.as_ref().ok()?;
@@ -509,10 +509,14 @@ impl Domains {
             return None;
         }
         let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
-        let beside: Vec<Cgroup> =
-            payers.into_iter().filter_map(|path| cgroups.children(path).ok()).flatten().collect();
-        let made = self.held.values().filter(|held| held.made).map(|held| held.path.as_str());
-        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain(made)))
+        // Who has no process takes nothing.
+        let beside: Vec<Cgroup> = payers
+            .into_iter()
+            .filter_map(|path| cgroups.children(path).ok())
+            .flatten()
+            .filter(|cgroup| cgroups.is_populated(&cgroup.path).unwrap_or(false))
+            .collect();
+        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str())))
     }
 
     /// The top of the tree, as far as it is held.
@@ -692,7 +696,8 @@ impl Domains {
     }
 
     fn outcome_of_disk(&self, path: &str) -> Result<(), ApiError> {
-        let Some(held) = self.held.get(path).filter(|held| !held.settings.disk.is_default() && !held.made) else {
+        let Some(held) = self.held.get(path).filter(|held| !held.settings.disk.is_default() && !held.made)
+        else {
             return Ok(());
         };
         let setting = if held.settings.disk.class.is_some() { Setting::Io } else { Setting::Disk };
@@ -729,11 +734,14 @@ impl Domains {
     pub(super) fn problem(&self, path: &str) -> Option<String> {
         let own = format!("{path}/{OWN_LEAF}");
         let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
-        let disk = || {
-            let given = self.held.get(path).is_some_and(|held| !held.settings.disk.is_default());
-            self.disk_problem.as_deref().or(self.disk_failure.as_deref()).filter(|_| given)
-        };
-        self.problems.get(path).map(String::as_str).or(memory).or_else(disk).map(str::to_owned)
+        let own = self.problems.get(path).map(String::as_str);
+        own.or(memory).or_else(|| self.disk_trouble(path)).map(str::to_owned)
+    }
+
+    /// Why what a domain was given of the disk is not in force.
+    pub(crate) fn disk_trouble(&self, path: &str) -> Option<&str> {
+        let is_given = self.held.get(path).is_some_and(|held| !held.settings.disk.is_default());
+        self.disk_problem.as_deref().or(self.disk_failure.as_deref()).filter(|_| is_given)
     }
 
     /// Counts a complaint of a process for its domain.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
-use super::disk::IoClass;
+use super::disk::{DomainDisk, IoClass};
 use super::memory::{Activity, DomainMemory};
 use super::{Event, Method};
 
@@ -117,6 +117,10 @@ pub struct Domain {
     /// Disk time reserved, as a fraction of the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
+    /// What it had of the disks; `None` where the kernel does not count it, because the cgroup above does not hand the
+    /// disk out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_use: Option<DomainDisk>,
     /// What its children have reserved together.
     pub disk_sum: f64,
     /// The most that its children may reserve together.

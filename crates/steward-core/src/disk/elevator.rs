@@ -81,6 +81,28 @@ pub fn voided(device: &Device) -> Option<String> {
     })
 }
 
+/// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
+pub fn backend(device: &Device) -> String {
+    let (elevator, places) = (device.elevator.as_str(), device.requests);
+    match (voided(device), choose(device, false)) {
+        (None, _) if elevator == BY_CLASS => {
+            format!("{elevator} with {places} places: classes and fractions count")
+        }
+        (None, Choice::Leave(why)) => {
+            format!(
+                "{elevator} with {places} places: interactive comes first, and nothing else counts ({why})"
+            )
+        }
+        (Some(void), Choice::Leave(why)) => {
+            format!("classes and fractions count for nothing: {void}; it is left alone, since {why}")
+        }
+        (_, Choice::Order(order)) => format!(
+            "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then",
+            order.elevator, order.requests
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +154,24 @@ mod tests {
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
             assert!(matches!(choose(&device, true), Choice::Leave(said) if said.contains(why)), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_each_device_has_is_said_with_the_reason() {
+        let with = |elevator: &str, rotational| {
+            let device = Device { elevator: elevator.to_owned(), requests: 128, rotational, ..disk() };
+            backend(&device)
+        };
+        for (said, phrase) in [
+            (with("bfq", false), "bfq with 128 places: classes and fractions count"),
+            (with("none", true), "none with 128 places until somebody"),
+            (with("none", true), "and bfq with 128 then"),
+            (with("none", false), "count for nothing: it has no elevator"),
+            (with("none", false), "left alone, since it does not rotate"),
+            (with("mq-deadline", false), "interactive comes first, and nothing else counts"),
+        ] {
+            assert!(said.contains(phrase), "{said}");
         }
     }
 

@@ -17,12 +17,24 @@ use toml::de::{DeTable, DeValue};
 use super::{Class, Draft, Fault, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates};
 use crate::disk;
 use crate::last_good::{About, Mistake};
-use crate::quantity::{QuantityError, format_duration, format_size, parse_duration, parse_fraction, parse_size};
+use crate::quantity::{
+    QuantityError, format_duration, format_size, parse_duration, parse_fraction, parse_size,
+};
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
 const KEYS: [&str; 11] = [
-    "path", "class", "cpu", "inherit", "revocable", "user", "protect", "memory_min", "memory_max", "io", "disk",
+    "path",
+    "class",
+    "cpu",
+    "inherit",
+    "revocable",
+    "user",
+    "protect",
+    "memory_min",
+    "memory_max",
+    "io",
+    "disk",
 ];
 
 /// Reads a file of `[[spec]]` rows. A row with a fault is left out and every fault of it is among the problems;

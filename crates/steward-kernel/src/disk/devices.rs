@@ -34,7 +34,7 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
     let elevators = text("queue/scheduler").unwrap_or_default();
     let chosen = chosen(&elevators).unwrap_or("none").to_owned();
     let stands_for_others = ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
-        || std::fs::read_dir(directory.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
+        || has_slaves(&directory)
         || name.starts_with("zram")
         || name.starts_with("ram");
     Some(Device {
@@ -52,6 +52,16 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
         requests: number("queue/nr_requests").unwrap_or(0),
         depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
     })
+}
+
+/// Whether the device of these numbers stands for others, which count what it hands on to them.
+pub fn stands_for_others((major, minor): (u32, u32), roots: &Roots) -> bool {
+    let directory = roots.sys.join(format!("dev/block/{major}:{minor}"));
+    has_slaves(&directory) || ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
+}
+
+fn has_slaves(directory: &Path) -> bool {
+    std::fs::read_dir(directory.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
 }
 
 /// Has a disk's requests ordered so, through the undo journal: what was there before is there again when all of it is

@@ -40,8 +40,11 @@ impl Daemon {
         }
         let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
         let weights = shares::all_weights(&tree, &is_made);
-        let above = |path: &str| std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect();
-        let payers: BTreeSet<String> = weights.keys().flat_map(|path| -> Vec<String> { above(path) }).collect();
+        let above = |path: &str| {
+            std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect()
+        };
+        let payers: BTreeSet<String> =
+            weights.keys().flat_map(|path| -> Vec<String> { above(path) }).collect();
         for path in payers {
             match cgroups.hands_out(&path, Resource::Disk) {
                 Ok(true) => continue,
@@ -68,7 +71,8 @@ impl Daemon {
     fn tasks_served_first(&self, tree: &steward_core::domain::Tree) -> BTreeMap<TaskId, Priority> {
         let roots = &self.options.roots;
         let first = Priority::of(Class::Interactive, None);
-        let interactive = self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
+        let interactive =
+            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
         let processes = interactive.flat_map(|path| self.domains.processes(path).unwrap_or_default());
         let tasks = processes.flat_map(|pid| process::threads_of(pid, roots));
         tasks.filter_map(|task| Some((task.id, first?))).collect()

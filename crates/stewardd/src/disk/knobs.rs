@@ -210,7 +210,8 @@ impl Work<'_> {
 impl Work<'_> {
     /// Gives each domain its part of the disk's time. A cgroup that has gone has nothing to be put back.
     fn weigh(&mut self, state: &mut State, wanted: &Wanted) {
-        let is_wanted = |path: &String, id: u64| wanted.weights.get(path).is_some_and(|(same, _)| *same == id);
+        let is_wanted =
+            |path: &String, id: u64| wanted.weights.get(path).is_some_and(|(same, _)| *same == id);
         let gone: Vec<(String, u64)> = state
             .weights
             .iter()

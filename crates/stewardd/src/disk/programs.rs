@@ -54,7 +54,8 @@ impl Daemon {
 
     /// What became of the worker's job.
     pub(crate) fn note_disk(&mut self, failure: Option<String>) {
-        let problems: Vec<String> = self.domains.disk_problem.iter().cloned().chain(failure.clone()).collect();
+        let problems: Vec<String> =
+            self.domains.disk_problem.iter().cloned().chain(failure.clone()).collect();
         self.domains.disk_failure = failure;
         self.health.set(Topic::Disk, problems);
     }

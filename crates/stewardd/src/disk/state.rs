@@ -163,6 +163,11 @@ impl Disk {
         range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
     }
 
+    /// The weight that Steward wants a cgroup to have.
+    pub(super) fn weight_of(&self, path: &str) -> Option<u16> {
+        self.wanted.weights.get(path).map(|(_, weight)| *weight)
+    }
+
     /// Has this be in force: a job for the worker, or none where nothing has changed.
     pub(crate) fn want(&mut self, wanted: Wanted) -> Option<Job> {
         if wanted == self.wanted {

@@ -143,6 +143,7 @@ impl Domains {
             activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
             io: disk.class.map(class),
             disk: disk.reserved,
+            disk_use: self.cgroups().ok().and_then(|cgroups| cgroups.disk_use(path)).map(disk_use),
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),
             complaints: self.complaints.get(path).copied().unwrap_or(0),
@@ -179,6 +180,16 @@ fn class(class: disk::Class) -> api::IoClass {
         disk::Class::Interactive => api::IoClass::Interactive,
         disk::Class::Normal => api::IoClass::Normal,
         disk::Class::Background => api::IoClass::Background,
+    }
+}
+
+fn disk_use(used: disk::explain::Use) -> api::DomainDisk {
+    api::DomainDisk {
+        read: used.read_bytes,
+        written: used.written_bytes,
+        requests: used.requests,
+        device_time_ns: used.device_time_ns,
+        stalled_ns: used.stalled_ns,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a domain has the memory that it has. Everybody may ask for the domain that they are in and those below it; for
+//! Why a domain has the memory, and the part of the disk, that it has. Everybody may ask for the domain that they are in and those below it; for
 //! others by the rules.
 
 use libsteward::api::{self, ApiError, EventKind};
@@ -40,6 +40,7 @@ impl Daemon {
         let of_record = self.memory_record(caller, &cgroup)?.map_or_else(String::new, |(_, text)| text);
         let text = explain_domain(&name, reserved, None).replacen("It is in the", "This is the", 1)
             + &of_memory
+            + &self.explain_disk(&cgroup)
             + &of_record;
         let sees_all = self
             .is_permitted(caller, &Request::of_all(Action::Read, Target::Others, "what is promised to whom"));
