@@ -4,10 +4,12 @@
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
-//! [`lowered`] has those that come last for now, [`view`] shows them.
+//! [`lowered`] has those that come last for now, `disk` what they were
+//! given of the disk, [`view`] shows them.
 
 pub mod cgroups;
 pub mod declared;
+mod disk;
 pub mod lifetime;
 pub mod lowered;
 pub mod making;
@@ -25,7 +27,7 @@ use steward_core::cpu::policies;
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
-use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Setting, Settings, Tree};
+use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
 use steward_core::memory::audit;
 use steward_core::memory::limits::limits;
 use steward_core::resource::Resource;
@@ -491,34 +493,6 @@ impl Domains {
         }
     }
 
-    /// The paths of those that Steward made.
-    pub(crate) fn made(&self) -> impl Iterator<Item = &str> {
-        self.held.values().filter(|held| held.made).map(|held| held.path.as_str())
-    }
-
-    /// All cgroups with processes of the levels on which a domain with processes was given something of the disk; `None` where there
-    /// is no such domain.
-    pub(crate) fn disk_levels(&self) -> Option<Tree> {
-        let cgroups = self.cgroups.as_ref().ok()?;
-        let given = self.held.values().filter(|held| held.made && !held.settings.disk.is_default());
-        let used: Vec<&str> = given
-            .map(|held| held.path.as_str())
-            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
-            .collect();
-        if used.is_empty() {
-            return None;
-        }
-        let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
-        // Who has no process takes nothing.
-        let beside: Vec<Cgroup> = payers
-            .into_iter()
-            .filter_map(|path| cgroups.children(path).ok())
-            .flatten()
-            .filter(|cgroup| cgroups.is_populated(&cgroup.path).unwrap_or(false))
-            .collect();
-        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str())))
-    }
-
     /// The top of the tree, as far as it is held.
     pub(crate) fn tree_of_top(&self) -> Tree {
         let is_top = |path: &&str| name::parent_of(path) == Some("");
@@ -695,20 +669,6 @@ impl Domains {
         self.memory_failure(path)
     }
 
-    fn outcome_of_disk(&self, path: &str) -> Result<(), ApiError> {
-        let Some(held) = self.held.get(path).filter(|held| !held.settings.disk.is_default() && !held.made)
-        else {
-            return Ok(());
-        };
-        let setting = if held.settings.disk.class.is_some() { Setting::Io } else { Setting::Disk };
-        let reason = format!(
-            "{} was not made by Steward, and its part of the disk is its manager's business: make a domain of your own (steward \
-             domain create), or ask systemd (systemctl set-property UNIT IOWeight=...)",
-            self.names.name_of(path)
-        );
-        Err(ApiError::InvalidParameter { parameter: setting.name().into(), reason })
-    }
-
     /// Whether what a domain was given of the memory could not be put in force.
     ///
     /// # Errors
@@ -736,12 +696,6 @@ impl Domains {
         let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
         let own = self.problems.get(path).map(String::as_str);
         own.or(memory).or_else(|| self.disk_trouble(path)).map(str::to_owned)
-    }
-
-    /// Why what a domain was given of the disk is not in force.
-    pub(crate) fn disk_trouble(&self, path: &str) -> Option<&str> {
-        let is_given = self.held.get(path).is_some_and(|held| !held.settings.disk.is_default());
-        self.disk_problem.as_deref().or(self.disk_failure.as_deref()).filter(|_| is_given)
     }
 
     /// Counts a complaint of a process for its domain.

@@ -152,10 +152,15 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     daemon.client().call(&back).expect("less");
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
     drop(batch);
-    until(&machine, &daemon, |wanted| wanted.weights.is_empty() && !wanted.ordered);
     drop(web);
+    until(&machine, &daemon, |wanted| wanted.weights.is_empty() && !wanted.ordered);
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    daemon.client().call(&create("other", Some(IoClass::Background), None)).expect("made");
+    let web = with_process(&machine, &daemon, "other");
+    until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
     daemon.stop();
     assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
+    drop(web);
 }
 
 #[test]

@@ -27,7 +27,10 @@ impl Daemon {
     pub(super) fn disk_domains(&mut self) -> OfDomains {
         let mut wanted = OfDomains::default();
         let Some(tree) = self.domains.disk_levels() else {
-            self.disk.handed_out.clear();
+            // The worker has put the weights back by now, or had a second to.
+            if self.disk.has_no_weights() {
+                self.hand_out_no_longer();
+            }
             return wanted;
         };
         wanted.first = self.tasks_served_first(&tree);
@@ -81,6 +84,10 @@ impl Daemon {
     /// Hands the disk out no longer where Steward has begun to.
     pub(crate) fn stop_disk(&mut self) {
         self.disk.stop();
+        self.hand_out_no_longer();
+    }
+
+    fn hand_out_no_longer(&mut self) {
         let handed_out = std::mem::take(&mut self.disk.handed_out);
         let Ok(cgroups) = self.domains.cgroups() else { return };
         for path in handed_out.iter().rev() {

@@ -152,7 +152,8 @@ impl Disk {
     /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
-        let is_in_use = !self.wanted.priorities.is_empty() || !self.wanted.weights.is_empty();
+        let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
+        let is_in_use = !self.wanted.priorities.is_empty() || has_weights;
         (soon || is_in_use).then_some(self.look_at_ns)
     }
 
@@ -161,6 +162,11 @@ impl Disk {
         let first = TaskId { tid, started_ticks: 0 };
         let mut range = self.wanted.priorities.range(first..);
         range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
+    }
+
+    /// Whether nobody was to have a weight of Steward's at the last look.
+    pub(super) fn has_no_weights(&self) -> bool {
+        self.wanted.weights.is_empty()
     }
 
     /// The weight that Steward wants a cgroup to have.

@@ -50,9 +50,10 @@ weight batch
 compare $usual $batch
 kill $usual $batch
 wait_for '! is_ordered'
+wait_for '! test -e /sys/fs/cgroup/steward.batch/io.bfq.weight'
 section left-by-all
 order
-weight batch
+cat /sys/fs/cgroup/cgroup.subtree_control
 
 steward run --io background -- $(reads 0) 2>/dev/null &
 program=$!
