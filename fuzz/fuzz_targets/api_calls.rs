@@ -35,6 +35,7 @@ struct Settings {
     memory_max: Option<i64>,
     protect: Option<i64>,
     protect_seconds: Option<u16>,
+    io: Option<u8>,
     disk: Option<f64>,
     reset: Option<u8>,
 }
@@ -73,6 +74,7 @@ impl Settings {
             "memory_min",
             "memory_max",
             "protect",
+            "io",
             "disk",
             "no such setting",
         ];
@@ -85,6 +87,7 @@ impl Settings {
             memory_min: self.memory_min,
             memory_max: self.memory_max,
             protect: self.protect.or(self.protect_seconds.map(|seconds| i64::from(seconds) * 1_000_000_000)),
+            io: self.io.map(|choice| api::IoClass::ALL[usize::from(choice) % api::IoClass::ALL.len()]),
             disk: self.disk,
             reset: reset.into_iter().collect(),
             ..api::DomainSettings::default()

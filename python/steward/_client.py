@@ -257,11 +257,14 @@ class Client:
         memory_min: Optional[int] = None,
         memory_max: Optional[int] = None,
         protect: Optional[int] = None,
+        io: Optional[str] = None,
+        disk: Optional[float] = None,
     ) -> Json:
         """For this process. With cpu ("5ms/30ms"), reserves it and keeps it over exec; without, and without domain, lets
         the process take up the specification of the next program that it executes. With domain, moves it there first.
-        With memory_min, memory_max (bytes) or protect (nanoseconds: how long a page may go unused before it may be taken),
-        moves it to a domain of its own that has these, below domain if given.
+        With memory_min, memory_max (bytes), protect (nanoseconds: how long a page may go unused before it may be taken), io
+        ("interactive", "normal", "background") or disk (a fraction of the disk's time), moves it to a domain of its own that
+        has these, below domain if given.
         """
         return self.call(
             "Run",
@@ -273,6 +276,8 @@ class Client:
             memory_min=memory_min,
             memory_max=memory_max,
             protect=protect,
+            io=io,
+            disk=disk,
         )
 
     def set(
@@ -338,8 +343,8 @@ class Client:
         **settings: Any,
     ) -> Json:
         """Makes a domain. settings are of priority, weight, own_priority, own_weight, cpu, cpu_reservable, memory_min,
-        memory_max (bytes), protect (nanoseconds), disk: cpu=0.2 reserves a fifth of what the parent has. It goes away
-        with its last process unless keep is true.
+        memory_max (bytes), protect (nanoseconds), io ("interactive", "normal", "background"), disk: cpu=0.2 reserves a fifth
+        of what the parent has. It goes away with its last process unless keep is true.
         """
         return self.call("CreateDomain", domain=domain, user=user, keep=keep, settings=_settings(settings))
 
@@ -449,6 +454,7 @@ _SETTINGS: List[str] = [
     "memory_min",
     "memory_max",
     "protect",
+    "io",
     "disk",
 ]
 

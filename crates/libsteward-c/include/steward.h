@@ -108,6 +108,26 @@
 #define STEWARD_PROTECT 512
 
 /*
+ io counts.
+ */
+#define STEWARD_IO 1024
+
+/*
+ Disk requests are served before all others.
+ */
+#define STEWARD_IO_INTERACTIVE 0
+
+/*
+ Disk requests are served as the kernel does by default.
+ */
+#define STEWARD_IO_NORMAL 1
+
+/*
+ Disk requests are served when nobody else wants the disk.
+ */
+#define STEWARD_IO_BACKGROUND 2
+
+/*
  Done.
  */
 #define STEWARD_OK 0
@@ -317,13 +337,17 @@ struct steward_domain_settings {
      */
     int64_t memory_max_bytes;
     /*
-     Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
+     Disk time reserved, as a fraction of the parent's.
      */
     double disk;
     /*
      Protected: for how long one of its pages may go unused before it may be taken, in nanoseconds, 1 s to 24 h.
      */
     int64_t protect_ns;
+    /*
+     How soon its disk requests are served: STEWARD_IO_INTERACTIVE and so on.
+     */
+    int32_t io;
 };
 
 #ifdef __cplusplus

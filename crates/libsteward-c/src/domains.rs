@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use libsteward::api::{self, DomainSettings};
+use libsteward::api::{self, DomainSettings, IoClass};
 use serde_json::json;
 
 use crate::client::{StewardClient, handle, steward_call};
@@ -35,6 +35,16 @@ pub const STEWARD_DISK: u32 = 256;
 /// `protect_ns` counts.
 pub const STEWARD_PROTECT: u32 = 512;
 
+/// `io` counts.
+pub const STEWARD_IO: u32 = 1024;
+
+/// Disk requests are served before all others.
+pub const STEWARD_IO_INTERACTIVE: i32 = 0;
+/// Disk requests are served as the kernel does by default.
+pub const STEWARD_IO_NORMAL: i32 = 1;
+/// Disk requests are served when nobody else wants the disk.
+pub const STEWARD_IO_BACKGROUND: i32 = 2;
+
 /// What to change in a domain. Fill it with zeros, then say in `set` which values count (STEWARD_PRIORITY and so on),
 /// and in `reset` which settings are to have their default again; all others stay as they are.
 #[derive(Clone, Copy, Default)]
@@ -60,14 +70,16 @@ pub struct StewardDomainSettings {
     pub memory_min_bytes: i64,
     /// The most memory that it may use, in bytes.
     pub memory_max_bytes: i64,
-    /// Disk time reserved, as a fraction of the parent's. Kept and shown; not enforced yet.
+    /// Disk time reserved, as a fraction of the parent's.
     pub disk: f64,
     /// Protected: for how long one of its pages may go unused before it may be taken, in nanoseconds, 1 s to 24 h.
     pub protect_ns: i64,
+    /// How soon its disk requests are served: STEWARD_IO_INTERACTIVE and so on.
+    pub io: i32,
 }
 
 /// The settings by the names that the API has for them.
-const NAMES: [(u32, &str); 10] = [
+const NAMES: [(u32, &str); 11] = [
     (STEWARD_PRIORITY, "priority"),
     (STEWARD_WEIGHT, "weight"),
     (STEWARD_OWN_PRIORITY, "own_priority"),
@@ -78,6 +90,7 @@ const NAMES: [(u32, &str); 10] = [
     (STEWARD_MEMORY_MAX, "memory_max"),
     (STEWARD_DISK, "disk"),
     (STEWARD_PROTECT, "protect"),
+    (STEWARD_IO, "io"),
 ];
 
 impl StewardDomainSettings {
@@ -97,6 +110,7 @@ impl StewardDomainSettings {
             memory_min: has(STEWARD_MEMORY_MIN).then_some(self.memory_min_bytes),
             memory_max: has(STEWARD_MEMORY_MAX).then_some(self.memory_max_bytes),
             protect: has(STEWARD_PROTECT).then_some(self.protect_ns),
+            io: has(STEWARD_IO).then(|| io_class(self.io)).transpose()?,
             disk: has(STEWARD_DISK).then_some(self.disk),
             reset: NAMES
                 .iter()
@@ -104,6 +118,18 @@ impl StewardDomainSettings {
                 .map(|(_, name)| (*name).to_owned())
                 .collect(),
         })
+    }
+}
+
+/// The class that C names.
+fn io_class(number: i32) -> Result<IoClass, Failure> {
+    match number {
+        STEWARD_IO_INTERACTIVE => Ok(IoClass::Interactive),
+        STEWARD_IO_NORMAL => Ok(IoClass::Normal),
+        STEWARD_IO_BACKGROUND => Ok(IoClass::Background),
+        _ => Err(Failure::argument(
+            "io is none of STEWARD_IO_INTERACTIVE, STEWARD_IO_NORMAL and STEWARD_IO_BACKGROUND",
+        )),
     }
 }
 

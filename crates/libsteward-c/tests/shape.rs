@@ -12,7 +12,7 @@ const HEADER: &str = include_str!("../include/steward.h");
 
 /// Parameters that no argument of the method's function stands for: steward_call() takes them.
 const BY_CALL: [(&str, &[&str]); 5] = [
-    ("Run", &["domain", "memory_min", "memory_max", "protect"]),
+    ("Run", &["domain", "memory_min", "memory_max", "protect", "io", "disk"]),
     ("Complain", &["of"]),
     ("CreateDomain", &["user"]),
     ("SetDomain", &["user", "keep"]),
@@ -90,7 +90,9 @@ fn lower(name: &str) -> String {
 fn flattened(interface: &Interface, name: &str, before: &str) -> Vec<(String, Type)> {
     let Some(Named::Struct(fields)) = interface.types.get(name) else { panic!("{name} has no fields") };
     let flat = |field: &Field| match &field.holds {
-        Type::Named(below) => flattened(interface, below, &format!("{before}{}_", field.name)),
+        Type::Named(below) if matches!(interface.types[below], Named::Struct(_)) => {
+            flattened(interface, below, &format!("{before}{}_", field.name))
+        }
         holds => vec![(format!("{before}{}", field.name), holds.clone())],
     };
     fields.iter().flat_map(flat).collect()
@@ -127,6 +129,18 @@ fn settings_of_a_domain_are_those_that_are_described_and_each_has_a_bit() {
         let wanted: &[&str] = match described.get(name) {
             Some(Type::Int) => &["int32_t", "int64_t"],
             Some(Type::Float) => &["double"],
+            Some(Type::Named(words)) => {
+                let Named::Words(words) = &interface().types[words] else { panic!("{member} is flattened") };
+                let prefix = format!("STEWARD_{}_", name.to_ascii_uppercase());
+                let known = defined(&prefix);
+                let named: BTreeSet<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
+                assert_eq!(
+                    known.keys().cloned().collect::<BTreeSet<_>>(),
+                    named,
+                    "{member} has a number for each word"
+                );
+                &["int32_t"]
+            }
             other => panic!("{member} is described as {other:?}"),
         };
         assert!(wanted.contains(&holds.as_str()), "{member} is {holds}, and described as {wanted:?}");

@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use cpu::forecast::*;
 pub use cpu::*;
 pub use daemon::*;
+pub use disk::{DomainDisk, IoClass};
 pub use domain::*;
 pub use error::ApiError;
 pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};
@@ -39,6 +40,7 @@ macro_rules! method {
 
 pub mod cpu;
 pub mod daemon;
+pub mod disk;
 pub mod domain;
 mod error;
 mod event;

@@ -2,15 +2,19 @@
 //!
 //! - [`device`]: what is known of a device; [`elevator`]: by what its requests are ordered so that classes count.
 //! - [`priority`]: what a program's class means for its requests; [`guard`]: who takes too much for that.
+//! - [`shares`]: what part of the disk's time each domain of a level has, as a weight.
+//! - [`explain`]: what a domain has of the disk, in sentences.
 //! - [`config`]: what is set of all that; [`settings`]: what a domain can be given.
 
 mod class;
 pub mod config;
 pub mod device;
 pub mod elevator;
+pub mod explain;
 pub mod guard;
 pub mod priority;
 pub mod settings;
+pub mod shares;
 
 pub use class::Class;
 pub use settings::Settings;

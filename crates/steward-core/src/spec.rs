@@ -160,7 +160,7 @@ fn read_user(text: &str) -> Result<User, Fault> {
 }
 
 /// What one program gets when it starts. Made by the parsers, which hold it to the rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The program, or the kernel thread.
     pub path: SpecPath,
@@ -180,8 +180,10 @@ pub struct Spec {
     pub memory_min: Option<u64>,
     /// The most memory, in bytes.
     pub memory_max: Option<u64>,
-    /// Disk priority; `None` lets Steward choose.
+    /// How soon its disk requests are served; `None` lets Steward choose.
     pub io: Option<disk::Class>,
+    /// Disk time reserved, a fraction of what the domain that it runs in has.
+    pub disk: Option<f64>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -253,6 +255,7 @@ struct Draft {
     memory_min: Option<u64>,
     memory_max: Option<u64>,
     io: Option<disk::Class>,
+    disk: Option<f64>,
 }
 
 impl Draft {
@@ -271,6 +274,7 @@ impl Draft {
             faults.push(Fault::new("cpu", fault.what, fault.advice));
         }
         self.check_memory(&mut faults);
+        self.check_disk(&mut faults);
         match self.path {
             Some(path) if faults.is_empty() => Ok(Spec {
                 path,
@@ -283,6 +287,7 @@ impl Draft {
                 memory_min: self.memory_min,
                 memory_max: self.memory_max,
                 io: self.io,
+                disk: self.disk,
                 origin,
             }),
             _ => Err(faults),
@@ -324,6 +329,16 @@ impl Draft {
                     ),
                 ));
             }
+        }
+    }
+
+    fn check_disk(&self, faults: &mut Vec<Fault>) {
+        if self.disk.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
+            faults.push(Fault::new(
+                "disk",
+                "a kernel thread works for others, and has no disk time of its own",
+                "leave out disk; io = \"interactive\" has its requests served first",
+            ));
         }
     }
 

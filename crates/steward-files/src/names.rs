@@ -18,6 +18,8 @@ pub enum ControlFile {
     CpuPriority,
     /// Disk time reserved, in percent of the parent's.
     Io,
+    /// How soon the domain's disk requests are served.
+    IoClass,
     /// What is reserved on the domain's level.
     IoSum,
     /// The most that can be reserved on the domain's level.
@@ -48,13 +50,14 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 19] = [
+    pub const ALL: [ControlFile; 20] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
         ControlFile::CpuWeight,
         ControlFile::CpuPriority,
         ControlFile::Io,
+        ControlFile::IoClass,
         ControlFile::IoSum,
         ControlFile::IoLimit,
         ControlFile::Memory,
@@ -79,6 +82,7 @@ impl ControlFile {
             ControlFile::CpuWeight => "cpu.weight",
             ControlFile::CpuPriority => "cpu.priority",
             ControlFile::Io => "io",
+            ControlFile::IoClass => "io.class",
             ControlFile::IoSum => "io.sum",
             ControlFile::IoLimit => "io.limit",
             ControlFile::Memory => "memory",
@@ -108,6 +112,7 @@ impl ControlFile {
                 | ControlFile::CpuWeight
                 | ControlFile::CpuPriority
                 | ControlFile::Io
+                | ControlFile::IoClass
                 | ControlFile::Memory
                 | ControlFile::MemoryMax
                 | ControlFile::MemoryProtect

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use libsteward::api::{Domain, DomainForecast, DomainShown, Forecast, Forecasts};
+use libsteward::api::{Domain, DomainForecast, DomainShown, Forecast, Forecasts, IoClass};
 use steward_core::quantity::format_duration;
 
 use crate::names::ControlFile;
@@ -40,6 +40,7 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         ControlFile::CpuWeight => domain.weight.to_string(),
         ControlFile::CpuPriority => domain.priority.to_string(),
         ControlFile::Io => reserved_percent(all(domain.disk)),
+        ControlFile::IoClass => domain.io.map_or("none", IoClass::name).to_owned(),
         ControlFile::IoSum => of_level(|parent| parent.disk_sum),
         ControlFile::IoLimit => of_level(|parent| parent.disk_reservable),
         ControlFile::Memory => bytes(domain.memory_min),
@@ -168,6 +169,7 @@ mod tests {
             cpu_guaranteed: 0.1,
             weight: 100,
             priority: 4,
+            io: Some(IoClass::Background),
             memory_min: Some(1 << 20),
             protect: Some(1_800_000_000_000),
             usage: Some(DomainUsage { share: 0.125, ..DomainUsage::default() }),
@@ -187,6 +189,7 @@ mod tests {
             (ControlFile::CpuWeight, "100\n"),
             (ControlFile::CpuPriority, "4\n"),
             (ControlFile::Io, "none\n"),
+            (ControlFile::IoClass, "background\n"),
             (ControlFile::Memory, "1048576\n"),
             (ControlFile::MemoryMax, "none\n"),
             (ControlFile::MemoryProtect, "30min\n"),

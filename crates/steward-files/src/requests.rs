@@ -118,6 +118,10 @@ impl Requests<'_> {
                 settings.disk = disk;
                 disk.is_none().then_some("disk")
             }
+            Value::IoClass(class) => {
+                settings.io = class;
+                class.is_none().then_some("io")
+            }
             Value::Memory(bytes) => {
                 settings.memory_min = bytes.and_then(|bytes| i64::try_from(bytes).ok());
                 bytes.is_none().then_some("memory_min")

@@ -125,6 +125,7 @@ impl State {
         for name in &settings.reset {
             match name.as_str() {
                 "cpu" => domain.cpu = None,
+                "io" => domain.io = None,
                 "disk" => domain.disk = None,
                 "memory_min" => domain.memory_min = None,
                 "protect" => domain.protect = None,
@@ -132,6 +133,7 @@ impl State {
             }
         }
         domain.cpu = settings.cpu.or(domain.cpu);
+        domain.io = settings.io.or(domain.io);
         domain.disk = settings.disk.or(domain.disk);
         domain.memory_min = settings.memory_min.map(|bytes| bytes as u64).or(domain.memory_min);
         domain.protect = settings.protect.map(|period_ns| period_ns as u64).or(domain.protect);

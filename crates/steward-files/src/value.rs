@@ -3,6 +3,8 @@
 use steward_core::memory::settings::check_protection_period;
 use steward_core::quantity::{parse_duration, parse_size, percent_number};
 
+use libsteward::api::IoClass;
+
 use crate::names::ControlFile;
 
 /// The longest value, in bytes. What is longer is no value, and is refused before it is looked at.
@@ -22,6 +24,8 @@ pub enum Value {
     Priority(u8),
     /// Disk time reserved, as a fraction of the parent's, above 0 and at most 1; `None` gives it up.
     Io(Option<f64>),
+    /// How soon disk requests are served; `None`: as those of the domain above.
+    IoClass(Option<IoClass>),
     /// Memory promised, in bytes; `None` gives it up.
     Memory(Option<u64>),
     /// The most memory, in bytes; `None` for no such limit.
@@ -41,6 +45,7 @@ pub fn parse(file: ControlFile, bytes: &[u8]) -> Result<Value, String> {
     match file {
         ControlFile::Cpu => Ok(Value::Cpu(parse_fraction(text)?)),
         ControlFile::Io => Ok(Value::Io(parse_fraction(text)?)),
+        ControlFile::IoClass => parse_class(text).map(Value::IoClass),
         ControlFile::CpuWeight => parse_weight(text).map(Value::Weight),
         ControlFile::CpuPriority => parse_priority(text).map(Value::Priority),
         ControlFile::Memory => parse_memory(text).map(Value::Memory),
@@ -112,6 +117,15 @@ fn parse_priority(text: &str) -> Result<u8, String> {
         .ok_or_else(|| format!("\"{text}\" is no priority; write a number from 0 to 7, higher comes first"))
 }
 
+fn parse_class(text: &str) -> Result<Option<IoClass>, String> {
+    if gives_up(text) {
+        return Ok(None);
+    }
+    let class = IoClass::ALL.into_iter().find(|class| class.name() == text);
+    let words = IoClass::ALL.map(IoClass::name).join(", ");
+    class.map(Some).ok_or_else(|| format!("\"{text}\" is no class; write one of {words}, or none"))
+}
+
 fn parse_memory(text: &str) -> Result<Option<u64>, String> {
     if gives_up(text) {
         return Ok(None);
@@ -170,6 +184,8 @@ mod tests {
             (ControlFile::Cpu, "none\n", Value::Cpu(None)),
             (ControlFile::Cpu, "default\n", Value::Cpu(None)),
             (ControlFile::Io, "10", Value::Io(Some(0.1))),
+            (ControlFile::IoClass, "background\n", Value::IoClass(Some(IoClass::Background))),
+            (ControlFile::IoClass, "none\n", Value::IoClass(None)),
             (ControlFile::Memory, "64M\n", Value::Memory(Some(64 << 20))),
             (ControlFile::Memory, "none\n", Value::Memory(None)),
             (ControlFile::MemoryMax, "1G", Value::MemoryMax(Some(1 << 30))),
@@ -210,6 +226,7 @@ mod tests {
             (ControlFile::MemoryProtect, "30", "no unit of time"),
             (ControlFile::MemoryProtect, "0s", "from 1s to 24h"),
             (ControlFile::MemoryProtect, "-30min", "not a duration"),
+            (ControlFile::IoClass, "idle", "interactive, normal, background"),
             (ControlFile::CpuSum, "5", "only be read"),
         ];
         for (file, text, phrase) in refused {

@@ -15,6 +15,7 @@ use steward_core::quantity::percent;
 use steward_core::quantity::{approximate_duration, approximate_size, format_duration, format_size};
 use steward_core::{cpu, disk, memory};
 
+use crate::disk::arguments::to_core;
 use crate::memory::activity::{in_use, last_used};
 use crate::output::{highlight, print, print_json, table};
 use arguments::{CheckArguments, CreateArguments, DomainCommand, MoveArguments, SetArguments, ShowArguments};
@@ -107,7 +108,7 @@ fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
             max_bytes: asked.memory_max,
             protect_ns: asked.protect,
         },
-        disk: disk::settings::Change { reserved: asked.disk },
+        disk: disk::settings::Change { class: asked.io.map(to_core), reserved: asked.disk },
         reset: Vec::new(),
     };
     // The daemon has taken it already.
@@ -131,10 +132,8 @@ fn set(client: &mut Client, arguments: &SetArguments) -> anyhow::Result<()> {
     if arguments.output.json { print_json(&reply) } else { print(&line(&reply.domain)) }
 }
 
-/// `steward set DOMAIN`: the reservation only.
-pub fn set_reservation(client: &mut Client, domain: &str, cpu: Option<f64>) -> anyhow::Result<()> {
-    let reset = if cpu.is_none() { vec!["cpu".to_owned()] } else { Vec::new() };
-    let settings = api::DomainSettings { cpu, reset, ..api::DomainSettings::default() };
+/// `steward set DOMAIN`: what it names only.
+pub fn set_some(client: &mut Client, domain: &str, settings: api::DomainSettings) -> anyhow::Result<()> {
     let request = api::SetDomain { domain: domain.to_owned(), settings, ..api::SetDomain::default() };
     let reply = client.call(&request)?;
     print(&line(&reply.domain))
@@ -277,8 +276,14 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
         ("for its own tasks", own_text(domain)),
     ];
     rows.extend(memory_rows(domain));
-    if let Some(disk) = domain.disk {
-        rows.push(("disk time reserved", format!("{} (not enforced yet)", percent(disk))));
+    rows.extend(domain.io.map(|class| ("disk requests", class_text(class).to_owned())));
+    rows.extend(
+        domain.disk.map(|disk| ("disk time reserved", format!("{} of {}", percent(disk), whose(domain)))),
+    );
+    rows.extend(domain.disk_use.map(|used| ("disk used", disk_text(&used))));
+    if domain.disk_sum > 0.0 {
+        let (sum, most) = (percent(domain.disk_sum), percent(domain.disk_reservable));
+        rows.push(("disk time of children", format!("{sum} of at most {most}")));
     }
     if let Some(usage) = &domain.usage {
         rows.push(("own tasks", format!("{}, {} of them runnable", usage.tasks, usage.runnable)));
@@ -306,6 +311,29 @@ fn used_text(memory: &api::DomainMemory) -> String {
         approximate_size(memory.used),
         approximate_duration(memory.stalled_ns)
     )
+}
+
+/// What it had of the disks.
+fn disk_text(used: &api::DomainDisk) -> String {
+    let busy = used.device_time_ns.map_or_else(String::new, |time_ns| {
+        format!(", {} of the disks' time", approximate_duration(time_ns))
+    });
+    format!(
+        "{} read, {} written, {} requests{busy}; stood still for {}",
+        approximate_size(used.read),
+        approximate_size(used.written),
+        used.requests,
+        approximate_duration(used.stalled_ns)
+    )
+}
+
+/// How soon its requests are served.
+fn class_text(class: api::IoClass) -> &'static str {
+    match class {
+        api::IoClass::Interactive => "interactive: served before all others",
+        api::IoClass::Normal => "normal",
+        api::IoClass::Background => "background: served when nobody else wants the disk",
+    }
 }
 
 /// What is kept of a protected domain.

@@ -9,6 +9,7 @@ mod background;
 mod cli;
 mod complete;
 mod cpu;
+mod disk;
 mod domain;
 mod events;
 mod explain;

@@ -14,6 +14,7 @@ use steward_core::spec;
 use crate::account::{Account, Environment};
 use crate::arguments::parse_reservation;
 use crate::cpu::api::to_api;
+use crate::disk::arguments::DiskArguments;
 use crate::memory::arguments::MemoryArguments;
 
 /// Start a program with a CPU reservation
@@ -31,6 +32,7 @@ use crate::memory::arguments::MemoryArguments;
         steward run --cpu 10ms/100ms --inherit -- make check\n  \
         steward run --memory-min 64M --memory-max 1G -- gimp\n  \
         steward run --protect -- gimp\n  \
+        steward run --io background -- make -j8\n  \
         steward run --spec '/usr/bin/mplayer:Iact:5:30:IR:-:-' -- mplayer film.mkv\n  \
         sudo steward run --user alice --cpu 60ms/100ms -- mplayer film.mkv\n  \
         steward run -- mplayer film.mkv")]
@@ -38,7 +40,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub reservation: ReservationArguments,
     /// The reservation and flags as a row in the one-line form; its path is not looked at.
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable", "MemoryArguments"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable", "MemoryArguments", "DiskArguments"])]
     pub spec: Option<String>,
     /// Start the program as best-effort when the reservation is refused or the daemon does not run, with a word on
     /// standard error. Refused for lack of room, it gets its reservation once there is some.
@@ -57,12 +59,15 @@ pub struct RunArguments {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
-    /// What is asked of memory. Last: what follows a heading of the help is under it.
+    /// What is asked of memory. Last, with the disk: what follows a heading of the help is under it.
     #[command(
         flatten,
-        next_help_heading = "Memory (makes a domain for the program, below --domain where that is given)"
+        next_help_heading = "Memory and disk (makes a domain for the program, below --domain where that is given)"
     )]
     pub memory: MemoryArguments<i64>,
+    /// What is asked of the disk.
+    #[command(flatten)]
+    pub disk: DiskArguments<api::IoClass, f64>,
 }
 
 /// What is reserved.
@@ -138,7 +143,7 @@ fn way_out(error: &libsteward::Error, request: &api::Run) -> &'static str {
         libsteward::Error::Api(api::ApiError::NoSuchDomain { .. }) => "\n(--create makes the domain first)",
         // Nothing is reserved that could be done without.
         libsteward::Error::Api(_)
-            if request.cpu.is_none() && request.domain.is_some() && !request.asks_for_memory() =>
+            if request.cpu.is_none() && request.domain.is_some() && !request.needs_domain() =>
         {
             ""
         }
@@ -170,6 +175,8 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
         memory_min: arguments.memory.memory_min,
         memory_max: arguments.memory.memory_max,
         protect: arguments.memory.protect,
+        io: arguments.disk.io,
+        disk: arguments.disk.io_fraction,
         ..api::Run::default()
     };
     Ok(match reservation.cpu {

@@ -7,6 +7,7 @@
 pub mod app;
 pub mod cpu;
 pub mod detail;
+pub mod disk;
 pub mod draw;
 pub mod groups;
 pub mod history;

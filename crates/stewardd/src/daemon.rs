@@ -323,6 +323,7 @@ impl Daemon {
             self.worker.give(job);
         }
         if std::mem::take(&mut self.domains.changed) {
+            self.disk.look_soon();
             self.domain_state.keep(&self.domains.all_held(), &mut self.worker);
         }
         self.health.set(Topic::Domains, self.domains.problem_sentences());
@@ -395,7 +396,7 @@ impl Daemon {
     pub(crate) fn stop(&mut self) {
         self.stop_cpu();
         self.domains.stop();
-        self.disk.stop();
+        self.stop_disk();
         self.cpu.audit.finish(&mut self.worker);
         self.memory_audit.finish(&mut self.worker);
         self.settle_domains();

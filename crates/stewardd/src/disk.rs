@@ -1,8 +1,11 @@
 //! The disk's room: whose requests are served first, and by what devices order them.
 //!
 //! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
-//! - `programs`: which tasks are to have which priority.
+//! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
+//!   `explained`: why.
 
+mod domains;
+mod explained;
 pub mod knobs;
 mod programs;
 pub(crate) mod state;

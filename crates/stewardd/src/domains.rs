@@ -4,10 +4,12 @@
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
-//! [`lowered`] has those that come last for now, [`view`] shows them.
+//! [`lowered`] has those that come last for now, `disk` what they were
+//! given of the disk, [`view`] shows them.
 
 pub mod cgroups;
 pub mod declared;
+mod disk;
 pub mod lifetime;
 pub mod lowered;
 pub mod making;
@@ -132,6 +134,9 @@ pub struct Domains {
     cared: Cared,
     /// Whether those that are protected are in use, by path.
     activity: BTreeMap<String, Known>,
+    /// Why what they were given of the disk is not in force: the disk cannot be handed out, or the worker failed.
+    pub(crate) disk_problem: Option<String>,
+    pub(crate) disk_failure: Option<String>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -160,6 +165,8 @@ impl Domains {
             memory: Limits::default(),
             cared: Cared::default(),
             activity: BTreeMap::new(),
+            disk_problem: None,
+            disk_failure: None,
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),
@@ -652,6 +659,7 @@ impl Domains {
     /// Whether what a domain was given came into force.
     fn outcome(&self, path: &str, mechanism: &InForce) -> Result<(), ApiError> {
         self.outcome_of_memory(path)?;
+        self.outcome_of_disk(path)?;
         let needs_none =
             self.held.get(path).is_none_or(|held| held.settings.policy() == DomainPolicy::default());
         if needs_none {
@@ -707,7 +715,8 @@ impl Domains {
     pub(super) fn problem(&self, path: &str) -> Option<String> {
         let own = format!("{path}/{OWN_LEAF}");
         let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
-        self.problems.get(path).map(String::as_str).or(memory).map(str::to_owned)
+        let own = self.problems.get(path).map(String::as_str);
+        own.or(memory).or_else(|| self.disk_trouble(path)).map(str::to_owned)
     }
 
     /// Counts a complaint of a process for its domain.

@@ -1,9 +1,12 @@
-//! What specifications say of the disk, from the file to the tasks that have a reservation.
+//! What specifications say of the disk, from the file to the tasks that have a reservation; what domains are given of it.
 
 mod common;
 
 use common::{Machine, Running, Sleeper, row};
+use libsteward::Error;
+use libsteward::api::{self, ApiError, IoClass};
 use steward_core::disk::priority::Priority;
+use steward_core::resource::Resource;
 use stewardd::disk::knobs::Wanted;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
@@ -94,4 +97,114 @@ fn who_wants_disks_left_as_they_are_has_that() {
     let daemon = machine.start();
     until(&machine, &daemon, |wanted| priority_of(wanted, editing.pid()).is_some());
     assert!(!machine.disk.wanted().ordered);
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
+    match result.expect_err("it is refused") {
+        Error::Api(error) => error,
+        other => panic!("the daemon did not answer: {other}"),
+    }
+}
+
+fn settings(io: Option<IoClass>, disk: Option<f64>) -> api::DomainSettings {
+    api::DomainSettings { io, disk, ..api::DomainSettings::default() }
+}
+
+fn create(domain: &str, io: Option<IoClass>, disk: Option<f64>) -> api::CreateDomain {
+    api::CreateDomain { domain: domain.into(), settings: settings(io, disk), ..api::CreateDomain::default() }
+}
+
+fn weight_of(wanted: &Wanted, path: &str) -> Option<u16> {
+    wanted.weights.get(path).map(|(_, weight)| *weight)
+}
+
+/// Puts a process that sleeps into a domain.
+fn with_process(machine: &Machine, daemon: &Running, domain: &str) -> Sleeper {
+    let process = Sleeper::start(&machine.program(&domain.replace('/', "-")));
+    let moving = api::MoveProcess { pid: Some(process.pid()), domain: domain.into() };
+    daemon.client().call(&moving).expect("moved");
+    process
+}
+
+#[test]
+fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_until_they_are_taken_back() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("batch", Some(IoClass::Background), None)).expect("made");
+    let made = daemon.client().call(&create("web", None, Some(0.5))).expect("made").domain;
+    assert_eq!((made.io, made.disk), (None, Some(0.5)));
+    daemon.status();
+    // Nobody waits for a disk there.
+    assert!(!machine.disk.wanted().ordered && machine.disk.wanted().weights.is_empty());
+    let batch = with_process(&machine, &daemon, "batch");
+    let web = with_process(&machine, &daemon, "web");
+    // Half of all, and 100 parts of 101 of the other half.
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web") == Some(201));
+    let wanted = machine.disk.wanted();
+    assert_eq!(weight_of(&wanted, "steward.batch"), Some(1));
+    assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
+    assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    let back = api::SetDomain {
+        domain: "web".into(),
+        settings: api::DomainSettings { reset: vec!["disk".into()], ..api::DomainSettings::default() },
+        ..api::SetDomain::default()
+    };
+    daemon.client().call(&back).expect("less");
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
+    drop(batch);
+    drop(web);
+    until(&machine, &daemon, |wanted| wanted.weights.is_empty() && !wanted.ordered);
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    daemon.client().call(&create("other", Some(IoClass::Background), None)).expect("made");
+    let web = with_process(&machine, &daemon, "other");
+    until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
+    daemon.stop();
+    assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
+    drop(web);
+}
+
+#[test]
+fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_none() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let process = with_process(&machine, &daemon, "desk");
+    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4)));
+    let wanted = machine.disk.wanted();
+    // All stand in one line as long as nobody needs weights.
+    assert!(wanted.ordered && wanted.waits && wanted.weights.is_empty(), "{wanted:?}");
+    let normal = api::SetDomain {
+        domain: "desk".into(),
+        settings: settings(Some(IoClass::Normal), None),
+        ..api::SetDomain::default()
+    };
+    daemon.client().call(&normal).expect("less");
+    until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
+    // What it started meanwhile was born with the priority.
+    assert!(machine.disk.wanted().heirs.iter().any(|(task, _)| task.tid == process.pid()));
+}
+
+#[test]
+fn fractions_that_are_more_than_there_is_are_refused_with_the_amounts_and_others_cgroups_with_advice() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("a", None, Some(0.6))).expect("there is room");
+    let ApiError::Overcommitted { resource, asked, reserved, reason, .. } =
+        refusal(daemon.client().call(&create("b", None, Some(0.5))))
+    else {
+        panic!("it is too much")
+    };
+    assert_eq!((resource.as_str(), asked, reserved), ("disk", 0.5, 0.6));
+    assert!(reason.contains("disk time"), "{reason}");
+    // Below it, all of what it has may be reserved.
+    daemon.client().call(&create("a/x", None, Some(1.0))).expect("it is its own");
+    let foreign = api::SetDomain {
+        domain: "user.slice".into(),
+        settings: settings(Some(IoClass::Background), None),
+        ..api::SetDomain::default()
+    };
+    let refused = refusal(daemon.client().call(&foreign));
+    assert!(
+        matches!(&refused, ApiError::InvalidParameter { parameter, reason } if parameter == "io" && reason.contains("IOWeight"))
+    );
 }

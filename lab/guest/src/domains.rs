@@ -11,6 +11,8 @@ use steward_lab_guest::Domain;
 use crate::scheduler::wait;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// What the cgroups at the top begin with that Steward makes.
+const STEWARDS: &str = "steward.";
 const CLIENT: &str = "/usr/bin/steward";
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,6 +28,10 @@ pub fn directory(path: &str) -> PathBuf {
 pub fn make(domains: &[Domain]) -> Result<()> {
     for domain in domains {
         let path = directory(&domain.path);
+        if domain.made_by_steward {
+            tell_steward("create", domain)?;
+            continue;
+        }
         fs::create_dir_all(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
         if let Some(parent) = path.parent() {
             write(&parent.join("cgroup.subtree_control"), "+cpu")?;
@@ -46,7 +52,7 @@ pub fn make(domains: &[Domain]) -> Result<()> {
             write(&path.join("cpu.weight"), &weight.to_string())?;
         }
         if !domain.policy.is_empty() {
-            set_policy(domain)?;
+            tell_steward("set", domain)?;
         }
     }
     Ok(())
@@ -64,10 +70,12 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {text} to {}", path.display()))
 }
 
-fn set_policy(domain: &Domain) -> Result<()> {
-    let arguments =
-        ["domain", "set", &domain.path].into_iter().chain(domain.policy.iter().map(String::as_str));
-    let arguments: Vec<&str> = arguments.collect();
+/// `steward domain create` or `set`. What it makes is to stay as long as the agent wants.
+fn tell_steward(verb: &str, domain: &Domain) -> Result<()> {
+    let name = domain.path.strip_prefix(STEWARDS).unwrap_or(&domain.path);
+    let (name, keep) = if verb == "create" { (name, Some("--keep")) } else { (domain.path.as_str(), None) };
+    let policy = domain.policy.iter().map(String::as_str);
+    let arguments: Vec<&str> = ["domain", verb, name].into_iter().chain(keep).chain(policy).collect();
     let said = "/run/lab/domain-set";
     let mut client = Command::new(CLIENT)
         .args(&arguments)

@@ -137,6 +137,9 @@ pub struct StewardSetup {
 pub struct Domain {
     /// Its directory, relative to the root of the cgroups.
     pub path: String,
+    /// Whether Steward makes it, as `steward domain create` does; `path` is where that puts it.
+    #[serde(default)]
+    pub made_by_steward: bool,
     /// Its `cpu.weight`, where it is not the kernel's own.
     pub cpu_weight: Option<u32>,
     /// Its `cpu.max`, where it has a limit.
@@ -148,7 +151,7 @@ pub struct Domain {
     /// Its `cpuset.cpus`; all CPUs if empty.
     #[serde(default)]
     pub cpus: String,
-    /// What `steward domain set` is told about it; nothing is set if empty.
+    /// What `steward domain set` (or `create`) is told about it; nothing is set if empty.
     pub policy: Vec<String>,
 }
 

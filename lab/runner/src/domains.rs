@@ -62,6 +62,9 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
+/// What the cgroups at the top begin with that Steward makes.
+const STEWARDS: &str = "steward.";
+
 /// The weight of a cgroup that nobody gave one.
 const WEIGHT_DEFAULT: u32 = 100;
 
@@ -86,7 +89,7 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
                 policy.extend(["--cpu".to_owned(), format!("{}%", round(row.cpu * 100.0))]);
             }
             if contender.is_steward() && row.disk > 0.0 {
-                policy.extend(["--disk".to_owned(), format!("{}%", round(row.disk * 100.0))]);
+                policy.extend(["--io-fraction".to_owned(), format!("{}%", round(row.disk * 100.0))]);
             }
             let cpu_weight = match contender {
                 // The kernel refuses a weight beside it.
@@ -95,7 +98,8 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
                 _ => row.weight,
             };
             Domain {
-                path: path(&rows, row),
+                path: place(scenario, contender, &rows, row),
+                made_by_steward: makes(scenario, contender),
                 cpu_weight,
                 cpu_max: row.max.map(|max| format!("{} {}", max.quota.as_micros(), max.period.as_micros())),
                 cpu_idle: row.idle,
@@ -122,10 +126,26 @@ pub fn disk_shares(scenario: &Scenario) -> Vec<(String, f64)> {
 }
 
 /// The cgroup of the domain that a program is in, relative to the root.
-pub fn of_program(scenario: &Scenario, domain: Option<&str>, own: Option<&str>) -> Option<String> {
+pub fn of_program(
+    scenario: &Scenario,
+    contender: Contender,
+    domain: Option<&str>,
+    own: Option<&str>,
+) -> Option<String> {
     let name = own.or(domain)?;
     let rows = rows(scenario);
-    rows.iter().find(|row| row.name == name).map(|row| path(&rows, row))
+    rows.iter().find(|row| row.name == name).map(|row| place(scenario, contender, &rows, row))
+}
+
+/// Whether Steward makes the domains itself: it divides the disk among those alone.
+fn makes(scenario: &Scenario, contender: Contender) -> bool {
+    contender.is_steward() && !disk_shares(scenario).is_empty()
+}
+
+/// Where a domain is under a contender: those that Steward makes at the top have its prefix.
+fn place(scenario: &Scenario, contender: Contender, rows: &[DomainRow], row: &DomainRow) -> String {
+    let path = path(rows, row);
+    if makes(scenario, contender) { format!("{STEWARDS}{path}") } else { path }
 }
 
 /// Names of domains are known, are told from each other, and their reservations fit.
@@ -253,6 +273,17 @@ mod tests {
         // 0.15 + 0.85 / 5 = 0.32 beside four of 0.17.
         assert_eq!(by_hand, [Some(160), Some(85), Some(85), Some(85), Some(85)]);
         assert!(planned(&scenario, Contender::Stock).iter().all(|domain| domain.cpu_weight.is_none()));
+    }
+
+    #[test]
+    fn steward_makes_the_domains_itself_among_which_it_divides_the_disk() {
+        let scenario = scenario(&TEXT.replace("cpu=0.15", "disk=0.6")).unwrap();
+        let steward = planned(&scenario, Contender::Steward);
+        assert!(steward.iter().all(|domain| domain.made_by_steward && domain.path.starts_with("steward.")));
+        assert_eq!(steward[0].policy, ["--io-fraction", "60%"]);
+        let place = |contender| of_program(&scenario, contender, Some("player"), None);
+        assert_eq!(place(Contender::Steward).as_deref(), Some("steward.player"));
+        assert_eq!(place(Contender::Stock).as_deref(), Some("player"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use steward_core::disk::Class;
 use steward_lab_guest::{PROGRAM_DIRECTORY, Plan, Program, Run, StewardSetup};
 
 use crate::scenario::{Contender, ProgramRow, Reservation, Scenario};
@@ -85,7 +86,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
     for row in scenario.programs.iter().filter(runs) {
         for (index, name) in (0..).zip(row.names()) {
             let own = row.own_domain.then_some(name.as_str());
-            let domain = domains::of_program(scenario, row.domain.as_deref(), own);
+            let domain = domains::of_program(scenario, contender, row.domain.as_deref(), own);
             // Several of a row can each have a file of their own.
             let numbered = ProgramRow {
                 command: row.command.replace("{index}", &(index + 1).to_string()),
@@ -153,6 +154,9 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
             if row.protect {
                 launcher.push("--protect".to_owned());
             }
+            if let Some(class) = row.io {
+                launcher.extend(["--io".to_owned(), class.to_string()]);
+            }
             if launcher.len() > 2 {
                 launcher.push("--".to_owned());
                 command.splice(0..0, launcher);
@@ -189,9 +193,16 @@ fn specifications(scenario: &Scenario) -> Result<String> {
         };
         sections.push(specification(&path, interactive, true));
     }
+    if scenario.programs.iter().any(|row| row.io == Some(Class::Interactive)) {
+        sections.push(JOURNAL.to_owned());
+    }
     sections.dedup();
     Ok(sections.concat())
 }
+
+/// As specs/ has it: every save waits for it in the end.
+const JOURNAL: &str =
+    "[[spec]]\npath = \"[jbd2]\"\ncpu = \"10ms/100ms\"\nrevocable = false\nio = \"interactive\"\n\n";
 
 fn specification(path: &str, cpu: Reservation, inherit: bool) -> String {
     format!("[[spec]]\npath = \"{path}\"\ncpu = \"{cpu}\"\ninherit = {inherit}\nrevocable = true\n\n")
@@ -246,6 +257,18 @@ start = "2s"
         assert_eq!(run.programs[0].deadline_ns, Some((5_000_000, 30_000_000)));
         assert_eq!(run.programs[1].deadline_ns, None);
         assert!(run.programs[1].command.ends_with(&["--deadline".into(), "10ms/100ms".into()]));
+    }
+
+    #[test]
+    fn who_asks_for_a_class_has_it_under_steward_alone_and_the_journal_comes_first_with_who_is_interactive() {
+        let text =
+            "title='t'\nduration='9s'\n[[program]]\nname='save'\ncommand='file-save'\nio='interactive'\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let run = |contender| plan(&scenario, &[contender], 1).unwrap().runs.remove(0);
+        assert_eq!(run(Contender::Stock).programs[0].command, ["file-save"]);
+        let steward = run(Contender::Steward);
+        assert_eq!(steward.programs[0].command, ["steward", "run", "--io", "interactive", "--", "file-save"]);
+        assert!(steward.steward.unwrap().specifications.contains("[jbd2]"));
     }
 
     #[test]

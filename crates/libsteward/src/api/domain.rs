@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
+use super::disk::{DomainDisk, IoClass};
 use super::memory::{Activity, DomainMemory};
 use super::{Event, Method};
 
@@ -40,7 +41,10 @@ pub struct DomainSettings {
     /// hours (30 minutes are usual).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<i64>,
-    /// Disk time reserved. Kept and shown; not enforced yet.
+    /// How soon its disk requests are served; as those of the domain above unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoClass>,
+    /// Disk time reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
     /// Names of settings that get their default again; done before the others are set.
@@ -107,9 +111,16 @@ pub struct Domain {
     /// Whether it is in use; `None` where it is not protected, or that is not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// Disk time reserved, as a fraction of the parent's. Not enforced yet.
+    /// How soon its disk requests are served, where that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoClass>,
+    /// Disk time reserved, as a fraction of the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
+    /// What it had of the disks; `None` where the kernel does not count it, because the cgroup above does not hand the
+    /// disk out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_use: Option<DomainDisk>,
     /// What its children have reserved together.
     pub disk_sum: f64,
     /// The most that its children may reserve together.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Method;
 use super::cpu::{Reservation, Standing};
+use super::disk::IoClass;
 
 /// For the calling process, which is about to execute a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,13 +37,20 @@ pub struct Run {
     /// The same, of whose pages each may go unused for so long before it may be taken, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<i64>,
+    /// The same, whose disk requests are served so soon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoClass>,
+    /// The same, with this much disk time reserved, as a fraction of what `domain` has, or else of the machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<f64>,
 }
 method!(Run, "io.steward.Run", Ran);
 
 impl Run {
-    /// Whether it asks for something of the memory, and so for a domain of its own.
-    pub fn asks_for_memory(&self) -> bool {
-        self.memory_min.is_some() || self.memory_max.is_some() || self.protect.is_some()
+    /// Whether it asks for something that only a domain can have, and so for one of its own.
+    pub fn needs_domain(&self) -> bool {
+        let of_memory = self.memory_min.is_some() || self.memory_max.is_some() || self.protect.is_some();
+        of_memory || self.io.is_some() || self.disk.is_some()
     }
 }
 

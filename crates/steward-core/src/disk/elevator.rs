@@ -41,8 +41,9 @@ pub enum Choice {
     Leave(String),
 }
 
-/// What to do with a device so that classes count on it.
-pub fn choose(device: &Device) -> Choice {
+/// What to do with a device so that classes count on it. `waits`: whether somebody is to be served first, for whose next
+/// request it is worth to keep the device idle; weights alone need none of that.
+pub fn choose(device: &Device, waits: bool) -> Choice {
     let leave = |why: String| Choice::Leave(why);
     if device.stands_for_others {
         return leave("it hands its requests to others, which order them".to_owned());
@@ -55,7 +56,7 @@ pub fn choose(device: &Device) -> Choice {
         return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
     }
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
-    let tunables = if takes_one { STRICT } else { FAIR };
+    let tunables = if takes_one && waits { STRICT } else { FAIR };
     Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables })
 }
 
@@ -80,6 +81,28 @@ pub fn voided(device: &Device) -> Option<String> {
     })
 }
 
+/// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
+pub fn backend(device: &Device) -> String {
+    let (elevator, places) = (device.elevator.as_str(), device.requests);
+    match (voided(device), choose(device, false)) {
+        (None, _) if elevator == BY_CLASS => {
+            format!("{elevator} with {places} places: classes and fractions count")
+        }
+        (None, Choice::Leave(why)) => {
+            format!(
+                "{elevator} with {places} places: interactive comes first, and nothing else counts ({why})"
+            )
+        }
+        (Some(void), Choice::Leave(why)) => {
+            format!("classes and fractions count for nothing: {void}; it is left alone, since {why}")
+        }
+        (_, Choice::Order(order)) => format!(
+            "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then",
+            order.elevator, order.requests
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
-        let order = |device: &Device| match choose(device) {
+        let order = |device: &Device| match choose(device, true) {
             Choice::Order(order) => order,
             Choice::Leave(why) => panic!("{why}"),
         };
@@ -108,9 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_that_takes_one_request_at_a_time_is_kept_idle_for_the_next_one() {
-        for (depth, is_strict) in [(Some(1), true), (Some(2), false), (Some(32), false), (None, false)] {
-            let Choice::Order(order) = choose(&Device { depth, ..disk() }) else {
+    fn only_a_device_that_takes_one_request_at_a_time_is_kept_idle_for_who_is_served_first() {
+        for (depth, waits, is_strict) in [
+            (Some(1), true, true),
+            (Some(1), false, false),
+            (Some(2), true, false),
+            (Some(32), true, false),
+            (None, true, false),
+        ] {
+            let Choice::Order(order) = choose(&Device { depth, ..disk() }, waits) else {
                 panic!("it can be ordered")
             };
             assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
@@ -124,7 +153,25 @@ mod tests {
             (Device { queues: false, ..disk() }, "queues no requests"),
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
-            assert!(matches!(choose(&device), Choice::Leave(said) if said.contains(why)), "{why}");
+            assert!(matches!(choose(&device, true), Choice::Leave(said) if said.contains(why)), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_each_device_has_is_said_with_the_reason() {
+        let with = |elevator: &str, rotational| {
+            let device = Device { elevator: elevator.to_owned(), requests: 128, rotational, ..disk() };
+            backend(&device)
+        };
+        for (said, phrase) in [
+            (with("bfq", false), "bfq with 128 places: classes and fractions count"),
+            (with("none", true), "none with 128 places until somebody"),
+            (with("none", true), "and bfq with 128 then"),
+            (with("none", false), "count for nothing: it has no elevator"),
+            (with("none", false), "left alone, since it does not rotate"),
+            (with("mq-deadline", false), "interactive comes first, and nothing else counts"),
+        ] {
+            assert!(said.contains(phrase), "{said}");
         }
     }
 

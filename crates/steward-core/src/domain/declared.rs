@@ -21,11 +21,11 @@ use crate::accounts::Accounts;
 use crate::last_good::{self, About, Mistake};
 use crate::problem::{Origin, Problem};
 use crate::quantity::{format_duration, format_size, parse_duration, parse_fraction, parse_size};
-use crate::toml_reader::{Reader, Value, lookup};
+use crate::toml_reader::{Reader, Value, lookup, suggest};
 use crate::{cpu, disk, memory};
 
 /// The keys of a row. All but `name` and `user` are settings, by their names.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "cpu",
     "weight",
@@ -36,6 +36,7 @@ const KEYS: [&str; 12] = [
     "memory_min",
     "memory_max",
     "protect",
+    "io",
     "disk",
     "user",
 ];
@@ -176,7 +177,10 @@ fn read_row<'a>(
             max_bytes: read_size(reader, table, "memory_max"),
             protect_ns: read_period(reader, table, "protect"),
         },
-        disk: disk::settings::Change { reserved: read_fraction(reader, table, "disk") },
+        disk: disk::settings::Change {
+            class: read_class(reader, table, "io"),
+            reserved: read_fraction(reader, table, "disk"),
+        },
         reset: Vec::new(),
     };
     let settings = match change.apply(&Settings::default()) {
@@ -276,6 +280,16 @@ fn read_period<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> O
     }
 }
 
+fn read_class<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>, key: &str) -> Option<disk::Class> {
+    let word = reader.string(table, key, "background")?;
+    let class = disk::Class::from_name(word.get_ref());
+    if class.is_none() {
+        let advice = suggest(word.get_ref(), &disk::Class::NAMES);
+        reader.error(word.span(), format!("there is no {key} \"{}\"", word.get_ref()), advice);
+    }
+    class
+}
+
 /// Writes a domain as a row that [`parse_domains`] reads back the same; what has its default is left out, and so is
 /// root as its user.
 pub fn to_toml(name: &str, settings: &Settings, user: u32) -> String {
@@ -312,6 +326,7 @@ fn written(settings: &Settings, setting: Setting) -> Option<String> {
         Setting::Protect => {
             settings.memory.protect_ns.map(|period_ns| format!("\"{}\"", format_duration(period_ns)))
         }
+        Setting::Io => settings.disk.class.map(|class| format!("\"{class}\"")),
         Setting::Disk => fraction(settings.disk.reserved),
     }
 }

@@ -20,13 +20,14 @@ const NAME_BYTES_MAX: usize = 3072;
 pub const DEPTH_MAX: usize = 12;
 
 /// The control files in the directory of every domain: one of their names for a domain would hide it there.
-const CONTROL_FILES: [&str; 19] = [
+const CONTROL_FILES: [&str; 20] = [
     "cpu",
     "cpu.sum",
     "cpu.limit",
     "cpu.weight",
     "cpu.priority",
     "io",
+    "io.class",
     "io.sum",
     "io.limit",
     "memory",

@@ -27,13 +27,15 @@ pub enum Setting {
     MemoryMax,
     /// [`crate::memory::Settings::protect_ns`].
     Protect,
+    /// [`crate::disk::Settings::class`].
+    Io,
     /// [`crate::disk::Settings::reserved`].
     Disk,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 10] = [
+    pub const ALL: [Setting; 11] = [
         Setting::Priority,
         Setting::Weight,
         Setting::OwnPriority,
@@ -43,6 +45,7 @@ impl Setting {
         Setting::MemoryMin,
         Setting::MemoryMax,
         Setting::Protect,
+        Setting::Io,
         Setting::Disk,
     ];
 
@@ -58,6 +61,7 @@ impl Setting {
             Setting::MemoryMin => "memory_min",
             Setting::MemoryMax => "memory_max",
             Setting::Protect => "protect",
+            Setting::Io => "io",
             Setting::Disk => "disk",
         }
     }
@@ -71,7 +75,7 @@ impl Setting {
     pub fn resource(self) -> Resource {
         match self {
             Setting::MemoryMin | Setting::MemoryMax | Setting::Protect => Resource::Memory,
-            Setting::Disk => Resource::Disk,
+            Setting::Io | Setting::Disk => Resource::Disk,
             Setting::Priority
             | Setting::Weight
             | Setting::OwnPriority

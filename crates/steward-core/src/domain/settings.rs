@@ -167,12 +167,13 @@ impl Settings {
             Setting::MemoryMin => self.memory.min_bytes = None,
             Setting::MemoryMax => self.memory.max_bytes = None,
             Setting::Protect => self.memory.protect_ns = None,
+            Setting::Io => self.disk.class = None,
             Setting::Disk => self.disk.reserved = None,
         }
     }
 
     /// Whether `self` asks for nothing that `before` does not have already, towards its siblings: no more reserved, no
-    /// higher priority, no larger weight, no higher maximum, no longer protection. `kernel_weight` stands for a weight
+    /// higher priority or class, no larger weight, no higher maximum, no longer protection. `kernel_weight` stands for a weight
     /// that is not set.
     pub fn takes_no_more_than(&self, before: &Settings, kernel_weight: u32) -> bool {
         let weight = |settings: &Settings| settings.common.weight.unwrap_or(kernel_weight);
@@ -180,7 +181,7 @@ impl Settings {
             && weight(self) <= weight(before)
             && self.cpu.reserved.unwrap_or(0.0) <= before.cpu.reserved.unwrap_or(0.0)
             && self.memory.takes_no_more_than(&before.memory)
-            && self.disk.reserved.unwrap_or(0.0) <= before.disk.reserved.unwrap_or(0.0)
+            && self.disk.takes_no_more_than(&before.disk)
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
                 max_bytes: Some(2),
                 protect_ns: Some(1_000_000_000),
             },
-            disk: disk::Settings { reserved: Some(0.2) },
+            disk: disk::Settings { class: Some(disk::Class::Background), reserved: Some(0.2) },
         };
         for setting in Setting::ALL {
             assert_eq!(Setting::by_name(setting.name()), Some(setting));

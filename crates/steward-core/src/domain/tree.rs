@@ -6,8 +6,8 @@ use super::name::{self, Names};
 use super::settings::Settings;
 use crate::resource::Resource;
 
-/// The most of the CPUs, and of the disks' time, that can be reserved unless the configuration says otherwise: the
-/// kernel itself keeps 5 % of each CPU from such schedulers.
+/// The most of the CPUs that can be reserved unless the configuration says otherwise: the kernel itself keeps 5 % of each
+/// CPU from such schedulers.
 pub const ROOT_LIMIT: f64 = 0.95;
 
 /// What all domains may reserve of the machine together.
@@ -22,9 +22,9 @@ pub struct Machine {
 }
 
 impl Default for Machine {
-    /// [`ROOT_LIMIT`], and no memory: how much there is must be said.
+    /// [`ROOT_LIMIT`] of the CPUs, all of the disks' time, and no memory: how much there is must be said.
     fn default() -> Self {
-        Machine { cpu: ROOT_LIMIT, memory_bytes: 0, disk: ROOT_LIMIT }
+        Machine { cpu: ROOT_LIMIT, memory_bytes: 0, disk: 1.0 }
     }
 }
 

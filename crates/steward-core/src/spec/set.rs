@@ -9,7 +9,7 @@ use crate::config::CONFIG_FILE_NAME;
 use crate::last_good::{self, About, Mistake};
 
 /// What one file gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParsedFile {
     /// The rows that stand, in the order written; no path twice.
     pub specs: Vec<Spec>,
@@ -94,7 +94,7 @@ fn is_specification_file(name: &str) -> bool {
 }
 
 /// A row that is not in force because a later file has one for the same program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overridden {
     /// The row.
     pub spec: Spec,
@@ -103,7 +103,7 @@ pub struct Overridden {
 }
 
 /// All specifications of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpecSet {
     /// What is in force, ordered by path.
     specs: Vec<Spec>,

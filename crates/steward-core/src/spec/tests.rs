@@ -25,7 +25,7 @@ fn program(path: &str) -> SpecPath {
 fn a_full_row_is_read() {
     let parsed = parse(
         "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
-         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\n",
+         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\ndisk = \"20%\"\n",
     );
     assert_eq!(messages(&parsed), "");
     assert_eq!(
@@ -41,6 +41,7 @@ fn a_full_row_is_read() {
             memory_min: Some(64 << 20),
             memory_max: Some(1 << 30),
             io: Some(disk::Class::Background),
+            disk: Some(0.2),
             origin: Origin::at(Path::new("my.toml"), 1),
         }]
     );
@@ -302,7 +303,7 @@ fn any_path() -> impl Strategy<Value = SpecPath> {
 }
 
 prop_compose! {
-    /// A valid specification without memory sizes, which the one-line form cannot carry.
+    /// A valid specification without memory sizes and disk time, which the one-line form cannot carry.
     fn any_spec()(
         path in any_path(),
         reservation in proptest::option::of(any_reservation()),
@@ -325,6 +326,7 @@ prop_compose! {
             memory_min: None,
             memory_max: None,
             io,
+            disk: None,
             origin: Origin::command_line(),
         }
     }
@@ -340,6 +342,7 @@ proptest! {
     fn a_written_file_reads_back_the_same(
         specs in proptest::collection::btree_map(any_path(), any_spec(), 0..5),
         sizes in proptest::option::of((0_u64..1 << 40, 1_u64..1 << 40)),
+        disk in proptest::option::of(0.0001_f64..=1.0),
     ) {
         let mut specs: Vec<Spec> = specs.into_values().collect();
         specs.sort_by(|left, right| left.path.cmp(&right.path));
@@ -347,6 +350,7 @@ proptest! {
         for spec in specs.iter_mut().filter(|spec| matches!(spec.path, SpecPath::Executable(_))) {
             spec.memory_min = sizes.map(|(min, more)| min.min(more));
             spec.memory_max = sizes.map(|(_, max)| max);
+            spec.disk = disk;
         }
         let mut parsed = parse(&to_toml(&specs));
         prop_assert_eq!(&parsed.problems, &[]);

@@ -17,12 +17,25 @@ use toml::de::{DeTable, DeValue};
 use super::{Class, Draft, Fault, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates};
 use crate::disk;
 use crate::last_good::{About, Mistake};
-use crate::quantity::{QuantityError, format_duration, format_size, parse_duration, parse_size};
+use crate::quantity::{
+    QuantityError, format_duration, format_size, parse_duration, parse_fraction, parse_size,
+};
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
-const KEYS: [&str; 10] =
-    ["path", "class", "cpu", "inherit", "revocable", "user", "protect", "memory_min", "memory_max", "io"];
+const KEYS: [&str; 11] = [
+    "path",
+    "class",
+    "cpu",
+    "inherit",
+    "revocable",
+    "user",
+    "protect",
+    "memory_min",
+    "memory_max",
+    "io",
+    "disk",
+];
 
 /// Reads a file of `[[spec]]` rows. A row with a fault is left out and every fault of it is among the problems;
 /// the other rows stand. A syntax error costs the whole file.
@@ -102,6 +115,10 @@ fn read_row<'a>(reader: &mut Reader<'a>, row: &Value<'a>) -> Option<Spec> {
         memory_max: cells.text("memory_max", "1G", |text| parse_size(text).map_err(of_key("memory_max"))),
         io: cells.text("io", "interactive", |word| {
             disk::Class::from_name(word).ok_or_else(|| unknown_word("io", word, &disk::Class::NAMES))
+        }),
+        disk: cells.text("disk", "20%", |text| {
+            let advice = "give a part of the disk's time, as in disk = \"20%\"";
+            parse_fraction(text).map_err(|what| Fault::new("disk", format!("disk: {what}"), advice))
         }),
     };
     // A key that is there but unreadable looks left out in the draft: a fault about that would mislead.
@@ -185,6 +202,10 @@ fn row_to_toml(spec: &Spec) -> String {
     }
     if let Some(io) = spec.io {
         line("io", quoted(io.to_string()));
+    }
+    if let Some(disk) = spec.disk {
+        // As few digits as read back the same.
+        line("disk", quoted(format!("{disk:?}")));
     }
     row
 }

@@ -7,11 +7,13 @@ mod fields;
 mod io;
 mod memory;
 
+use steward_core::disk::explain::Use;
 use steward_core::resource::Resource;
 
 use super::directory::CgroupDirectory;
 use super::place::Place;
 use super::pressure::{Stalled, stalled};
+use crate::disk::devices;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
@@ -191,6 +193,29 @@ impl CgroupReader {
         io::reading(&self.0)
     }
 
+    /// What it had of all disks together; those that stand for others (device-mapper, md, loop) hand on what the disks
+    /// below them count. `None` where the parent does not hand out the disk, or nobody counts who stands still for it.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn disk_use(&self, roots: &Roots) -> Result<Option<Use>, KernelError> {
+        let (Some(devices), Some(stalled)) = (self.io()?, self.stalled(Resource::Disk)?) else {
+            return Ok(None);
+        };
+        let own = devices.iter().filter(|io| !devices::stands_for_others(io.device, roots));
+        let sum = own.fold(Use { stalled_ns: stalled.some_ns, ..Use::default() }, |sum, io| Use {
+            read_bytes: sum.read_bytes.saturating_add(io.read_bytes),
+            written_bytes: sum.written_bytes.saturating_add(io.written_bytes),
+            requests: sum.requests.saturating_add(io.reads).saturating_add(io.writes),
+            device_time_ns: match (sum.device_time_ns, io.device_time_us) {
+                (sum, Some(us)) => Some(sum.unwrap_or(0).saturating_add(us.saturating_mul(1000))),
+                (sum, None) => sum,
+            },
+            ..sum
+        });
+        Ok(Some(sum))
+    }
+
     /// For how long its tasks stood still.
     ///
     /// # Errors
@@ -314,6 +339,7 @@ mod tests {
             reads: 3,
             writes: 4,
             discarded_bytes: 5,
+            device_time_us: None,
         };
         assert_eq!(io, [first, IoOfDevice { device: (253, 1), ..IoOfDevice::default() }]);
         assert_eq!((reading.cpu, reading.pressure), (CpuShare::default(), PressureReading::default()));

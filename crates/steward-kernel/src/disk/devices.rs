@@ -34,7 +34,7 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
     let elevators = text("queue/scheduler").unwrap_or_default();
     let chosen = chosen(&elevators).unwrap_or("none").to_owned();
     let stands_for_others = ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
-        || std::fs::read_dir(directory.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
+        || has_slaves(&directory)
         || name.starts_with("zram")
         || name.starts_with("ram");
     Some(Device {
@@ -52,6 +52,16 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
         requests: number("queue/nr_requests").unwrap_or(0),
         depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
     })
+}
+
+/// Whether the device of these numbers stands for others, which count what it hands on to them.
+pub fn stands_for_others((major, minor): (u32, u32), roots: &Roots) -> bool {
+    let directory = roots.sys.join(format!("dev/block/{major}:{minor}"));
+    has_slaves(&directory) || ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
+}
+
+fn has_slaves(directory: &Path) -> bool {
+    std::fs::read_dir(directory.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some())
 }
 
 /// Has a disk's requests ordered so, through the undo journal: what was there before is there again when all of it is
@@ -98,6 +108,24 @@ fn change_elevator(
     Ok(journal::write(&queue.join("nr_requests"), &order.requests.to_string())?)
 }
 
+/// Has a disk that was [`order`]ed be tuned otherwise, with the elevator that it has. Nothing waits for that.
+///
+/// # Errors
+/// [`JournalError`] with the file; some of it may then be in force, and all of it is in the journal.
+pub fn retune(
+    journal: &SharedJournal,
+    device: &Device,
+    ordered: &Ordered,
+    order: &Order,
+    roots: &Roots,
+) -> Result<Ordered, JournalError> {
+    let queue = directory(&device.name, roots).join("queue");
+    put_back(journal, &ordered.tuned, roots)?;
+    let mut retuned = Ordered { changes: ordered.changes.clone(), tuned: Vec::new() };
+    tune(journal, order, &queue, &mut retuned)?;
+    Ok(retuned)
+}
+
 /// What the elevator of this kernel has not is left out.
 fn tune(
     journal: &SharedJournal,
@@ -107,7 +135,7 @@ fn tune(
 ) -> Result<(), JournalError> {
     for (name, value) in order.tunables {
         match journal.write_file(&queue.join("iosched").join(name), value) {
-            Ok(number) => ordered.changes.extend(number),
+            Ok(number) => ordered.tuned.extend(number),
             Err(JournalError::Kernel(error)) if error.is_absent() => {}
             Err(error) => return Err(error),
         }
@@ -137,7 +165,10 @@ pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Res
 /// What [`order`] changed: numbers in the undo journal, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ordered {
+    /// The elevator and its room.
     changes: Vec<u64>,
+    /// What was set of the elevator itself.
+    tuned: Vec<u64>,
 }
 
 /// Has a disk's requests ordered as before. What somebody else has chosen since stays.
@@ -145,7 +176,13 @@ pub struct Ordered {
 /// # Errors
 /// [`KernelError`] with the file; the record then stays in the journal.
 pub fn restore(journal: &SharedJournal, ordered: &Ordered, roots: &Roots) -> Result<(), KernelError> {
-    for number in ordered.changes.iter().rev() {
+    put_back(journal, &ordered.tuned, roots)?;
+    put_back(journal, &ordered.changes, roots)
+}
+
+/// Puts changes back, the last one first.
+fn put_back(journal: &SharedJournal, changes: &[u64], roots: &Roots) -> Result<(), KernelError> {
+    for number in changes.iter().rev() {
         journal.undo(*number, roots)?;
         // A record that stays open does no harm.
         let _ = journal.close(*number);
@@ -225,6 +262,11 @@ mod tests {
         assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none mq-deadline [bfq]\n")
             .expect("a file");
+        let untuned = retune(&journal, &device, &ordered, &Order { tunables: &[], ..BY_CLASS }, &roots);
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("1", 1));
+        let ordered = retune(&journal, &device, &untuned.expect("it can be written"), &BY_CLASS, &roots);
+        let ordered = ordered.expect("it can be written");
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         restore(&journal, &ordered, &roots).expect("it can be put back");
         assert_eq!(
             (now("scheduler").as_str(), now("nr_requests").as_str(), journal.outstanding()),

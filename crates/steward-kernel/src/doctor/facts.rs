@@ -6,8 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use steward_core::disk::device::Device;
 
 use crate::cgroup::place;
+use crate::disk::devices;
 use crate::error::KernelError;
 use crate::memory::ages::{self, NoPageAges};
 use crate::memory::swap;
@@ -46,6 +48,9 @@ pub struct Facts {
     /// For memory, beside pressure.
     #[serde(default)]
     pub memory: Memory,
+    /// Disks that can be ordered, or say why not; without those that stand for others.
+    #[serde(default)]
+    pub disks: Vec<Device>,
     /// CPU time that real-time and deadline tasks may use together in every period, in microseconds; -1: all of it.
     pub realtime_budget_us: Option<i64>,
     /// The period of the above, in microseconds.
@@ -183,6 +188,7 @@ impl<'a> Look<'a> {
                 obstacle => Some(obstacle != Some(NoPageAges::TurnedOff)),
             },
             memory,
+            disks: self.disks(),
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
             autogroup: self.proc("sys/kernel/sched_autogroup_enabled").map(|value| value == "1"),
@@ -287,6 +293,14 @@ impl<'a> Look<'a> {
             reclaim: self.roots.cgroup.join("memory.reclaim").exists(),
             swap_bytes: swap.iter().map(|area| area.size_bytes).sum(),
         }
+    }
+
+    fn disks(&mut self) -> Vec<Device> {
+        let listed = devices::list(self.roots).unwrap_or_else(|error| {
+            self.not_seen.push(error.to_string());
+            Vec::new()
+        });
+        listed.into_iter().filter(|device| !device.stands_for_others).collect()
     }
 
     /// Built in, loaded, or to be loaded by whoever opens the device.

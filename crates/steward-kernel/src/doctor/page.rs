@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use steward_core::disk::elevator;
 use steward_core::quantity::format_size;
 
 use super::abilities::Ability;
@@ -101,6 +102,7 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
     if let Some(obstacle @ (NoPageAges::TurnedOff | NoPageAges::NoDebugfs)) = facts.memory.no_page_ages {
         notes.push(format!("Page ages: {}. To have them, {}.", obstacle.why(), obstacle.what_to_do()));
     }
+    notes.extend(facts.disks.iter().map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk))));
     notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
     if !notes.is_empty() {
         writeln!(page)?;

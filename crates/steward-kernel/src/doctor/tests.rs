@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::ages::NoPageAges;
 use crate::roots::with_files;
+use steward_core::disk::device::Device;
 
 /// Kernel 7.3 with everything, as root, under systemd.
 fn complete() -> Facts {
@@ -32,6 +33,7 @@ fn complete() -> Facts {
         pressure: Pressure::On,
         page_ages: Some(true),
         memory: Memory { no_page_ages: None, reclaim: true, swap_bytes: 1 << 30 },
+        disks: Vec::new(),
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
         autogroup: Some(true),
@@ -59,6 +61,22 @@ fn named(diagnosis: &Diagnosis, holds: Holds) -> Vec<&str> {
 fn able(diagnosis: &Diagnosis, works: Holds) -> Vec<&str> {
     let matching = diagnosis.abilities.iter().filter(|ability| ability.works == works);
     matching.map(|ability| ability.name.as_str()).collect()
+}
+
+#[test]
+fn each_disk_is_told_with_what_orders_it_and_why() {
+    let disk = |name: &str, rotational| Device {
+        name: name.into(),
+        rotational,
+        queues: true,
+        elevator: "none".into(),
+        requests: 64,
+        ..Device::default()
+    };
+    let page = diagnose(Facts { disks: vec![disk("sda", true), disk("nvme0n1", false)], ..complete() });
+    let page = page.to_string();
+    assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
+    assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `steward set`: reserves CPU time for a running process or a domain, or takes it away.
+//! `steward set`: gives a running process or a domain CPU time, and a domain its part of the disk, or takes that away.
 
 use std::path::Path;
 
@@ -9,22 +9,27 @@ use steward_core::cpu::reservation::Reservation;
 use super::api::to_api;
 use super::status::standing_name;
 use crate::arguments::{Promise, parse_promise};
+use crate::disk::arguments::DiskArguments;
+use crate::domain::arguments::{SettingArguments, Wanted};
 use crate::who::{self, NoAnswer, Several, Who};
 use crate::{domain, output};
 
-/// Give a running process or a domain a CPU reservation, or take it away
+/// Give a running process or a domain a CPU reservation, or take it away; say how a domain's disk requests are served
 ///
 /// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that
 /// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for
 /// their own programs; everyone may release what is their own.
 ///
-/// A name is with C/T a process, with a fraction a domain; with --release a domain, where there is one of that name.
+/// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where there
+/// is one of that name.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["cpu", "release"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "release"])))]
 #[command(after_help = "Examples:\n  \
         steward set 4321 --cpu 5ms/30ms\n  \
         steward set mplayer --release\n  \
-        steward set batch --cpu 20%")]
+        steward set batch --cpu 20%\n  \
+        steward set batch --io background\n  \
+        steward set batch --io-fraction default")]
 pub struct SetArguments {
     /// The process or thread, by number or name, or the domain, by name.
     #[arg(value_name = "PROCESS|DOMAIN", value_parser = crate::who::parse)]
@@ -41,32 +46,48 @@ pub struct SetArguments {
     #[arg(long, requires = "cpu")]
     pub irrevocable: bool,
     /// Make it best-effort.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["cpu", "DiskArguments"])]
     pub release: bool,
     /// When there is no room, let it wait for some as best-effort instead of failing.
     #[arg(long, requires = "cpu")]
     pub best_effort_if_refused: bool,
+    /// What is asked of the disk, for a domain.
+    #[command(flatten)]
+    pub disk: DiskArguments<Wanted<api::IoClass>, Wanted<f64>>,
 }
 
 /// `steward set`.
 pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
     let mut client = Client::connect(socket)?;
+    let is_about_disk = arguments.disk.io.is_some() || arguments.disk.io_fraction.is_some();
     let is_domain = match (&arguments.target, arguments.cpu) {
+        (Who::Number(pid), _) if is_about_disk => anyhow::bail!(
+            "a running process has no disk time of its own: give it a domain (steward domain create NAME --io background, steward \
+             domain move {pid} NAME), or start the program with steward run --io background"
+        ),
+        (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk => anyhow::bail!(
+            "{name} is a domain with --io and --io-fraction, and a process with CPU time in every period: give a domain a fraction, as \
+             in --cpu 20%"
+        ),
         (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(
             "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
              create NAME --cpu 20%, steward domain move PID NAME)"
         ),
         (Who::Number(_), _) | (Who::Name(_), Some(Promise::Reservation(_))) => false,
         (Who::Name(_), Some(Promise::Fraction(_))) => true,
+        (Who::Name(_), None) if is_about_disk => true,
         (Who::Name(name), None) => domain::exists(&mut client, name)?,
     };
     match (&arguments.target, arguments.cpu) {
         (Who::Name(name), cpu) if is_domain => {
-            let fraction = cpu.and_then(|cpu| match cpu {
-                Promise::Fraction(fraction) => Some(fraction),
-                Promise::Reservation(_) => None,
-            });
-            domain::set_reservation(&mut client, name, fraction).map_err(|error| hint_at_process(error, name))
+            let cpu = match cpu {
+                Some(Promise::Fraction(fraction)) => Some(Wanted::Value(fraction)),
+                Some(Promise::Reservation(_)) => None,
+                None => arguments.release.then_some(Wanted::Default),
+            };
+            let disk = arguments.disk.clone();
+            let settings = SettingArguments { cpu, disk, ..SettingArguments::default() }.to_api();
+            domain::set_some(&mut client, name, settings).map_err(|error| hint_at_process(error, name))
         }
         (target, cpu) => {
             let pids =

@@ -536,6 +536,7 @@ fn specification(path: &Path, cpu: Reservation, inherit: bool) -> String {
         memory_min: None,
         memory_max: None,
         io: None,
+        disk: None,
         origin: Origin::command_line(),
     }])
 }

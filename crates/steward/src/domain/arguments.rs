@@ -1,11 +1,12 @@
 //! The command line of `steward domain`, as clap reads it.
 
 use clap::{Args, Subcommand};
-use libsteward::api::DomainSettings;
+use libsteward::api::{DomainSettings, IoClass};
 use steward_core::domain::Setting;
 use steward_core::quantity::parse_fraction;
 
 use crate::arguments::{JsonFlag, OneDomain};
+use crate::disk::arguments::{Asked, DiskArguments};
 use crate::memory::arguments::{Amount, MemoryArguments};
 use crate::who::{Several, Who};
 
@@ -161,9 +162,9 @@ pub struct SettingArguments {
     /// What is asked of memory.
     #[command(flatten)]
     pub memory: MemoryArguments<Wanted<i64>>,
-    /// Disk time reserved, of what the parent has. Kept and shown; nothing enforces it yet.
-    #[arg(long, value_name = "FRACTION", value_parser = parse_wanted_fraction)]
-    pub disk: Option<Wanted<f64>>,
+    /// What is asked of the disk.
+    #[command(flatten)]
+    pub disk: DiskArguments<Wanted<IoClass>, Wanted<f64>>,
 }
 
 /// A value, or the default again.
@@ -177,6 +178,12 @@ pub enum Wanted<T> {
 
 impl Amount for Wanted<i64> {
     fn read(text: &str, parse: fn(&str) -> Result<i64, String>) -> Result<Self, String> {
+        wanted(text, parse)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Asked<V> for Wanted<V> {
+    fn read(text: &str, parse: fn(&str) -> Result<V, String>) -> Result<Self, String> {
         wanted(text, parse)
     }
 }
@@ -195,7 +202,8 @@ impl SettingArguments {
             memory_min: value(self.memory.memory_min, Setting::MemoryMin, &mut reset),
             memory_max: value(self.memory.memory_max, Setting::MemoryMax, &mut reset),
             protect: value(self.memory.protect, Setting::Protect, &mut reset),
-            disk: value(self.disk, Setting::Disk, &mut reset),
+            io: value(self.disk.io, Setting::Io, &mut reset),
+            disk: value(self.disk.io_fraction, Setting::Disk, &mut reset),
             reset: Vec::new(),
         };
         DomainSettings { reset, ..settings }

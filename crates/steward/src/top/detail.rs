@@ -44,12 +44,13 @@ fn title(row: Row, users: &Users) -> String {
         Row::Domain(row) => {
             let domain = &row.domain;
             format!(
-                "domain {}: {} tasks, {} runnable, guaranteed {} of the machine{}",
+                "domain {}: {} tasks, {} runnable, guaranteed {} of the machine{}{}",
                 clean(&domain.name),
                 domain.tasks,
                 domain.runnable,
                 percent(domain.guaranteed),
-                row.memory.map(|memory| format!("; {}", memory.words())).unwrap_or_default()
+                row.memory.map(|memory| format!("; {}", memory.words())).unwrap_or_default(),
+                row.disk.map(|disk| format!("; {}", disk.words())).unwrap_or_default()
             )
         }
         Row::Task(row) => {

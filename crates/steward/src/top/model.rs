@@ -7,6 +7,7 @@ use libsteward::api;
 use serde::{Deserialize, Serialize};
 
 use super::cpu::promise::{self, Keeping};
+use super::disk::Disk;
 use super::groups::{self, GroupRow};
 use super::history::History;
 use super::memory::Memory;
@@ -247,7 +248,8 @@ fn domain_rows(
         has_ms_per_s.entry(domain.name.clone()).or_insert(has);
         let promise = promise::of_domain(&domain, &by_name, promised_ms_per_s, nothing_in_force, measured);
         let memory = by_name.get(domain.name.as_str()).and_then(|known| Memory::of(known));
-        DomainRow { domain, promise, memory }
+        let disk = by_name.get(domain.name.as_str()).and_then(|known| Disk::of(known));
+        DomainRow { domain, promise, memory, disk }
     });
     rows.collect()
 }

@@ -4,6 +4,7 @@ use libsteward::api;
 use serde::{Deserialize, Serialize};
 
 use super::cpu::promise::Promise;
+use super::disk::Disk;
 use super::memory::Memory;
 
 /// A domain with its promise.
@@ -18,6 +19,9 @@ pub struct DomainRow {
     /// Its memory; left out where the kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// Its part of the disk; left out where there is nothing to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
 }
 
 impl DomainRow {

@@ -59,7 +59,7 @@ impl Handler for api::Release {
 
 impl Daemon {
     pub(crate) fn run(&mut self, caller: &Caller, mut request: api::Run) -> Result<api::Ran, ApiError> {
-        if request.asks_for_memory() {
+        if request.needs_domain() {
             return self.run_limited(caller, request);
         }
         if let Some(domain) = request.domain.take() {

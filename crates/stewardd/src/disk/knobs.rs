@@ -10,8 +10,11 @@ use steward_core::disk::elevator::{self, Choice};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::Roots;
+use steward_kernel::cgroup::place::Place;
+use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
 use steward_kernel::disk::priority::{self, Given};
+use steward_kernel::disk::weight;
 use steward_kernel::journal::{JournalError, SharedJournal};
 
 use crate::files::journal::OwnJournal;
@@ -23,6 +26,10 @@ pub struct Wanted {
     pub priorities: BTreeMap<TaskId, Priority>,
     /// Whether devices are to order requests by class.
     pub ordered: bool,
+    /// Whether somebody is to be served first, for whose next request a device may be kept idle.
+    pub waits: bool,
+    /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
+    pub weights: BTreeMap<String, (u64, u16)>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
 }
@@ -49,8 +56,11 @@ pub struct KernelKnobs {
 struct State {
     /// The change in the undo journal, and the priority; without a change where the task has it from elsewhere.
     given: BTreeMap<TaskId, (Option<u64>, Priority)>,
-    /// By name and sequence: one that comes after it under its name is another.
-    ordered: BTreeMap<(String, u64), Ordered>,
+    /// By name and sequence: one that comes after it under its name is another. With whether it is kept idle for who is
+    /// served first.
+    ordered: BTreeMap<(String, u64), (bool, Ordered)>,
+    /// The weights that were written, with the cgroups' ids, by path.
+    weights: BTreeMap<String, (u64, u16)>,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
     refused: BTreeMap<(String, u64), String>,
 }
@@ -72,6 +82,7 @@ impl Knobs for KernelKnobs {
         work.take_back(&mut state, wanted);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
+        work.weigh(&mut state, wanted);
         if work.faults.is_empty() { Ok(()) } else { Err(work.faults) }
     }
 }
@@ -86,7 +97,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// Whoever is to have one of their own gets it after that, with a record.
     fn disinherit(&mut self, state: &State, wanted: &Wanted) {
-        for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !state.given.contains_key(task)) {
+        let has_record = |task: &TaskId| matches!(state.given.get(task), Some((Some(_), _)));
+        for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
             let outcome = priority::disinherit(*task, *inherited, self.roots);
             self.faults.extend(outcome.err().map(|error| error.to_string()));
         }
@@ -135,24 +147,40 @@ impl Work<'_> {
         state.refused.retain(|device, _| there.contains(device));
         if !wanted.ordered {
             state.refused.clear();
-            for (_, ordered) in std::mem::take(&mut state.ordered) {
-                let outcome = devices::restore(self.journal, &ordered, self.roots);
-                self.faults.extend(outcome.err().map(|error| error.to_string()));
+            for (_, (_, ordered)) in std::mem::take(&mut state.ordered) {
+                self.restore(&ordered);
             }
             return;
         }
         for device in devices {
-            self.order_one(state, &device);
+            self.order_one(state, &device, wanted.waits);
         }
         self.faults.extend(state.refused.values().cloned());
     }
 
-    fn order_one(&mut self, state: &mut State, device: &Device) {
+    fn restore(&mut self, ordered: &Ordered) {
+        let outcome = devices::restore(self.journal, ordered, self.roots);
+        self.faults.extend(outcome.err().map(|error| error.to_string()));
+    }
+
+    fn order_one(&mut self, state: &mut State, device: &Device, waits: bool) {
         let key = identity(device);
-        let Choice::Order(order) = elevator::choose(device) else { return };
-        // What somebody chose after Steward did stays.
-        if state.ordered.contains_key(&key) || state.refused.contains_key(&key) {
+        let Choice::Order(order) = elevator::choose(device, waits) else { return };
+        if state.refused.contains_key(&key) {
             return;
+        }
+        match state.ordered.get(&key) {
+            // What somebody chose after Steward did stays.
+            Some((waited, _)) if *waited == waits || device.elevator != order.elevator => return,
+            Some((_, ordered)) => {
+                let outcome = devices::retune(self.journal, device, ordered, &order, self.roots);
+                match outcome {
+                    Ok(ordered) => _ = state.ordered.insert(key, (waits, ordered)),
+                    Err(error) => self.faults.push(error.to_string()),
+                }
+                return;
+            }
+            None => {}
         }
         match devices::order(self.journal, device, &order, self.roots) {
             Ok(ordered) => {
@@ -164,7 +192,7 @@ impl Work<'_> {
                     requests = order.requests,
                     "requests are ordered by class"
                 );
-                state.ordered.insert(key, ordered);
+                state.ordered.insert(key, (waits, ordered));
             }
             Err(error) => {
                 let elevator = order.elevator;
@@ -178,6 +206,49 @@ impl Work<'_> {
         }
     }
 }
+
+impl Work<'_> {
+    /// Gives each domain its part of the disk's time. A cgroup that has gone has nothing to be put back.
+    fn weigh(&mut self, state: &mut State, wanted: &Wanted) {
+        let is_wanted =
+            |path: &String, id: u64| wanted.weights.get(path).is_some_and(|(same, _)| *same == id);
+        let gone: Vec<(String, u64)> = state
+            .weights
+            .iter()
+            .filter(|(path, (id, _))| !is_wanted(path, *id))
+            .map(|(path, (id, _))| (path.clone(), *id))
+            .collect();
+        for (path, cgroup_id) in gone {
+            state.weights.remove(&path);
+            match weight::unset(self.journal, &Place { path, cgroup_id }, self.roots) {
+                Ok(_) => {}
+                Err(JournalError::Kernel(error)) if error.is_absent() => self.journal.forget_knobs(cgroup_id),
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+        for (path, (cgroup_id, parts)) in &wanted.weights {
+            if state.weights.get(path) == Some(&(*cgroup_id, *parts)) {
+                continue;
+            }
+            let place = Place { path: path.clone(), cgroup_id: *cgroup_id };
+            match weight::set(self.journal, &place, *parts, self.roots) {
+                Ok(_) => _ = state.weights.insert(path.clone(), (*cgroup_id, *parts)),
+                Err(JournalError::Kernel(error)) if error.is_absent() => {
+                    let is_there = matches!(CgroupReader::open_same(&place, self.roots), Ok(Some(_)));
+                    if is_there {
+                        self.faults.push(NO_WEIGHTS.to_owned());
+                        return;
+                    }
+                }
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+    }
+}
+
+/// What is said where the kernel has no file for weights.
+const NO_WEIGHTS: &str = "classes and fractions of domains count for nothing: no disk of this machine has the elevator BFQ, which divides \
+                          a disk's time by weights (steward doctor says of each why)";
 
 /// What tells a device from a later one of its name.
 fn identity(device: &Device) -> (String, u64) {

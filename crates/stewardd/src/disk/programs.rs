@@ -10,6 +10,7 @@ use steward_core::process::{Process, TaskId};
 use steward_core::spec::Spec;
 use steward_kernel::process;
 
+use super::domains::OfDomains;
 use super::knobs::Wanted;
 use crate::daemon::Daemon;
 use crate::health::Topic;
@@ -18,11 +19,22 @@ impl Daemon {
     /// Has each task's requests have the priority that they are to have, if it is time to look.
     pub(crate) fn tick_disk(&mut self, now_ns: u64) {
         let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
-        let heirs = self.heirs(&heirs);
+        let mut heirs = self.heirs(&heirs);
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
         let mut priorities = self.disk_priorities();
+        let OfDomains { first, weights, problems } = self.disk_domains();
+        self.domains.disk_problem = problems.into_iter().next();
+        for (task, priority) in &first {
+            // A program's own specification says more of it.
+            priorities.entry(*task).or_insert(*priority);
+            self.disk.programs.insert(*task);
+        }
+        // What has left a domain that is served first, or is in it no longer served so, was born with its priority.
+        let left = self.disk.first.iter().filter(|(task, _)| !priorities.contains_key(task));
+        heirs.extend(left.map(|(task, priority)| (*task, *priority)));
+        self.disk.first = first;
         self.disk.guard(now_ns, &mut priorities, &self.options.roots);
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
@@ -33,15 +45,19 @@ impl Daemon {
             // Nobody waits for the kernel's own threads who is to come first.
             priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
         }
-        let ordered = anybody && self.settings.config.disk.order == Order::Auto;
-        if let Some(job) = self.disk.want(Wanted { priorities, ordered, heirs }) {
+        let ordered = (anybody || !weights.is_empty()) && self.settings.config.disk.order == Order::Auto;
+        let waits = ordered && anybody;
+        if let Some(job) = self.disk.want(Wanted { priorities, ordered, waits, weights, heirs }) {
             self.worker.give(job);
         }
     }
 
     /// What became of the worker's job.
     pub(crate) fn note_disk(&mut self, failure: Option<String>) {
-        self.health.set(Topic::Disk, failure.into_iter().collect());
+        let problems: Vec<String> =
+            self.domains.disk_problem.iter().cloned().chain(failure.clone()).collect();
+        self.domains.disk_failure = failure;
+        self.health.set(Topic::Disk, problems);
     }
 
     /// What tasks with a reservation are to have, as their specifications say.
@@ -95,7 +111,9 @@ impl Daemon {
         let roots = &self.options.roots;
         let heir = |pid: &i32| {
             let stat = process::stat(*pid, roots).ok()?;
-            Some((stat.id, self.disk.of_thread(stat.parent)?))
+            // In a domain, what is started has the domain's class too.
+            let of_domain = self.disk.first.keys().any(|task| task.tid == stat.parent);
+            Some((stat.id, self.disk.of_thread(stat.parent).filter(|_| !of_domain)?))
         };
         started.iter().filter_map(heir).collect()
     }

@@ -39,6 +39,10 @@ pub(crate) struct Disk {
     look_at_ns: u64,
     /// When it is looked what runs in the background.
     background_at_ns: u64,
+    /// The tasks of domains that are served first, as it was wanted last.
+    pub(super) first: BTreeMap<TaskId, Priority>,
+    /// The cgroups that hand the disk out because of Steward.
+    pub(super) handed_out: BTreeSet<String>,
     /// What ran there then.
     pub(super) background: BTreeMap<TaskId, Priority>,
     /// Programs that are to be served first; not the kernel's threads, which work for others.
@@ -59,6 +63,8 @@ impl Disk {
             looked_at_ns: 0,
             look_at_ns: 0,
             background_at_ns: 0,
+            first: BTreeMap::new(),
+            handed_out: BTreeSet::new(),
             background: BTreeMap::new(),
             programs: BTreeSet::new(),
             guard: Guard::default(),
@@ -146,7 +152,9 @@ impl Disk {
     /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
-        (soon || !self.wanted.priorities.is_empty()).then_some(self.look_at_ns)
+        let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
+        let is_in_use = !self.wanted.priorities.is_empty() || has_weights;
+        (soon || is_in_use).then_some(self.look_at_ns)
     }
 
     /// The priority that a thread was given.
@@ -154,6 +162,16 @@ impl Disk {
         let first = TaskId { tid, started_ticks: 0 };
         let mut range = self.wanted.priorities.range(first..);
         range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
+    }
+
+    /// Whether nobody was to have a weight of Steward's at the last look.
+    pub(super) fn has_no_weights(&self) -> bool {
+        self.wanted.weights.is_empty()
+    }
+
+    /// The weight that Steward wants a cgroup to have.
+    pub(super) fn weight_of(&self, path: &str) -> Option<u16> {
+        self.wanted.weights.get(path).map(|(_, weight)| *weight)
     }
 
     /// Has this be in force: a job for the worker, or none where nothing has changed.
@@ -176,7 +194,8 @@ impl Disk {
     /// Puts everything back, at once.
     pub(crate) fn stop(&mut self) {
         // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-        let _ = self.knobs.apply(&Wanted::default());
+        let heirs = std::mem::take(&mut self.first);
+        let _ = self.knobs.apply(&Wanted { heirs, ..Wanted::default() });
         self.wanted = Wanted::default();
     }
 }

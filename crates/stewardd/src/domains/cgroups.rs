@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use steward_core::disk::explain::Use;
 use steward_core::memory::audit::{Counters, Taker, Waits};
 use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
@@ -44,6 +45,8 @@ pub trait Cgroups: Send {
     fn cpu_share(&self, path: &str) -> CpuShare;
     /// What it uses of the memory, where that is counted and can be read.
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
+    /// What it had of the disks, where that is counted and can be read.
+    fn disk_use(&self, path: &str) -> Option<Use>;
     /// What programs could still get of the memory, wherever they are, in bytes.
     fn memory_available(&self) -> Option<u64>;
     /// The machine's memory, where it can be read.
@@ -175,6 +178,10 @@ impl Cgroups for Kernel {
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
         self.reader(path).and_then(|reader| reader.memory_use()).unwrap_or_default()
+    }
+
+    fn disk_use(&self, path: &str) -> Option<Use> {
+        self.reader(path).and_then(|reader| reader.disk_use(&self.roots)).unwrap_or_default()
     }
 
     fn memory_available(&self) -> Option<u64> {

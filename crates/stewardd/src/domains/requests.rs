@@ -3,7 +3,8 @@
 //! Making a domain and giving one more than it has takes from its siblings, and is a request to reserve. Taking less,
 //! dividing one's own, moving one's own processes into a domain of one's own, and removing that domain are requests to
 //! limit. Below a domain of one's own everything is paid out of it, which the rules know as `below-own`; but for the
-//! protection of pages, which is a request to reserve wherever the domain is.
+//! protection of pages and having disk requests served before all others, which are requests to reserve wherever the
+//! domain is.
 
 mod slowed;
 
@@ -177,6 +178,10 @@ impl Daemon {
             let user = request.user.unwrap_or(caller.uid);
             self.permit_protection(caller, &path, user)?;
         }
+        if change.disk.class == Some(disk::Class::Interactive) {
+            let user = request.user.unwrap_or(caller.uid);
+            self.permit_first(caller, &path, user)?;
+        }
         let given = Given { user: request.user, keep: request.keep };
         self.domains.create(&path, &change, given, asker(caller), &mut self.cpu.mechanism)?;
         self.settle_memory();
@@ -212,6 +217,9 @@ impl Daemon {
         if after.memory.protects_more_than(&before.memory) {
             self.permit_protection(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
         }
+        if after.disk.is_served_sooner_than(&before.disk) {
+            self.permit_first(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
+        }
         let given = Given { user: request.user, keep: request.keep };
         let had = self
             .domains
@@ -240,6 +248,17 @@ impl Daemon {
         let about =
             format!("{}, whose pages all others would go without", self.domains.names().name_of(path));
         self.permit(caller, &Request::new(Action::Reserve, Resource::Memory, target, about))
+    }
+
+    /// The requests of an interactive domain are served before those of all others, and not only of the domain above it:
+    /// that it is below one of the caller's own counts for nothing.
+    fn permit_first(&mut self, caller: &Caller, path: &str, user: u32) -> Result<(), ApiError> {
+        let target = Target::of_domain(caller.uid, Some(user), []);
+        let about = format!(
+            "{}, whose disk requests would be served before all others",
+            self.domains.names().name_of(path)
+        );
+        self.permit(caller, &Request::new(Action::Reserve, Resource::Disk, target, about))
     }
 
     /// Whose a domain is, seen from the caller, and what it is called in a refusal.
@@ -295,6 +314,7 @@ impl Daemon {
         let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))?;
         self.domains.enter(pid, &cgroup.path)?;
+        self.disk.look_soon();
         let entered = self.still_of(&process, user).and_then(|()| self.still_there(&cgroup));
         if let Err(error) = entered {
             if process.is_alive() {
@@ -369,7 +389,7 @@ impl Daemon {
         }
     }
 
-    /// `steward run --memory-min`, `--memory-max` or `--protect`: makes a domain for the caller, below the one that it
+    /// `steward run --memory-min`, `--io` and their like: makes a domain for the caller, below the one that it
     /// names, and moves it there. When the rest is refused, the domain goes again.
     pub(crate) fn run_limited(&mut self, caller: &Caller, mut rest: api::Run) -> Result<api::Ran, ApiError> {
         if rest.cpu.is_some() {
@@ -382,6 +402,8 @@ impl Daemon {
             memory_min: rest.memory_min.take(),
             memory_max: rest.memory_max.take(),
             protect: rest.protect.take(),
+            io: rest.io.take(),
+            disk: rest.disk.take(),
             ..api::DomainSettings::default()
         };
         let create = api::CreateDomain { domain: domain.clone(), settings, ..api::CreateDomain::default() };
@@ -493,6 +515,15 @@ fn request_about(action: Action, change: &Change, target: Target, about: String)
     Request { action, resources: change.resources(), target, about, amount: None }
 }
 
+/// A class as steward-core has it.
+fn class(class: api::IoClass) -> disk::Class {
+    match class {
+        api::IoClass::Interactive => disk::Class::Interactive,
+        api::IoClass::Normal => disk::Class::Normal,
+        api::IoClass::Background => disk::Class::Background,
+    }
+}
+
 /// What is to be changed, checked as far as that is possible without knowing the domain.
 fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
     let setting = |name: &String| {
@@ -514,7 +545,7 @@ fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
             max_bytes: asked.memory_max,
             protect_ns: asked.protect,
         },
-        disk: disk::settings::Change { reserved: asked.disk },
+        disk: disk::settings::Change { class: asked.io.map(class), reserved: asked.disk },
         reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
     };
     change.apply(&Settings::default()).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use libsteward::api::{self, ApiError};
 use steward_core::cpu::mechanism::DomainRecord;
+use steward_core::disk;
 use steward_core::domain::{OWN_LEAF, Settings, Tree, name};
 use steward_core::memory::signs::Evidence;
 use steward_core::printable::printable;
@@ -140,7 +141,9 @@ impl Domains {
                 .ok()
                 .and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path, &self.cared)),
             activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
+            io: disk.class.map(class),
             disk: disk.reserved,
+            disk_use: self.cgroups().ok().and_then(|cgroups| cgroups.disk_use(path)).map(disk_use),
             disk_sum: sums.disk,
             disk_reservable: tree.limit(path, Resource::Disk),
             complaints: self.complaints.get(path).copied().unwrap_or(0),
@@ -169,6 +172,24 @@ impl Domains {
             usage.throttled |= record.throttled;
         }
         known.then_some(usage)
+    }
+}
+
+fn class(class: disk::Class) -> api::IoClass {
+    match class {
+        disk::Class::Interactive => api::IoClass::Interactive,
+        disk::Class::Normal => api::IoClass::Normal,
+        disk::Class::Background => api::IoClass::Background,
+    }
+}
+
+fn disk_use(used: disk::explain::Use) -> api::DomainDisk {
+    api::DomainDisk {
+        read: used.read_bytes,
+        written: used.written_bytes,
+        requests: used.requests,
+        device_time_ns: used.device_time_ns,
+        stalled_ns: used.stalled_ns,
     }
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use steward_core::disk::explain::Use;
 use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_core::memory::audit::{Counters, Taker};
 use steward_core::memory::limits::Told;
@@ -41,6 +42,8 @@ pub struct Tree {
     pub machine: Machine,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
+    /// What cgroups had of the disks, by path.
+    pub disk_used: BTreeMap<String, Use>,
     /// What the kernel has counted of their memory, by path.
     pub memory_counters: BTreeMap<String, Counters>,
     /// What was taken of it so far, by path, in bytes.
@@ -73,6 +76,7 @@ impl Default for Tree {
             memory_available: 0,
             machine: Machine::default(),
             used: BTreeMap::new(),
+            disk_used: BTreeMap::new(),
             memory_counters: BTreeMap::new(),
             reclaimed_bytes: BTreeMap::new(),
         };
@@ -111,6 +115,11 @@ impl Tree {
     /// The minimum and the maximum of its memory.
     pub fn memory(&self, path: &str) -> Told {
         self.groups.get(path).map(|group| group.memory).unwrap_or_default()
+    }
+
+    /// Whether its children have a part of a resource each.
+    pub fn hands_out(&self, path: &str, resource: Resource) -> bool {
+        self.groups.get(path).is_some_and(|group| group.hands_out.contains(&resource))
     }
 
     /// Its id, 0 when it is not there.
@@ -274,6 +283,10 @@ impl Cgroups for FakeCgroups {
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
         self.tree().used.get(path).copied()
+    }
+
+    fn disk_use(&self, path: &str) -> Option<Use> {
+        self.tree().disk_used.get(path).copied()
     }
 
     fn memory_available(&self) -> Option<u64> {

@@ -23,7 +23,7 @@ pub const DIRECTORIES: [&str; 3] = ["/usr/lib/steward/specs", "/run/steward/spec
 
 /// What the file of a name gave when it was read last, in whichever directory it was: what stays in force when a
 /// mistake is written into it, or into one that masks it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastGood {
     /// The file's name, without its directory.
     pub name: String,

@@ -1,7 +1,9 @@
-//! Where processes are of whose memory a specification says something.
+//! Where processes are of whose memory, or disk time, a specification says something.
 
 use std::collections::BTreeMap;
 
+use steward_core::disk;
+use steward_core::domain::Change;
 use steward_core::memory::Settings;
 use steward_core::spec::Spec;
 
@@ -17,6 +19,17 @@ impl Programs {
     pub(crate) fn of(&self, pid: i32) -> Option<&Result<String, String>> {
         self.placed.get(&pid)
     }
+}
+
+/// What a specification says that only a domain can have.
+pub(crate) fn change_of(spec: &Spec) -> Change {
+    let disk = disk::settings::Change { class: spec.io, reserved: spec.disk };
+    Change { memory: settings_of(spec).as_change(), disk, ..Change::default() }
+}
+
+/// Whether a program needs a domain of its own: a class alone is one of its tasks.
+pub(crate) fn needs_domain(spec: &Spec) -> bool {
+    !settings_of(spec).is_default() || spec.disk.is_some()
 }
 
 /// What a specification says of memory.

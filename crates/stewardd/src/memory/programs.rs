@@ -1,5 +1,5 @@
-//! The memory of programs: what a specification promises to a process, or allows it at most, is that of a domain of its
-//! own, which goes with it.
+//! The memory and the disk time of programs: what a specification promises to a process, or allows it at most, is that of
+//! a domain of its own, which goes with it.
 //!
 //! A process is taken out of no cgroup whose manager is somebody else: systemd has put it there, with limits that are
 //! its own to keep. It is taken from the root, and from domains that Steward made.
@@ -9,14 +9,14 @@ use steward_core::domain::{Change, Setting, name};
 
 use crate::daemon::Daemon;
 use crate::domains::{Asker, Given};
-use crate::memory::placed::settings_of;
+use crate::memory::placed::{change_of, needs_domain};
 use crate::programs::running::{self, Matched};
 
 impl Daemon {
     /// Takes in which programs began and ended, and does for their memory what specifications say.
     pub(crate) fn tick_programs(&mut self, now_ns: u64) {
         let loaded = &self.loaded;
-        let cares = |name: &str| loaded.by_name(name).is_some_and(|spec| !settings_of(spec).is_default());
+        let cares = |name: &str| loaded.by_name(name).is_some_and(needs_domain);
         for change in self.running.take(now_ns, &self.options.roots, &loaded.table, &cares) {
             match change {
                 running::Change::Began(matched) => {
@@ -32,9 +32,9 @@ impl Daemon {
         }
     }
 
-    /// Whether any specification is about the memory of a program.
+    /// Whether any specification is about the memory of a program, or its disk time.
     pub(crate) fn specs_are_about_memory(&self) -> bool {
-        self.loaded.specs.iter().any(|spec| !settings_of(spec).is_default())
+        self.loaded.specs.iter().any(needs_domain)
     }
 
     /// Gives a process a domain of its own, below the one that it is in. Returns what it is called.
@@ -49,16 +49,17 @@ impl Daemon {
         let is_own = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         if !cgroup.path.is_empty() && !is_own {
             return Err(format!(
-                "it is in {parent}, whose processes are its manager's business: start it with steward run --memory-min or --protect, or give it to \
+                "it is in {parent}, whose processes are its manager's business: start it with steward run (--memory-min, --protect, --io-fraction), or give it to \
                  a domain of Steward's first"
             ));
         }
-        let memory = settings_of(spec).as_change();
+        let change = change_of(spec);
         let own = format!("program-{pid}");
         if parent == own || parent.ends_with(&format!("/{own}")) {
             // From before a restart or a change of the specification.
-            let reset = vec![Setting::MemoryMin, Setting::MemoryMax, Setting::Protect];
-            let change = Change { memory, reset, ..Change::default() };
+            let reset =
+                vec![Setting::MemoryMin, Setting::MemoryMax, Setting::Protect, Setting::Io, Setting::Disk];
+            let change = Change { reset, ..change };
             let mechanism = &mut self.cpu.mechanism;
             self.domains
                 .set(&cgroup, &change, Given::default(), Asker::default(), mechanism)
@@ -66,7 +67,6 @@ impl Daemon {
             return Ok(parent);
         }
         let domain = if cgroup.path.is_empty() { own } else { format!("{parent}/{own}") };
-        let change = Change { memory, ..Change::default() };
         let path = self.domains.path_to_make(&domain).map_err(said)?;
         let given = Given { user: Some(matched.user), keep: None };
         self.domains

@@ -3,6 +3,7 @@
 //! Domains have labels, processes have none: their number and names change too much. [`Figures`] is what the loop
 //! knows; [`text`] is its form; the [endpoint](crate::server::metrics::endpoint) serves it.
 
+mod disk;
 pub mod endpoint;
 mod labels;
 mod memory;
@@ -19,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 use steward_core::cpu::audit::{self, Tally};
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{DomainRecord, MechanismKind, Standing};
+use steward_core::disk::explain::Use;
 
 use crate::daemon::Daemon;
 use crate::turn::clock::now_ns;
@@ -67,6 +69,8 @@ pub struct DomainFigures {
     pub audit: Option<Tally>,
     /// Its memory; `None` where that is not counted.
     pub memory: Option<MemoryFigures>,
+    /// What it had of the disks; `None` where that is not counted.
+    pub disk: Option<Use>,
 }
 
 type Ratio = Gauge<f64, AtomicU64>;
@@ -120,6 +124,9 @@ pub fn text(figures: &Figures) -> String {
     let of_memory = figures.domains.iter();
     let of_memory = of_memory.filter_map(|domain| Some((domain.name.as_str(), domain.memory.as_ref()?)));
     memory::describe(&mut registry, &of_memory.collect::<Vec<_>>());
+    let of_disk = figures.domains.iter();
+    let of_disk = of_disk.filter_map(|domain| Some((domain.name.as_str(), domain.disk.as_ref()?)));
+    disk::describe(&mut registry, &of_disk.collect::<Vec<_>>());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -282,6 +289,7 @@ impl Daemon {
                 reserved: family.reserved_of_machine(cgroup_id),
                 audit: self.cpu.audit.totals.get(&path).copied(),
                 memory: self.memory_figures(&path),
+                disk: self.domains.cgroups().ok().and_then(|cgroups| cgroups.disk_use(&path)),
                 ..DomainFigures::default()
             };
             for record in family.at_or_below(cgroup_id) {

@@ -2,8 +2,8 @@
 
 use steward_machine::MachineConfig;
 
-use crate::check;
 use crate::transcript::Transcript;
+use crate::{check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
@@ -54,6 +54,64 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             told.says("stopped", &["exit code 0"]);
             assert!(!told.text("stopped").contains("realtime"), "{}", told.text("stopped"));
             assert_eq!(journal("stopped"), journal("before"));
+        }),
+    ]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
+    let told = Transcript::with_timed_disk(config, include_str!("disk-domains.sh"));
+    let order = |section: &str| {
+        let text = told.text(section);
+        text.lines().find(|line| line.contains(" with ")).unwrap_or_default().to_owned()
+    };
+    // What the second of two had of what both read.
+    let part = |section: &str| {
+        let text = told.text(section);
+        let pages = |name: &str| f64::from(u32::try_from(figure(&text, name)).expect("a number of pages"));
+        let (first, second) = (pages("first"), pages("second"));
+        println!("{section}: {first} and {second} pages");
+        assert!(first + second > 700.0, "the disk was busy: {text}");
+        second / (first + second)
+    };
+    check(&[
+        ("without-a-class-two-have-the-same-and-the-disk-is-left-alone", &|| {
+            assert_eq!(order("alike"), order("before"));
+            assert!((part("alike") - 0.5).abs() < 0.1);
+        }),
+        ("what-is-in-the-background-gives-way", &|| {
+            assert_eq!(order("background"), "bfq with 128");
+            told.says("background", &["batch: default 1", "usual: default 100", "strict_guarantees:0"]);
+            told.says("background", &["disk requests:", "served when nobody else wants the disk"]);
+            assert!(part("background") < 0.1);
+        }),
+        ("a-fraction-is-had-and-the-rest-is-shared", &|| {
+            told.says("fraction", &["batch: default 300"]);
+            assert!((part("fraction") - 0.75).abs() < 0.08);
+        }),
+        ("with-the-last-process-all-is-as-before", &|| {
+            assert_eq!(order("left-by-all"), order("before"));
+            assert!(
+                !told.text("left-by-all").split_whitespace().any(|word| word == "io"),
+                "{}",
+                told.text("left-by-all")
+            );
+        }),
+        ("a-program-has-a-domain-with-the-class-that-it-was-started-with", &|| {
+            told.says("run", &[": default 1"]);
+        }),
+        ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
+            assert_eq!(order("killed"), "bfq with 128");
+            assert_eq!(order("reverted"), order("before"));
+            told.says("reverted", &[": default 100"]);
+        }),
+        ("the-next-daemon-goes-on", &|| told.says("started-again", &[": default 1"])),
+        ("a-daemon-that-stops-leaves-nothing", &|| {
+            told.says("stopped", &["exit code 0", ": default 100"]);
+            assert_eq!(order("stopped"), order("before"));
         }),
     ]);
 }

@@ -22,7 +22,7 @@ fn parse(text: &str) -> ParsedDomains {
 #[test]
 fn a_row_says_all_that_a_domain_has() {
     let text = "[[domain]]\nname = \"web\"\ncpu = \"30%\"\nweight = 300\npriority = 6\nown_weight = 50\n\
-                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nprotect = \"30min\"\ndisk = \"10%\"\nuser = \"alice\"\n\
+                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nprotect = \"30min\"\nio = \"background\"\ndisk = \"10%\"\nuser = \"alice\"\n\
                 [[domain]]\nname = \"web/front\"\nuser = 7\n";
     let parsed = parse(text);
     assert_eq!(parsed.problems, vec![]);
@@ -34,11 +34,11 @@ fn a_row_says_all_that_a_domain_has() {
             max_bytes: Some(1 << 30),
             protect_ns: Some(memory::settings::PROTECTION_PERIOD_NS),
         },
-        disk: disk::Settings { reserved: Some(0.1) },
+        disk: disk::Settings { class: Some(disk::Class::Background), reserved: Some(0.1) },
     };
     let [web, front] = &parsed.domains[..] else { panic!("{parsed:?}") };
     assert_eq!((web.name.as_str(), &web.settings, web.user, web.origin.line), ("web", &settings, 1000, 1));
-    let expected = ("web/front", &Settings::default(), 7, 14);
+    let expected = ("web/front", &Settings::default(), 7, 15);
     assert_eq!((front.name.as_str(), &front.settings, front.user, front.origin.line), expected);
 }
 
@@ -65,6 +65,7 @@ fn each_mistake_costs_its_row_and_is_named_with_its_line() {
         ("[[domain]]\nname = \"web\"\nprotect = \"30\"\n", 3, "protect: \"30\" has no unit of time"),
         ("[[domain]]\nname = \"web\"\nprotect = \"-30min\"\n", 3, "is not a duration"),
         ("[[domain]]\nname = \"web\"\nprotect = 30\n", 3, "write a text in quotes"),
+        ("[[domain]]\nname = \"web\"\nio = \"idle\"\n", 3, "there is no io \"idle\""),
         ("[[domain]]\nname = \"web\"\nuser = \"bob\"\n", 3, "has no \"bob\""),
         ("[[domain]]\nname = \"web\"\nuser = true\n", 3, "user is a boolean"),
         ("cpu = 0.1\n", 1, "outside of any [[domain]] row"),
@@ -101,6 +102,8 @@ proptest! {
         memory in proptest::option::of(1..1_u64 << 40),
         more in 0..1_u64 << 40,
         protect_ns in proptest::option::of(memory::settings::PROTECTION_PERIODS_NS),
+        class in proptest::option::of(proptest::sample::select(disk::Class::ALL.to_vec())),
+        disk in proptest::option::of(0.0001..=1.0_f64),
         user in 0..70_000_u32,
     ) {
         let settings = Settings {
@@ -111,7 +114,7 @@ proptest! {
                 max_bytes: memory.map(|bytes| bytes + more),
                 protect_ns,
             },
-            disk: disk::Settings::default(),
+            disk: disk::Settings { class, reserved: disk },
         };
         let text = to_toml("a/b_c-1.x@2:3+4", &settings, user);
         let parsed = parse(&text);

@@ -19,6 +19,8 @@ pub struct IoOfDevice {
     pub writes: u64,
     /// Discarded, in bytes.
     pub discarded_bytes: u64,
+    /// How long the device was busy for it, in microseconds, as io.cost reckons; `None` where that is off.
+    pub device_time_us: Option<u64>,
 }
 
 /// By device; `None` where the parent does not hand out the disk.
@@ -43,7 +45,8 @@ fn device(line: &str) -> Option<IoOfDevice> {
             "rios" => &mut found.reads,
             "wios" => &mut found.writes,
             "dbytes" => &mut found.discarded_bytes,
-            // Those of io.cost and io.latency are not all numbers.
+            "cost.usage" => found.device_time_us.insert(0),
+            // Those of io.latency are not all numbers.
             _ => continue,
         };
         *field = value.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Why a domain has the memory that it has. Everybody may ask for the domain that they are in and those below it; for
+//! Why a domain has the memory, and the part of the disk, that it has. Everybody may ask for the domain that they are in and those below it; for
 //! others by the rules.
 
 use libsteward::api::{self, ApiError};
@@ -41,6 +41,7 @@ impl Daemon {
         let of_record = self.memory_record(caller, &cgroup)?.map_or_else(String::new, |(_, text)| text);
         let text = explain_domain(&name, reserved, None).replacen("It is in the", "This is the", 1)
             + &of_memory
+            + &self.explain_disk(&cgroup)
             + &of_record;
         // Who may see the domain is told what became of it; the names of others are by the rules.
         let events = self.history.of_domain(&name, self.sight(caller).unwrap_or(Sight::none_of(caller.uid)));

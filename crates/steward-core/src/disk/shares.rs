@@ -1,0 +1,170 @@
+//! What part of the disk's time each domain of a level has (Eclipse 1998, sections 3 and 5.2): what is reserved for it,
+//! and its part of what nobody has reserved. The kernel's elevator (BFQ) charges each by the time that the device was
+//! busy for it, hands out time by weights, and what one does not want goes to the others.
+//!
+//! A class divides what nobody has reserved: what is in the background has a hundredth of what a usual domain has, and
+//! an interactive one ten times as much. So neither takes from others what was reserved for them.
+
+use std::collections::BTreeMap;
+
+use super::{Class, Settings};
+use crate::domain::name::{domain_of, parent_of};
+use crate::domain::tree::Tree;
+
+/// The largest weight (block/bfq-iosched.h, `BFQ_MAX_WEIGHT`).
+const WEIGHT_MAX: f64 = 1000.0;
+/// What a cgroup has that nobody gave a weight.
+pub const WEIGHT_USUAL: u16 = 100;
+/// The least that is taken to be left beside what is reserved: were it nothing, who has nothing reserved would have no
+/// weight at all.
+const REST_MIN: f64 = 0.01;
+
+/// The part of a domain of this class in what nobody has reserved, beside others.
+fn part(class: Class) -> f64 {
+    match class {
+        Class::Interactive => WEIGHT_MAX,
+        Class::Normal => f64::from(WEIGHT_USUAL),
+        Class::Background => 1.0,
+    }
+}
+
+/// The weight of each domain of a level, in their order, beside `others` cgroups of which each has the usual weight and
+/// keeps it: those that are not Steward's to write.
+///
+/// With the parts c of what is left, which are C together with the others', and the fractions f that are reserved, S
+/// together, a domain is due f + (1 - S) c / C. The others' weight says what a unit of weight is worth, which makes it
+/// c + f C / (1 - S). Where that is more than there can be, all have less in proportion, and the others a little more.
+pub fn weights(level: &[Settings], others: usize) -> Vec<u16> {
+    let part = |settings: &Settings| part(settings.class.unwrap_or_default());
+    let parts = level.iter().map(part).sum::<f64>() + part(&Settings::default()) * others as f64;
+    let reserved: f64 = level.iter().map(|settings| settings.reserved.unwrap_or(0.0)).sum();
+    let unit = parts / (1.0 - reserved).max(REST_MIN);
+    let ideal: Vec<f64> =
+        level.iter().map(|settings| part(settings) + settings.reserved.unwrap_or(0.0) * unit).collect();
+    let largest = ideal.iter().copied().fold(WEIGHT_MAX, f64::max);
+    ideal.iter().map(|ideal| (ideal * WEIGHT_MAX / largest).round().clamp(1.0, WEIGHT_MAX) as u16).collect()
+}
+
+/// The class of a domain: its own, or that of the nearest one above it that has one.
+pub fn class_of(tree: &Tree, path: &str) -> Class {
+    let mut above = std::iter::successors(Some(path), |path| parent_of(path));
+    above.find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
+}
+
+/// Whether what domains were given needs weights: what comes first can be told by tasks alone, and what comes last, or
+/// has a fraction, cannot.
+pub fn needs_weights(tree: &Tree) -> bool {
+    tree.iter().any(|(_, node)| {
+        let disk = node.settings.disk;
+        disk.reserved.is_some() || disk.class == Some(Class::Background)
+    })
+}
+
+/// The weight of each cgroup that is to have another than the usual one, by path: on each level on which a domain was
+/// given something. `tree` has all cgroups of these levels; `is_made` says which of them are Steward's to write.
+pub fn all_weights(tree: &Tree, is_made: &dyn Fn(&str) -> bool) -> BTreeMap<String, u16> {
+    let mut levels: BTreeMap<&str, Vec<(&str, Settings)>> = BTreeMap::new();
+    for (path, node) in tree.iter().filter(|(path, _)| domain_of(path) == path.as_str()) {
+        if let Some(parent) = parent_of(path) {
+            levels.entry(parent).or_default().push((path, node.settings.disk));
+        }
+    }
+    let mut weights_of = BTreeMap::new();
+    for (parent, level) in levels {
+        if level.iter().all(|(path, settings)| settings.is_default() || !is_made(path)) {
+            continue;
+        }
+        let (made, others): (Vec<_>, Vec<_>) = level.into_iter().partition(|(path, _)| is_made(path));
+        // A domain's own processes stand beside its children, in a leaf.
+        let own = usize::from(!parent.is_empty());
+        let settings: Vec<Settings> = made.iter().map(|(_, settings)| *settings).collect();
+        let each = made.iter().zip(weights(&settings, others.len() + own));
+        let told = each.filter(|((_, settings), weight)| !settings.is_default() || *weight != WEIGHT_USUAL);
+        weights_of.extend(told.map(|((path, _), weight)| ((*path).to_owned(), weight)));
+    }
+    weights_of
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::name::Names;
+    use crate::domain::tree::{Machine, Node};
+    use proptest::prelude::*;
+
+    fn of(class: Option<Class>, reserved: Option<f64>) -> Settings {
+        Settings { class, reserved }
+    }
+
+    /// The part of the disk's time that the first one gets when all want it.
+    fn part_of_first(level: &[Settings], others: usize) -> f64 {
+        let weights = weights(level, others);
+        let all = weights.iter().map(|weight| f64::from(*weight)).sum::<f64>();
+        f64::from(weights[0]) / (all + f64::from(WEIGHT_USUAL) * others as f64)
+    }
+
+    #[test]
+    fn a_reserved_fraction_is_had_and_the_rest_is_shared_evenly() {
+        // A player beside ten readers (Eclipse 1998, figure 10): its 26 % and an eleventh of the rest.
+        let level: Vec<Settings> =
+            [of(None, Some(0.26))].into_iter().chain(std::iter::repeat_n(of(None, None), 10)).collect();
+        assert!((part_of_first(&level, 0) - (0.26 + 0.74 / 11.0)).abs() < 0.002);
+        assert!((part_of_first(&level[..1], 10) - (0.26 + 0.74 / 11.0)).abs() < 0.002);
+        // All of it is reserved: 10, 30 and 60 %.
+        let all = [0.1, 0.3, 0.6].map(|reserved| of(None, Some(reserved)));
+        assert!((part_of_first(&all, 0) - 0.1).abs() < 0.01, "{:?}", weights(&all, 0));
+    }
+
+    #[test]
+    fn what_is_in_the_background_has_a_hundredth_and_who_waits_for_it_ten_times_as_much() {
+        let level = [Class::Background, Class::Normal, Class::Interactive].map(|class| of(Some(class), None));
+        assert_eq!(weights(&level, 3), [1, 100, 1000]);
+    }
+
+    #[test]
+    fn only_levels_on_which_something_was_given_are_told_and_of_them_who_is_stewards() {
+        let mut tree = Tree::new(Names::default(), Machine::default());
+        let mut put = |path: &str, disk: Settings| {
+            let mut node = Node::default();
+            node.settings.disk = disk;
+            tree.insert(path, node);
+        };
+        put("user.slice", of(Some(Class::Background), None));
+        put("steward.web", of(None, None));
+        put("steward.web/a", of(Some(Class::Background), None));
+        put("steward.web/b", of(None, None));
+        put("steward.batch", of(None, None));
+        let is_made = |path: &str| path.starts_with("steward.");
+        assert_eq!(all_weights(&tree, &is_made), BTreeMap::from([("steward.web/a".to_owned(), 1)]));
+        assert_eq!(class_of(&tree, "steward.web/a/.own"), Class::Background);
+        assert_eq!(class_of(&tree, "steward.web/b"), Class::Normal);
+        assert!(needs_weights(&tree));
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_is_beside_it_a_domain_has_what_is_reserved_for_it(
+            level in proptest::collection::vec(
+                (0..3_usize, proptest::option::of(0.01_f64..1.0)),
+                1..12,
+            ),
+            scale in 0.1_f64..0.9,
+        ) {
+            let asked: f64 = level.iter().filter_map(|(_, reserved)| *reserved).sum();
+            let settings: Vec<Settings> = level
+                .iter()
+                .map(|(class, reserved)| {
+                    of(Some(Class::ALL[*class]), reserved.map(|reserved| reserved * scale / asked.max(1.0)))
+                })
+                .collect();
+            let weights = weights(&settings, 0);
+            let all: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+            for (settings, weight) in settings.iter().zip(&weights) {
+                prop_assert!((1..=1000).contains(weight));
+                // Weights are whole numbers: each may be off by half of one.
+                let off = 0.5 * (weights.len() as f64 + 1.0) / all;
+                prop_assert!(f64::from(*weight) / all >= settings.reserved.unwrap_or(0.0) - off);
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What the command line says of the disk.
+
+pub mod arguments;

@@ -1,0 +1,98 @@
+//! What domains were given of the disk: which of their tasks are served first, and what part of a disk's time each has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use steward_core::disk::priority::Priority;
+use steward_core::disk::{Class, shares};
+use steward_core::domain::name::parent_of;
+use steward_core::process::TaskId;
+use steward_core::resource::Resource;
+use steward_kernel::process;
+
+use crate::daemon::Daemon;
+
+/// What is wanted for domains.
+#[derive(Debug, Default)]
+pub(super) struct OfDomains {
+    /// The tasks of those that are served first.
+    pub(super) first: BTreeMap<TaskId, Priority>,
+    /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
+    pub(super) weights: BTreeMap<String, (u64, u16)>,
+    /// Why weights cannot be given, in sentences.
+    pub(super) problems: Vec<String>,
+}
+
+impl Daemon {
+    /// What domains are to have that have processes; of the others nobody waits for a disk.
+    pub(super) fn disk_domains(&mut self) -> OfDomains {
+        let mut wanted = OfDomains::default();
+        let Some(tree) = self.domains.disk_levels() else {
+            // The worker has put the weights back by now, or had a second to.
+            if self.disk.has_no_weights() {
+                self.hand_out_no_longer();
+            }
+            return wanted;
+        };
+        wanted.first = self.tasks_served_first(&tree);
+        let Ok(cgroups) = self.domains.cgroups() else { return wanted };
+        // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere. Is
+        // it handed out, they count within each cgroup only, and between cgroups weights do.
+        let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
+        if !shares::needs_weights(&tree) && !is_handed_out {
+            return wanted;
+        }
+        let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
+        let weights = shares::all_weights(&tree, &is_made);
+        let above = |path: &str| {
+            std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect()
+        };
+        let payers: BTreeSet<String> =
+            weights.keys().flat_map(|path| -> Vec<String> { above(path) }).collect();
+        for path in payers {
+            match cgroups.hands_out(&path, Resource::Disk) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(_) => continue,
+            }
+            match cgroups.hand_out(&path, Resource::Disk, true) {
+                Ok(()) => _ = self.disk.handed_out.insert(path),
+                Err(error) => wanted.problems.push(format!(
+                    "{error}; the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of \
+                     version 1"
+                )),
+            }
+        }
+        if wanted.problems.is_empty() {
+            let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
+            let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
+            wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
+        }
+        wanted
+    }
+
+    /// All tasks of the processes in interactive domains: what they start is theirs too.
+    fn tasks_served_first(&self, tree: &steward_core::domain::Tree) -> BTreeMap<TaskId, Priority> {
+        let roots = &self.options.roots;
+        let first = Priority::of(Class::Interactive, None);
+        let interactive =
+            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
+        let processes = interactive.flat_map(|path| self.domains.processes(path).unwrap_or_default());
+        let tasks = processes.flat_map(|pid| process::threads_of(pid, roots));
+        tasks.filter_map(|task| Some((task.id, first?))).collect()
+    }
+
+    /// Hands the disk out no longer where Steward has begun to.
+    pub(crate) fn stop_disk(&mut self) {
+        self.disk.stop();
+        self.hand_out_no_longer();
+    }
+
+    fn hand_out_no_longer(&mut self) {
+        let handed_out = std::mem::take(&mut self.disk.handed_out);
+        let Ok(cgroups) = self.domains.cgroups() else { return };
+        for path in handed_out.iter().rev() {
+            // Where it is gone, or somebody has set something below it since, it stays.
+            let _ = cgroups.hand_out(path, Resource::Disk, false);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What domains were given of the disk.
+
+use std::collections::BTreeSet;
+
+use libsteward::ApiError;
+use steward_core::domain::{Setting, Tree, name};
+use steward_kernel::cgroup::tree::Cgroup;
+
+use super::Domains;
+
+impl Domains {
+    /// The paths of those that Steward made.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &str> {
+        self.held.values().filter(|held| held.made).map(|held| held.path.as_str())
+    }
+
+    /// All cgroups with processes of the levels on which a domain with processes was given something of the disk; `None`
+    /// where there is no such domain.
+    pub(crate) fn disk_levels(&self) -> Option<Tree> {
+        let cgroups = self.cgroups.as_ref().ok()?;
+        let given = self.held.values().filter(|held| held.made && !held.settings.disk.is_default());
+        let used: Vec<&str> = given
+            .map(|held| held.path.as_str())
+            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
+            .collect();
+        if used.is_empty() {
+            return None;
+        }
+        let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
+        // Who has no process takes nothing.
+        let beside: Vec<Cgroup> = payers
+            .into_iter()
+            .filter_map(|path| cgroups.children(path).ok())
+            .flatten()
+            .filter(|cgroup| cgroups.is_populated(&cgroup.path).unwrap_or(false))
+            .collect();
+        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str())))
+    }
+
+    /// Whether a domain may have what it was given of the disk.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidParameter`] where its cgroup is somebody else's.
+    pub(super) fn outcome_of_disk(&self, path: &str) -> Result<(), ApiError> {
+        let Some(held) = self.held.get(path).filter(|held| !held.settings.disk.is_default() && !held.made)
+        else {
+            return Ok(());
+        };
+        let setting = if held.settings.disk.class.is_some() { Setting::Io } else { Setting::Disk };
+        let reason = format!(
+            "{} was not made by Steward, and its part of the disk is its manager's business: make a domain of your own (steward \
+             domain create), or ask systemd (systemctl set-property UNIT IOWeight=...)",
+            self.names.name_of(path)
+        );
+        Err(ApiError::InvalidParameter { parameter: setting.name().into(), reason })
+    }
+
+    /// Why what a domain was given of the disk is not in force.
+    pub(crate) fn disk_trouble(&self, path: &str) -> Option<&str> {
+        let is_given = self.held.get(path).is_some_and(|held| !held.settings.disk.is_default());
+        self.disk_problem.as_deref().or(self.disk_failure.as_deref()).filter(|_| is_given)
+    }
+}

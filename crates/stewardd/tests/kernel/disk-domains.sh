@@ -1,0 +1,82 @@
+# What a domain is given of the disk: that what is in the background gives way and a fraction is had, on a real kernel,
+# and what is left of that when its reason is gone, when the daemon is killed, and when it stops. It runs in the lab's
+# machine, after prelude.sh.
+sh /lab/timed-disk.sh 5400rpm 64 0 || exit 1
+queue=/sys/block/nullb0/queue
+order() { echo "$(sed 's/.*\[\(.*\)\].*/\1/' $queue/scheduler) with $(cat $queue/nr_requests)"; }
+is_ordered() { grep -q '\[bfq\]' $queue/scheduler; }
+weight() { echo "$1: $(cat /sys/fs/cgroup/steward.$1/io.bfq.weight 2>/dev/null || echo none)"; }
+# Reads a page after the other from there on; each takes the disk 10 ms, wherever it is.
+reads() { echo "dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct skip=$1"; }
+read_bytes() { sed -n 's/^read_bytes: //p' /proc/$1/io; }
+# How many pages each of two has read in ten seconds.
+compare() {
+    one=$(read_bytes $1) other=$(read_bytes $2)
+    sleep 10
+    echo "first $((($(read_bytes $1) - one) / 4096))"
+    echo "second $((($(read_bytes $2) - other) / 4096))"
+}
+
+section before
+order
+start_daemon --mechanism deadline
+steward domain create usual --keep >/dev/null
+steward domain create batch --keep >/dev/null
+steward run --domain usual -- $(reads 0) 2>/dev/null &
+usual=$!
+steward run --domain batch -- $(reads 6000) 2>/dev/null &
+batch=$!
+wait_for "grep -q $batch /sys/fs/cgroup/steward.batch/cgroup.procs"
+sleep 1
+section alike
+order
+compare $usual $batch
+
+steward set batch --io background >/dev/null
+wait_for is_ordered
+wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
+section background
+order
+weight batch
+weight usual
+compare $usual $batch
+grep . $queue/iosched/strict_guarantees
+steward domain show batch | grep -i disk
+
+section fraction
+steward domain set batch --io normal --io-fraction 50% >/dev/null
+wait_for 'grep -q "default 300$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
+weight batch
+compare $usual $batch
+kill $usual $batch
+wait_for '! is_ordered'
+wait_for '! test -e /sys/fs/cgroup/steward.batch/io.bfq.weight'
+section left-by-all
+order
+cat /sys/fs/cgroup/cgroup.subtree_control
+
+steward run --io background -- $(reads 0) 2>/dev/null &
+program=$!
+wait_for is_ordered
+wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+section run
+weight run-$program
+section killed
+kill -9 $daemon
+wait $daemon
+order
+weight run-$program
+section reverted
+try steward revert >/dev/null
+order
+weight run-$program
+start_daemon --mechanism deadline
+wait_for is_ordered
+wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+section started-again
+weight run-$program
+section stopped
+stop_daemon
+order
+weight run-$program
+kill $program
