@@ -229,6 +229,52 @@ pub fn moments() -> Outcome {
     ))
 }
 
+/// Programs whose memory is charged below a cgroup that is held: one level below it, and two, from a third that has no
+/// memory controller. They stand still, who is charged beside them does not, and all go on afterwards.
+pub fn moments_below() -> Outcome {
+    let scheduler = shared()?;
+    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let takers = Group::new("takers").charged().set("cgroup.subtree_control", "+memory");
+    let child = Group::new("takers/child");
+    let inner = Group::new("takers/inner").set("cgroup.subtree_control", "+memory");
+    let deep = Group::new("takers/inner/deep");
+    let deepest = Group::new("takers/inner/deep/deepest");
+    let beside = Group::new("beside").charged();
+    let below = [&child, &deepest].map(|group| Program::start(&["spin"]).within(group));
+    let other = Program::start(&["spin"]).within(&beside);
+    sleep(Duration::from_millis(200));
+    let used = |programs: &[Program]| programs.iter().map(Program::time_ms).sum::<f64>();
+    let hold = || bumper.bump(takers.id(), 250_000_000).map_err(|error| error.to_string());
+    hold()?;
+    sleep(Duration::from_millis(100));
+    let (before_ms, other_before_ms) = (used(&below), other.time_ms());
+    for _ in 0..20 {
+        hold()?;
+        sleep(Duration::from_millis(100));
+    }
+    let held_ms = used(&below) - before_ms;
+    let other_ms = other.time_ms() - other_before_ms;
+    bumper.bump(takers.id(), 0).map_err(|error| error.to_string())?;
+    sleep(Duration::from_millis(100));
+    let before_ms = used(&below);
+    sleep(Duration::from_secs(1));
+    let after_ms = used(&below) - before_ms;
+    let reason = scheduler.exit_reason();
+    drop((below, other));
+    drop(deepest);
+    drop(deep);
+    drop((inner, child));
+    drop((takers, beside));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(held_ms < 100.0, "held for 2 s, those below used {held_ms:.1} ms");
+    check!(other_ms > 1500.0, "beside them one used {other_ms:.0} ms of 2000");
+    check!(after_ms > 200.0, "not held any more, they used {after_ms:.0} ms of a second");
+    Ok(format!(
+        "held for 2 s, they used {held_ms:.1} ms, then {after_ms:.0} of 1000; beside them {other_ms:.0} of 2000"
+    ))
+}
+
 /// A CPU goes offline and comes back while tasks are held for moments at a gate, where they cannot leave it.
 pub fn moments_under_hotplug() -> Outcome {
     let scheduler = shared()?;

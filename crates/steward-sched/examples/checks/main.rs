@@ -58,6 +58,7 @@ const CHECKS: &[Check] = &[
     ("long-system-calls-gain-nothing-while-held", 1, holds::long_calls),
     ("a-crowd-in-long-calls-is-held-and-goes-on", 1, holds::crowd_in_calls),
     ("who-is-held-for-moments-keeps-nobody-waiting", 1, holds::moments),
+    ("who-is-charged-below-a-cgroup-is-held-with-it", 1, holds::moments_below),
     ("a-cpu-goes-offline-while-somebody-is-held-on-it", 2, holds::moments_under_hotplug),
     ("who-is-held-holds-up-no-cpu-that-goes-offline", 2, holds::held_under_hotplug),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),

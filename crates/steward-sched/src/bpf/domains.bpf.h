@@ -245,7 +245,7 @@ int steward_bump(struct bump_request *request)
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_run *run = cpu_run_of(cpu);
 
-		if (run && *(volatile u64 *)&run->charged_cgroup == id)
+		if (run && is_charged_to(*(volatile u64 *)&run->charged_to, id))
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	return 0;

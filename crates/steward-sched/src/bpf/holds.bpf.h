@@ -313,7 +313,7 @@ static __always_inline bool enqueue_bumped(struct task_struct *p, struct task_st
 /* One begins to run: if it is held, it stood in its domain's queue before. */
 static __always_inline void catch_bumped(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
-	run->charged_cgroup = any_bumps() ? charged_cgroup_of(p) : 0;
+	run->charged_to = any_bumps() ? charged_to(p) : 0;
 	if (bumped(p, t))
 		watch_budget(run, cpu, BUMP_CATCH_NS);
 }

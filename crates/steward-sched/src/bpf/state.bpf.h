@@ -177,7 +177,7 @@ struct cpu_run {
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	u32 unused;
 	struct class_use class_use; /* of reservations here */
-	u64 charged_cgroup; /* for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
+	u64 charged_to; /* charged_to(): for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
 	u64 padding[4];
 };
 

@@ -507,7 +507,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
 	run->domain = 0;
-	run->charged_cgroup = 0;
+	run->charged_to = 0;
 }
 
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
