@@ -9,6 +9,10 @@
 //		Path: "/search", ResponseTime: 100 * time.Millisecond, CPU: 0.4, Otherwise: server.Refuse,
 //	})
 //	http.ListenAndServe(":8080", promises.Handler(mux))
+//
+// It is built with cgo and needs steward_server.h and libsteward_server, which `make install` puts in place:
+//
+//	CGO_CFLAGS=$(pkg-config --cflags steward-server) CGO_LDFLAGS=$(pkg-config --libs steward-server) go build
 package server
 
 /*
@@ -203,7 +207,7 @@ func (server *Server) Close(timeout time.Duration) error {
 	return nil
 }
 
-// Page is what there is to see: accepted, met, missed, refused, N, Cavg and Cmax of each route. JSON for a request that
+// Page is what there is to see, anew every two seconds in a browser: accepted, met, missed, refused, N, Cavg and Cmax of each route. JSON for a request that
 // accepts that or asks for ?json, else a table. Mount it where you like: whoever can reach it sees it.
 func (server *Server) Page() http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
@@ -218,10 +222,12 @@ func (server *Server) Page() http.Handler {
 			return
 		}
 		defer C.steward_server_free_text(page)
-		kind := "text/plain; charset=utf-8"
-		if isJSON {
-			kind = "application/json"
+		kind := "application/json"
+		if !isJSON {
+			kind = "text/plain; charset=utf-8"
+			writer.Header().Set("Refresh", "2")
 		}
+		writer.Header().Set("Cache-Control", "no-store")
 		writer.Header().Set("Content-Type", kind)
 		_, _ = writer.Write([]byte(C.GoString(page)))
 	})

@@ -162,9 +162,9 @@ struct steward_server_settings {
 };
 
 /*
- Serves a request, on a thread that serves no other one meanwhile, and returns STEWARD_SERVER_DONE or another of those
- codes; one that is none of them counts as STEWARD_SERVER_FAILED. It may take as long as it needs; it may not unwind
- (throw, longjmp) out of itself.
+ Serves a request, on a thread that serves no other one meanwhile, and returns STEWARD_SERVER_DONE or another of
+ those codes; one that is none of them counts as STEWARD_SERVER_FAILED. It may take as long as it needs; it may not
+ unwind (throw, longjmp) out of itself.
  */
 typedef int (*steward_server_job)(void *data);
 
@@ -235,8 +235,8 @@ int32_t steward_server_serve(const struct steward_server *server,
                              uint64_t *retry_after_ns);
 
 /*
- Has budget_ns of CPU time reserved for the calling thread in every period_ns, because it takes requests in. Where
- nothing can be reserved, nothing happens.
+ Has budget_ns of CPU time reserved for the calling thread in every period_ns, because it takes requests in.
+ Where nothing can be reserved, nothing happens.
 
  Pointers:
  server is a server.

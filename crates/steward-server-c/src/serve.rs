@@ -21,9 +21,9 @@ pub const STEWARD_SERVER_ABANDONED: c_int = 2;
 /// The code that served the request failed in a way that it should not.
 pub const STEWARD_SERVER_FAILED: c_int = 3;
 
-/// Serves a request, on a thread that serves no other one meanwhile, and returns STEWARD_SERVER_DONE or another of those
-/// codes; one that is none of them counts as STEWARD_SERVER_FAILED. It may take as long as it needs; it may not unwind
-/// (throw, longjmp) out of itself.
+/// Serves a request, on a thread that serves no other one meanwhile, and returns STEWARD_SERVER_DONE or another of
+/// those codes; one that is none of them counts as STEWARD_SERVER_FAILED. It may take as long as it needs; it may not
+/// unwind (throw, longjmp) out of itself.
 pub type StewardServerJob = Option<unsafe extern "C" fn(data: *mut c_void) -> c_int>;
 
 /// A server.
@@ -198,8 +198,8 @@ pub unsafe extern "C" fn steward_server_serve(
     })
 }
 
-/// Has `budget_ns` of CPU time reserved for the calling thread in every `period_ns`, because it takes requests in. Where
-/// nothing can be reserved, nothing happens.
+/// Has `budget_ns` of CPU time reserved for the calling thread in every `period_ns`, because it takes requests in.
+/// Where nothing can be reserved, nothing happens.
 ///
 /// # Safety
 /// `server` is a server.

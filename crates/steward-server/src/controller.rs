@@ -365,8 +365,8 @@ impl Controller {
 const OF_RESERVABLE: f64 = 0.95;
 const OF_GOAL: f64 = 0.99;
 
-/// While nobody is served that was not accepted, a request may be tried that needs no more of its response time than this
-/// part of what is not promised: otherwise nobody would learn how fast such are served, where the others are refused.
+/// While nobody is served that was not accepted, a request may be tried that needs no more of its response time than
+/// this part of what is not promised: otherwise nobody would learn how fast such are served, where others are refused.
 const TRIED: f64 = 0.5;
 
 /// 0.7 and 0.1 are no more than 0.8.

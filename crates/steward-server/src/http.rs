@@ -1,9 +1,13 @@
 //! HTTP: goals by path, answers for requests that are not served, and a page that shows what there is to see.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, REFRESH, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::controller::RouteId;
 use crate::layer::{Answer, Classify, ServerLayer};
@@ -50,9 +54,16 @@ impl Server {
         ServerLayer::new(self, ByPath::of(self))
     }
 
+    /// A layer that answers requests for one path with [`Server::page`], and lets all others through. Whoever can reach
+    /// the path sees the page.
+    ///
+    /// `Router::new().route("/search", get(search)).layer(server.layer()).layer(server.page_at("/steward"))`
+    pub fn page_at(&self, path: &str) -> PageLayer {
+        PageLayer { server: self.clone(), path: path.into() }
+    }
+
     /// What there is to see as a response: JSON for a request that accepts that (`Accept: application/json`) or asks
-    /// for
-    /// `?json`, else a table for people.
+    /// for `?json`, else a table for people, which a browser gets anew every two seconds.
     pub fn page<A, B: From<String>>(&self, request: &Request<A>) -> Response<B> {
         let accepts = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
         let is_json = request.uri().query() == Some("json")
@@ -65,7 +76,80 @@ impl Server {
         };
         let mut response = Response::new(B::from(text));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if !is_json {
+            response.headers_mut().insert(REFRESH, HeaderValue::from_static("2"));
+        }
         response
+    }
+}
+
+/// Answers requests for one path with what there is to see of a server; [`Server::page_at`] makes one.
+#[derive(Clone, Debug)]
+pub struct PageLayer {
+    server: Server,
+    path: Arc<str>,
+}
+
+impl<S> Layer<S> for PageLayer {
+    type Service = WithPage<S>;
+
+    fn layer(&self, inner: S) -> WithPage<S> {
+        WithPage { inner, layer: self.clone() }
+    }
+}
+
+/// A service behind a [`PageLayer`].
+#[derive(Clone, Debug)]
+pub struct WithPage<S> {
+    inner: S,
+    layer: PageLayer,
+}
+
+impl<A, B, S> Service<Request<A>> for WithPage<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    B: From<String>,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = PageFuture<S::Future, Response<B>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        if request.uri().path() == &*self.layer.path {
+            return PageFuture { inner: None, page: Some(self.layer.server.page(&request)) };
+        }
+        PageFuture { inner: Some(self.inner.call(request)), page: None }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The answer of a service [`WithPage`].
+    #[derive(Debug)]
+    pub struct PageFuture<F, T> {
+        // That of the service, unless the page is the answer.
+        #[pin]
+        inner: Option<F>,
+        page: Option<T>,
+    }
+}
+
+impl<F, T, E> Future for PageFuture<F, T>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.inner.as_pin_mut() {
+            Some(inner) => inner.poll(context),
+            None => Poll::Ready(Ok(this.page.take().expect("it is polled until it is ready, and no more"))),
+        }
     }
 }
 
@@ -135,12 +219,14 @@ mod tests {
         assert!(
             table.body().starts_with("ROUTE")
                 && table.headers()["content-type"] == "text/plain; charset=utf-8"
+                && table.headers()["refresh"] == "2"
         );
         for request in
             [Request::builder().uri("/s?json"), Request::builder().header("accept", "application/json")]
         {
             let json = page(request);
             assert_eq!(json.headers()["content-type"], "application/json");
+            assert!(!json.headers().contains_key("refresh"), "a program asks when it likes");
             assert!(json.body().starts_with(r#"{"routes":[{"route":"/search","#), "{}", json.body());
         }
     }

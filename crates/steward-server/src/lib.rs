@@ -19,7 +19,7 @@ mod snapshot;
 pub use controller::{Controller, Costs, Decision, End, RESERVABLE, RouteId, Ticket};
 pub use goal::{Goal, GoalError, Otherwise, RESPONSE_TIME_MAX, RESPONSE_TIME_MIN};
 #[cfg(all(feature = "tower", feature = "http"))]
-pub use http::ByPath;
+pub use http::{ByPath, PageFuture, PageLayer, WithPage};
 #[cfg(feature = "tower")]
 pub use layer::{Answer, Classify, ResponseFuture, Served, ServerLayer};
 #[cfg(feature = "tower")]

@@ -1,5 +1,6 @@
 //! A server's dispatcher: takes requests, has them served by its workers, and says what became of them.
 
+mod entry;
 mod keeper;
 mod reserver;
 mod rest;
@@ -15,11 +16,12 @@ use crate::clock;
 use crate::controller::{Controller, Decision, End, RouteId, Ticket};
 use crate::goal::{Goal, GoalError, nanoseconds};
 use crate::snapshot::Snapshot;
+use entry::Entry;
+pub(crate) use entry::Job;
+pub use entry::Outcome;
 pub use settings::{Settings, StartError};
 use shared::Shared;
-pub(crate) use state::Job;
-pub use state::Outcome;
-use state::{Class, Entry, Reservation, State};
+use state::{Class, Reservation, State};
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

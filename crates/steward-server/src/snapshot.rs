@@ -93,7 +93,7 @@ impl fmt::Display for Snapshot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:20} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>8} {:>8}",
+            "{:20} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7} {:>9} {:>8} {:>8}",
             "ROUTE",
             "RT ms",
             "P",
@@ -104,6 +104,7 @@ impl fmt::Display for Snapshot {
             "MET",
             "MISSED",
             "BEST-EFFORT",
+            "IN TIME",
             "REFUSED",
             "WAITING",
             "OVERDUE"
@@ -113,7 +114,7 @@ impl fmt::Display for Snapshot {
             let counts = &route.counts;
             writeln!(
                 formatter,
-                "{:20} {:>9} {:>6.3} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>8} {:>8}",
+                "{:20} {:>9} {:>6.3} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7} {:>9} {:>8} {:>8}",
                 route.route,
                 route.response_time_ms,
                 route.cpu_in_force,
@@ -124,6 +125,7 @@ impl fmt::Display for Snapshot {
                 counts.met,
                 counts.missed,
                 counts.best_effort,
+                counts.best_effort_met,
                 counts.refused,
                 route.waiting,
                 counts.overdue
@@ -134,6 +136,12 @@ impl fmt::Display for Snapshot {
             "{} workers with a reservation, {} without",
             self.reserved_workers, self.best_effort_workers
         )?;
+        if let Some(spare_cpus) = self.spare_cpus {
+            writeln!(
+                formatter,
+                "best-effort requests got {spare_cpus:.2} CPUs lately, while there were any"
+            )?;
+        }
         for route in &self.routes {
             if let Some(note) = &route.note {
                 writeln!(formatter, "{}: {note}", route.route)?;
@@ -160,10 +168,11 @@ mod tests {
     fn the_table_has_a_line_for_each_route_and_says_what_is_wrong() {
         let route =
             RouteSnapshot { route: "/a".into(), note: Some("dear".into()), ..RouteSnapshot::default() };
-        let text = Snapshot { routes: vec![route], unreserved: Some("nobody".into()), ..Snapshot::default() }
-            .to_string();
+        let (unreserved, spare_cpus) = (Some("nobody".into()), Some(0.25));
+        let text =
+            Snapshot { routes: vec![route], unreserved, spare_cpus, ..Snapshot::default() }.to_string();
         let lines: Vec<_> = text.lines().map(|line| line.split(' ').next().unwrap()).collect();
-        assert_eq!(lines, ["ROUTE", "/a", "0", "/a:", "without"]);
+        assert_eq!(lines, ["ROUTE", "/a", "0", "best-effort", "/a:", "without"]);
         assert!(text.ends_with("/a: dear\nwithout reservations: nobody\n"), "{text}");
     }
 }

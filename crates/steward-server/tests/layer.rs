@@ -127,13 +127,11 @@ async fn ask(address: std::net::SocketAddr, path: &str) -> String {
 #[tokio::test]
 async fn an_axum_service_needs_one_line() {
     let server = server(Otherwise::Refuse);
-    let shown = server.clone();
-    let page = move |request: Request<Body>| async move { shown.page::<_, Body>(&request) };
     let app = Router::new()
         .route("/a", get(|| async { "served" }))
         .route("/panics", get(|| async { "no goal" }))
         .layer(server.layer())
-        .route("/steward", get(page));
+        .layer(server.page_at("/steward"));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     let serving = tokio::spawn(async move { axum::serve(listener, app).await });
@@ -145,6 +143,7 @@ async fn an_axum_service_needs_one_line() {
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\r\nretry-after: "), "{refused}");
     assert!(ask(address, "/panics").await.ends_with("no goal"));
     assert!(ask(address, "/steward").await.contains("ROUTE"));
+    assert!(ask(address, "/steward/x").await.starts_with("HTTP/1.1 404 "), "only that path is the page");
     assert!(ask(address, "/steward?json").await.contains(r#""refused":1"#));
     serving.abort();
 }

@@ -5,8 +5,6 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
 use axum::routing::get;
 use steward_server::{Goal, Otherwise, Server, Settings};
 
@@ -27,16 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = Goal::new(Duration::from_secs(2), 0.2);
     let server = Server::start(Settings::default().route("/search", search).route("/report", report))?;
 
-    let page = {
-        let server = server.clone();
-        get(move |request: Request| async move { server.page::<_, Body>(&request) })
-    };
     let app = Router::new()
         .route("/search", get(|| async { compute(2_000_000) }))
         .route("/report", get(|| async { compute(50_000_000) }))
-        // The one line. What is added after it has no goal.
+        // The one line.
         .layer(server.layer())
-        .route("/steward", page);
+        // And what there is to see, at a path of your choice.
+        .layer(server.page_at("/steward"));
 
     // The runtime's threads only take requests in and send answers; they must not wait for the workers meanwhile.
     let takes_in = server.clone();

@@ -30,8 +30,8 @@ impl Ticket {
         self.is_accepted
     }
 
-    /// Whether it is best-effort and can be answered in time all the same, at the pace at which best-effort requests are
-    /// served: such are to be served before other best-effort ones, in the order in which they became so.
+    /// Whether it is best-effort and can be answered in time all the same, at the pace at which best-effort requests
+    /// are served: such are to be served before other best-effort ones, in the order in which they became so.
     pub fn is_hopeful(&self) -> bool {
         self.is_hopeful
     }

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::state::{Entry, Job};
+use super::entry::{Entry, Job};
 use crate::controller::{Controller, Ticket};
 
 /// So many hopeful requests may be served one after another while others wait.

@@ -5,8 +5,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use super::entry::{Entry, Outcome};
 use super::settings::Settings;
-use super::state::{Class, Entry, Outcome, State, Told};
+use super::state::{Class, State, Told};
 use crate::clock;
 use crate::controller::End;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "crates/libsteward-c",
     "crates/steward",
     "crates/steward-figure",
@@ -16,6 +16,7 @@ const CRATES: [&str; 13] = [
     "crates/steward-pool",
     "crates/steward-record",
     "crates/steward-server",
+    "crates/steward-server-c",
     "crates/steward-tasks",
     "crates/stewardd",
     "lab/null-scheduler",
