@@ -14,7 +14,7 @@ use crate::domain::arguments::{SettingArguments, Wanted};
 use crate::who::{self, NoAnswer, Several, Who};
 use crate::{domain, output};
 
-/// Give a running process or a domain a CPU reservation, or take it away; say how a domain's disk requests are served
+/// Give a running process or a domain a CPU reservation, or take it away
 ///
 /// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that
 /// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for

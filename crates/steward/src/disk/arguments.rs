@@ -27,7 +27,7 @@ pub struct DiskArguments<C: Asked<IoClass>, F: Asked<f64>> {
     #[arg(long, value_name = "CLASS", value_parser = read_class::<C>)]
     pub io: Option<C>,
     /// Disk time reserved, of what the parent has (at the top: of the machine's disks), as 20% or 0.2.
-    #[arg(long, visible_alias = "disk", value_name = "FRACTION", value_parser = read_fraction::<F>)]
+    #[arg(long, alias = "disk", value_name = "FRACTION", value_parser = read_fraction::<F>)]
     pub io_fraction: Option<F>,
 }
 
