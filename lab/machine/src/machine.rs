@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How many of the console's last lines an error shows.
 const CONSOLE_LINES: usize = 25;
-/// How long a machine whose CPUs run in threads of their own may take until its command begins, and how often it is
-/// booted at most: the emulator loses a timer or tears an instruction that the kernel patches, once in tens of boots.
+/// How long a machine that is timed by the host may take until its command begins, and how often it is booted at most:
+/// once in tens of boots on a busy host the emulator loses a timer or tears an instruction that the kernel patches, or
+/// the guest mistakes how fast its clock is.
 const BOOT_PATIENCE: Duration = Duration::from_secs(180);
 const BOOTS: u32 = 3;
 
@@ -103,7 +105,7 @@ pub fn run(
     if let Some(size_mib) = config.disk_mib {
         make_scratch(&scratch, size_mib)?;
     }
-    let threads = config.cpus > 1 && config.icount_shift.is_none();
+    let timed_by_host = config.icount_shift.is_none();
     let mut boots = 0;
     loop {
         let mut qemu = qemu_command(config, &emulator, &kernel, &initramfs, &console)?;
@@ -115,11 +117,11 @@ pub fn run(
         }
         let mut heard = Heard::default();
         let mut running = Running::start(qemu, &place, config.timeout_host)?;
-        let ended = running.listen(&mut heard, threads.then_some(BOOT_PATIENCE), on_line);
+        let ended = running.listen(&mut heard, timed_by_host.then_some(BOOT_PATIENCE), on_line);
         boots += 1;
         let outcome = ended.and_then(|()| heard.outcome(&running, &kernel));
         match &outcome {
-            Err(error) if threads && !heard.has_booted && boots < BOOTS => {
+            Err(error) if timed_by_host && !heard.has_booted && boots < BOOTS => {
                 eprintln!("the lab's machine did not come up, and is booted again: {error}");
             }
             _ => return outcome.with_context(|| describe_failure(&console, &place)),
@@ -217,11 +219,37 @@ fn qemu_command(
     }
     qemu.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
     let mut arguments = KERNEL_ARGUMENTS.to_vec();
+    let tsc = config.icount_shift.is_none().then(counter_khz).flatten();
+    let tsc = tsc.map(|khz| format!("tsc_early_khz={khz}"));
+    arguments.extend(tsc.as_deref());
     arguments.extend(config.kernel_arguments.iter().map(String::as_str));
     qemu.args(["-append", &arguments.join(" ")]);
     qemu.args(["-serial", &format!("file:{}", console.display())]);
     qemu.args(["-chardev", "stdio,id=results,signal=off", "-serial", "chardev:results"]);
     Ok(qemu)
+}
+
+/// How fast the counter is that a guest reads which is timed by the host: the host's own. The guest would measure that
+/// beside whatever else the host does, and be wrong by a multiple now and then. `None` where the host has none.
+fn counter_khz() -> Option<u64> {
+    static KHZ: OnceLock<Option<u64>> = OnceLock::new();
+    *KHZ.get_or_init(|| {
+        let (ticks, begin) = (counter()?, Instant::now());
+        thread::sleep(Duration::from_millis(50));
+        let (ticks, elapsed) = (counter()?.checked_sub(ticks)?, begin.elapsed());
+        u64::try_from(u128::from(ticks) * 1_000_000 / elapsed.as_nanos().max(1)).ok().filter(|&khz| khz > 0)
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn counter() -> Option<u64> {
+    // SAFETY: reads a counter, which every x86-64 CPU has.
+    Some(unsafe { std::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn counter() -> Option<u64> {
+    None
 }
 
 /// What the guest's kernel is told: be quiet, stop at the first sign of damage, and spend no time on what emulation has
@@ -303,7 +331,14 @@ impl Running {
             let deadline = boot_deadline.map_or(self.deadline, |boot| boot.min(self.deadline));
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => match line.strip_prefix("::") {
-                    Some(notice) => heard.notice(notice, self.started.elapsed()),
+                    Some(notice) => {
+                        heard.notice(notice, self.started.elapsed());
+                        if boot_deadline.is_some() && heard.runs_ahead() {
+                            heard.has_booted = false;
+                            self.end();
+                            bail!("the guest's clock is ahead of the host's");
+                        }
+                    }
                     None => on_line(&line),
                 },
                 Err(RecvTimeoutError::Timeout) => {
@@ -350,6 +385,11 @@ impl Heard {
             Some(("exit", status)) => self.status = status.trim().parse().ok(),
             _ => {}
         }
+    }
+
+    /// Whether more time had passed for the guest when it had booted than for the host.
+    fn runs_ahead(&self) -> bool {
+        self.has_booted && self.boot_guest > self.boot_host
     }
 
     fn outcome(&self, running: &Running, kernel: &Kernel) -> Result<MachineOutcome> {
@@ -415,7 +455,9 @@ mod tests {
         heard.notice("exit 7", Duration::from_secs(9));
         assert_eq!(heard.boot_guest, Duration::from_millis(2500));
         assert_eq!(heard.boot_host, Duration::from_secs(4));
-        assert!(heard.has_booted);
+        assert!(heard.has_booted && !heard.runs_ahead());
+        heard.notice("boot 60", Duration::from_secs(4));
+        assert!(heard.runs_ahead());
         assert_eq!(heard.status, Some(7));
     }
 
