@@ -157,7 +157,7 @@ impl Steward {
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {
-                user: 0,
+                user: domain.user,
                 idle_bytes: self.read[place]
                     .as_ref()
                     .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
