@@ -12,7 +12,7 @@
 //! Protection must never end a program: the kernel does not take what is protected, and ends programs when it finds
 //! nothing else. So all protection is dropped before it comes to that ([`Machine::distance_bytes`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +140,9 @@ pub struct Manager {
     turns: BTreeMap<Option<u64>, PaysSince>,
     /// When there was too little last.
     little_at_ns: u64,
+    /// Who was the first to pay when there was too little, and all above it: by id of the cgroup, in which order.
+    paid: BTreeMap<u64, u64>,
+    paid_last: u64,
 }
 
 /// Who pays, by its cgroup's id, and since when.
@@ -172,7 +175,13 @@ impl Manager {
         let turns = &self.turns;
         let has_turn =
             |place: usize| turns.get(&above(place)).is_some_and(|turn| turn.id == domains[place].id);
-        let victims = victims_in_turn(&principals, has_turn, plan_bytes(machine));
+        let paid_at = |place: usize| self.paid.get(&domains[place].id).copied().unwrap_or(0);
+        let victims = victims_in_turn(&principals, has_turn, paid_at, plan_bytes(machine));
+        if machine.free_bytes < target_bytes
+            && let Some(first) = victims.first()
+        {
+            self.note_paid(domains, first.place);
+        }
         self.take_turns(now_ns, machine.free_bytes < target_bytes, || {
             let place = victims.first()?.place;
             Some((above(place), domains[place].id))
@@ -186,6 +195,17 @@ impl Manager {
             victims,
             is_short,
             look_below_bytes: self.look_below_bytes(machine),
+        }
+    }
+
+    /// Notes that it was the turn of this one, and with it of all above it.
+    fn note_paid(&mut self, domains: &[Seen], place: usize) {
+        let ids: BTreeSet<u64> = domains.iter().map(|seen| seen.id).collect();
+        self.paid.retain(|id, _| ids.contains(id));
+        self.paid_last += 1;
+        let up = std::iter::successors(Some(place), |place| parent_of(*place, &domains[*place].principal));
+        for place in up {
+            self.paid.insert(domains[place].id, self.paid_last);
         }
     }
 

@@ -15,6 +15,9 @@
 //! goes on paying instead, nearly as a whole, as a protected domain that does not fit is demoted as a whole; meanwhile
 //! the others get on. Then it is the turn of the one that has most, so that over time all have their parts.
 //!
+//! Of equals, those that differ by less than the smallest piece or where turns are taken by less than an eighth, the one
+//! comes next that has paid longest ago: nobody pays twice before the others have.
+//!
 //! Fractions are compared by cross-multiplication: nothing is rounded.
 
 use std::collections::BTreeMap;
@@ -32,6 +35,8 @@ pub const PIECE_MIN_BYTES: u64 = 256 << 10;
 const PIECES_MAX: usize = 1024;
 /// A turn ends when no more is left than 1 of so many parts of what the one that pays should have by its weight.
 const TURN_PART: u64 = 8;
+/// Those that take turns are equals when they differ by less than 1 of so many parts of what the larger has.
+const EQUAL_PART: u64 = 8;
 
 /// Take this much from the principal at this place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,18 +50,21 @@ pub struct Victim {
 /// From whom so much is to be taken, in this order; less where no more can be had. Pieces of one in a row are one.
 /// O(n) for each piece.
 pub fn victims(principals: &[Principal], bytes: u64) -> Vec<Victim> {
-    victims_in_turn(principals, |_| false, bytes)
+    victims_in_turn(principals, |_| false, |_| 0, bytes)
 }
 
 /// The same, where those at these places have their turn: of their siblings they have paid last. That matters only
-/// where whoever would come next takes turns, too.
+/// where whoever would come next takes turns, too. `paid_at` says in which order they paid last, with all below them; 0
+/// is never.
 pub fn victims_in_turn(
     principals: &[Principal],
     has_turn: impl Fn(usize) -> bool,
+    paid_at: impl Fn(usize) -> u64,
     bytes: u64,
 ) -> Vec<Victim> {
     let has_turn = (0..principals.len()).map(has_turn).collect();
-    let mut taking = Taking { has_turn, ..Taking::new(principals) };
+    let paid_at = (0..principals.len()).map(paid_at).collect();
+    let mut taking = Taking { has_turn, paid_at, ..Taking::new(principals) };
     let mut victims: Vec<Victim> = Vec::new();
     let mut left_bytes = bytes;
     for _ in 0..PIECES_MAX {
@@ -91,6 +99,8 @@ struct Taking<'principals> {
     takeable_bytes: Vec<u64>,
     /// Who has its turn to pay.
     has_turn: Vec<bool>,
+    /// In which order they paid last; 0: never.
+    paid_at: Vec<u64>,
 }
 
 impl<'principals> Taking<'principals> {
@@ -105,8 +115,8 @@ impl<'principals> Taking<'principals> {
             let below = children.iter().map(|child| takeable_bytes[*child]).fold(0, u64::saturating_add);
             takeable_bytes[place] = if children.is_empty() { above_floor } else { above_floor.min(below) };
         }
-        let has_turn = vec![false; principals.len()];
-        Taking { principals, family, claimed_bytes, takeable_bytes, has_turn }
+        let (has_turn, paid_at) = (vec![false; principals.len()], vec![0; principals.len()]);
+        Taking { principals, family, claimed_bytes, takeable_bytes, has_turn, paid_at }
     }
 
     /// The next victim, and by how much it has more than its part.
@@ -145,8 +155,20 @@ impl<'principals> Taking<'principals> {
         let most = candidates
             .clone()
             .reduce(|one, other| if scaled(other, one) > scaled(one, other) { other } else { one })?;
+        let equals = candidates.clone().filter(|place| self.is_equal(*place, most, shift));
         let in_turn = candidates.find(|place| self.takes_turns(most) && self.goes_on(*place, group));
-        in_turn.or(Some(most))
+        // Where nobody has paid, the first of those that have most.
+        in_turn.or_else(|| equals.min_by_key(|place| (self.paid_at[*place], *place != most)))
+    }
+
+    /// Whether one has as much for its weight as the one that has most, as far as it matters.
+    fn is_equal(&self, place: usize, most: usize, shift: u32) -> bool {
+        let most_bytes = self.inactive_bytes(most, shift);
+        let takes_turns = self.takes_turns(most) && self.takes_turns(place);
+        let apart_bytes = if takes_turns { most_bytes / EQUAL_PART } else { PIECE_MIN_BYTES };
+        let weight = |place: usize| u128::from(self.principals[place].weight.get());
+        let nearly_bytes = self.inactive_bytes(place, shift).saturating_add(apart_bytes);
+        place == most || u128::from(nearly_bytes) * weight(most) > u128::from(most_bytes) * weight(place)
     }
 
     fn takes_turns(&self, place: usize) -> bool {

@@ -62,6 +62,8 @@ impl Default for MachineSettings {
 /// A domain.
 #[derive(Clone, Copy, Debug)]
 pub struct DomainSpec {
+    /// The user that it belongs to.
+    pub user: u32,
     /// The domain above, before it.
     pub parent: Option<usize>,
     /// Order among its siblings: a higher one comes first.
@@ -76,7 +78,7 @@ pub struct DomainSpec {
 
 impl Default for DomainSpec {
     fn default() -> Self {
-        DomainSpec { parent: None, priority: 4, weight: 100, min_bytes: 0, protected: None }
+        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, min_bytes: 0, protected: None }
     }
 }
 

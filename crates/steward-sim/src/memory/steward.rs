@@ -157,7 +157,7 @@ impl Steward {
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {
-                user: 0,
+                user: domain.user,
                 idle_bytes: self.read[place]
                     .as_ref()
                     .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
@@ -359,13 +359,33 @@ impl Steward {
         if !self.is_little(kernel) {
             return false;
         }
-        let Some(victim) = self.plan.front_mut() else { return false };
-        let bytes = victim.bytes.min(PIECE_BYTES);
-        self.threads[thread] = Thread { place: victim.place, left_bytes: bytes, is_idle: false };
-        victim.bytes -= bytes;
-        if victim.bytes == 0 {
-            self.plan.pop_front();
+        while let Some(victim) = self.plan.front().copied() {
+            let bytes = victim.bytes.min(PIECE_BYTES).min(self.above_floor_bytes(kernel, victim.place));
+            if bytes < victim.bytes.min(GROUP_BYTES) {
+                // It has given memory up since the plan was made: what is left of it is kept.
+                self.plan.pop_front();
+                continue;
+            }
+            self.threads[thread] = Thread { place: victim.place, left_bytes: bytes, is_idle: false };
+            self.plan[0].bytes -= bytes;
+            if self.plan[0].bytes == 0 {
+                self.plan.pop_front();
+            }
+            return true;
         }
-        true
+        false
+    }
+
+    /// How much can be taken from one before it has no more than it keeps, beside what is being taken. Who keeps
+    /// nothing is not asked what it has.
+    fn above_floor_bytes(&self, kernel: &Kernel, place: usize) -> u64 {
+        let is_it = |kept: &&Kept| kept.id == place as u64;
+        let Some(kept) = self.decision.kept.iter().find(is_it).filter(|kept| kept.bytes > 0) else {
+            return u64::MAX;
+        };
+        let of_place = self.threads.iter().filter(|thread| thread.place == place);
+        let in_hand_bytes: u64 = of_place.map(|thread| thread.left_bytes).sum();
+        let has_bytes = kernel.cgroups[place].charged_bytes();
+        has_bytes.saturating_sub(kept.bytes).saturating_sub(in_hand_bytes)
     }
 }

@@ -131,6 +131,30 @@ pub fn any_history(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = Sc
     )
 }
 
+/// Histories in which the protected domains belong to three users, may all be demoted, and seldom all fit.
+pub fn of_users() -> impl Strategy<Value = Scenario> {
+    let part = (interactive(), 0..3_u32, 1..4_u64, 0..6_u64).prop_map(|(mut part, user, times, start)| {
+        part.domain.user = user;
+        part.start_ns = start * SECOND;
+        if let Some(protected) = &mut part.domain.protected {
+            protected.is_revocable = true;
+        }
+        if let Behaviour::Interactive(interactive) = &mut part.behaviour {
+            interactive.file = None;
+            interactive.bytes *= times;
+            interactive.most_bytes *= times;
+        }
+        part
+    });
+    let parts = (prop::collection::vec(part, 2..6), prop::collection::vec(other(), 1..3));
+    (any::<u16>(), any_machine(Just(2000)), files(), parts).prop_map(
+        |(seed, machine, files, (mut parts, others))| {
+            parts.extend(others);
+            scenario(u64::from(seed), machine, files, &parts)
+        },
+    )
+}
+
 pub fn swaps() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 50..400_u64, Just(2000)]
 }

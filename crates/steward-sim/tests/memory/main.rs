@@ -5,10 +5,13 @@ mod histories;
 mod replay;
 mod rules;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use histories::*;
 use proptest::prelude::*;
 use rules::{Looks, Onlooker};
-use steward_core::memory::manager::Manager;
+use steward_core::memory::manager::{Manager, Seen};
+use steward_core::memory::protection::least_bytes;
 use steward_sim::Amount;
 use steward_sim::memory::Told;
 use steward_sim::memory::decide::Decide;
@@ -137,6 +140,66 @@ proptest! {
         prop_assert!(found.is_empty(), "{found:?} {}", told(&scenario, &outcome));
         // A look and what is in hand may be decided at once.
         prop_assert!(outcome.taken_unasked <= 16 * looks.borrow().len() as u64, "{}", told(&scenario, &outcome));
+    }
+}
+
+/// How long a history is in which domains are demoted and come back.
+const SECONDS_OF_DEMOTION: u64 = 30;
+/// After so long in which it fits, one that was demoted is to be back: five seconds, and a look for each of the others
+/// that may come back before it.
+const BACK_WITHIN_NS: u64 = 5 * SECOND + 8 * 250 * MS;
+
+/// What a protected domain uses, and would use with what of it is in the swap.
+fn used_and_full(one: &Seen) -> (u64, u64) {
+    let protected = one.protected.expect("it is protected");
+    let used_bytes = one.principal.charged_bytes().saturating_sub(protected.idle_bytes);
+    (used_bytes, used_bytes + protected.swapped_bytes)
+}
+
+/// Who stayed demoted although it fitted its user's fair part all the time, by what it needed when it was demoted too.
+fn left_out(looks: &Looks) -> Vec<String> {
+    let mut found = Vec::new();
+    // By id: what it used when it was demoted, and since when it has fitted.
+    let mut demoted: BTreeMap<u64, (u64, Option<u64>)> = BTreeMap::new();
+    for (now_ns, seen, decision) in looks.borrow().iter() {
+        let wanting: Vec<&Seen> = seen.iter().filter(|one| one.protected.is_some()).collect();
+        for change in &decision.changes {
+            match change.is_demoted {
+                true => _ = demoted.insert(change.id, (used_and_full(&seen[change.id as usize]).0, None)),
+                false => _ = demoted.remove(&change.id),
+            }
+        }
+        let user = |one: &Seen| one.protected.expect("it is protected").user;
+        let users: BTreeSet<u32> =
+            wanting.iter().filter(|one| used_and_full(one).1 > 0).map(|one| user(one)).collect();
+        let fair_bytes = decision.room_bytes / (users.len() as u64).max(1);
+        for (id, (used_then, since_ns)) in &mut demoted {
+            let one = &seen[*id as usize];
+            let beside = wanting.iter().filter(|other| user(other) == user(one));
+            let beside = beside
+                .filter(|other| decision.kept.iter().any(|kept| kept.id == other.id && !kept.is_demoted));
+            let beside_bytes: u64 = beside.map(|other| least_bytes(used_and_full(other).0)).sum();
+            let needed_bytes = least_bytes(used_and_full(one).1.max(*used_then));
+            let fits = beside_bytes + needed_bytes <= fair_bytes - fair_bytes / 16;
+            *since_ns = if fits { since_ns.or(Some(*now_ns)) } else { None };
+            if since_ns.is_some_and(|since_ns| now_ns - since_ns > BACK_WITHIN_NS) {
+                found.push(format!("{now_ns}: {id} of user {} needs {needed_bytes}", user(one)));
+            }
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_is_demoted_comes_back_once_it_fits_its_users_fair_part(scenario in of_users()) {
+        let looks = Looks::default();
+        let onlooker = Onlooker { decides: steward(), looks: looks.clone() };
+        let outcome = run_with(&scenario, SECONDS_OF_DEMOTION, Box::new(onlooker));
+        let found = left_out(&looks);
+        prop_assert!(found.is_empty(), "{found:?} {}", told(&scenario, &outcome));
     }
 }
 

@@ -26,6 +26,7 @@ use steward_core::memory::ageing::Ageing;
 use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
 use steward_core::memory::recorded::Look;
+use steward_core::memory::victims::PIECE_MIN_BYTES;
 use steward_kernel::Roots;
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool};
 
@@ -487,6 +488,20 @@ impl Turns {
             && let Some((cgroup, id, left_bytes)) = self.plan.front_mut()
         {
             let (id, bytes) = (*id, (*left_bytes).min(PIECE_BYTES));
+            // It may have given memory up since the plan was made: then what is left of it is kept, and the kernel does
+            // not hold what it was told to keep against who asks for that very cgroup.
+            let kept_bytes =
+                self.news.kept.get(cgroup).filter(|(of_id, _)| *of_id == id).map_or(0, |kept| kept.1);
+            let in_hand_bytes = self.in_hand.get(&id).copied().unwrap_or(0);
+            let above_bytes = match kept_bytes {
+                0 => u64::MAX,
+                _ => sight.charged_now(id).saturating_sub(kept_bytes).saturating_sub(in_hand_bytes),
+            };
+            let bytes = bytes.min(above_bytes);
+            if bytes < (*left_bytes).min(PIECE_MIN_BYTES) {
+                self.plan.pop_front();
+                continue;
+            }
             let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness: None };
             if pool.give(job).is_err() {
                 break;

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use proptest::prelude::*;
+
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -69,7 +71,46 @@ fn whose_turn_it_is_goes_on_from_look_to_look_until_there_was_enough_for_a_while
     assert_eq!(pays(3 + TURN_MAX_NS, &little, [150, 210, 260]), 2, "but not for ever");
     let later_ns = 5 + TURN_MAX_NS + TURN_KEPT_NS;
     assert_eq!(pays(later_ns, &machine(), [220, 210, 200]), 2);
-    assert_eq!(pays(later_ns + 1, &little, [220, 210, 200]), 0, "it begins anew");
+    assert_eq!(pays(later_ns + 1, &little, [220, 210, 200]), 1, "it begins anew with who paid longest ago");
+    assert_eq!(
+        pays(later_ns + 2 + 2 * TURN_MAX_NS, &little, [250, 210, 200]),
+        0,
+        "who has an eighth more is no equal"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn of_equals_nobody_pays_twice_before_all_have_paid(
+        count in 2..9_usize, is_given in any::<bool>(), apart in prop::collection::vec(0..60_u64, 9),
+        calm in prop::collection::vec(any::<bool>(), 1..80),
+    ) {
+        // They have as much again at the next look, but for some KiB; between two looks there may be enough.
+        let little = Machine { free_bytes: 70 * MIB, ..machine() };
+        let mut manager = Manager::default();
+        let mut paid = Vec::new();
+        for (look, is_calm) in (1..).zip(calm) {
+            let domains: Vec<Seen> = (0..count)
+                .map(|place| {
+                    let mut one = seen(place as u64, 100);
+                    one.principal.claimed_bytes += apart[(place + look) % 9] << 10;
+                    one.principal.takes_turns = !is_given;
+                    one
+                })
+                .collect();
+            // Each turn is over by then.
+            let now_ns = look as u64 * (TURN_MAX_NS + 1);
+            let machine = if is_calm { machine() } else { little };
+            let victims = manager.decide(now_ns, &machine, &domains, &settings()).victims;
+            paid.extend((!is_calm).then_some(victims[0].place));
+        }
+        for turns in paid.chunks(count) {
+            let who: BTreeSet<usize> = turns.iter().copied().collect();
+            prop_assert_eq!(who.len(), turns.len(), "{:?}", paid);
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn a_lower_priority_pays_all_that_it_can_before_a_higher_one_pays_anything() {
 fn among_those_to_whom_nobody_gave_anything_one_pays_nearly_as_a_whole_before_the_next() {
     let free = |mib| Principal { takes_turns: true, ..claims(mib * MIB, 1) };
     let paid = |principals: &[Principal], turn: usize, mib: u64| {
-        let victims = victims_in_turn(principals, |place| place == turn, mib * MIB);
+        let victims = victims_in_turn(principals, |place| place == turn, |_| 0, mib * MIB);
         victims.iter().map(|victim| (victim.place, victim.bytes / MIB)).collect::<Vec<_>>()
     };
     let all = [free(210), free(200), free(190)];
@@ -82,7 +82,7 @@ fn who_pay_in_turns_get_on_as_much_over_time() {
     let mut all = [200_u64; 4].map(|mib| Principal { takes_turns: true, ..claims(mib * MIB, 1) });
     let (mut turn, mut had) = (usize::MAX, [0_u64; 4]);
     for _ in 0..20_000 {
-        let victims = victims_in_turn(&all, |place| place == turn, 3 * MIB);
+        let victims = victims_in_turn(&all, |place| place == turn, |_| 0, 3 * MIB);
         turn = victims[0].place;
         victims.iter().for_each(|victim| all[victim.place].claimed_bytes -= victim.bytes);
         let others = (0..4).filter(|place| *place != turn).collect::<Vec<_>>();
