@@ -1,5 +1,5 @@
-//! The memory and the disk time of programs: what a specification promises to a process, or allows it at most, is that of
-//! a domain of its own, which goes with it.
+//! The memory and the disk time of programs: what a specification promises to a process, or allows it at most, is that
+//! of a domain of its own, which goes with it.
 //!
 //! A process is taken out of no cgroup whose manager is somebody else: systemd has put it there, with limits that are
 //! its own to keep. It is taken from the root, and from domains that Steward made.

@@ -17,8 +17,11 @@ compare() {
     echo "second $((($(read_bytes $2) - other) / 4096))"
 }
 
+# As on a machine where nobody hands the disk out.
+echo -io >/sys/fs/cgroup/cgroup.subtree_control
 section before
 order
+cat /sys/fs/cgroup/cgroup.subtree_control
 start_daemon --mechanism deadline
 steward domain create usual --keep >/dev/null
 steward domain create batch --keep >/dev/null
@@ -40,17 +43,21 @@ order
 weight batch
 weight usual
 compare $usual $batch
-grep . $queue/iosched/strict_guarantees
+grep -H . $queue/iosched/strict_guarantees
 steward domain show batch | grep -i disk
 
 section fraction
-steward domain set batch --io normal --io-fraction 50% >/dev/null
-wait_for 'grep -q "default 300$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
-weight batch
-compare $usual $batch
-kill $usual $batch
+# Another one: whoever was served with a small weight is behind for as long as its queue is never empty.
+kill $batch
+steward domain create half --io-fraction 50% --keep >/dev/null
+steward run --domain half -- $(reads 9000) 2>/dev/null &
+half=$!
+wait_for 'grep -q "default 300$" /sys/fs/cgroup/steward.half/io.bfq.weight'
+weight half
+compare $usual $half
+kill $usual $half
 wait_for '! is_ordered'
-wait_for '! test -e /sys/fs/cgroup/steward.batch/io.bfq.weight'
+wait_for '! test -e /sys/fs/cgroup/steward.half/io.bfq.weight'
 section left-by-all
 order
 cat /sys/fs/cgroup/cgroup.subtree_control
