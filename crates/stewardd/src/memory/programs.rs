@@ -49,7 +49,7 @@ impl Daemon {
         let is_own = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         if !cgroup.path.is_empty() && !is_own {
             return Err(format!(
-                "it is in {parent}, whose processes are its manager's business: start it with steward run (--memory-min, --protect, --io-fraction), or give it to \
+                "it is in {parent}, whose processes are its manager's business: start it with steward run --memory-min, --protect or --io-fraction, or give it to \
                  a domain of Steward's first"
             ));
         }
