@@ -1,4 +1,5 @@
-//! What specifications say of the disk, from the file to the tasks that have a reservation; what domains are given of it.
+//! What specifications say of the disk, from the file to the tasks that have a reservation; what domains are given of
+//! it.
 
 mod common;
 

@@ -198,8 +198,8 @@ pub struct ProgramRow {
     /// Its memory is to be kept: what contenders of experiments on memory do for it, they do for no other.
     #[serde(default)]
     pub protect: bool,
-    /// How soon its disk requests are to be served, under `steward`: `interactive`, `normal` or `background`. Where one is
-    /// interactive, so is the thread that writes the file system's journal, as in what ships.
+    /// How soon its disk requests are to be served, under `steward`: `interactive`, `normal` or `background`. Where one
+    /// is interactive, so is the thread that writes the file system's journal, as in what ships.
     pub io: Option<steward_core::disk::Class>,
     /// How large it is, for contenders that must be told, such as `60M`.
     #[serde(default, deserialize_with = "size::some_mebibytes", rename = "memory_size")]

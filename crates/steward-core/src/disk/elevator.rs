@@ -41,8 +41,8 @@ pub enum Choice {
     Leave(String),
 }
 
-/// What to do with a device so that classes count on it. `waits`: whether somebody is to be served first, for whose next
-/// request it is worth to keep the device idle; weights alone need none of that.
+/// What to do with a device so that classes count on it. `waits`: whether somebody is to be served first, for whose
+/// next request it is worth to keep the device idle; weights alone need none of that.
 pub fn choose(device: &Device, waits: bool) -> Choice {
     let leave = |why: String| Choice::Leave(why);
     if device.stands_for_others {

@@ -173,8 +173,8 @@ impl Settings {
     }
 
     /// Whether `self` asks for nothing that `before` does not have already, towards its siblings: no more reserved, no
-    /// higher priority or class, no larger weight, no higher maximum, no longer protection. `kernel_weight` stands for a weight
-    /// that is not set.
+    /// higher priority or class, no larger weight, no higher maximum, no longer protection. `kernel_weight` stands for
+    /// a weight that is not set.
     pub fn takes_no_more_than(&self, before: &Settings, kernel_weight: u32) -> bool {
         let weight = |settings: &Settings| settings.common.weight.unwrap_or(kernel_weight);
         self.common.priority <= before.common.priority

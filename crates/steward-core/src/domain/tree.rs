@@ -6,8 +6,8 @@ use super::name::{self, Names};
 use super::settings::Settings;
 use crate::resource::Resource;
 
-/// The most of the CPUs that can be reserved unless the configuration says otherwise: the kernel itself keeps 5 % of each
-/// CPU from such schedulers.
+/// The most of the CPUs that can be reserved unless the configuration says otherwise: the kernel itself keeps 5 % of
+/// each CPU from such schedulers.
 pub const ROOT_LIMIT: f64 = 0.95;
 
 /// What all domains may reserve of the machine together.

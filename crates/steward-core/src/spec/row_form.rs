@@ -137,8 +137,8 @@ fn read_io(field: &str) -> Result<Option<disk::Class>, Fault> {
     disk::Class::from_name(word).map(Some).ok_or_else(fault)
 }
 
-/// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, disk time, the user and the
-/// origin have no place in it and are lost.
+/// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, disk time, the user and
+/// the origin have no place in it and are lost.
 pub fn format_row(spec: &Spec) -> String {
     let class = match spec.class {
         Class::Interactive => "Iact",

@@ -339,7 +339,7 @@ mod tests {
             reads: 3,
             writes: 4,
             discarded_bytes: 5,
-            device_time_us: None,
+            device_time_us: Some(7),
         };
         assert_eq!(io, [first, IoOfDevice { device: (253, 1), ..IoOfDevice::default() }]);
         assert_eq!((reading.cpu, reading.pressure), (CpuShare::default(), PressureReading::default()));

@@ -1,6 +1,6 @@
-//! The part of a disk's time that a cgroup has beside its siblings (`io.bfq.weight`, Documentation/block/bfq-iosched.rst),
-//! through the undo journal. The kernel has the file once its elevator BFQ is loaded, and where the cgroup above hands
-//! the disk out.
+//! The part of a disk's time that a cgroup has beside its siblings (`io.bfq.weight`,
+//! Documentation/block/bfq-iosched.rst), through the undo journal. The kernel has the file once its elevator BFQ is
+//! loaded, and where the cgroup above hands the disk out.
 
 use crate::cgroup::place::Place;
 use crate::journal::{JournalError, SharedJournal, Undone};
@@ -12,7 +12,8 @@ pub const FILE: &str = "io.bfq.weight";
 /// Gives a cgroup this weight, 1 to 1000; see [`SharedJournal::write_knob`].
 ///
 /// # Errors
-/// As [`SharedJournal::write_knob`]; [`is_absent`](crate::KernelError::is_absent) too where no device has that elevator.
+/// As [`SharedJournal::write_knob`]; [`is_absent`](crate::KernelError::is_absent) too where no device has that
+/// elevator.
 pub fn set(
     journal: &SharedJournal,
     place: &Place,

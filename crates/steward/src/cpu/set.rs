@@ -20,8 +20,8 @@ use crate::{domain, output};
 /// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for
 /// their own programs; everyone may release what is their own.
 ///
-/// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where there
-/// is one of that name.
+/// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where
+/// there is one of that name.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "release"])))]
 #[command(after_help = "Examples:\n  \

@@ -22,8 +22,8 @@ impl<V: Clone + Send + Sync + 'static> Asked<V> for V {
 /// How soon requests are served, and how much of the disk's time is reserved.
 #[derive(Clone, Debug, Args)]
 pub struct DiskArguments<C: Asked<IoClass>, F: Asked<f64>> {
-    /// How soon disk requests are served: interactive (before all others), normal, or background (when nobody else wants
-    /// the disk).
+    /// How soon disk requests are served: interactive (before all others), normal, or background (when nobody else
+    /// wants the disk).
     #[arg(long, value_name = "CLASS", value_parser = read_class::<C>)]
     pub io: Option<C>,
     /// Disk time reserved, of what the parent has (at the top: of the machine's disks), as 20% or 0.2.

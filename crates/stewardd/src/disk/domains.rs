@@ -35,8 +35,8 @@ impl Daemon {
         };
         wanted.first = self.tasks_served_first(&tree);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
-        // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere. Is
-        // it handed out, they count within each cgroup only, and between cgroups weights do.
+        // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
+        // Is it handed out, they count within each cgroup only, and between cgroups weights do.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
         if !shares::needs_weights(&tree) && !is_handed_out {
             return wanted;

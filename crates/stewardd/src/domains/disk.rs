@@ -14,8 +14,8 @@ impl Domains {
         self.held.values().filter(|held| held.made).map(|held| held.path.as_str())
     }
 
-    /// All cgroups with processes of the levels on which a domain with processes was given something of the disk; `None`
-    /// where there is no such domain.
+    /// All cgroups with processes of the levels on which a domain with processes was given something of the disk;
+    /// `None` where there is no such domain.
     pub(crate) fn disk_levels(&self) -> Option<Tree> {
         let cgroups = self.cgroups.as_ref().ok()?;
         let given = self.held.values().filter(|held| held.made && !held.settings.disk.is_default());

@@ -250,8 +250,8 @@ impl Daemon {
         self.permit(caller, &Request::new(Action::Reserve, Resource::Memory, target, about))
     }
 
-    /// The requests of an interactive domain are served before those of all others, and not only of the domain above it:
-    /// that it is below one of the caller's own counts for nothing.
+    /// The requests of an interactive domain are served before those of all others, and not only of the domain above
+    /// it: that it is below one of the caller's own counts for nothing.
     fn permit_first(&mut self, caller: &Caller, path: &str, user: u32) -> Result<(), ApiError> {
         let target = Target::of_domain(caller.uid, Some(user), []);
         let about = format!(

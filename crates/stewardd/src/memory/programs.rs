@@ -1,5 +1,5 @@
-//! The memory and the disk time of programs: what a specification promises to a process, or allows it at most, is that of
-//! a domain of its own, which goes with it.
+//! The memory and the disk time of programs: what a specification promises to a process, or allows it at most, is that
+//! of a domain of its own, which goes with it.
 //!
 //! A process is taken out of no cgroup whose manager is somebody else: systemd has put it there, with limits that are
 //! its own to keep. It is taken from the root, and from domains that Steward made.
@@ -49,7 +49,7 @@ impl Daemon {
         let is_own = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         if !cgroup.path.is_empty() && !is_own {
             return Err(format!(
-                "it is in {parent}, whose processes are its manager's business: start it with steward run (--memory-min, --protect, --io-fraction), or give it to \
+                "it is in {parent}, whose processes are its manager's business: start it with steward run --memory-min, --protect or --io-fraction, or give it to \
                  a domain of Steward's first"
             ));
         }

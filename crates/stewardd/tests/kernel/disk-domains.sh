@@ -9,16 +9,20 @@ weight() { echo "$1: $(cat /sys/fs/cgroup/steward.$1/io.bfq.weight 2>/dev/null |
 # Reads a page after the other from there on; each takes the disk 10 ms, wherever it is.
 reads() { echo "dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct skip=$1"; }
 read_bytes() { sed -n 's/^read_bytes: //p' /proc/$1/io; }
-# How many pages each of two has read in ten seconds.
+# How many pages each of two has read in ten seconds. The elevator has what was given count within some seconds.
 compare() {
+    sleep 10
     one=$(read_bytes $1) other=$(read_bytes $2)
     sleep 10
     echo "first $((($(read_bytes $1) - one) / 4096))"
     echo "second $((($(read_bytes $2) - other) / 4096))"
 }
 
+# As on a machine where nobody hands the disk out.
+echo -io >/sys/fs/cgroup/cgroup.subtree_control
 section before
 order
+cat /sys/fs/cgroup/cgroup.subtree_control
 start_daemon --mechanism deadline
 steward domain create usual --keep >/dev/null
 steward domain create batch --keep >/dev/null
@@ -40,17 +44,21 @@ order
 weight batch
 weight usual
 compare $usual $batch
-grep . $queue/iosched/strict_guarantees
+grep -H . $queue/iosched/strict_guarantees
 steward domain show batch | grep -i disk
 
 section fraction
-steward domain set batch --io normal --io-fraction 50% >/dev/null
-wait_for 'grep -q "default 300$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
-weight batch
-compare $usual $batch
-kill $usual $batch
+# Another one: whoever was served with a small weight is behind for as long as its queue is never empty.
+kill $batch
+steward domain create half --io-fraction 50% --keep >/dev/null
+steward run --domain half -- $(reads 9000) 2>/dev/null &
+half=$!
+wait_for 'grep -q "default 300$" /sys/fs/cgroup/steward.half/io.bfq.weight'
+weight half
+compare $usual $half
+kill $usual $half
 wait_for '! is_ordered'
-wait_for '! test -e /sys/fs/cgroup/steward.batch/io.bfq.weight'
+wait_for '! test -e /sys/fs/cgroup/steward.half/io.bfq.weight'
 section left-by-all
 order
 cat /sys/fs/cgroup/cgroup.subtree_control

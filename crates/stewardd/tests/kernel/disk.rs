@@ -86,19 +86,16 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             assert_eq!(order("background"), "bfq with 128");
             told.says("background", &["batch: default 1", "usual: default 100", "strict_guarantees:0"]);
             told.says("background", &["disk requests:", "served when nobody else wants the disk"]);
-            assert!(part("background") < 0.1);
+            // A hundredth in the end; BFQ gets there within half a minute.
+            assert!(part("background") < 0.2);
         }),
         ("a-fraction-is-had-and-the-rest-is-shared", &|| {
-            told.says("fraction", &["batch: default 300"]);
+            told.says("fraction", &["half: default 300"]);
             assert!((part("fraction") - 0.75).abs() < 0.08);
         }),
         ("with-the-last-process-all-is-as-before", &|| {
-            assert_eq!(order("left-by-all"), order("before"));
-            assert!(
-                !told.text("left-by-all").split_whitespace().any(|word| word == "io"),
-                "{}",
-                told.text("left-by-all")
-            );
+            // Neither does the root hand the disk out any more.
+            assert_eq!(told.text("left-by-all"), told.text("before"));
         }),
         ("a-program-has-a-domain-with-the-class-that-it-was-started-with", &|| {
             told.says("run", &[": default 1"]);

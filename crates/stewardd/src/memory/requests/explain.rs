@@ -1,5 +1,5 @@
-//! Why a domain has the memory, and the part of the disk, that it has. Everybody may ask for the domain that they are in and those below it; for
-//! others by the rules.
+//! Why a domain has the memory, and the part of the disk, that it has. Everybody may ask for the domain that they are
+//! in and those below it; for others by the rules.
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request};
