@@ -1,6 +1,6 @@
 //! Who is told of which decision. The rules say it (`read`), by whose it is that the decision is about: what is one's
-//! own, what is below a domain of one's own, and what is others'. A decision about one's own that names somebody else is
-//! told without that name to whom the other's is not to be seen.
+//! own, what is below a domain of one's own, and what is others'. A decision about one's own that names somebody else
+//! is told without that name to whom the other's is not to be seen.
 //!
 //! Whose it is is noted beside the decision when it is taken: the domain or the process may be gone when it is listed.
 
