@@ -127,6 +127,25 @@ impl Sight {
     }
 }
 
+/// What a client that called with "more" hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Every decision.
+    Decisions,
+    /// Changes among domains.
+    Domains,
+}
+
+/// What somebody listens to.
+#[derive(Clone, Copy)]
+pub(super) struct Listening {
+    pub(super) topic: Topic,
+    /// What of it may be seen.
+    pub(super) sight: Sight,
+    /// How many of those broadcasts were lost since the last that was sent.
+    pub(super) lost: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
