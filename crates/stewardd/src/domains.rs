@@ -44,7 +44,7 @@ use crate::memory::cared::Cared;
 use crate::memory::limits::Limits;
 use crate::memory::manager::Ordered;
 use crate::server::report;
-use crate::server::sight::{About, Whose};
+use crate::server::sight::About;
 use crate::turn::clock::now_ns;
 use crate::turn::worker::Job;
 
@@ -316,14 +316,6 @@ impl Domains {
         let given =
             self.held.get(&cgroup.path).filter(|held| held.cgroup_id == cgroup.id).map(|held| held.user);
         given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
-    }
-
-    /// Whose a domain is, for who is to be told of it: also of one whose cgroup is gone.
-    pub(crate) fn whose(&self, path: &str) -> Whose {
-        let held = self.held.get(path).map(|held| held.user);
-        let found = || self.cgroups().ok()?.find(path).ok().map(|cgroup| self.user_of(&cgroup));
-        let user = held.or_else(found).or_else(|| name::user_of_slice(path));
-        Whose { user, above: self.users_above(path).into_iter().flatten().collect() }
     }
 
     /// The users of all domains above one, nearest first.

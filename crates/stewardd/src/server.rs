@@ -47,7 +47,8 @@ pub mod watch;
 use output::Output;
 use place::{Lock, another, bind_only};
 use room::Entry;
-use sight::{About, Sight, View};
+pub use sight::Topic;
+use sight::{About, Listening, Sight, View};
 use turns::{Payer, Turns};
 use watch::{NextReply, Watch, Watched};
 
@@ -66,15 +67,6 @@ const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
 /// Others that wait in that turn are turned away.
 const REPLACED_PER_TURN: usize = 8;
 
-/// What a client that called with "more" hears of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// Every decision.
-    Decisions,
-    /// Changes among domains.
-    Domains,
-}
-
 /// What a call is answered with.
 pub enum Answer {
     /// One reply.
@@ -89,16 +81,6 @@ pub enum Answer {
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
-}
-
-/// What somebody listens to.
-#[derive(Clone, Copy)]
-struct Listening {
-    topic: Topic,
-    /// What of it may be seen.
-    sight: Sight,
-    /// How many of those broadcasts were lost since the last that was sent.
-    lost: u64,
 }
 
 struct Client {

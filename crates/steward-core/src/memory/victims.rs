@@ -15,8 +15,8 @@
 //! goes on paying instead, nearly as a whole, as a protected domain that does not fit is demoted as a whole; meanwhile
 //! the others get on. Then it is the turn of the one that has most, so that over time all have their parts.
 //!
-//! Of equals, those that differ by less than the smallest piece or where turns are taken by less than an eighth, the one
-//! comes next that has paid longest ago: nobody pays twice before the others have.
+//! Of equals, those that differ by less than the smallest piece or where turns are taken by less than an eighth, the
+//! one comes next that has paid longest ago: nobody pays twice before the others have.
 //!
 //! Fractions are compared by cross-multiplication: nothing is rounded.
 

@@ -16,6 +16,7 @@ use crate::domains::cgroups::Cgroups;
 use crate::memory::activity::Known;
 use crate::memory::cared::Cared;
 use crate::memory::usage::Usage;
+use crate::server::sight::Whose;
 use crate::turn::clock::now_ns;
 
 /// How exactly it is shown when somebody used a domain, in nanoseconds: anybody may ask, and from the moments of keys
@@ -105,6 +106,14 @@ impl Domains {
         let above = std::iter::successors(Some(path), |path| name::parent_of(path));
         let beside: Vec<Cgroup> = above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
         self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain([path]))
+    }
+
+    /// Whose a domain is, for who is to be told of it: also of one whose cgroup is gone.
+    pub(crate) fn whose(&self, path: &str) -> Whose {
+        let held = self.held.get(path).map(|held| held.user);
+        let found = || self.cgroups().ok()?.find(path).ok().map(|cgroup| self.user_of(&cgroup));
+        let user = held.or_else(found).or_else(|| name::user_of_slice(path));
+        Whose { user, above: self.users_above(path).into_iter().flatten().collect() }
     }
 
     fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {

@@ -69,8 +69,8 @@ impl History {
         self.events.iter().map(|remembered| &remembered.event)
     }
 
-    /// Those about the domain of this name, for somebody who may see what becomes of it, with the names of others as far
-    /// as these may be seen too.
+    /// Those about the domain of this name, for somebody who may see what becomes of it, with the names of others as
+    /// far as these may be seen too.
     pub(crate) fn of_domain(&self, name: &str, sight: Sight) -> Vec<api::Event> {
         let is_about = |remembered: &&Remembered| {
             remembered.event.domain.as_ref().is_some_and(|domain| domain.name == name)

@@ -1,6 +1,6 @@
 //! Who is told of which decision. The rules say it (`read`), by whose it is that the decision is about: what is one's
-//! own, what is below a domain of one's own, and what is others'. A decision about one's own that names somebody else is
-//! told without that name to whom the other's is not to be seen.
+//! own, what is below a domain of one's own, and what is others'. A decision about one's own that names somebody else
+//! is told without that name to whom the other's is not to be seen.
 //!
 //! Whose it is is noted beside the decision when it is taken: the domain or the process may be gone when it is listed.
 
@@ -125,6 +125,25 @@ impl Sight {
         let is_seen = |naming: &Naming| naming.named.iter().all(|whose| self.sees(whose));
         if about.naming.as_ref().is_none_or(is_seen) { View::Whole } else { View::Bare }
     }
+}
+
+/// What a client that called with "more" hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Every decision.
+    Decisions,
+    /// Changes among domains.
+    Domains,
+}
+
+/// What somebody listens to.
+#[derive(Clone, Copy)]
+pub(super) struct Listening {
+    pub(super) topic: Topic,
+    /// What of it may be seen.
+    pub(super) sight: Sight,
+    /// How many of those broadcasts were lost since the last that was sent.
+    pub(super) lost: u64,
 }
 
 #[cfg(test)]

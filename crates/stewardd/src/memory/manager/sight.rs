@@ -486,7 +486,8 @@ mod tests {
         assert_eq!(folded(&little, 1), [false, false], "the kernel's own");
     }
 
-    /// Files of 200 cgroups with 50 to 150 MiB each, 20 GB in all, half of them protected, as a kernel with MGLRU writes them. There are no
+    /// Files of 200 cgroups with 50 to 150 MiB each, 20 GB in all, half of them protected, as a kernel
+    /// with MGLRU writes them. There are no
     /// pages: their numbers are in a list of generations, of which a quarter of each cgroup's was idle for an hour.
     fn with_200_cgroups(directory: &std::path::Path) -> (Roots, Orders) {
         let roots = Roots::under(directory);
