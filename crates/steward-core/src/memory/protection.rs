@@ -6,7 +6,8 @@
 //! cause. So nobody who has no more than its fair part, the room divided by the number of users, is demoted because
 //! another user protects more, be it in one domain or in many. To fit is to have some room to grow, too:
 //! who grows by a page without it loses another one. Of those that are about as large it is the turn of the user, and
-//! of that one's the domain, that has paid longest ago: nobody pays twice before the others have. What may not be revoked
+//! of that one's the domain, that has paid longest ago: nobody pays twice before the others have. What may not
+//! be revoked
 //! keeps what is left, in the order in which it came.
 //!
 //! One comes back once all that it needs fits again: beside what the others keep, or with what its user keeps into
@@ -24,7 +25,8 @@ use serde::{Deserialize, Serialize};
 /// is measured is not yet what it will need.
 const DEMOTED_MIN_NS: u64 = 5_000_000_000;
 /// One that is demoted again soon after it came back, on the word of what it had left, is taken at that word after
-/// twice as long, and so on up to this, in nanoseconds: what was taken of its files is in no swap, so it seems to need less
+/// twice as long, and so on up to this, in nanoseconds: what was taken of its files is in no swap, so it seems to
+/// need less
 /// than it does, and would come and go for ever.
 const DEMOTED_MAX_NS: u64 = 300_000_000_000;
 /// What must be left beside one that comes back, as a part of the room: with less it would be demoted again at once.
