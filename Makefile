@@ -83,9 +83,9 @@ install: ## install what `make build` built (PREFIX=/usr/local, DESTDIR=)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(steward) --version | cut -d ' ' -f 2)|" crates/libsteward-c/steward.pc.in \
 		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
-	install -D -m 755 target/release/libsteward_server.so $(DESTDIR)$(PREFIX)/lib/libsteward_server.so.0
-	ln -sf libsteward_server.so.0 $(DESTDIR)$(PREFIX)/lib/libsteward_server.so
-	install -m 644 target/release/libsteward_server.a $(DESTDIR)$(PREFIX)/lib/libsteward_server.a
+	install -D -m 755 target/release/libstewardserver.so $(DESTDIR)$(PREFIX)/lib/libstewardserver.so.0
+	ln -sf libstewardserver.so.0 $(DESTDIR)$(PREFIX)/lib/libstewardserver.so
+	install -m 644 target/release/libstewardserver.a $(DESTDIR)$(PREFIX)/lib/libstewardserver.a
 	install -D -m 644 crates/steward-server-c/include/steward_server.h $(DESTDIR)$(PREFIX)/include/steward_server.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(steward) --version | cut -d ' ' -f 2)|" crates/steward-server-c/steward-server.pc.in \
 		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/steward-server.pc
@@ -101,7 +101,7 @@ uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /e
 	rm -f $(DESTDIR)$(PREFIX)/bin/steward $(DESTDIR)$(PREFIX)/sbin/stewardd
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/stewardd.service $(DESTDIR)$(tmpfiles_directory)/steward.conf
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libsteward.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward.pc
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libsteward_server.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward-server.pc
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libstewardserver.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward-server.pc
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/include/,steward.h steward_server.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man5/steward.,toml.5 spec.5 authority.5)

@@ -1,6 +1,6 @@
 // Package server serves HTTP requests so that as many as can be answered in time are, whatever else arrives.
 //
-// Each route has a goal. A request is handed to a worker, a thread of libsteward_server, which runs the handler from
+// Each route has a goal. A request is handed to a worker, a thread of libstewardserver, which runs the handler from
 // beginning to end: what the thread computes meanwhile is exactly what the request costs, and where Steward's daemon
 // runs, workers that serve accepted requests have CPU time reserved. What a handler has other goroutines do is not
 // measured.
@@ -10,13 +10,13 @@
 //	})
 //	http.ListenAndServe(":8080", promises.Handler(mux))
 //
-// It is built with cgo and needs steward_server.h and libsteward_server, which `make install` puts in place:
+// It is built with cgo and needs steward_server.h and libstewardserver, which `make install` puts in place:
 //
 //	CGO_CFLAGS=$(pkg-config --cflags steward-server) CGO_LDFLAGS=$(pkg-config --libs steward-server) go build
 package server
 
 /*
-#cgo LDFLAGS: -lsteward_server
+#cgo LDFLAGS: -lstewardserver
 #include <stdlib.h>
 #include "bridge.h"
 */

@@ -232,8 +232,14 @@ def flattened(kind, before=""):
     return flat
 
 
+def enumerations():
+    """The types that are one of some names: by the type, the first of them."""
+    text = re.sub(r"#[^\n]*", "", INTERFACE.read_text())
+    return dict(re.findall(r"\btype (\w+)\s*\(\s*(\w+)\s*[,)]", text))
+
+
 #: A value for what a field or parameter holds, and for what an argument is said to be.
-VALUES = {"int": 7, "float": 0.5, "bool": True, "string": "text"}
+VALUES = {"int": 7, "float": 0.5, "bool": True, "string": "text", **enumerations()}
 ARGUMENTS = [("Reservation", "5ms/30ms"), ("Sequence", ("cpu",)), ("bool", True), ("int", 7), ("str", "text")]
 
 

@@ -42,7 +42,7 @@ impl Failure {
 /// this thread.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        let sentence = "there is a mistake in libsteward_server; what it was is on standard error".to_owned();
+        let sentence = "there is a mistake in libstewardserver; what it was is on standard error".to_owned();
         Err(Failure { code: STEWARD_SERVER_ERROR_INTERNAL, sentence })
     });
     outcome.unwrap_or_else(|Failure { code, sentence }| {

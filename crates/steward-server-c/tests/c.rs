@@ -41,14 +41,14 @@ fn a_program_linked_with_the_shared_library_does_all_that_the_interface_offers()
     let beside = directory.path().display();
     let (search, runpath) = (format!("-L{beside}"), format!("-Wl,-rpath,{beside}"));
     let source = here().join("tests/interface.c");
-    let program = compile(&source, directory.path(), &[&search, "-lsteward_server", &runpath]);
+    let program = compile(&source, directory.path(), &[&search, "-lstewardserver", &runpath]);
     assert_well(&program, directory.path());
 }
 
 #[test]
 fn a_program_linked_with_the_static_library_does_the_same() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let library = built().join("libsteward_server.a").display().to_string();
+    let library = built().join("libstewardserver.a").display().to_string();
     let source = here().join("tests/interface.c");
     let program = compile(&source, directory.path(), &[&library, "-ldl", "-lm"]);
     assert_well(&program, directory.path());
@@ -57,7 +57,7 @@ fn a_program_linked_with_the_static_library_does_the_same() {
 #[test]
 fn the_program_in_the_documentation_compiles() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let library = built().join("libsteward_server.a").display().to_string();
+    let library = built().join("libstewardserver.a").display().to_string();
     let page = std::fs::read_to_string(here().join("../../docs/how-to/server-response-times.md"));
     let page = page.expect("it is there");
     let (_, program) = page.split_once("```c\n").expect("it has a program in C");

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where libsteward_server.so and libsteward_server.a are.
+/// Where libstewardserver.so and libstewardserver.a are.
 pub fn built() -> PathBuf {
     let own = std::env::current_exe().expect("a running test");
     let deps = own.parent().expect("target/PROFILE/deps/TEST");
     let beside = deps.parent().unwrap_or(deps);
-    let has = |directory: &&Path| directory.join("libsteward_server.so").exists();
+    let has = |directory: &&Path| directory.join("libstewardserver.so").exists();
     [deps, beside].into_iter().find(has).expect("cargo builds the library before its tests").to_owned()
 }
 
@@ -20,8 +20,8 @@ pub fn here() -> &'static Path {
 /// installed.
 pub fn installed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    for name in ["libsteward_server.so", "libsteward_server.so.0"] {
-        let library = built().join("libsteward_server.so");
+    for name in ["libstewardserver.so", "libstewardserver.so.0"] {
+        let library = built().join("libstewardserver.so");
         std::os::unix::fs::symlink(library, directory.path().join(name)).expect("linked");
     }
     directory
