@@ -240,7 +240,7 @@ def enumerations():
 
 #: A value for what a field or parameter holds, and for what an argument is said to be.
 VALUES = {"int": 7, "float": 0.5, "bool": True, "string": "text", **enumerations()}
-ARGUMENTS = [("Reservation", "5ms/30ms"), ("Sequence", ("cpu",)), ("bool", True), ("int", 7), ("str", "text")]
+ARGUMENTS = [("Reservation", "5ms/30ms"), ("Sequence", ("cpu",)), ("bool", True), ("int", 7), ("float", 0.5), ("str", "text")]
 
 
 class Recording(steward.Client):

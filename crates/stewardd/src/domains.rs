@@ -4,8 +4,8 @@
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
-//! [`lowered`] has those that come last for now, `disk` what they were
-//! given of the disk, [`view`] shows them.
+//! [`lowered`] has those that come last for now, `disk` what they were given of the disk, `processes` who is in them,
+//! [`view`] shows them.
 
 pub mod cgroups;
 pub mod declared;
@@ -13,6 +13,7 @@ mod disk;
 pub mod lifetime;
 pub mod lowered;
 pub mod making;
+mod processes;
 pub(crate) mod reading;
 pub mod requests;
 pub mod view;
@@ -333,31 +334,6 @@ impl Domains {
     /// `cpu.weight` of a cgroup, which counts where its settings have no weight.
     pub fn kernel_weight(&self, path: &str) -> u32 {
         self.cgroups().ok().and_then(|cgroups| cgroups.weight(path)).unwrap_or(100)
-    }
-
-    /// The processes of a domain itself.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn processes(&self, path: &str) -> Result<Vec<i32>, ApiError> {
-        let cgroups = self.cgroups()?;
-        let mut processes = cgroups.processes(path).map_err(|error| kernel_failed(&error))?;
-        if let Some(held) = self.held.get(path).filter(|held| held.leaf) {
-            processes.extend(cgroups.processes(&place(held)).unwrap_or_default());
-        }
-        Ok(processes)
-    }
-
-    /// The processes of a domain and of all below it.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn processes_below(&self, path: &str) -> Result<Vec<i32>, ApiError> {
-        let mut processes = self.processes(path)?;
-        for cgroup in self.cgroups()?.children(path).map_err(|error| kernel_failed(&error))? {
-            processes.extend(self.processes_below(&cgroup.path)?);
-        }
-        Ok(processes)
     }
 
     /// Changes what a domain has. Nothing is changed when any of it is refused.

@@ -67,7 +67,7 @@ pub enum Change {
     /// Takes it away.
     Release(i32),
     /// Changes what a domain has reserved.
-    Domain(api::SetDomain),
+    Domain(Box<api::SetDomain>),
 }
 
 /// What is to be done outside.
@@ -505,7 +505,7 @@ impl App {
                 let reset = if cpu.is_none() { vec!["cpu".to_owned()] } else { Vec::new() };
                 let settings = api::DomainSettings { cpu, reset, ..api::DomainSettings::default() };
                 let domain = domain.clone();
-                Ok(Change::Domain(api::SetDomain { domain, settings, ..api::SetDomain::default() }))
+                Ok(Change::Domain(Box::new(api::SetDomain { domain, settings, ..api::SetDomain::default() })))
             }
         }
     }

@@ -154,7 +154,7 @@ pub fn change(socket: &Path, change: &Change) -> String {
             client.call(&api::Release { pid: *pid })?;
             Ok(format!("Process {pid} is best-effort now."))
         }
-        Change::Domain(set) => Ok(crate::domain::line(&client.call(set)?.domain).trim_end().to_owned()),
+        Change::Domain(set) => Ok(crate::domain::line(&client.call(&**set)?.domain).trim_end().to_owned()),
     });
     changed.unwrap_or_else(|error| match error {
         Error::Api(refusal) => format!("Refused: {refusal}"),
