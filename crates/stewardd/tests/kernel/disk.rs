@@ -86,7 +86,7 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             assert_eq!(order("background"), "bfq with 128");
             told.says("background", &["batch: default 1", "usual: default 100", "strict_guarantees:0"]);
             told.says("background", &["disk requests:", "served when nobody else wants the disk"]);
-            // A hundredth in the end; BFQ gets there within half a minute.
+            // A hundredth is due in the end; after ten seconds BFQ has not got there.
             assert!(part("background") < 0.2);
         }),
         ("a-fraction-is-had-and-the-rest-is-shared", &|| {
