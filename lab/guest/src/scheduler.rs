@@ -68,8 +68,8 @@ pub fn is_loaded() -> Result<()> {
     }
 }
 
-/// The first lines of the kernel's log from when it began to speak of its scheduler or of a stall, or why there are
-/// none.
+/// The lines of the kernel's log from where it speaks of a stall or of its scheduler, else its last ones, or why there
+/// are none.
 fn kernel_log() -> String {
     const LINES: usize = 60;
     let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
@@ -90,11 +90,15 @@ fn kernel_log() -> String {
         }
     }
     let texts = lines.iter().map(|line| line.split_once(';').map_or(line.as_str(), |(_, text)| text));
-    let of_it = |text: &&str| !["sched_ext:", "stall", "rcu:"].iter().any(|word| text.contains(word));
-    let told: Vec<&str> = texts.skip_while(of_it).collect();
-    // What was said when it was loaded tells nothing.
-    let begin = told.iter().position(|text| text.contains("stall") || text.contains("disabled")).unwrap_or(0);
-    told[begin..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n")
+    // CPUs that go off and on have a line each time.
+    let texts: Vec<&str> = texts.filter(|text| !text.starts_with("smpboot: ")).collect();
+    // A stall that RCU or the scheduler's own watchdog sees, and what the kernel says when it takes a scheduler out.
+    let words = ["rcu: INFO", "task stall", "disabled (", "watchdog"];
+    let begin = texts
+        .iter()
+        .position(|text| words.iter().any(|word| text.contains(word)))
+        .unwrap_or(texts.len().saturating_sub(LINES));
+    texts[begin..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// Asks a holder of a scheduler to end, and checks that the kernel is back on its default one.
