@@ -1,11 +1,13 @@
 //! The disk's room: whose requests are served first, and by what devices order them.
 //!
 //! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
+//! - `moments`: what of that is so only while somebody who is served first waits for the disk.
 //! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
 //!   `explained`: why.
 
 mod domains;
 mod explained;
 pub mod knobs;
+pub mod moments;
 mod programs;
 pub(crate) mod state;

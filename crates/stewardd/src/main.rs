@@ -18,6 +18,7 @@ use steward_kernel::Roots;
 use stewardd::cpu::mechanisms;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
 use stewardd::disk::knobs::KernelKnobs;
+use stewardd::disk::moments::watch_kernel;
 use stewardd::domains::{cgroups, declared};
 use stewardd::files::watch::Watch;
 use stewardd::files::{journal, rules, specs};
@@ -171,7 +172,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         tracing::warn!(decision = "no-journal", "nothing is changed that would have to be undone: {reason}");
     }
     let cgroups = cgroups::open(&options.roots, &undo);
-    let disk = Arc::new(KernelKnobs::new(&options.roots, &undo));
+    let disk = Arc::new(KernelKnobs::new(&options.roots, &undo, watch_kernel));
     let daemon = Daemon::start(options, mechanisms::loader(undo), cgroups, disk)
         .and_then(|daemon| daemon.recording_memory(arguments.record_memory.as_deref()));
     match daemon {

@@ -18,6 +18,12 @@ const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
 /// at a time a save is three of them in a row, and in each gap somebody else's would begin.
 const STRICT: &[(&str, &str)] =
     &[("low_latency", "0"), ("strict_guarantees", "1"), ("slice_idle_us", "2000")];
+/// The same, where it is told when somebody waits: both values of what is changed then and after are set once, so that
+/// each is known for Steward's.
+const STRICT_IN_MOMENTS: &[(&str, &str)] =
+    &[("low_latency", "0"), ("strict_guarantees", "1"), (IDLING.name, IDLING.otherwise), (IDLING.name, IDLING.waiting)];
+/// An idle disk serves nobody: programs that bring each page to the disk lose two fifths of what they do by it.
+const IDLING: Moment = Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" };
 /// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
 const ONE_AT_A_TIME: u64 = 1;
 
@@ -30,6 +36,32 @@ pub struct Order {
     pub requests: u64,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
+    /// What of that is changed when somebody who is served first begins to wait, and when nobody does any more; as set
+    /// by `tunables`, somebody waits.
+    pub moment: Option<Moment>,
+}
+
+/// Something of an elevator that is as it is for the time in which somebody who is served first waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The file's name, below `queue/iosched`.
+    pub name: &'static str,
+    /// What it says while somebody waits.
+    pub waiting: &'static str,
+    /// What it says otherwise.
+    pub otherwise: &'static str,
+}
+
+/// Whether anybody is to be served first, for whose next request it is worth to keep a device idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum First {
+    /// Nobody: weights alone need none of that.
+    #[default]
+    Nobody,
+    /// Somebody, and nothing tells when they wait for the disk.
+    Untold,
+    /// Somebody, and it is told when they wait.
+    Told,
 }
 
 /// What is to be done with a device.
@@ -41,9 +73,8 @@ pub enum Choice {
     Leave(String),
 }
 
-/// What to do with a device so that classes count on it. `waits`: whether somebody is to be served first, for whose
-/// next request it is worth to keep the device idle; weights alone need none of that.
-pub fn choose(device: &Device, waits: bool) -> Choice {
+/// What to do with a device so that classes count on it.
+pub fn choose(device: &Device, first: First) -> Choice {
     let leave = |why: String| Choice::Leave(why);
     if device.stands_for_others {
         return leave("it hands its requests to others, which order them".to_owned());
@@ -56,8 +87,12 @@ pub fn choose(device: &Device, waits: bool) -> Choice {
         return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
     }
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
-    let tunables = if takes_one && waits { STRICT } else { FAIR };
-    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables })
+    let (tunables, moment) = match first {
+        First::Untold if takes_one => (STRICT, None),
+        First::Told if takes_one => (STRICT_IN_MOMENTS, Some(IDLING)),
+        _ => (FAIR, None),
+    };
+    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moment })
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -84,7 +119,7 @@ pub fn voided(device: &Device) -> Option<String> {
 /// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
 pub fn backend(device: &Device) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
-    match (voided(device), choose(device, false)) {
+    match (voided(device), choose(device, First::Nobody)) {
         (None, _) if elevator == BY_CLASS => {
             format!("{elevator} with {places} places: classes and fractions count")
         }
@@ -122,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
-        let order = |device: &Device| match choose(device, true) {
+        let order = |device: &Device| match choose(device, First::Untold) {
             Choice::Order(order) => order,
             Choice::Leave(why) => panic!("{why}"),
         };
@@ -132,17 +167,29 @@ mod tests {
 
     #[test]
     fn only_a_device_that_takes_one_request_at_a_time_is_kept_idle_for_who_is_served_first() {
-        for (depth, waits, is_strict) in [
-            (Some(1), true, true),
-            (Some(1), false, false),
-            (Some(2), true, false),
-            (Some(32), true, false),
-            (None, true, false),
+        for (depth, first, is_strict) in [
+            (Some(1), First::Untold, true),
+            (Some(1), First::Told, true),
+            (Some(1), First::Nobody, false),
+            (Some(2), First::Untold, false),
+            (Some(32), First::Told, false),
+            (None, First::Told, false),
         ] {
-            let Choice::Order(order) = choose(&Device { depth, ..disk() }, waits) else {
+            let Choice::Order(order) = choose(&Device { depth, ..disk() }, first) else {
                 panic!("it can be ordered")
             };
             assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
+            assert_eq!(order.moment.is_some(), is_strict && first == First::Told, "{depth:?}");
+            if let Some(moment) = order.moment {
+                // Both are of the journal's, and the last one is that of somebody who waits.
+                let set: Vec<&str> = order
+                    .tunables
+                    .iter()
+                    .filter(|(name, _)| *name == moment.name)
+                    .map(|(_, value)| *value)
+                    .collect();
+                assert_eq!(set, [moment.otherwise, moment.waiting]);
+            }
         }
     }
 
@@ -153,7 +200,7 @@ mod tests {
             (Device { queues: false, ..disk() }, "queues no requests"),
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
-            assert!(matches!(choose(&device, true), Choice::Leave(said) if said.contains(why)), "{why}");
+            assert!(matches!(choose(&device, First::Told), Choice::Leave(said) if said.contains(why)), "{why}");
         }
     }
 

@@ -126,6 +126,26 @@ pub fn retune(
     Ok(retuned)
 }
 
+/// Changes one thing of a disk's elevator from what Steward made it to something else that the undo journal knows for
+/// Steward's, and says whether it was that still: what somebody else has chosen since stays, and so does an elevator
+/// that has no such thing.
+///
+/// # Errors
+/// [`KernelError`] with the file.
+pub fn switch(
+    device_name: &str,
+    tunable: &str,
+    from: &str,
+    to: &str,
+    roots: &Roots,
+) -> Result<bool, KernelError> {
+    let file = directory(device_name, roots).join("queue/iosched").join(tunable);
+    if read_if_present(&file)?.is_none_or(|text| text.trim() != from) {
+        return Ok(false);
+    }
+    journal::write(&file, to).map(|()| true)
+}
+
 /// What the elevator of this kernel has not is left out.
 fn tune(
     journal: &SharedJournal,
@@ -209,6 +229,7 @@ mod tests {
         elevator: "bfq",
         requests: 128,
         tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
+        moment: None,
     };
 
     const FILES: [(&str, &str); 15] = [
@@ -277,5 +298,24 @@ mod tests {
             .expect("a file");
         restore(&journal, &ordered, &roots).expect("there is nothing to put back");
         assert_eq!(now("scheduler"), "none [mq-deadline] bfq\n");
+    }
+
+    #[test]
+    fn what_is_changed_for_moments_is_put_back_whichever_of_its_values_it_has() {
+        for (at_the_end, after) in [("0", "1"), ("2000", "1"), ("700", "700")] {
+            let (directory, roots) = with_files(&FILES);
+            let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
+            let journal = SharedJournal::from(journal);
+            let device = list(&roots).expect("disks").remove(1);
+            let tunables = &[("low_latency", "0"), ("low_latency", "2000")];
+            let ordered = order(&journal, &device, &Order { tunables, ..BY_CLASS }, &roots);
+            let switched = |from, to| switch("sda", "low_latency", from, to, &roots).expect("it is there");
+            assert!(switched("2000", "0") && switched("0", "2000") && !switched("0", "2000"));
+            assert!(!switch("sda", "of_another_kernel", "0", "1", &roots).expect("there is none"));
+            let file = roots.sys.join("block/sda/queue/iosched/low_latency");
+            std::fs::write(&file, at_the_end).expect("a file");
+            restore(&journal, &ordered.expect("it can be written"), &roots).expect("it can be put back");
+            assert_eq!(std::fs::read_to_string(&file).expect("a file"), after);
+        }
     }
 }

@@ -66,14 +66,19 @@ pub fn give(
         let _ = journal.close(number);
         return Err(error.into());
     }
-    Ok(Given::Changed(number))
+    Ok(Given::Changed { number, old })
 }
 
 /// What became of [`give`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// It has the priority now; the change's number in the undo journal.
-    Changed(u64),
+    /// It has the priority now.
+    Changed {
+        /// The change's number in the undo journal.
+        number: u64,
+        /// What it had before.
+        old: Priority,
+    },
     /// It had it before.
     Had,
     /// It has this one, which somebody has chosen for it.
@@ -86,12 +91,21 @@ pub enum Given {
 /// # Errors
 /// [`KernelError::Task`].
 pub fn disinherit(task: TaskId, inherited: Priority, roots: &Roots) -> Result<(), KernelError> {
+    switch(task, inherited, Priority::Unset, roots).map(|_| ())
+}
+
+/// Gives a task another priority than the one it has from Steward, and says whether it had that one still: what has
+/// another by now, or has ended, is left alone. Nothing is recorded: both are to be known to the undo journal.
+///
+/// # Errors
+/// [`KernelError::Task`].
+pub fn switch(task: TaskId, from: Priority, to: Priority, roots: &Roots) -> Result<bool, KernelError> {
     match read(task.tid) {
-        Ok(priority) if priority == inherited && process::is_alive(task, roots) => {
-            write(task.tid, Priority::Unset)
+        Ok(priority) if priority == from && process::is_alive(task, roots) => {
+            write(task.tid, to).map(|()| true)
         }
         Err(error) if !error.is_absent() => Err(error),
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) | Err(_) => Ok(false),
     }
 }
 
@@ -143,11 +157,11 @@ mod tests {
     fn a_priority_is_given_recorded_and_put_back() {
         with_thread(|task, journal, roots| {
             let wanted = Priority::BestEffort(7);
-            let Given::Changed(number) = give(journal, task, wanted, roots).expect("one may lower one's own")
+            let Given::Changed { number, old } = give(journal, task, wanted, roots).expect("one may lower one's own")
             else {
                 panic!("it had none");
             };
-            assert_eq!(read(task.tid).expect("it runs"), wanted);
+            assert_eq!((old, read(task.tid).expect("it runs")), (Priority::Unset, wanted));
             assert_eq!(give(journal, task, wanted, roots).expect("no error"), Given::Had);
             assert_eq!(journal.outstanding(), 1);
             journal.undo(number, roots).expect("it can be put back");
@@ -168,6 +182,19 @@ mod tests {
             assert_eq!(read(task.tid).expect("it runs"), Priority::Idle);
             disinherit(task, Priority::Idle, roots).expect("no error");
             assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
+        });
+    }
+
+    #[test]
+    fn a_priority_is_switched_only_from_the_one_that_it_is_known_to_have() {
+        with_thread(|task, _, roots| {
+            let (low, lower) = (Priority::BestEffort(6), Priority::BestEffort(7));
+            assert!(!switch(task, low, lower, roots).expect("no error"), "it has another");
+            assert!(switch(task, Priority::Unset, low, roots).expect("no error"));
+            assert!(switch(task, low, lower, roots).expect("no error"));
+            assert_eq!(read(task.tid).expect("it runs"), lower);
+            let earlier = TaskId { started_ticks: task.started_ticks - 1, ..task };
+            assert!(!switch(earlier, lower, low, roots).expect("no error"), "it is another task");
         });
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "crates/libsteward-c",
     "crates/steward",
     "crates/steward-figure",
@@ -18,6 +18,7 @@ const CRATES: [&str; 14] = [
     "crates/steward-server",
     "crates/steward-server-c",
     "crates/steward-tasks",
+    "crates/steward-waits",
     "crates/stewardd",
     "lab/null-scheduler",
     "lab/guest",

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice};
+use steward_core::disk::elevator::{self, Choice, First, Order};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::Roots;
@@ -17,6 +17,7 @@ use steward_kernel::disk::priority::{self, Given};
 use steward_kernel::disk::weight;
 use steward_kernel::journal::{JournalError, SharedJournal};
 
+use super::moments::{Moments, Target, Watcher};
 use crate::files::journal::OwnJournal;
 
 /// What is to be in force.
@@ -28,6 +29,9 @@ pub struct Wanted {
     pub ordered: bool,
     /// Whether somebody is to be served first, for whose next request a device may be kept idle.
     pub waits: bool,
+    /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
+    /// served first.
+    pub for_others: BTreeSet<TaskId>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
@@ -48,6 +52,7 @@ pub trait Knobs: fmt::Debug + Send + Sync {
 pub struct KernelKnobs {
     roots: Roots,
     journal: OwnJournal,
+    watcher: Watcher,
     state: Mutex<State>,
 }
 
@@ -56,9 +61,10 @@ pub struct KernelKnobs {
 struct State {
     /// The change in the undo journal, and the priority; without a change where the task has it from elsewhere.
     given: BTreeMap<TaskId, (Option<u64>, Priority)>,
-    /// By name and sequence: one that comes after it under its name is another. With whether it is kept idle for who is
-    /// served first.
-    ordered: BTreeMap<(String, u64), (bool, Ordered)>,
+    /// By name and sequence: one that comes after it under its name is another. With for whom it was.
+    ordered: BTreeMap<(String, u64), (First, Ordered)>,
+    /// While somebody is to be served first: what is told when they wait, or that nothing tells it.
+    moments: Option<Result<Moments, ()>>,
     /// The weights that were written, with the cgroups' ids, by path.
     weights: BTreeMap<String, (u64, u16)>,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
@@ -66,9 +72,9 @@ struct State {
 }
 
 impl KernelKnobs {
-    /// Nothing is changed yet.
-    pub fn new(roots: &Roots, journal: &OwnJournal) -> Self {
-        KernelKnobs { roots: roots.clone(), journal: journal.clone(), state: Mutex::default() }
+    /// Nothing is changed yet. `watcher` is what tells when somebody who is served first waits.
+    pub fn new(roots: &Roots, journal: &OwnJournal, watcher: Watcher) -> Self {
+        KernelKnobs { roots: roots.clone(), journal: journal.clone(), watcher, state: Mutex::default() }
     }
 }
 
@@ -78,12 +84,44 @@ impl Knobs for KernelKnobs {
         // Whoever panicked with it had written what they did into the journal.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
+        attend(&mut state, wanted, self.watcher, &self.roots);
         work.disinherit(&state, wanted);
         work.take_back(&mut state, wanted);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
         work.weigh(&mut state, wanted);
+        if !wanted.waits {
+            state.moments = None;
+        }
         if work.faults.is_empty() { Ok(()) } else { Err(work.faults) }
+    }
+}
+
+/// Begins to be told when somebody waits, before anybody is to be served first.
+fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots) {
+    if !wanted.waits || state.moments.is_some() {
+        return;
+    }
+    let started = Moments::start(watcher, roots);
+    state.moments = Some(started.map_err(|why| {
+        tracing::info!(
+            decision = "disk-moment",
+            "disks stay idle for who is served first all the time, for nothing tells when they wait: {why}"
+        );
+    }));
+}
+
+impl State {
+    /// What is told when somebody waits.
+    fn told(&self) -> Option<&Moments> {
+        self.moments.as_ref()?.as_ref().ok()
+    }
+
+    /// Has what differs in such moments do so.
+    fn attend_to(&self, device: &Device, order: &Order) {
+        if let (Some(moments), Some(moment)) = (self.told(), order.moment) {
+            moments.add(Target::Elevator { device: device.name.clone(), moment });
+        }
     }
 }
 
@@ -114,6 +152,9 @@ impl Work<'_> {
             .collect();
         for task in gone {
             let Some((Some(number), _)) = state.given.remove(&task) else { continue };
+            if let Some(moments) = state.told() {
+                moments.remove_task(task);
+            }
             match self.journal.undo(number, self.roots) {
                 // A record that stays open does no harm.
                 Ok(()) => _ = self.journal.close(number),
@@ -128,7 +169,12 @@ impl Work<'_> {
                 continue;
             }
             match priority::give(self.journal, *task, *wished, self.roots) {
-                Ok(Given::Changed(number)) => _ = state.given.insert(*task, (Some(number), *wished)),
+                Ok(Given::Changed { number, old }) => {
+                    if let Some(moments) = state.told().filter(|_| wanted.for_others.contains(task)) {
+                        moments.add(Target::Thread { task: *task, waiting: *wished, otherwise: old });
+                    }
+                    state.given.insert(*task, (Some(number), *wished));
+                }
                 // It is not asked again whether it still has what it chose.
                 Ok(Given::Had | Given::Chosen(_)) => _ = state.given.insert(*task, (None, *wished)),
                 Err(JournalError::Kernel(error)) if error.is_absent() => {}
@@ -147,13 +193,21 @@ impl Work<'_> {
         state.refused.retain(|device, _| there.contains(device));
         if !wanted.ordered {
             state.refused.clear();
-            for (_, (_, ordered)) in std::mem::take(&mut state.ordered) {
+            for ((name, _), (_, ordered)) in std::mem::take(&mut state.ordered) {
+                if let Some(moments) = state.told() {
+                    moments.remove_device(&name);
+                }
                 self.restore(&ordered);
             }
             return;
         }
+        let first = match (wanted.waits, state.told()) {
+            (false, _) => First::Nobody,
+            (true, None) => First::Untold,
+            (true, Some(_)) => First::Told,
+        };
         for device in devices {
-            self.order_one(state, &device, wanted.waits);
+            self.order_one(state, &device, first);
         }
         self.faults.extend(state.refused.values().cloned());
     }
@@ -163,19 +217,25 @@ impl Work<'_> {
         self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
-    fn order_one(&mut self, state: &mut State, device: &Device, waits: bool) {
+    fn order_one(&mut self, state: &mut State, device: &Device, first: First) {
         let key = identity(device);
-        let Choice::Order(order) = elevator::choose(device, waits) else { return };
+        let Choice::Order(order) = elevator::choose(device, first) else { return };
         if state.refused.contains_key(&key) {
             return;
         }
         match state.ordered.get(&key) {
             // What somebody chose after Steward did stays.
-            Some((waited, _)) if *waited == waits || device.elevator != order.elevator => return,
+            Some((before, _)) if *before == first || device.elevator != order.elevator => return,
             Some((_, ordered)) => {
+                if let Some(moments) = state.told() {
+                    moments.remove_device(&device.name);
+                }
                 let outcome = devices::retune(self.journal, device, ordered, &order, self.roots);
                 match outcome {
-                    Ok(ordered) => _ = state.ordered.insert(key, (waits, ordered)),
+                    Ok(ordered) => {
+                        state.attend_to(device, &order);
+                        state.ordered.insert(key, (first, ordered));
+                    }
                     Err(error) => self.faults.push(error.to_string()),
                 }
                 return;
@@ -192,7 +252,8 @@ impl Work<'_> {
                     requests = order.requests,
                     "requests are ordered by class"
                 );
-                state.ordered.insert(key, (waits, ordered));
+                state.attend_to(device, &order);
+                state.ordered.insert(key, (first, ordered));
             }
             Err(error) => {
                 let elevator = order.elevator;
@@ -205,9 +266,7 @@ impl Work<'_> {
             }
         }
     }
-}
 
-impl Work<'_> {
     /// Gives each domain its part of the disk's time. A cgroup that has gone has nothing to be put back.
     fn weigh(&mut self, state: &mut State, wanted: &Wanted) {
         let is_wanted =

@@ -45,9 +45,11 @@ impl Daemon {
             // Nobody waits for the kernel's own threads who is to come first.
             priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
         }
-        let ordered = (anybody || !weights.is_empty()) && self.settings.config.disk.order == Order::Auto;
-        let waits = ordered && anybody;
-        if let Some(job) = self.disk.want(Wanted { priorities, ordered, waits, weights, heirs }) {
+        let lately = self.disk.anybody_lately(now_ns);
+        let ordered = (lately || !weights.is_empty()) && self.settings.config.disk.order == Order::Auto;
+        let waits = ordered && lately;
+        let for_others = self.disk.for_others.clone();
+        if let Some(job) = self.disk.want(Wanted { priorities, ordered, waits, for_others, weights, heirs }) {
             self.worker.give(job);
         }
     }
@@ -64,6 +66,7 @@ impl Daemon {
     fn disk_priorities(&mut self) -> BTreeMap<TaskId, Priority> {
         let mut priorities = BTreeMap::new();
         self.disk.programs.clear();
+        self.disk.for_others.clear();
         // Other mechanisms do not tell who starts what: children would keep the priority of their parents.
         if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() != MechanismKind::SchedExt) {
             return priorities;
@@ -83,7 +86,9 @@ impl Daemon {
             };
             let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
             priorities.insert(stat.id, priority);
-            if !stat.is_kernel_thread() && matches!(priority, Priority::RealTime(_)) {
+            if stat.is_kernel_thread() {
+                self.disk.for_others.insert(stat.id);
+            } else if matches!(priority, Priority::RealTime(_)) {
                 self.disk.programs.insert(stat.id);
             }
         }

@@ -25,6 +25,11 @@ const GUARD_EVERY_NS: u64 = 900_000_000;
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
 
+/// How long devices stay ordered after the last one who is served first has ended, in nanoseconds: who opens one file
+/// after the other would find them being given another elevator, which waits for all requests that are under way. In
+/// between nobody is kept from the disk by it.
+const STAYS_FOR_NS: u64 = 30_000_000_000;
+
 /// The disk's part of the daemon.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -47,6 +52,10 @@ pub(crate) struct Disk {
     pub(super) background: BTreeMap<TaskId, Priority>,
     /// Programs that are to be served first; not the kernel's threads, which work for others.
     pub(super) programs: BTreeSet<TaskId>,
+    /// The kernel's threads that have a priority because others wait for them.
+    pub(super) for_others: BTreeSet<TaskId>,
+    /// When anybody was to be served first last.
+    anybody_at_ns: Option<u64>,
     guard: Guard,
     /// What disks had done at the last look, and when.
     done: (u64, BTreeMap<String, DiskUsage>),
@@ -67,6 +76,8 @@ impl Disk {
             handed_out: BTreeSet::new(),
             background: BTreeMap::new(),
             programs: BTreeSet::new(),
+            for_others: BTreeSet::new(),
+            anybody_at_ns: None,
             guard: Guard::default(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
@@ -90,6 +101,14 @@ impl Disk {
             self.background_at_ns = now_ns + BACKGROUND_EVERY_NS;
         }
         is_due
+    }
+
+    /// Whether anybody is to be served first, or was a while ago.
+    pub(super) fn anybody_lately(&mut self, now_ns: u64) -> bool {
+        if !self.programs.is_empty() {
+            self.anybody_at_ns = Some(now_ns);
+        }
+        self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS)
     }
 
     /// Specifications may say something else by now.
@@ -153,7 +172,7 @@ impl Disk {
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
         let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
-        let is_in_use = !self.wanted.priorities.is_empty() || has_weights;
+        let is_in_use = !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights;
         (soon || is_in_use).then_some(self.look_at_ns)
     }
 

@@ -1,0 +1,379 @@
+//! What is otherwise in the moments in which somebody who is served first waits for the disk: then the disk stays idle
+//! for their next request, and the journals of file systems are written for them. The rest of the time nobody is kept
+//! from the disk for somebody who might come.
+//!
+//! A save takes 30 ms, so that a thread does it which waits for nothing else; each change is one write into the kernel,
+//! and nothing of it waits for a disk.
+
+use std::fmt;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use steward_core::disk::elevator::Moment;
+use steward_core::disk::priority::Priority;
+use steward_core::process::TaskId;
+use steward_kernel::disk::{devices, priority};
+use steward_kernel::{KernelError, Roots};
+
+use crate::turn::clock::now_ns;
+
+/// Nobody has waited for so long: the moment is over. Longer than a film's frame takes, so that a player that reads one
+/// after the other is one moment and not hundreds.
+const OVER_AFTER_NS: u64 = 50_000_000;
+
+/// What tells when somebody waits; readable when somebody begins to.
+pub trait Watch: AsFd + Send {
+    /// Takes the announcement.
+    fn take(&mut self);
+
+    /// Whether nobody waits and nobody has for so long before `now_ns` (`CLOCK_MONOTONIC`); the next one is announced
+    /// again then.
+    fn are_over(&mut self, now_ns: u64, for_ns: u64) -> bool;
+}
+
+/// Begins to watch, or says in a sentence why nobody can be told.
+pub type Watcher = fn() -> Result<Box<dyn Watch>, String>;
+
+/// The kernel's, where this program has what it takes.
+///
+/// # Errors
+/// In a sentence, what is missing.
+#[cfg(feature = "sched_ext")]
+pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
+    struct Kernel(steward_waits::Waits);
+    impl AsFd for Kernel {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+    impl Watch for Kernel {
+        fn take(&mut self) {
+            self.0.take();
+        }
+
+        fn are_over(&mut self, now_ns: u64, for_ns: u64) -> bool {
+            self.0.are_over(now_ns, for_ns)
+        }
+    }
+    let watch = steward_waits::Waits::watch().map_err(|error| error.to_string())?;
+    Ok(Box::new(Kernel(watch)))
+}
+
+/// The kernel's, where this program has what it takes.
+///
+/// # Errors
+/// Always: it does not.
+#[cfg(not(feature = "sched_ext"))]
+pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
+    Err("this stewardd is built without BPF".to_owned())
+}
+
+/// Something that differs in such moments. It is as for somebody who waits when it is [added](Moments::add), and its
+/// other state is in the undo journal too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A setting of a disk's elevator.
+    Elevator { device: String, moment: Moment },
+    /// The disk priority of a thread that works for others: the first one while somebody waits, and the second.
+    Thread { task: TaskId, waiting: Priority, otherwise: Priority },
+}
+
+impl Target {
+    /// Brings it from one state into the other, and says whether it was in that one.
+    fn switch(&self, waits: bool, roots: &Roots) -> Result<bool, KernelError> {
+        match self {
+            Target::Elevator { device, moment } => {
+                let values = (moment.waiting, moment.otherwise);
+                let (from, to) = if waits { (values.1, values.0) } else { values };
+                devices::switch(device, moment.name, from, to, roots)
+            }
+            Target::Thread { task, waiting, otherwise } => {
+                let (from, to) = if waits { (*otherwise, *waiting) } else { (*waiting, *otherwise) };
+                priority::switch(*task, from, to, roots)
+            }
+        }
+    }
+}
+
+/// All that differs, and whether this is such a moment.
+struct Targets {
+    roots: Roots,
+    waits: bool,
+    all: Vec<Target>,
+}
+
+impl Targets {
+    fn set(&mut self, waits: bool) {
+        if self.waits == waits {
+            return;
+        }
+        self.waits = waits;
+        let roots = &self.roots;
+        // What is not as it was left has been changed by somebody else, or has gone.
+        self.all.retain(|target| is_switched(target, waits, roots));
+    }
+}
+
+fn is_switched(target: &Target, waits: bool, roots: &Roots) -> bool {
+    target.switch(waits, roots).unwrap_or_else(|error| {
+        tracing::warn!(decision = "disk-moment", "who waits for the disk is not told to it any more: {error}");
+        false
+    })
+}
+
+/// The thread with what it changes. Dropped, all is as for somebody who waits.
+pub(super) struct Moments {
+    targets: Arc<Mutex<Targets>>,
+    /// Closed, it ends the thread.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Moments {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Moments").field("targets", &lock(&self.targets).all).finish_non_exhaustive()
+    }
+}
+
+impl Moments {
+    /// Begins to attend to them.
+    ///
+    /// # Errors
+    /// In a sentence, why nobody is told when somebody waits.
+    pub(super) fn start(watcher: Watcher, roots: &Roots) -> Result<Self, String> {
+        let watch = watcher()?;
+        let (ended, stop) = pipe().map_err(|error| format!("making a pipe: {error}"))?;
+        let targets =
+            Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
+        let attended = Arc::clone(&targets);
+        let builder = std::thread::Builder::new().name("disk-moments".into());
+        let thread = builder
+            .spawn(move || attend(watch, &ended, &attended))
+            .map_err(|error| format!("starting a thread: {error}"))?;
+        Ok(Moments { targets, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Has this differ from now on. It is as for somebody who waits at this moment.
+    pub(super) fn add(&self, target: Target) {
+        let mut targets = lock(&self.targets);
+        let is_as_expected = targets.waits || is_switched(&target, false, &targets.roots);
+        if is_as_expected {
+            targets.all.push(target);
+        }
+    }
+
+    /// Has a task's priority be no matter of moments any more, in whichever state it is.
+    pub(super) fn remove_task(&self, of: TaskId) {
+        let is_other = |target: &Target| !matches!(target, Target::Thread { task, .. } if *task == of);
+        lock(&self.targets).all.retain(is_other);
+    }
+
+    /// Has nothing of a device be a matter of moments any more, in whichever state it is.
+    pub(super) fn remove_device(&self, name: &str) {
+        let is_other = |target: &Target| !matches!(target, Target::Elevator { device, .. } if device == name);
+        lock(&self.targets).all.retain(is_other);
+    }
+}
+
+impl Drop for Moments {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was said by the thread itself.
+            let _ = thread.join();
+        }
+        lock(&self.targets).set(true);
+    }
+}
+
+/// What is shared with the thread is whole whoever panicked with it.
+fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
+    targets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes on until the other end of `ended` is closed.
+fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets>) {
+    loop {
+        match is_ready(&[watch.as_fd(), ended.as_fd()], None) {
+            Ok(ready) if ready[1] => return,
+            Ok(_) => {}
+            Err(error) => {
+                // As it would be if nobody could be told: the disk waits for who might come.
+                lock(targets).set(true);
+                tracing::warn!(decision = "disk-moment", "nobody tells any more who waits for the disk: {error}");
+                return;
+            }
+        }
+        watch.take();
+        lock(targets).set(true);
+        loop {
+            match is_ready(&[ended.as_fd()], Some(OVER_AFTER_NS / 2)) {
+                Ok(ready) if ready[0] => return,
+                Ok(_) | Err(_) => {}
+            }
+            if watch.are_over(now_ns(), OVER_AFTER_NS) {
+                break;
+            }
+        }
+        lock(targets).set(false);
+    }
+}
+
+/// Which of these can be read, or is closed at the other end, once one is, or after so long.
+fn is_ready(descriptors: &[BorrowedFd<'_>], within_ns: Option<u64>) -> Result<Vec<bool>, Errno> {
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+    let timeout = within_ns.map(|ns| Timespec { tv_sec: 0, tv_nsec: ns as i64 });
+    loop {
+        match poll(&mut polled, timeout.as_ref()) {
+            Err(Errno::INTR) => {}
+            outcome => {
+                return outcome.map(|_| polled.iter().map(|entry| !entry.revents().is_empty()).collect());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const IDLING: Moment = Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" };
+
+    /// A watch that a test speaks for: one is told by a byte, and it is over when the test says so.
+    struct Told {
+        calls: PipeReader,
+        over: Arc<AtomicBool>,
+    }
+
+    impl AsFd for Told {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.calls.as_fd()
+        }
+    }
+
+    impl Watch for Told {
+        fn take(&mut self) {
+            self.calls.read_exact(&mut [0]).expect("somebody called");
+        }
+
+        fn are_over(&mut self, _now_ns: u64, _for_ns: u64) -> bool {
+            self.over.load(Ordering::SeqCst)
+        }
+    }
+
+    struct Stand {
+        _directory: tempfile::TempDir,
+        file: PathBuf,
+        moments: Moments,
+        caller: PipeWriter,
+        over: Arc<AtomicBool>,
+    }
+
+    impl Stand {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("a directory");
+            let roots = Roots::under(directory.path());
+            let file = roots.sys.join("block/sda/queue/iosched/slice_idle_us");
+            std::fs::create_dir_all(file.parent().expect("it has one")).expect("a directory");
+            std::fs::write(&file, "2000\n").expect("a file");
+            let (calls, caller) = pipe().expect("a pipe");
+            let over = Arc::new(AtomicBool::new(false));
+            let (ended, stop) = pipe().expect("a pipe");
+            let targets =
+                Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
+            let watch = Box::new(Told { calls, over: Arc::clone(&over) });
+            let attended = Arc::clone(&targets);
+            let thread = std::thread::spawn(move || attend(watch, &ended, &attended));
+            let moments = Moments { targets, stop: Some(stop), thread: Some(thread) };
+            Stand { _directory: directory, file, moments, caller, over }
+        }
+
+        fn add(&self) {
+            self.moments.add(Target::Elevator { device: "sda".to_owned(), moment: IDLING });
+        }
+
+        fn says(&self) -> String {
+            std::fs::read_to_string(&self.file).expect("a file").trim().to_owned()
+        }
+
+        /// Waits for it, at most so long that only a thread that hangs takes longer.
+        fn comes_to_say(&self, value: &str) {
+            let begun = Instant::now();
+            while self.says() != value {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it says {} and not {value}", self.says());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_is_kept_idle_from_when_somebody_waits_until_nobody_does() {
+        let mut stand = Stand::new();
+        stand.add();
+        assert_eq!(stand.says(), "0", "nobody waits");
+        for _ in 0..3 {
+            stand.over.store(false, Ordering::SeqCst);
+            stand.caller.write_all(&[0]).expect("it listens");
+            stand.comes_to_say("2000");
+            stand.over.store(true, Ordering::SeqCst);
+            stand.comes_to_say("0");
+        }
+    }
+
+    #[test]
+    fn what_is_added_while_somebody_waits_is_left_so_until_nobody_does() {
+        let mut stand = Stand::new();
+        stand.caller.write_all(&[0]).expect("it listens");
+        let begun = Instant::now();
+        while !lock(&stand.moments.targets).waits {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the call is not heard");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stand.add();
+        assert_eq!(stand.says(), "2000");
+        stand.over.store(true, Ordering::SeqCst);
+        stand.comes_to_say("0");
+    }
+
+    #[test]
+    fn what_somebody_else_chose_stays() {
+        let mut stand = Stand::new();
+        stand.add();
+        std::fs::write(&stand.file, "700\n").expect("a file");
+        stand.caller.write_all(&[0]).expect("it listens");
+        let begun = Instant::now();
+        while !lock(&stand.moments.targets).all.is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is still a matter of moments");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(stand.moments);
+        assert_eq!(std::fs::read_to_string(&stand.file).expect("a file"), "700\n");
+    }
+
+    #[test]
+    fn in_the_end_all_is_as_for_somebody_who_waits_and_what_was_removed_as_it_is() {
+        let stand = Stand::new();
+        stand.add();
+        let file = stand.file.clone();
+        let says = || std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(says(), "0");
+        let Stand { _directory, moments, .. } = stand;
+        drop(moments);
+        assert_eq!(says(), "2000");
+        let stand = Stand::new();
+        stand.add();
+        stand.moments.remove_device("sda");
+        drop(stand.moments);
+        assert_eq!(std::fs::read_to_string(&stand.file).expect("a file"), "0");
+    }
+}
