@@ -19,11 +19,21 @@ const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
 const STRICT: &[(&str, &str)] =
     &[("low_latency", "0"), ("strict_guarantees", "1"), ("slice_idle_us", "2000")];
 /// The same, where it is told when somebody waits: both values of what is changed then and after are set once, so that
-/// each is known for Steward's.
-const STRICT_IN_MOMENTS: &[(&str, &str)] =
-    &[("low_latency", "0"), ("strict_guarantees", "1"), (IDLING.name, IDLING.otherwise), (IDLING.name, IDLING.waiting)];
-/// An idle disk serves nobody: programs that bring each page to the disk lose two fifths of what they do by it.
-const IDLING: Moment = Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" };
+/// each is known for Steward's. The elevator makes 8 ms of less when it is to be strict
+/// (`bfq_strict_guarantees_store()`), so it is given no less, and before.
+const STRICT_IN_MOMENTS: &[(&str, &str)] = &[
+    ("low_latency", "0"),
+    ("slice_idle_us", "0"),
+    ("slice_idle_us", "8000"),
+    ("strict_guarantees", "0"),
+    ("strict_guarantees", "1"),
+];
+/// An idle disk serves nobody: programs that bring each page to the disk lose two fifths of what they do by it, and
+/// those that write beside them half of the rest where one request at a time is served.
+const IN_MOMENTS: &[Moment] = &[
+    Moment { name: "slice_idle_us", waiting: "8000", otherwise: "0" },
+    Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
+];
 /// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
 const ONE_AT_A_TIME: u64 = 1;
 
@@ -38,7 +48,7 @@ pub struct Order {
     pub tunables: &'static [(&'static str, &'static str)],
     /// What of that is changed when somebody who is served first begins to wait, and when nobody does any more; as set
     /// by `tunables`, somebody waits.
-    pub moment: Option<Moment>,
+    pub moments: &'static [Moment],
 }
 
 /// Something of an elevator that is as it is for the time in which somebody who is served first waits for the disk.
@@ -87,12 +97,12 @@ pub fn choose(device: &Device, first: First) -> Choice {
         return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
     }
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
-    let (tunables, moment) = match first {
-        First::Untold if takes_one => (STRICT, None),
-        First::Told if takes_one => (STRICT_IN_MOMENTS, Some(IDLING)),
-        _ => (FAIR, None),
+    let (tunables, moments): (_, &[Moment]) = match first {
+        First::Untold if takes_one => (STRICT, &[]),
+        First::Told if takes_one => (STRICT_IN_MOMENTS, IN_MOMENTS),
+        _ => (FAIR, &[]),
     };
-    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moment })
+    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moments })
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -179,8 +189,8 @@ mod tests {
                 panic!("it can be ordered")
             };
             assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
-            assert_eq!(order.moment.is_some(), is_strict && first == First::Told, "{depth:?}");
-            if let Some(moment) = order.moment {
+            assert_eq!(!order.moments.is_empty(), is_strict && first == First::Told, "{depth:?}");
+            for moment in order.moments {
                 // Both are of the journal's, and the last one is that of somebody who waits.
                 let set: Vec<&str> = order
                     .tunables

@@ -229,7 +229,7 @@ mod tests {
         elevator: "bfq",
         requests: 128,
         tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
-        moment: None,
+        moments: &[],
     };
 
     const FILES: [(&str, &str); 15] = [

@@ -119,8 +119,9 @@ impl State {
 
     /// Has what differs in such moments do so.
     fn attend_to(&self, device: &Device, order: &Order) {
-        if let (Some(moments), Some(moment)) = (self.told(), order.moment) {
-            moments.add(Target::Elevator { device: device.name.clone(), moment });
+        let Some(told) = self.told() else { return };
+        for moment in order.moments {
+            told.add(Target::Elevator { device: device.name.clone(), moment: *moment });
         }
     }
 }

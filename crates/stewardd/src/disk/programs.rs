@@ -85,12 +85,18 @@ impl Daemon {
                 continue;
             };
             let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
+            let priority = match priority {
+                Priority::RealTime(_) if stat.is_kernel_thread() => {
+                    self.disk.for_others.insert(stat.id);
+                    Priority::FOR_OTHERS
+                }
+                Priority::RealTime(_) => {
+                    self.disk.programs.insert(stat.id);
+                    priority
+                }
+                _ => priority,
+            };
             priorities.insert(stat.id, priority);
-            if stat.is_kernel_thread() {
-                self.disk.for_others.insert(stat.id);
-            } else if matches!(priority, Priority::RealTime(_)) {
-                self.disk.programs.insert(stat.id);
-            }
         }
         priorities
     }

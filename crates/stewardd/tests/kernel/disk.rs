@@ -24,11 +24,18 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
         ("without-an-interactive-program-nothing-is-changed", &|| {
             assert_eq!(told.text("nobody-interactive"), before);
         }),
-        ("an-interactive-programs-requests-come-first-and-those-of-the-journal-with-them", &|| {
+        ("an-interactive-programs-requests-come-first-and-nobody-gives-way-while-it-has-none", &|| {
+            for section in ["interactive", "after-the-wait"] {
+                let says = ["strict_guarantees:0", "slice_idle_us:0", "low_latency:0"];
+                told.says(section, &says);
+                assert_eq!(journal(section), journal("before"));
+            }
             assert_eq!(order("interactive"), "bfq with 128");
-            let says = ["strict_guarantees:1", "slice_idle_us:2000", "low_latency:0"];
-            told.says("interactive", &says);
-            told.says("interactive", &["player: realtime: prio 2", "journal: realtime: prio 4"]);
+            told.says("interactive", &["player: realtime: prio 2"]);
+        }),
+        ("while-one-waits-the-disk-stays-idle-for-it-and-the-journal-comes-first", &|| {
+            let says = ["strict_guarantees:1", "slice_idle_us:8000", "journal: realtime: prio 0"];
+            told.says("while-one-waits", &says);
         }),
         ("what-it-starts-has-nothing-of-that", &|| {
             told.says("heir", &["parent: realtime: prio 4"]);

@@ -7,10 +7,13 @@ for file in /proc/[0-9]*/comm; do
 done
 program one
 cp /bin/busybox /opt/other/sh
+mkdir /opt/waiter
+cp /bin/busybox /opt/waiter/dd
 {
     row one 5ms/30ms
     printf 'io = "interactive"\n'
     printf '[[spec]]\npath = "/opt/other/sh"\ncpu = "5ms/100ms"\nio = "interactive"\n'
+    printf '[[spec]]\npath = "/opt/waiter/dd"\ncpu = "5ms/100ms"\nio = "interactive"\n'
     printf '[[spec]]\npath = "[jbd2]"\ncpu = "10ms/100ms"\nrevocable = false\nio = "interactive"\n'
 } >$specs/a.toml
 priority() { echo "$1: $(ionice -p "$2")"; }
@@ -28,12 +31,28 @@ priority journal $journal
 
 steward run -- /opt/one/sleep 1000 &
 player=$!
+tuned() { grep . $queue/iosched/strict_guarantees $queue/iosched/slice_idle_us $queue/iosched/low_latency; }
+stays_idle() { grep -q 8000 $queue/iosched/slice_idle_us; }
 wait_for is_ordered
-wait_for 'ionice -p $journal | grep -q realtime'
+wait_for 'ionice -p $player | grep -q realtime'
 section interactive
 order
-grep . $queue/iosched/strict_guarantees $queue/iosched/slice_idle_us $queue/iosched/low_latency
+tuned
 priority player $player
+priority journal $journal
+
+# One request after the other, for as long as it is not found to take the disk for itself.
+section while-one-waits
+steward run -- /opt/waiter/dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct 2>/dev/null &
+waiter=$!
+wait_for stays_idle
+wait_for 'ionice -p $journal | grep -q realtime'
+tuned
+priority journal $journal
+kill $waiter
+wait_for '! stays_idle'
+section after-the-wait
+tuned
 priority journal $journal
 
 # What an interactive program starts.
@@ -82,7 +101,6 @@ section left-by-all
 kill $player $own
 wait_for '! is_ordered'
 order
-wait_for 'ionice -p $journal | grep -q best-effort'
 priority journal $journal
 steward run -- /opt/one/sleep 1000 &
 player=$!
