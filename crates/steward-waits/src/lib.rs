@@ -67,7 +67,10 @@ impl Waits {
 
     fn watch_with(calls_too: bool) -> Result<Self, WaitsError> {
         let failed = |action| {
-            move |error: libbpf_rs::Error| WaitsError { action, source: io::Error::other(format!("{error:#}")) }
+            move |error: libbpf_rs::Error| WaitsError {
+                action,
+                source: io::Error::other(format!("{error:#}")),
+            }
         };
         let room = Room(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))));
         // SAFETY: nothing else points there, and it is freed after everything that borrows it, here and in the value.

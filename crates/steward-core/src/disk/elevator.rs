@@ -19,20 +19,20 @@ const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
 const STRICT: &[(&str, &str)] =
     &[("low_latency", "0"), ("strict_guarantees", "1"), ("slice_idle_us", "2000")];
 /// The same, where it is told when somebody waits: both values of what is changed then and after are set once, so that
-/// each is known for Steward's. The elevator makes 8 ms of less when it is to be strict
-/// (`bfq_strict_guarantees_store()`), so it is given no less, and before.
+/// each is known for Steward's.
 const STRICT_IN_MOMENTS: &[(&str, &str)] = &[
     ("low_latency", "0"),
-    ("slice_idle_us", "0"),
-    ("slice_idle_us", "8000"),
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
+    ("slice_idle_us", "0"),
+    ("slice_idle_us", "2000"),
 ];
 /// An idle disk serves nobody: programs that bring each page to the disk lose two fifths of what they do by it, and
-/// those that write beside them half of the rest where one request at a time is served.
+/// those that write beside them half of the rest where one request at a time is served. To be strict comes first: the
+/// elevator makes at least 8 ms of the other then (`bfq_strict_guarantees_store()`).
 const IN_MOMENTS: &[Moment] = &[
-    Moment { name: "slice_idle_us", waiting: "8000", otherwise: "0" },
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
+    Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" },
 ];
 /// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
 const ONE_AT_A_TIME: u64 = 1;
@@ -46,8 +46,8 @@ pub struct Order {
     pub requests: u64,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
-    /// What of that is changed when somebody who is served first begins to wait, and when nobody does any more; as set
-    /// by `tunables`, somebody waits.
+    /// What of that is changed, one after the other, when somebody who is served first begins to wait, and when nobody
+    /// does any more; as set by `tunables`, somebody waits.
     pub moments: &'static [Moment],
 }
 
@@ -102,7 +102,12 @@ pub fn choose(device: &Device, first: First) -> Choice {
         First::Told if takes_one => (STRICT_IN_MOMENTS, IN_MOMENTS),
         _ => (FAIR, &[]),
     };
-    Choice::Order(Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moments })
+    Choice::Order(Order {
+        elevator: BY_CLASS,
+        requests: device.requests.max(REQUESTS_MIN),
+        tunables,
+        moments,
+    })
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -210,7 +215,10 @@ mod tests {
             (Device { queues: false, ..disk() }, "queues no requests"),
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
-            assert!(matches!(choose(&device, First::Told), Choice::Leave(said) if said.contains(why)), "{why}");
+            assert!(
+                matches!(choose(&device, First::Told), Choice::Leave(said) if said.contains(why)),
+                "{why}"
+            );
         }
     }
 

@@ -126,24 +126,39 @@ pub fn retune(
     Ok(retuned)
 }
 
-/// Changes one thing of a disk's elevator from what Steward made it to something else that the undo journal knows for
-/// Steward's, and says whether it was that still: what somebody else has chosen since stays, and so does an elevator
-/// that has no such thing.
+/// What these settings of a disk's elevator are; without those that it has not.
+///
+/// # Errors
+/// [`KernelError`] with the file.
+pub fn settings(device_name: &str, names: &[&str], roots: &Roots) -> Result<Vec<String>, KernelError> {
+    let directory = directory(device_name, roots).join("queue/iosched");
+    let read = |name: &&str| read_if_present(&directory.join(name)).transpose();
+    names.iter().filter_map(read).collect()
+}
+
+/// Changes settings of a disk's elevator, one after the other, to values that the undo journal knows for Steward's, and
+/// returns what all of them are then: one may change another. `None` where they are not what they were `left` at: what
+/// somebody else has chosen since stays.
 ///
 /// # Errors
 /// [`KernelError`] with the file.
 pub fn switch(
     device_name: &str,
-    tunable: &str,
-    from: &str,
-    to: &str,
+    values: &[(&str, &str)],
+    left: &[String],
     roots: &Roots,
-) -> Result<bool, KernelError> {
-    let file = directory(device_name, roots).join("queue/iosched").join(tunable);
-    if read_if_present(&file)?.is_none_or(|text| text.trim() != from) {
-        return Ok(false);
+) -> Result<Option<Vec<String>>, KernelError> {
+    let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    if settings(device_name, &names, roots)? != left {
+        return Ok(None);
     }
-    journal::write(&file, to).map(|()| true)
+    for (name, value) in values {
+        match journal::write(&directory(device_name, roots).join("queue/iosched").join(name), value) {
+            Err(error) if !error.is_absent() => return Err(error),
+            _ => {}
+        }
+    }
+    settings(device_name, &names, roots).map(Some)
 }
 
 /// What the elevator of this kernel has not is left out.
@@ -309,9 +324,13 @@ mod tests {
             let device = list(&roots).expect("disks").remove(1);
             let tunables = &[("low_latency", "0"), ("low_latency", "2000")];
             let ordered = order(&journal, &device, &Order { tunables, ..BY_CLASS }, &roots);
-            let switched = |from, to| switch("sda", "low_latency", from, to, &roots).expect("it is there");
-            assert!(switched("2000", "0") && switched("0", "2000") && !switched("0", "2000"));
-            assert!(!switch("sda", "of_another_kernel", "0", "1", &roots).expect("there is none"));
+            let switched = |to, left: &str| {
+                let values = [("low_latency", to), ("of_another_kernel", "1")];
+                switch("sda", &values, &[left.to_owned()], &roots).expect("it is there")
+            };
+            assert_eq!(switched("0", "2000"), Some(vec!["0".to_owned()]));
+            assert_eq!(switched("2000", "0"), Some(vec!["2000".to_owned()]));
+            assert_eq!(switched("2000", "0"), None);
             let file = roots.sys.join("block/sda/queue/iosched/low_latency");
             std::fs::write(&file, at_the_end).expect("a file");
             restore(&journal, &ordered.expect("it can be written"), &roots).expect("it can be put back");

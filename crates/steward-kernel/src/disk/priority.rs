@@ -157,7 +157,8 @@ mod tests {
     fn a_priority_is_given_recorded_and_put_back() {
         with_thread(|task, journal, roots| {
             let wanted = Priority::BestEffort(7);
-            let Given::Changed { number, old } = give(journal, task, wanted, roots).expect("one may lower one's own")
+            let Given::Changed { number, old } =
+                give(journal, task, wanted, roots).expect("one may lower one's own")
             else {
                 panic!("it had none");
             };

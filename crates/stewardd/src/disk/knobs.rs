@@ -119,9 +119,8 @@ impl State {
 
     /// Has what differs in such moments do so.
     fn attend_to(&self, device: &Device, order: &Order) {
-        let Some(told) = self.told() else { return };
-        for moment in order.moments {
-            told.add(Target::Elevator { device: device.name.clone(), moment: *moment });
+        if let Some(moments) = self.told().filter(|_| !order.moments.is_empty()) {
+            moments.add(Target::Elevator { device: device.name.clone(), moments: order.moments });
         }
     }
 }

@@ -76,26 +76,58 @@ pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
 /// other state is in the undo journal too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A setting of a disk's elevator.
-    Elevator { device: String, moment: Moment },
+    /// Settings of a disk's elevator.
+    Elevator { device: String, moments: &'static [Moment] },
     /// The disk priority of a thread that works for others: the first one while somebody waits, and the second.
     Thread { task: TaskId, waiting: Priority, otherwise: Priority },
 }
 
-impl Target {
-    /// Brings it from one state into the other, and says whether it was in that one.
-    fn switch(&self, waits: bool, roots: &Roots) -> Result<bool, KernelError> {
-        match self {
-            Target::Elevator { device, moment } => {
-                let values = (moment.waiting, moment.otherwise);
-                let (from, to) = if waits { (values.1, values.0) } else { values };
-                devices::switch(device, moment.name, from, to, roots)
+/// A target as it was left.
+#[derive(Debug)]
+struct Attended {
+    target: Target,
+    /// What the elevator's settings were then.
+    left: Vec<String>,
+}
+
+impl Attended {
+    fn new(target: Target, roots: &Roots) -> Result<Self, KernelError> {
+        let left = match &target {
+            Target::Elevator { device, moments } => {
+                let names: Vec<&str> = moments.iter().map(|moment| moment.name).collect();
+                devices::settings(device, &names, roots)?
+            }
+            Target::Thread { .. } => Vec::new(),
+        };
+        Ok(Attended { target, left })
+    }
+
+    /// Brings it from one state into the other, and says whether it was in that one: if not, it has been changed by
+    /// somebody else, or has gone.
+    fn switch(&mut self, waits: bool, roots: &Roots) -> bool {
+        let switched = match &self.target {
+            Target::Elevator { device, moments } => {
+                let value = |moment: &Moment| if waits { moment.waiting } else { moment.otherwise };
+                let values: Vec<(&str, &str)> =
+                    moments.iter().map(|moment| (moment.name, value(moment))).collect();
+                devices::switch(device, &values, &self.left, roots).map(|left| {
+                    let is_switched = left.is_some();
+                    self.left = left.unwrap_or_default();
+                    is_switched
+                })
             }
             Target::Thread { task, waiting, otherwise } => {
                 let (from, to) = if waits { (*otherwise, *waiting) } else { (*waiting, *otherwise) };
                 priority::switch(*task, from, to, roots)
             }
-        }
+        };
+        switched.unwrap_or_else(|error| {
+            tracing::warn!(
+                decision = "disk-moment",
+                "it makes no difference any more whether somebody waits: {error}"
+            );
+            false
+        })
     }
 }
 
@@ -103,26 +135,16 @@ impl Target {
 struct Targets {
     roots: Roots,
     waits: bool,
-    all: Vec<Target>,
+    all: Vec<Attended>,
 }
 
 impl Targets {
     fn set(&mut self, waits: bool) {
-        if self.waits == waits {
-            return;
+        if self.waits != waits {
+            self.waits = waits;
+            self.all.retain_mut(|attended| attended.switch(waits, &self.roots));
         }
-        self.waits = waits;
-        let roots = &self.roots;
-        // What is not as it was left has been changed by somebody else, or has gone.
-        self.all.retain(|target| is_switched(target, waits, roots));
     }
-}
-
-fn is_switched(target: &Target, waits: bool, roots: &Roots) -> bool {
-    target.switch(waits, roots).unwrap_or_else(|error| {
-        tracing::warn!(decision = "disk-moment", "who waits for the disk is not told to it any more: {error}");
-        false
-    })
 }
 
 /// The thread with what it changes. Dropped, all is as for somebody who waits.
@@ -147,8 +169,7 @@ impl Moments {
     pub(super) fn start(watcher: Watcher, roots: &Roots) -> Result<Self, String> {
         let watch = watcher()?;
         let (ended, stop) = pipe().map_err(|error| format!("making a pipe: {error}"))?;
-        let targets =
-            Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
+        let targets = Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
         let attended = Arc::clone(&targets);
         let builder = std::thread::Builder::new().name("disk-moments".into());
         let thread = builder
@@ -160,22 +181,23 @@ impl Moments {
     /// Has this differ from now on. It is as for somebody who waits at this moment.
     pub(super) fn add(&self, target: Target) {
         let mut targets = lock(&self.targets);
-        let is_as_expected = targets.waits || is_switched(&target, false, &targets.roots);
-        if is_as_expected {
-            targets.all.push(target);
+        // What cannot even be read is gone.
+        let Ok(mut attended) = Attended::new(target, &targets.roots) else { return };
+        if targets.waits || attended.switch(false, &targets.roots) {
+            targets.all.push(attended);
         }
     }
 
     /// Has a task's priority be no matter of moments any more, in whichever state it is.
     pub(super) fn remove_task(&self, of: TaskId) {
-        let is_other = |target: &Target| !matches!(target, Target::Thread { task, .. } if *task == of);
-        lock(&self.targets).all.retain(is_other);
+        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
+        lock(&self.targets).all.retain(|attended| !is_it(&attended.target));
     }
 
     /// Has nothing of a device be a matter of moments any more, in whichever state it is.
     pub(super) fn remove_device(&self, name: &str) {
-        let is_other = |target: &Target| !matches!(target, Target::Elevator { device, .. } if device == name);
-        lock(&self.targets).all.retain(is_other);
+        let is_it = |target: &Target| matches!(target, Target::Elevator { device, .. } if device == name);
+        lock(&self.targets).all.retain(|attended| !is_it(&attended.target));
     }
 }
 
@@ -204,7 +226,10 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
             Err(error) => {
                 // As it would be if nobody could be told: the disk waits for who might come.
                 lock(targets).set(true);
-                tracing::warn!(decision = "disk-moment", "nobody tells any more who waits for the disk: {error}");
+                tracing::warn!(
+                    decision = "disk-moment",
+                    "nobody tells any more who waits for the disk: {error}"
+                );
                 return;
             }
         }
@@ -247,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    const IDLING: Moment = Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" };
+    const IDLING: &[Moment] = &[Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" }];
 
     /// A watch that a test speaks for: one is told by a byte, and it is over when the test says so.
     struct Told {
@@ -299,7 +324,7 @@ mod tests {
         }
 
         fn add(&self) {
-            self.moments.add(Target::Elevator { device: "sda".to_owned(), moment: IDLING });
+            self.moments.add(Target::Elevator { device: "sda".to_owned(), moments: IDLING });
         }
 
         fn says(&self) -> String {

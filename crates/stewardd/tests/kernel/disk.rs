@@ -34,7 +34,7 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             told.says("interactive", &["player: realtime: prio 2"]);
         }),
         ("while-one-waits-the-disk-stays-idle-for-it-and-the-journal-comes-first", &|| {
-            let says = ["strict_guarantees:1", "slice_idle_us:8000", "journal: realtime: prio 0"];
+            let says = ["strict_guarantees:1", "slice_idle_us:2000", "journal: realtime: prio 0"];
             told.says("while-one-waits", &says);
         }),
         ("what-it-starts-has-nothing-of-that", &|| {

@@ -32,7 +32,7 @@ priority journal $journal
 steward run -- /opt/one/sleep 1000 &
 player=$!
 tuned() { grep . $queue/iosched/strict_guarantees $queue/iosched/slice_idle_us $queue/iosched/low_latency; }
-stays_idle() { grep -q 8000 $queue/iosched/slice_idle_us; }
+stays_idle() { grep -q 2000 $queue/iosched/slice_idle_us; }
 wait_for is_ordered
 wait_for 'ionice -p $player | grep -q realtime'
 section interactive
