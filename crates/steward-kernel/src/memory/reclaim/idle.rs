@@ -1,7 +1,8 @@
 //! Takes what lies idle from a cgroup, and nothing else.
 //!
-//! What was idle at the last ageing may be in use again. `memory.reclaim` then takes other pages in its place, which the
-//! cgroup may have used a moment ago; the eviction of generations leaves both alone ([`crate::memory::ages::evict`]).
+//! What was idle at the last ageing may be in use again. `memory.reclaim` then takes other pages in its place, which
+//! the cgroup may have used a moment ago; the eviction of generations leaves both alone
+//! ([`crate::memory::ages::evict`]).
 
 use steward_core::memory::ageing::{Generation, idle_generations};
 

@@ -24,8 +24,8 @@ const LIST_NS: u64 = 1_000_000_000;
 const LIST_LITTLE_NS: u64 = 100_000_000;
 /// How old what is read of one's limits may be, in nanoseconds; those of a part of them are read at each listing.
 const LIMITS_NS: u64 = 5_000_000_000;
-/// How old what is read of one's statistics may be, in nanoseconds, while no more than so much of its charge changes, in
-/// bytes: it is the dearest of the files.
+/// How old what is read of one's statistics may be, in nanoseconds, while no more than so much of its charge changes,
+/// in bytes: it is the dearest of the files.
 const STANDING_NS: u64 = 1_000_000_000;
 const STANDING_BYTES: u64 = 1 << 20;
 /// Of no more cgroups than this a file is kept open: others need descriptors, too.
@@ -650,9 +650,9 @@ mod tests {
             calls / LOOKS,
             bytes / LOOKS
         );
-        // What it costs in time is in docs/memory.md; what is counted here is the same on every machine. Of each what is
-        // charged to it, four times a second; of protected ones where it is, once a second; what it may have, once in
-        // five; the ages of all, once a second.
+        // What it costs in time is in docs/memory.md; what is counted here is the same on every machine. Of each what
+        // is charged to it, four times a second; of protected ones where it is, once a second; what it may have, once
+        // in five; the ages of all, once a second.
         assert!(idle > 0 && calls / LOOKS < 200 + 100 + 40 + 60, "{calls} reads in {LOOKS} looks");
         assert!(bytes / LOOKS < 60_000, "{bytes} bytes in {LOOKS} looks");
     }
