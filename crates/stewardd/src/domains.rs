@@ -500,7 +500,7 @@ impl Domains {
         let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made);
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
         let tree = self.tree_of(self.held.keys().map(String::as_str));
-        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.kept_bytes);
+        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes);
         let id_of = |path: &str| match self.held.get(path) {
             Some(held) => Some(held.cgroup_id),
             None => cgroups.find(path).ok().map(|cgroup| cgroup.id),
@@ -550,7 +550,7 @@ impl Domains {
 
     /// Takes in what the memory loop does for whom.
     pub(crate) fn care(&mut self, cared: Cared) {
-        let is_changed = cared.kept_bytes != self.cared.kept_bytes;
+        let is_changed = cared.minimum_bytes != self.cared.minimum_bytes;
         self.cared = cared;
         if is_changed {
             self.apply_memory();

@@ -64,10 +64,18 @@ impl Reading {
 ///
 /// What was used since then is still where it was: only the time between two ageings says that nobody used it.
 fn idle(generations: &[Generation], period_ns: u64) -> impl Iterator<Item = &Generation> + Clone {
+    generations.iter().take(idle_generations(generations, period_ns))
+}
+
+/// How many of the oldest generations are idle: of these alone something may be taken from who is protected. Oldest
+/// first, of one node.
+///
+/// What was used since the last ageing is among them, and the kernel finds that out of each page when its turn has
+/// come: it takes others of the generations that it was told of, and moves this one to the youngest.
+pub fn idle_generations(generations: &[Generation], period_ns: u64) -> usize {
     let looked_ns = generations.last().map_or(0, |youngest| youngest.age_ns);
-    let pairs = generations.iter().zip(generations.iter().skip(1));
-    let idle = pairs.filter(move |(_, next)| next.age_ns.saturating_sub(looked_ns) >= period_ns);
-    idle.map(|(generation, _)| generation)
+    let is_idle = |next: &&Generation| next.age_ns.saturating_sub(looked_ns) >= period_ns;
+    generations.iter().skip(1).take_while(is_idle).count()
 }
 
 /// Who was aged when, and when the next may be.

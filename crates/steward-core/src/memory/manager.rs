@@ -44,6 +44,8 @@ const LOOK_PART: u64 = 32;
 const TURN_KEPT_NS: u64 = 10_000_000_000;
 /// For so long it is anybody's turn at most, in nanoseconds: the others may fit without it, and run for hours.
 const TURN_MAX_NS: u64 = 30_000_000_000;
+/// A minimum that covers what is idle may be too large by 1 of so many parts before it is written anew.
+const COVER_PART: u64 = 16;
 /// Below so many at most.
 const TURNS_MAX: usize = 1024;
 
@@ -143,6 +145,8 @@ pub struct Manager {
     /// Who was the first to pay when there was too little, and all above it: by id of the cgroup, in which order.
     paid: BTreeMap<u64, u64>,
     paid_last: u64,
+    /// By id of the cgroup: the minimum that it was told with what of it is idle, in bytes.
+    covered: BTreeMap<u64, u64>,
 }
 
 /// Who pays, by its cgroup's id, and since when.
@@ -163,11 +167,14 @@ impl Manager {
         settings: &Settings,
     ) -> Decision {
         let room_bytes = room_bytes(machine, domains, settings);
-        let is_short = self.becomes_short(now_ns, machine, machine.distance_bytes(domains, room_bytes));
+        let distance_bytes = machine.distance_bytes(domains, room_bytes);
+        let falls_bytes = self.falls_bytes(now_ns, distance_bytes);
+        let is_short = self.becomes_short(now_ns, machine, distance_bytes.saturating_sub(falls_bytes));
         self.short_since_ns = is_short.then(|| self.short_since_ns.unwrap_or(now_ns));
         let room_bytes = if is_short { 0 } else { room_bytes };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
-        let (kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
+        let (mut kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
+        self.cover_idle(machine, domains, distance_bytes.saturating_sub(falls_bytes), &mut kept);
         let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
         let target_bytes = machine.high_watermark_bytes.saturating_add(settings.reserve_bytes);
         self.turns.retain(|_, turn| now_ns.saturating_sub(turn.since_ns) < TURN_MAX_NS);
@@ -240,20 +247,65 @@ impl Manager {
         if is_far { 0 } else { below_bytes }
     }
 
-    fn becomes_short(&mut self, now_ns: u64, machine: &Machine, distance_bytes: u64) -> bool {
+    /// By how much less the machine has to give when this decision is in force, in bytes, if it goes on as since the
+    /// last look.
+    fn falls_bytes(&mut self, now_ns: u64, distance_bytes: u64) -> u64 {
         let last = self.last.replace((now_ns, distance_bytes));
-        let falls_bytes = last.map_or(0, |(last_ns, last_bytes)| {
+        last.map_or(0, |(last_ns, last_bytes)| {
             let fell_bytes = u128::from(last_bytes.saturating_sub(distance_bytes));
             let took_ns = u128::from(now_ns.saturating_sub(last_ns).max(1));
             u64::try_from(fell_bytes * u128::from(AHEAD_NS) / took_ns).unwrap_or(u64::MAX)
-        });
-        let near_bytes = machine.total_bytes / SHORT_PART;
-        let (limit_bytes, stays) = match self.short_since_ns {
-            Some(since_ns) => (2 * near_bytes, now_ns.saturating_sub(since_ns) < SHORT_MIN_NS),
-            None => (near_bytes, false),
-        };
-        stays || distance_bytes < limit_bytes.saturating_add(falls_bytes)
+        })
     }
+
+    fn becomes_short(&self, now_ns: u64, machine: &Machine, ahead_bytes: u64) -> bool {
+        let near_bytes = machine.total_bytes / SHORT_PART;
+        match self.short_since_ns {
+            Some(since_ns) => ahead_bytes < 2 * near_bytes || now_ns.saturating_sub(since_ns) < SHORT_MIN_NS,
+            None => ahead_bytes < near_bytes,
+        }
+    }
+
+    /// Has the kernel told to leave what is idle, too, while there is enough without: what was idle at the last ageing
+    /// may be in use again, and the kernel, which finds that out, would take others instead. What is idle is taken by
+    /// its generations, which needs no permission.
+    fn cover_idle(&mut self, machine: &Machine, domains: &[Seen], ahead_bytes: u64, kept: &mut [Kept]) {
+        let idle = own_idle_bytes(domains);
+        let idle_bytes = idle.values().copied().fold(0, u64::saturating_add);
+        let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * (machine.total_bytes / SHORT_PART);
+        let mut told = BTreeMap::new();
+        for kept in kept {
+            let idle_bytes = idle.get(&kept.id).copied().unwrap_or(0);
+            kept.minimum_bytes = kept.bytes;
+            if !is_enough || kept.bytes == 0 || idle_bytes == 0 {
+                continue;
+            }
+            let whole_bytes = kept.bytes.saturating_add(idle_bytes);
+            // What was told stays as long as it is about right, so that it is not written anew at each look.
+            let is_right = |told_bytes: &u64| {
+                (whole_bytes..=whole_bytes.saturating_add(whole_bytes / COVER_PART)).contains(told_bytes)
+            };
+            let told_bytes = self.covered.get(&kept.id).copied().filter(is_right);
+            kept.minimum_bytes = told_bytes.unwrap_or(whole_bytes);
+            told.insert(kept.id, kept.minimum_bytes);
+        }
+        self.covered = told;
+    }
+}
+
+/// What of each protected domain is idle, without what those below it have, by id, in bytes.
+fn own_idle_bytes(domains: &[Seen]) -> BTreeMap<u64, u64> {
+    let mut below = vec![0_u64; domains.len()];
+    for (place, seen) in domains.iter().enumerate() {
+        if let Some(parent) = parent_of(place, &seen.principal) {
+            below[parent] = below[parent].saturating_add(seen.principal.charged_bytes());
+        }
+    }
+    let idle = |(seen, below): (&Seen, u64)| {
+        let protected = seen.protected?;
+        Some((seen.id, protected.idle_bytes.saturating_sub(below)))
+    };
+    domains.iter().zip(below).filter_map(idle).collect()
 }
 
 impl Machine {

@@ -69,6 +69,10 @@ pub struct Kept {
     pub id: u64,
     /// What it keeps, in bytes, with room to grow until the next look; 0 where it is demoted.
     pub bytes: u64,
+    /// What the kernel is to leave to it, in bytes: what it keeps, and what it has beside that and Steward alone takes
+    /// ([`super::manager`]).
+    #[serde(default)]
+    pub minimum_bytes: u64,
     /// Whether it is demoted: as a whole, it is best-effort for now.
     pub is_demoted: bool,
 }
@@ -159,7 +163,7 @@ impl Protection {
                 sure_bytes + self.more_bytes(one.id, used_bytes, sure_bytes, &mut spare_bytes)
             };
             self.kept.insert(one.id, bytes);
-            kept.push(Kept { id: one.id, bytes, is_demoted });
+            kept.push(Kept { id: one.id, bytes, minimum_bytes: bytes, is_demoted });
         }
         (kept, changes)
     }

@@ -166,7 +166,7 @@ impl Probe {
     }
 
     fn job(&self, bytes: u64) -> ReclaimJob {
-        ReclaimJob { cgroup: CGROUP.into(), id: self.cgroup.id, bytes, swappiness: None }
+        ReclaimJob { cgroup: CGROUP.into(), id: self.cgroup.id, bytes, swappiness: None, idle_ns: None }
     }
 
     fn current_bytes(&self) -> Result<u64, Box<dyn Error>> {

@@ -5,7 +5,7 @@
 //! [`super::tree`].
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -73,11 +73,8 @@ impl CgroupDirectory {
     /// [`KernelError::Read`]; [`KernelError::is_absent`] when the cgroup or the file is not there.
     pub fn read(&self, file: &str) -> Result<String, KernelError> {
         let failed = |source: io::Error| KernelError::Read { path: self.path_of(file), source };
-        let mut opened = File::from(self.open_file(file, OFlags::RDONLY).map_err(failed)?);
-        let mut text = String::new();
-        opened.read_to_string(&mut text).map_err(failed)?;
-        text.truncate(text.trim_end().len());
-        Ok(text)
+        let opened = self.open_file(file, OFlags::RDONLY).map_err(failed)?;
+        read_text(&opened).map_err(failed)
     }
 
     /// As [`CgroupDirectory::read`], with `None` for a file that this cgroup or kernel does not have.
@@ -104,6 +101,14 @@ impl CgroupDirectory {
         })
     }
 
+    /// Opens one of its files to be read repeatedly.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub(crate) fn open_to_read(&self, file: &str) -> io::Result<File> {
+        self.open_file(file, OFlags::RDONLY).map(File::from)
+    }
+
     /// Opens one of its files to be written repeatedly.
     ///
     /// # Errors
@@ -121,6 +126,23 @@ impl CgroupDirectory {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(fs::openat(&self.directory, file, flags, Mode::empty())?)
     }
+}
+
+/// What a file of the kernel's says, trimmed. These have no size that could be asked for before.
+fn read_text(file: &OwnedFd) -> io::Result<String> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match rustix::io::read(file, &mut piece) {
+            Ok(0) => break,
+            Ok(read) => bytes.extend_from_slice(&piece[..read]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let mut text =
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    text.truncate(text.trim_end().len());
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod fields;
 mod io;
+mod kept;
 mod memory;
 
 use steward_core::disk::explain::Use;
@@ -18,6 +19,7 @@ use crate::error::KernelError;
 use crate::roots::Roots;
 
 pub use io::IoOfDevice;
+pub use kept::KeptCharge;
 pub use memory::{Bound, MemoryBounds, MemoryEvents, MemoryReading, MemoryStat, MemoryUse};
 
 /// All parts of a cgroup.
@@ -151,6 +153,20 @@ impl CgroupReader {
     /// As [`CgroupReader::read`].
     pub fn memory_current_bytes(&self) -> Result<Option<u64>, KernelError> {
         fields::number(&self.0, "memory.current")
+    }
+
+    /// `memory.current`, to be read again and again; `None` as in [`CgroupReading::memory`], or where there can be no
+    /// more descriptors.
+    pub fn keep_charge(&self) -> Option<KeptCharge> {
+        self.0.open_to_read("memory.current").ok().map(KeptCharge)
+    }
+
+    /// The most that it may use (`memory.max`); `None` as in [`CgroupReading::memory`].
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_max(&self) -> Result<Option<Bound>, KernelError> {
+        memory::max(&self.0)
     }
 
     /// `memory.swap.current` alone, in bytes; `None` where the kernel does not account for swap.

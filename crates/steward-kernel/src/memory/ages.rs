@@ -240,6 +240,36 @@ pub fn age(target: &AgeingTarget, roots: &Roots) -> Result<Ageing, KernelError> 
     }
 }
 
+/// Which pages are to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// [`PageAges::memcg_id`].
+    pub memcg_id: u64,
+    /// [`NodeAges::node`].
+    pub node: u32,
+    /// The youngest generation from which any are taken, two older than the youngest of all at least.
+    pub sequence: u64,
+    /// How much rather anonymous pages than those of files are taken: 0 (files alone) to 200.
+    pub swappiness: u32,
+    /// How many pages at most; of anonymous ones more may be on their way into the swap.
+    pub pages: u64,
+}
+
+/// Has the kernel take pages of old generations alone: it moves those that were used since the last ageing to the
+/// youngest, and takes no others in their place, as `memory.reclaim` would (`run_eviction()` of mm/vmscan.c). So less
+/// may be taken than was asked for, which the kernel does not tell. It waits for the disk as `memory.reclaim` does.
+///
+/// # Errors
+/// [`KernelError::Write`] naming the file: `EINVAL` where there is no such cgroup or node, or the generation is
+/// one of the two youngest.
+pub fn evict(eviction: &Eviction, roots: &Roots) -> Result<(), KernelError> {
+    let Eviction { memcg_id, node, sequence, swappiness, pages } = *eviction;
+    let command = format!("- {memcg_id} {node} {sequence} {swappiness} {pages}");
+    let failed = |source| KernelError::Write { path: path(roots), value: command.clone(), source };
+    let mut file = OpenOptions::new().write(true).open(path(roots)).map_err(failed)?;
+    file.write_all(command.as_bytes()).map_err(failed)
+}
+
 /// The CPU time that this thread has used, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);

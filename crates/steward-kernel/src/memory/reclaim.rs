@@ -24,6 +24,7 @@ use crate::cgroup::directory::CgroupDirectory;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
+mod idle;
 mod queue;
 
 use queue::{Queue, Running, Waiting};
@@ -68,6 +69,9 @@ pub struct ReclaimJob {
     /// How much rather anonymous memory than files is taken: 0 (files alone) to 200; `None` for the machine's own
     /// value. Before Linux 6.9 any other value is an error (`EINVAL`).
     pub swappiness: Option<u32>,
+    /// Take only what lay idle for so long when it was last aged, in nanoseconds, and is not in use again; `None` for
+    /// whatever the kernel chooses. Nothing is idle where there are no page ages ([`super::ages`]).
+    pub idle_ns: Option<u64>,
 }
 
 /// How a job ended.
@@ -231,6 +235,11 @@ impl Shared {
 fn carry_out(number: u64, job: ReclaimJob, is_cancelled: &Running, roots: &Roots) -> ReclaimOutcome {
     let begun = Instant::now();
     let (mut taken_bytes, mut pieces) = (0, 0);
+    if let Some(idle_ns) = job.idle_ns {
+        let end = idle::take(&job, idle_ns, roots, &mut taken_bytes);
+        pieces += u64::from(taken_bytes > 0);
+        return ReclaimOutcome { number, job, taken_bytes, pieces, duration: begun.elapsed(), end };
+    }
     let end = match open(&job, roots) {
         Ok(None) => End::Gone,
         Err(error) if error.is_absent() => End::Gone,

@@ -276,8 +276,28 @@ impl Kernel {
     /// free.
     pub(super) fn take_from(&mut self, now_ns: u64, place: usize) -> Option<u64> {
         let kind = self.kind_to_take(&self.cgroups[place])?;
+        let id = self.cgroups[place].lru.take(now_ns, &mut self.groups, kind)?;
+        Some(self.taken(now_ns, place, id))
+    }
+
+    /// The same, of generations up to this one alone, as the command `-` of `lru_gen` does.
+    pub(super) fn evict_from(&mut self, now_ns: u64, place: usize, up_to: u64) -> Option<u64> {
+        let has_room = self.swap_free > 0;
+        for kind in [Kind::File, Kind::Anonymous] {
+            if kind == Kind::Anonymous && !has_room {
+                continue;
+            }
+            if let Some(id) = self.cgroups[place].lru.evict(&mut self.groups, kind, up_to) {
+                return Some(self.taken(now_ns, place, id));
+            }
+        }
+        None
+    }
+
+    /// A group has been taken out of its list. Returns when it is free.
+    fn taken(&mut self, now_ns: u64, place: usize, id: u32) -> u64 {
+        let kind = self.groups[id as usize].kind;
         let cgroup = &mut self.cgroups[place];
-        let id = cgroup.lru.take(now_ns, &mut self.groups, kind)?;
         let group = &mut self.groups[id as usize];
         group.taken_at_ns = now_ns;
         let used_at_ns = group.used_at_ns.unwrap_or(0);
@@ -290,7 +310,7 @@ impl Kernel {
         if kind == Kind::File {
             group.place = Place::Absent;
             self.free += 1;
-            return Some(now_ns + FILE_TAKE_NS);
+            return now_ns + FILE_TAKE_NS;
         }
         group.place = Place::Writing;
         cgroup.writing += 1;
@@ -298,7 +318,7 @@ impl Kernel {
         self.swap_free -= 1;
         let done_ns = self.swap.submit(now_ns);
         self.events.push(done_ns, Event::Written { group: id, stamp: group.stamp });
-        Some(done_ns)
+        done_ns
     }
 
     /// The kind of which the oldest is older; of equals a file, which costs less.

@@ -197,6 +197,36 @@ impl Lru {
         None
     }
 
+    /// Takes out the one of this kind whose turn it is, from generations up to this one alone: `run_eviction()` of
+    /// mm/vmscan.c. What was used since it was last looked at is moved to the youngest, and no generation is opened.
+    pub(super) fn evict(&mut self, groups: &mut [Group], kind: Kind, up_to: u64) -> Option<u32> {
+        if up_to + GENERATIONS_MIN > self.newest {
+            return None;
+        }
+        while self.kinds[kind as usize].oldest <= up_to {
+            let oldest = self.kinds[kind as usize].oldest;
+            let Some((id, stamp)) = self.kinds[kind as usize].lists[slot(oldest)].pop_front() else {
+                self.kinds[kind as usize].oldest += 1;
+                continue;
+            };
+            if groups[id as usize].stamp != stamp {
+                continue;
+            }
+            let is_accessed = std::mem::take(&mut groups[id as usize].is_accessed);
+            self.remove(groups, id);
+            if !is_accessed {
+                return Some(id);
+            }
+            self.add(groups, id, self.newest);
+        }
+        None
+    }
+
+    /// The number of the youngest generation.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// What can be read of it: oldest first.
     pub(super) fn generations(&self, now_ns: u64) -> Vec<Generation> {
         let oldest = self.kinds.iter().map(|ages| ages.oldest).min().unwrap_or(0);

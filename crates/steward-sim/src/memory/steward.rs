@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use steward_core::memory::ageing::{Ageing, Reading};
+use steward_core::memory::ageing::{Ageing, Reading, idle_generations};
 use steward_core::memory::availability::{Room, available};
 use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
 use steward_core::memory::pace::{Pace, time_to_write_ns};
@@ -25,6 +25,8 @@ use crate::random::Random;
 const PIECE_BYTES: u64 = 1 << 20;
 /// Where the kernel found nothing to take, it is not asked again for so long.
 const SPARED_NS: u64 = 2_000_000_000;
+/// Between two looks because all that was planned is taken: a look and four times as long.
+const MORE_NS: u64 = 5_000_000;
 
 /// A thread that takes memory.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ struct Thread {
 pub(super) struct Steward {
     settings: StewardSettings,
     look_at_ns: u64,
+    /// No sooner is looked again because all that was planned is taken.
+    more_at_ns: u64,
     manager: Box<dyn Decide>,
     ageing: Ageing,
     decision: Decision,
@@ -77,6 +81,7 @@ impl Steward {
     ) -> Self {
         Steward {
             look_at_ns: 0,
+            more_at_ns: 0,
             manager,
             ageing: Ageing::default(),
             decision: Decision::default(),
@@ -202,7 +207,7 @@ impl Steward {
             {
                 cgroup.protected = domains[place].protected.map(|spec| (now_ns, spec.period_ns));
             }
-            let bytes = kept.bytes.max(domains[place].min_bytes);
+            let bytes = kept.minimum_bytes.max(domains[place].min_bytes);
             if bytes != self.told_bytes[place] {
                 self.told_bytes[place] = bytes;
                 let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
@@ -276,7 +281,8 @@ impl Steward {
     ) {
         let goes_fast = self.machine(kernel).left_bytes() < self.decision.look_below_bytes;
         let is_done = self.plan.is_empty() && !self.decision.victims.is_empty();
-        if goes_fast || is_done && self.is_little(kernel) {
+        if goes_fast || is_done && now_ns >= self.more_at_ns && self.is_little(kernel) {
+            self.more_at_ns = now_ns + MORE_NS;
             self.look(now_ns, kernel, domains, outcome);
         }
     }
@@ -315,23 +321,41 @@ impl Steward {
         thread: usize,
         outcome: &mut Outcome,
     ) {
-        if !self.takes(now_ns, kernel, thread, outcome) {
+        if !self.takes(now_ns, kernel, domains, thread, outcome) {
             self.look_if_due(now_ns, kernel, domains, outcome);
         }
     }
 
     /// Whether there was anything to take.
-    fn takes(&mut self, now_ns: u64, kernel: &mut Kernel, thread: usize, outcome: &mut Outcome) -> bool {
+    fn takes(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        thread: usize,
+        outcome: &mut Outcome,
+    ) -> bool {
         loop {
             if self.threads[thread].left_bytes == 0 && !self.next_piece(kernel, thread) {
                 self.threads[thread].is_idle = true;
                 return false;
             }
             let place = self.threads[thread].place;
-            let floor_bytes = self.told_bytes[place];
+            let floor_bytes = self.kept_of(place).max(domains[place].min_bytes);
             let before_bytes = kernel.cgroups[place].charged_bytes();
             let allowed_bytes = self.decision.target_bytes + PIECE_BYTES * self.settings.threads as u64;
-            let Some(done_ns) = kernel.take_from(now_ns, place) else {
+            let taken = match self.kept_of(place) {
+                0 => kernel.take_from(now_ns, place),
+                _ => take_idle(
+                    now_ns,
+                    kernel,
+                    place,
+                    domains[place].protected.map_or(0, |spec| spec.period_ns),
+                ),
+            };
+            let Some(done_ns) = taken else {
+                // Those that are in use after all are not idle at the next reading.
+                self.read[place] = None;
                 // EAGAIN, at once.
                 self.spared_until_ns[place] = now_ns + SPARED_NS;
                 self.plan.retain(|victim| victim.place != place);
@@ -376,16 +400,30 @@ impl Steward {
         false
     }
 
+    /// What one keeps; 0 where it is not protected.
+    fn kept_of(&self, place: usize) -> u64 {
+        self.decision.kept.iter().find(|kept| kept.id == place as u64).map_or(0, |kept| kept.bytes)
+    }
+
     /// How much can be taken from one before it has no more than it keeps, beside what is being taken. Who keeps
     /// nothing is not asked what it has.
     fn above_floor_bytes(&self, kernel: &Kernel, place: usize) -> u64 {
-        let is_it = |kept: &&Kept| kept.id == place as u64;
-        let Some(kept) = self.decision.kept.iter().find(is_it).filter(|kept| kept.bytes > 0) else {
+        let kept_bytes = self.kept_of(place);
+        if kept_bytes == 0 {
             return u64::MAX;
-        };
+        }
         let of_place = self.threads.iter().filter(|thread| thread.place == place);
         let in_hand_bytes: u64 = of_place.map(|thread| thread.left_bytes).sum();
         let has_bytes = kernel.cgroups[place].charged_bytes();
-        has_bytes.saturating_sub(kept.bytes).saturating_sub(in_hand_bytes)
+        has_bytes.saturating_sub(kept_bytes).saturating_sub(in_hand_bytes)
     }
+}
+
+/// Takes a group of what was not used within the period when it was last looked at.
+fn take_idle(now_ns: u64, kernel: &mut Kernel, place: usize, period_ns: u64) -> Option<u64> {
+    let lru = &kernel.cgroups[place].lru;
+    let generations = lru.generations(now_ns);
+    let idle = idle_generations(&generations, period_ns) as u64;
+    let oldest = lru.newest() + 1 - generations.len() as u64;
+    kernel.evict_from(now_ns, place, (oldest + idle).checked_sub(1).filter(|_| idle > 0)?)
 }

@@ -38,7 +38,9 @@ fn does_wrong(after: impl Fn(&[Seen], &mut Decision) + 'static) -> Box<dyn Decid
 
 /// Nobody keeps anything.
 pub fn keeps_nothing() -> Box<dyn Decide> {
-    does_wrong(|_, decision| decision.kept.iter_mut().for_each(|kept| kept.bytes = 0))
+    does_wrong(|_, decision| {
+        decision.kept.iter_mut().for_each(|kept| (kept.bytes, kept.minimum_bytes) = (0, 0))
+    })
 }
 
 /// Everybody keeps what it used and has no room to grow.
@@ -48,6 +50,7 @@ pub fn leaves_no_headroom() -> Box<dyn Decide> {
             let one = &seen[kept.id as usize];
             let idle_bytes = one.protected.map_or(0, |protected| protected.idle_bytes);
             kept.bytes = kept.bytes.min(one.principal.claimed_bytes - idle_bytes);
+            kept.minimum_bytes = kept.bytes;
         }
     })
 }

@@ -14,6 +14,8 @@ use super::sharing::FileUses;
 pub(crate) struct Cared {
     /// What is kept of protected ones; 0 of one that is demoted.
     pub(crate) kept_bytes: BTreeMap<String, u64>,
+    /// What the kernel is to leave to these: what is kept, and mostly what they have beside that and do not use.
+    pub(crate) minimum_bytes: BTreeMap<String, u64>,
     /// What was taken for others.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
     /// How much is to be free, in bytes; 0 while nobody is protected.

@@ -67,6 +67,8 @@ const NICE: i32 = -20;
 pub(crate) struct News {
     /// By path: the cgroup's id, and what it keeps, in bytes; 0 where it is demoted.
     pub(crate) kept: BTreeMap<String, (u64, u64)>,
+    /// What the kernel is to leave to each of these, by path, in bytes: what it keeps, and mostly what is idle, too.
+    pub(crate) minima: BTreeMap<String, u64>,
     /// Who was demoted or came back since the news were taken last, by path.
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
@@ -359,6 +361,7 @@ impl Turns {
         let mut state = self.shared.lock();
         let told = &mut state.news;
         let wakes = told.kept != self.news.kept
+            || told.minima != self.news.minima
             || !self.news.changes.is_empty()
             || told.is_short != self.news.is_short
             || told.problem != self.news.problem;
@@ -440,8 +443,9 @@ impl Turns {
             let paths = protected.map(|kept| path_of(kept.id)).collect();
             holding.want(Wanted { paths, bytes_max: decision.held_max_bytes });
         }
-        let kept = decision.kept.iter().map(|kept| (path_of(kept.id), (kept.id, kept.bytes)));
-        self.news.kept = kept.collect();
+        let kept = decision.kept.iter();
+        self.news.minima = kept.clone().map(|kept| (path_of(kept.id), kept.minimum_bytes)).collect();
+        self.news.kept = kept.map(|kept| (path_of(kept.id), (kept.id, kept.bytes))).collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
         self.news.is_short = decision.is_short;
@@ -464,6 +468,10 @@ impl Turns {
             *self.news.taken_bytes.entry(job.cgroup).or_default() += outcome.taken_bytes;
             if !matches!(outcome.end, End::Done | End::Cancelled) {
                 self.spared_until_ns.insert(job.id, now_ns + SPARED_NS);
+                // What of it is in use after all is not idle at the next reading.
+                if let Some(sight) = self.sight.as_mut().filter(|_| job.idle_ns.is_some()) {
+                    sight.forget_ages(job.id);
+                }
                 self.plan.retain(|(_, id, _)| *id != job.id);
             }
         }
@@ -502,7 +510,9 @@ impl Turns {
                 self.plan.pop_front();
                 continue;
             }
-            let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness: None };
+            // Of a protected one only what is idle: memory.reclaim takes other pages where that is in use again.
+            let idle_ns = if kept_bytes > 0 { sight.period_ns(id) } else { None };
+            let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness: None, idle_ns };
             if pool.give(job).is_err() {
                 break;
             }

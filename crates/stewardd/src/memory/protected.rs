@@ -125,6 +125,15 @@ impl Daemon {
         };
         Cared {
             kept_bytes: news.kept.iter().filter_map(is_same).collect(),
+            minimum_bytes: news
+                .kept
+                .iter()
+                .filter_map(is_same)
+                .map(|(path, bytes)| {
+                    let minimum_bytes = news.minima.get(&path).copied().unwrap_or(bytes);
+                    (path, minimum_bytes)
+                })
+                .collect(),
             taken_bytes: news.taken_bytes.clone(),
             target_bytes: news.target_bytes,
             written_per_second: news.written_per_second,

@@ -201,6 +201,11 @@ pub(super) fn bounds(cgroup: &CgroupDirectory) -> Result<Option<MemoryBounds>, K
     Ok(Some(MemoryBounds { min, low, high, max }))
 }
 
+/// `memory.max` alone; `None` where there is no such file.
+pub(super) fn max(cgroup: &CgroupDirectory) -> Result<Option<Bound>, KernelError> {
+    bound(cgroup, "memory.max")
+}
+
 /// A file with one of them; `None` where there is no such file.
 fn bound(cgroup: &CgroupDirectory, file: &str) -> Result<Option<Bound>, KernelError> {
     let Some(text) = cgroup.read_if_present(file)? else { return Ok(None) };

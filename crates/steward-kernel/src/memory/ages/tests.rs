@@ -106,3 +106,14 @@ fn an_ageing_is_one_command_and_its_failure_has_the_path() {
     let error = age(&target, &roots).expect_err("no file");
     assert!(error.is_absent() && error.to_string().contains("debug/lru_gen"), "{error}");
 }
+
+#[test]
+fn an_eviction_names_the_last_generation_from_which_any_may_be_taken() {
+    let (_keep, roots) = roots(Some(""), None);
+    let eviction = Eviction { memcg_id: 42, node: 1, sequence: 6, swappiness: 60, pages: 256 };
+    evict(&eviction, &roots).expect("written");
+    assert_eq!(std::fs::read_to_string(path(&roots)).expect("a file"), "- 42 1 6 60 256");
+    std::fs::remove_file(path(&roots)).expect("removed");
+    let error = evict(&eviction, &roots).expect_err("no file");
+    assert!(error.is_absent() && error.to_string().contains("debug/lru_gen"), "{error}");
+}

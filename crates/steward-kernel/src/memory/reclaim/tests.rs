@@ -23,7 +23,7 @@ fn place(waiting_max: usize) -> Place {
 impl Place {
     fn job(&self, bytes: u64) -> ReclaimJob {
         let id = CgroupDirectory::open("a", &self.roots).expect("it is there").id();
-        ReclaimJob { cgroup: "a".into(), id, bytes, swappiness: None }
+        ReclaimJob { cgroup: "a".into(), id, bytes, swappiness: None, idle_ns: None }
     }
 
     fn file(&self) -> std::path::PathBuf {
@@ -107,4 +107,40 @@ fn dropping_the_pool_gives_up_what_waits() {
     (0..4).for_each(|_| _ = place.pool.give(place.job(u64::MAX)));
     drop(place.pool);
     let _ = std::fs::read(place.keep.path().join("sys/fs/cgroup/a/memory.reclaim")).expect("a file");
+}
+
+/// A hierarchy in which the cgroup `a` has so many MiB and page ages of three generations, of which the oldest of 1 MiB
+/// was idle for an hour.
+fn with_ages(place: &Place) -> std::path::PathBuf {
+    std::fs::write(place.keep.path().join("sys/fs/cgroup/a/memory.current"), "8388608\n").expect("a file");
+    std::fs::create_dir_all(place.roots.proc.join("")).expect("a directory");
+    for name in ["meminfo", "vmstat"] {
+        let text = std::fs::read(std::path::Path::new("/proc").join(name)).expect("every Linux has it");
+        std::fs::write(place.roots.proc.join(name), text).expect("a file");
+    }
+    let ages = place.roots.sys.join("kernel/debug/lru_gen");
+    std::fs::create_dir_all(ages.parent().expect("a parent")).expect("a directory");
+    let id = place.job(1).id;
+    let listed = format!(
+        "memcg 1 /\n node 0\nmemcg {id} /a\n node 0\n 5 9000000 128 128\n 6 4000000 9 9\n 7 10 5 5\n"
+    );
+    std::fs::write(&ages, listed).expect("a file");
+    ages
+}
+
+#[test]
+fn what_is_to_be_idle_is_taken_by_its_generations_and_never_with_memory_reclaim() {
+    let place = place(4);
+    std::fs::write(place.file(), "").expect("a file");
+    let ages = with_ages(&place);
+    let job = ReclaimJob { idle_ns: Some(3_600_000_000_000), ..place.job(4 << 20) };
+    place.pool.give(ReclaimJob { idle_ns: Some(u64::MAX), ..job.clone() }).expect("there is room");
+    assert!(matches!(place.outcome().end, End::NothingToBeHad), "nothing is that old");
+    place.pool.give(job.clone()).expect("there is room");
+    // Nothing is charged less afterwards in this directory, so all of it was in use after all.
+    assert!(matches!(place.outcome().end, End::NothingToBeHad));
+    let written = std::fs::read_to_string(&ages).expect("a file");
+    assert!(written.starts_with(&format!("- {} 0 5 ", job.id)), "{written}");
+    assert!(written.contains(" 256"), "no more than there is: {written}");
+    assert_eq!(std::fs::read_to_string(place.file()).expect("a file"), "");
 }
