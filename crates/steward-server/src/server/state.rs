@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::Thread;
 
+use super::announce::Task;
 use super::entry::Entry;
 use super::rest::{Busy, Rest};
 use crate::clock;
@@ -37,7 +38,7 @@ struct AtWork {
 /// A thread that serves requests.
 struct Worker {
     class: Class,
-    tid: i32,
+    task: Task,
     thread: Thread,
     is_idle: bool,
     /// What it is handed to begin with.
@@ -82,7 +83,7 @@ pub(super) struct Reservation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reserved {
     pub(super) worker: u64,
-    pub(super) tid: i32,
+    pub(super) task: Task,
     /// CPU time in every period, in nanoseconds.
     pub(super) has: Option<(u64, u64)>,
 }
@@ -273,7 +274,7 @@ impl State {
         &mut self,
         class: Class,
         reserved: Option<(u64, u64)>,
-        tid: i32,
+        task: Task,
         thread: Thread,
     ) -> u64 {
         match class {
@@ -282,7 +283,7 @@ impl State {
         }
         self.next += 1;
         let (is_idle, is_stray) = (false, false);
-        let worker = Worker { class, tid, thread, is_idle, hand: None, at_work: None, is_stray, reserved };
+        let worker = Worker { class, task, thread, is_idle, hand: None, at_work: None, is_stray, reserved };
         self.workers.insert(self.next, worker);
         self.next
     }
@@ -424,7 +425,7 @@ impl State {
                     Some(next_ns.map_or(due_ns, |next_ns| next_ns.min(due_ns.max(now_ns + limit_ns / 4))));
                 continue;
             }
-            let used_ns = clock::cpu_ns_of(worker.tid).saturating_sub(at_work.cpu_ns);
+            let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
             self.controller.take_back(at_work.route, at_work.number, used_ns, now_ns);
             worker.is_stray = true;
             self.strays += 1;
@@ -473,14 +474,14 @@ impl State {
         let is_meant = |worker: &Worker| worker.class == Class::Reserved(route) && !worker.is_stray;
         let workers = self.workers.iter().filter(|(_, worker)| is_meant(worker));
         workers
-            .map(|(number, worker)| Reserved { worker: *number, tid: worker.tid, has: worker.reserved })
+            .map(|(number, worker)| Reserved { worker: *number, task: worker.task, has: worker.reserved })
             .collect()
     }
 
     /// Workers that were given up and have a reservation still, which they lose.
     pub(super) fn reserved_strays(&mut self) -> Vec<i32> {
         let strays = self.workers.values_mut().filter(|worker| worker.is_stray);
-        strays.filter_map(|worker| worker.reserved.take().map(|_| worker.tid)).collect()
+        strays.filter_map(|worker| worker.reserved.take().map(|_| worker.task.tid)).collect()
     }
 
     /// A worker has another reservation now.
