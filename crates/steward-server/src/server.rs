@@ -192,7 +192,7 @@ impl Server {
             if state.is_closing {
                 return Err(refused(0, Why::Closed));
             }
-            state.look(now_ns);
+            state.look(route, now_ns);
             let decision = state.controller.arrive(route, now_ns);
             // One that was accepted has a worker, or soon: what is bounded is the others.
             let is_full = state.waiting() >= waiting_max;

@@ -244,8 +244,9 @@ impl State {
         worker.thread.unpark();
     }
 
-    /// A request is about to arrive: those that wait and that can be answered in time by now come before it.
-    pub(super) fn look(&mut self, now_ns: u64) {
+    /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before it.
+    pub(super) fn look(&mut self, route: RouteId, now_ns: u64) {
+        self.look_at_costs(route, None, now_ns);
         self.rest.look(&mut self.controller, now_ns);
     }
 
@@ -376,9 +377,25 @@ impl State {
         self.end(ticket, end, cpu_ns, now_ns);
     }
 
+    /// Tells the controller what the requests of a route but the one that ends have cost so far, where it is about to want that: a
+    /// few microseconds for each that is at work, once a second or in a hundred requests.
+    fn look_at_costs(&mut self, route: RouteId, ends: Option<u64>, now_ns: u64) {
+        if !self.controller.is_about_to_adjust(route, ends.is_some(), now_ns) {
+            return;
+        }
+        for worker in self.workers.values().filter(|worker| !worker.is_stray) {
+            let Some(at_work) = worker.at_work else { continue };
+            if at_work.route == route && Some(at_work.number) != ends {
+                let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
+                self.controller.has_used(route, at_work.number, used_ns);
+            }
+        }
+    }
+
     /// A request ends, at a worker or without one.
     pub(super) fn end(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
         let route = ticket.route();
+        self.look_at_costs(route, Some(ticket.number()), now_ns);
         let before = self.controller.specifications(route);
         self.controller.finish(ticket, end, cpu_ns, now_ns);
         self.is_changed |= self.controller.specifications(route) != before;
