@@ -140,8 +140,8 @@ proptest! {
         }
     }
 
-    /// Whoever announces without end, or at random, gets C/T and at most one C more over what begins with a period of its
-    /// own, and two over anything; and nobody else gets less for it.
+    /// Whoever announces without end, or at random, gets C/T and at most one C more over what begins with a period of
+    /// its own, and two over anything; and nobody else gets less for it.
     #[test]
     fn announcements_without_end_bring_nothing_beyond_the_reservation(specs in announcing(false)) {
         let mut cpu = OneCpu::new(specs, Rules::Steward, vec![0]);

@@ -205,8 +205,8 @@ impl Controller {
         self.routes[route.0].is_about_to_adjust(ends, now_ns)
     }
 
-    /// A request that was let in and is at work has used `cpu_ns` nanoseconds of CPU time so far. Dear ones end late: if
-    /// only those counted that have ended, the mean would be too low and later too high.
+    /// A request that was let in and is at work has used `cpu_ns` nanoseconds of CPU time so far. Dear ones end late:
+    /// if only those counted that have ended, the mean would be too low and later too high.
     pub fn has_used(&mut self, route: RouteId, number: u64, cpu_ns: u64) {
         self.routes[route.0].has_used(number, cpu_ns);
     }

@@ -36,8 +36,8 @@ fn announcer(name: &str, every_us: u64) -> Result<(Program, u64), String> {
     Ok((program, read().ok_or("no address")?))
 }
 
-/// What somebody got out of the reservation meanwhile, as a part of a CPU, how many periods were fresh because a request
-/// was announced, and how many deadlines were missed.
+/// What somebody got out of the reservation meanwhile, as a part of a CPU, how many periods were fresh because a
+/// request was announced, and how many deadlines were missed.
 fn observe(scheduler: &mut SchedExt, pids: &[i32], seconds: u64) -> Result<Vec<(f64, u32, u64)>, String> {
     let (begin, before) = (snapshot(scheduler)?.at_ns, records(scheduler, pids)?);
     sleep(Duration::from_secs(seconds));
@@ -72,9 +72,9 @@ fn cost_ns() -> f64 {
     begin.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
-/// A worker with 20 ms in 200 that is behind its rate whenever another one with 75 ms in 150 has been served first: what
-/// it announces then has a fresh period. It gets no more than it is promised, and others get no less, whether it announces
-/// after each millisecond or at each instruction.
+/// A worker with 20 ms in 200 that is behind its rate whenever another one with 75 ms in 150 has been served first:
+/// what it announces then has a fresh period. It gets no more than it is promised, and others get no less, whether it
+/// announces after each millisecond or at each instruction.
 pub fn fresh_periods() -> Outcome {
     let cost_ns = cost_ns();
     check!(cost_ns < 1000.0, "an announcement takes {cost_ns:.1} ns");

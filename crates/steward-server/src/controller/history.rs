@@ -59,8 +59,8 @@ impl History {
         self.fresh
     }
 
-    /// The costs of these requests and of those that are at work, `before` being those at the last adjustment; what comes
-    /// from now on is for the next one. `None` if none has ended yet.
+    /// The costs of these requests and of those that are at work, `before` being those at the last adjustment; what
+    /// comes from now on is for the next one. `None` if none has ended yet.
     pub(super) fn take(&mut self, at_work: &[Watched], before: Option<Costs>) -> Option<Costs> {
         self.fresh = 0;
         let costs = estimate(self.ended.make_contiguous(), at_work, before);
@@ -121,7 +121,8 @@ mod tests {
     }
 
     /// One in ten costs 50, the others 5. They come evenly; cheap ones end at once, and a dear one has so much of its
-    /// cost in each of ten windows. Whether the dear ones have just begun to come or end all at once, the mean is right.
+    /// cost in each of ten windows. Whether the dear ones have just begun to come or end all at once, the mean is
+    /// right.
     #[test]
     fn dear_requests_count_while_they_are_at_work_and_not_twice() {
         let mut history = History::default();

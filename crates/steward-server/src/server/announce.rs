@@ -1,8 +1,9 @@
 //! How a worker says that it begins with another request, for which it is to have a fresh start time and period.
 //!
-//! A worker that has slept gets that anyway when it wakes. One that goes on without having slept says so, by a number in
-//! its own memory that the scheduler reads there: one store, and no system call. Where nobody reads the number, it sleeps
-//! for as short as it can, which the kernel takes for what it is: the same rule decides about a worker that wakes.
+//! A worker that has slept gets that anyway when it wakes. One that goes on without having slept says so, by a number
+//! in its own memory that the scheduler reads there: one store, and no system call. Where nobody reads the number, it
+//! sleeps for as short as it can, which the kernel takes for what it is: the same rule decides about a worker that
+//! wakes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

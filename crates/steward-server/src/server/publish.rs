@@ -1,8 +1,8 @@
 //! What there is to see of a server, where `steward servers` finds it: in a file in memory that only this process has
 //! open.
 //!
-//! Whoever may look into the process may read it there (`/proc/PID/fd`), and nobody else; it needs no daemon, no port and
-//! no path, and goes with the process. Its name says what it is.
+//! Whoever may look into the process may read it there (`/proc/PID/fd`), and nobody else; it needs no daemon, no port
+//! and no path, and goes with the process. Its name says what it is.
 
 use std::fs::File;
 use std::io;

@@ -244,7 +244,8 @@ impl State {
         worker.thread.unpark();
     }
 
-    /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before it.
+    /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before
+    /// it.
     pub(super) fn look(&mut self, route: RouteId, now_ns: u64) {
         self.look_at_costs(route, None, now_ns);
         self.rest.look(&mut self.controller, now_ns);
@@ -377,8 +378,8 @@ impl State {
         self.end(ticket, end, cpu_ns, now_ns);
     }
 
-    /// Tells the controller what the requests of a route but the one that ends have cost so far, where it is about to want that: a
-    /// few microseconds for each that is at work, once a second or in a hundred requests.
+    /// Tells the controller what the requests of a route but the one that ends have cost so far, where it is about to
+    /// want that: a few microseconds for each that is at work, once a second or in a hundred requests.
     fn look_at_costs(&mut self, route: RouteId, ends: Option<u64>, now_ns: u64) {
         if !self.controller.is_about_to_adjust(route, ends.is_some(), now_ns) {
             return;
