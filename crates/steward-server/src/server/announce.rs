@@ -6,6 +6,7 @@
 //! wakes.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,18 +17,21 @@ thread_local! {
 }
 
 /// A thread that serves requests, as the kernel knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) tid: i32,
     /// Where the number of its request stands in memory.
     pub(super) requests_at: u64,
+    /// Its request is done, and it is about to say so: what it uses meanwhile is not the request's.
+    pub(super) is_done: Arc<AtomicBool>,
 }
 
 impl Task {
     /// The calling thread.
     pub(super) fn own() -> Self {
         let requests_at = REQUEST.with(|request| request.as_ptr() as usize as u64);
-        Task { tid: rustix::thread::gettid().as_raw_nonzero().get(), requests_at }
+        let is_done = Arc::new(AtomicBool::new(false));
+        Task { tid: rustix::thread::gettid().as_raw_nonzero().get(), requests_at, is_done }
     }
 }
 

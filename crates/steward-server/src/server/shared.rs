@@ -1,6 +1,7 @@
 //! What all threads of a server share: the state under its lock, and what wakes those who look after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl Shared {
     pub(super) fn start(
         self: &Arc<Self>,
         class: Class,
-        reserve: impl FnOnce(Task) -> Option<Option<(u64, u64)>>,
+        reserve: impl FnOnce(&Task) -> Option<Option<(u64, u64)>>,
     ) -> std::io::Result<bool> {
         let shared = self.clone();
         let (tell_task, task) = channel();
@@ -117,27 +118,30 @@ impl Shared {
             Class::BestEffort => "steward-rest",
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let _ = tell_task.send(Task::own());
+            let task = Task::own();
+            let is_done = task.is_done.clone();
+            let _ = tell_task.send(task);
             if let Ok(number) = number.recv() {
-                shared.work(number, class);
+                shared.work(number, class, &is_done);
             }
         })?;
         let task = task.recv().map_err(std::io::Error::other)?;
-        let Some(reserved) = reserve(task) else { return Ok(false) };
+        let Some(reserved) = reserve(&task) else { return Ok(false) };
         let number = self.with(|state| state.add(class, reserved, task, thread.thread().clone()));
         let _ = tell_number.send(number);
         Ok(true)
     }
 
     /// The life of a worker.
-    fn work(&self, number: u64, class: Class) {
+    fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
         loop {
             match self.with(|state| state.ask(number)) {
                 Told::Serve(entry) => {
                     if class != Class::BestEffort {
                         self.announcements.begins();
                     }
-                    self.serve(number, entry);
+                    is_done.store(false, Ordering::Relaxed);
+                    self.serve(number, entry, is_done);
                 }
                 Told::Rest => {
                     self.announcements.sleeps();
@@ -152,13 +156,14 @@ impl Shared {
         }
     }
 
-    fn serve(&self, number: u64, entry: Entry) {
+    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool) {
         let ticket = entry.ticket.expect("who is served was let in");
         // Only of best-effort requests is it of use to know whether they wait.
         let watched = (!ticket.is_accepted()).then(Watched::begin).flatten();
         let before_ns = clock::thread_cpu_ns();
         let outcome = catch_unwind(AssertUnwindSafe(entry.job));
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
+        is_done.store(true, Ordering::Relaxed);
         let (end, cost_ns) = match outcome {
             Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
             // What was cut short was CPU time all the same; what never began leaves its specification unused.

@@ -5,6 +5,7 @@
 //! reservation is served by these too, ahead of all else, by deadline.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
 use super::announce::Task;
@@ -80,7 +81,7 @@ pub(super) struct Reservation {
 }
 
 /// A worker with a reservation, as the one who reserves sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reserved {
     pub(super) worker: u64,
     pub(super) task: Task,
@@ -386,7 +387,8 @@ impl State {
         }
         for worker in self.workers.values().filter(|worker| !worker.is_stray) {
             let Some(at_work) = worker.at_work else { continue };
-            if at_work.route == route && Some(at_work.number) != ends {
+            let is_done = worker.task.is_done.load(Ordering::Relaxed);
+            if at_work.route == route && Some(at_work.number) != ends && !is_done {
                 let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
                 self.controller.has_used(route, at_work.number, used_ns);
             }
@@ -492,7 +494,11 @@ impl State {
         let is_meant = |worker: &Worker| worker.class == Class::Reserved(route) && !worker.is_stray;
         let workers = self.workers.iter().filter(|(_, worker)| is_meant(worker));
         workers
-            .map(|(number, worker)| Reserved { worker: *number, task: worker.task, has: worker.reserved })
+            .map(|(number, worker)| Reserved {
+                worker: *number,
+                task: worker.task.clone(),
+                has: worker.reserved,
+            })
             .collect()
     }
 
