@@ -155,7 +155,8 @@ pub unsafe extern "C" fn steward_set(
         // SAFETY: as the caller promises, here and below.
         let cpu = unsafe { cpu.as_ref() }.ok_or_else(|| Failure::argument("the reservation is null"))?;
         let Flags { inherit, revocable, keep_if_refused } = Flags::read(flags)?;
-        let request = api::Set { pid, cpu: cpu.to_api(), inherit, revocable, keep_if_refused };
+        let request =
+            api::Set { pid, cpu: cpu.to_api(), inherit, revocable, keep_if_refused, requests_at: None };
         let reply = unsafe { handle(client) }?.call(&request)?;
         unsafe { store(number_of(reply.standing), standing, drop) };
         Ok(STEWARD_OK)

@@ -201,6 +201,7 @@ impl Spec {
                 _ => IrrevocableFor::Root,
             },
             keep_over_exec: false,
+            requests_at: None,
             spec_id,
         })
     }

@@ -76,6 +76,7 @@ fn main() {
             revocable: true,
             irrevocable_for,
             keep_over_exec: true,
+            requests_at: None,
             spec_id: 0,
         };
         println!("{:?}", scheduler.assign(child.id() as i32, Some(grant)));

@@ -62,7 +62,7 @@ mod tests {
         let rust = layout! {
                     EdfTask {
                         budget_ns, period_ns, start_ns, deadline_ns, left_ns, periods, missed, exhausted, overrun_max_ns,
-                        slept, blocked, late,
+                        slept, blocked, late, renewed,
                     }
                     Load { measured, projected, window, samples, last_activation }
                     LoadThresholds { reactivate_below, admit_below, revoke_above, irrevocable_max, user_max }

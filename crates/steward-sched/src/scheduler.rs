@@ -578,6 +578,7 @@ fn encode_grant(grant: &Grant) -> types::grant {
             IrrevocableFor::Root => 0,
             IrrevocableFor::User(uid) => uid,
         },
+        requests_at: grant.requests_at.unwrap_or(0),
         ..Default::default()
     }
 }
@@ -589,6 +590,7 @@ fn decode_grant(grant: &types::grant) -> Grant {
         revocable: grant.flags & REVOCABLE != 0,
         keep_over_exec: grant.flags & KEEP_OVER_EXEC != 0,
         spec_id: grant.spec_id,
+        requests_at: Some(grant.requests_at).filter(|address| *address != 0),
         irrevocable_for: match grant.user {
             ADMISSION_ANYBODY => IrrevocableFor::Anybody,
             0 => IrrevocableFor::Root,
@@ -618,6 +620,7 @@ fn task_record(slot: &types::task_slot) -> Option<TaskRecord> {
         budget_left_ns: slot.edf.left_ns,
         deadline_ns: slot.edf.deadline_ns,
         periods: slot.edf.periods,
+        periods_announced: slot.edf.renewed,
         deadlines_missed: slot.edf.missed,
         budgets_exhausted: slot.edf.exhausted,
         reserved_time_ns: slot.reserved_time_ns,

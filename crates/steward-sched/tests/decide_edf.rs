@@ -49,8 +49,18 @@ fn task_set(voluntary: bool) -> impl Strategy<Value = Vec<TaskSpec>> {
                 period_ns,
                 phase_ns: phase * UNIT_NS,
                 behaviour,
+                announces_every_ns: None,
             });
         }
+        specs
+    })
+}
+
+/// The same, and some of them announce requests: at every instruction, or now and then.
+fn announcing(voluntary: bool) -> impl Strategy<Value = Vec<TaskSpec>> {
+    let every = prop_oneof![Just(None), Just(Some(1)), (1u64..=100).prop_map(|ms| Some(ms * MS + 7))];
+    (task_set(voluntary), vec(every, 6)).prop_map(|(mut specs, every)| {
+        specs.iter_mut().zip(every).for_each(|(spec, every)| spec.announces_every_ns = every);
         specs
     })
 }
@@ -130,6 +140,49 @@ proptest! {
         }
     }
 
+    /// Whoever announces without end, or at random, gets C/T and at most one C more over what begins with a period of
+    /// its own, and two over anything; and nobody else gets less for it.
+    #[test]
+    fn announcements_without_end_bring_nothing_beyond_the_reservation(specs in announcing(false)) {
+        let mut cpu = OneCpu::new(specs, Rules::Steward, vec![0]);
+        cpu.run_until(300 * MS, |_| {});
+        for task in &cpu.tasks {
+            let (c, t) = (task.spec.budget_ns as u128, task.spec.period_ns as u128);
+            let begins = task.periods.iter().map(|(start_ns, _)| (*start_ns, 1));
+            let anywhere = task.served.iter().map(|(from_ns, ..)| (*from_ns, 2));
+            for (from_ns, budgets) in begins.chain(anywhere) {
+                for (_, end_ns, _) in task.served.iter().filter(|(_, end_ns, _)| *end_ns > from_ns) {
+                    let served_ns = task.service_between(from_ns, *end_ns) as u128;
+                    prop_assert!(served_ns * t <= budgets * c * t + c * (end_ns - from_ns) as u128);
+                }
+            }
+            if is_greedy(task) && task.spec.announces_every_ns.is_none() {
+                prop_assert_eq!((short_periods(task, cpu.now_ns), task.edf.missed), (0, 0));
+            }
+        }
+    }
+
+    /// An announced request for which a fresh period begins has all of C by that period's end, unless it is followed by
+    /// another one before; one for which none begins has at least C/T of the time since the period began behind it, and
+    /// goes on.
+    #[test]
+    fn a_request_that_is_announced_has_its_budget_within_the_period(specs in announcing(false)) {
+        let mut cpu = OneCpu::new(specs, Rules::Steward, vec![0]);
+        cpu.run_until(300 * MS, |_| {});
+        for task in cpu.tasks.iter().filter(|task| is_greedy(task)) {
+            for pair in task.periods.windows(2) {
+                let ((start_ns, deadline_ns), (next_ns, _)) = (pair[0], pair[1]);
+                let served_ns = task.service_between(start_ns, next_ns.min(deadline_ns));
+                let (c, t) = (task.spec.budget_ns as u128, task.spec.period_ns as u128);
+                if next_ns >= deadline_ns {
+                    prop_assert_eq!(served_ns, task.spec.budget_ns);
+                } else {
+                    prop_assert!(served_ns as u128 * t < c * (next_ns - start_ns) as u128);
+                }
+            }
+        }
+    }
+
     #[test]
     fn an_overrun_is_paid_back_and_nothing_is_carried_over(
         budget_ns in 1..100 * MS,
@@ -199,12 +252,19 @@ fn late_sleeper(voluntary: bool) -> Vec<TaskSpec> {
         Turn { run_ns: 100 * MS, sleep_ns: MS, voluntary },
     ];
     vec![
-        TaskSpec { budget_ns: 2_500_000, period_ns: 5 * MS, phase_ns: 512_000, behaviour: Behaviour::Greedy },
+        TaskSpec {
+            budget_ns: 2_500_000,
+            period_ns: 5 * MS,
+            phase_ns: 512_000,
+            behaviour: Behaviour::Greedy,
+            announces_every_ns: None,
+        },
         TaskSpec {
             budget_ns: 5 * MS,
             period_ns: 10 * MS,
             phase_ns: 0,
             behaviour: Behaviour::Sleeper { turns },
+            announces_every_ns: None,
         },
     ]
 }
@@ -331,4 +391,35 @@ fn a_parent_that_waits_for_its_next_period_lends_nothing() {
     parent.update(5 * MS);
     assert_eq!(parent.lend(6 * MS), 0);
     assert!(parent.lend(100 * MS) > 0);
+}
+
+#[test]
+fn a_request_that_is_announced_has_a_fresh_period_where_the_one_before_took_less_than_its_rate() {
+    let mut task = EdfTask::begin(50 * MS, 200 * MS, 0);
+    task.charge(10 * MS);
+    // 10 of 50 ms in 40 ms of 200: just the rate, and nothing is to be had.
+    assert_eq!(task.announce(40 * MS), EdfOutcome::Continues);
+    assert_eq!(task.announce(41 * MS), EdfOutcome::NewPeriod);
+    assert_eq!((task.start_ns, task.deadline_ns, task.left_ns), (41 * MS, 241 * MS, 50 * MS as i64));
+    assert_eq!((task.periods, task.renewed), (2, 1));
+    // At once again, after an instruction, and with the budget used up: the next period is the one that comes anyway.
+    assert_eq!(task.announce(41 * MS), EdfOutcome::Continues);
+    task.charge(1);
+    assert_eq!(task.announce(41 * MS + 1), EdfOutcome::Continues);
+    task.charge(50 * MS - 1);
+    task.update(91 * MS);
+    assert_eq!(task.announce(91 * MS), EdfOutcome::Continues);
+    assert_eq!((task.start_ns, task.left_ns, task.renewed), (241 * MS, 50 * MS as i64, 1));
+}
+
+#[test]
+fn announcements_gain_nothing_by_rounding() {
+    // Budgets and periods that are no multiples of the unit that is compared in, at every instruction.
+    for (budget_ns, period_ns) in [(100_001, 100_033), (999_999, 1_000_031), (100_001, 9_999_999_999)] {
+        let mut task = EdfTask::begin(budget_ns, period_ns, 0);
+        for now_ns in 1..=90_000 {
+            task.charge(1);
+            assert_eq!(task.announce(now_ns), EdfOutcome::Continues);
+        }
+    }
 }

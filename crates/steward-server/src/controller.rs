@@ -199,6 +199,18 @@ impl Controller {
         self.goes_ahead(ticket);
     }
 
+    /// Whether a route's costs are taken anew when a request of it arrives now, or `ends` now: then
+    /// [`Controller::has_used`] is to be told first of those that are at work.
+    pub fn is_about_to_adjust(&self, route: RouteId, ends: bool, now_ns: u64) -> bool {
+        self.routes[route.0].is_about_to_adjust(ends, now_ns)
+    }
+
+    /// A request that was let in and is at work has used `cpu_ns` nanoseconds of CPU time so far. Dear ones end late:
+    /// if only those counted that have ended, the mean would be too low and later too high.
+    pub fn has_used(&mut self, route: RouteId, number: u64, cpu_ns: u64) {
+        self.routes[route.0].has_used(number, cpu_ns);
+    }
+
     /// A best-effort request that is about to be finished waited for something else than a CPU for so many nanoseconds.
     pub fn slept(&mut self, slept_ns: u64) {
         self.spare.slept(slept_ns);

@@ -24,5 +24,5 @@ pub use http::{ByPath, PageFuture, PageLayer, WithPage};
 pub use layer::{Answer, Classify, ResponseFuture, Served, ServerLayer};
 #[cfg(feature = "tower")]
 pub use server::InHand;
-pub use server::{Outcome, Place, Refused, RunError, Server, Settings, StartError, Why};
+pub use server::{Outcome, PUBLISHED_NAME, Place, Refused, RunError, Server, Settings, StartError, Why};
 pub use snapshot::{Counts, RouteSnapshot, Snapshot};

@@ -1,7 +1,9 @@
 //! A server's dispatcher: takes requests, has them served by its workers, and says what became of them.
 
+mod announce;
 mod entry;
 mod keeper;
+mod publish;
 mod reserver;
 mod rest;
 mod settings;
@@ -19,6 +21,7 @@ use crate::snapshot::Snapshot;
 use entry::Entry;
 pub(crate) use entry::Job;
 pub use entry::Outcome;
+pub use publish::PUBLISHED_NAME;
 pub use settings::{Settings, StartError};
 use shared::Shared;
 use state::{Class, Reservation, State};
@@ -147,6 +150,7 @@ impl Server {
                 .map_err(StartError::Thread)
         };
         begin("steward-keeper", keeper::keep)?;
+        begin("steward-publish", publish::keep)?;
         if has_socket {
             begin("steward-reserve", reserver::keep)?;
         }
@@ -188,7 +192,7 @@ impl Server {
             if state.is_closing {
                 return Err(refused(0, Why::Closed));
             }
-            state.look(now_ns);
+            state.look(route, now_ns);
             let decision = state.controller.arrive(route, now_ns);
             // One that was accepted has a worker, or soon: what is bounded is the others.
             let is_full = state.waiting() >= waiting_max;
@@ -241,14 +245,7 @@ impl Server {
 
     /// What there is to see.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.shared().state();
-        let (reserved, best_effort) = state.workers();
-        Snapshot {
-            reserved_workers: reserved as u64,
-            best_effort_workers: best_effort as u64,
-            unreserved: state.unreserved.clone(),
-            ..state.controller.snapshot()
-        }
+        self.shared().snapshot()
     }
 
     /// Lets no request in any more, and waits until those that were let in have been served, at most for so long.

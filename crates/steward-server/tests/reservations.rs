@@ -18,6 +18,12 @@ struct Asked {
     given: Vec<(i64, u64, u64)>,
     released: Vec<i64>,
     calls: usize,
+    /// Where threads announce their requests, of those that were given something.
+    requests_at: Vec<u64>,
+    /// It is an older one, which knows nothing of that.
+    is_old: bool,
+    /// It ends: each client is closed at its next call, and what was given is forgotten.
+    is_ending: bool,
 }
 
 fn status(admit_below: f64, kind: Option<&str>) -> Map<String, Value> {
@@ -39,6 +45,10 @@ fn play(socket: &Path, room: f64, kind: Option<&'static str>) -> Arc<Mutex<Asked
             let parameters = Value::Object(call.parameters.clone());
             let mut asked = told.lock().expect("no panic");
             asked.calls += 1;
+            if asked.is_ending {
+                asked.given.clear();
+                return;
+            }
             let answer = match call.method.as_str() {
                 Status::NAME => Ok(status(0.8, kind)),
                 Set::NAME => set(&mut asked, &parameters, room),
@@ -58,6 +68,11 @@ fn play(socket: &Path, room: f64, kind: Option<&'static str>) -> Arc<Mutex<Asked
 }
 
 fn set(asked: &mut Asked, parameters: &Value, room: f64) -> Result<Map<String, Value>, ApiError> {
+    let requests_at = parameters.get("requests_at").and_then(Value::as_u64);
+    if asked.is_old && requests_at.is_some() {
+        let reason = "unknown field `requests_at`".to_owned();
+        return Err(ApiError::InvalidParameter { parameter: "parameters".to_owned(), reason });
+    }
     let pid = parameters["pid"].as_i64().expect("a number");
     let (budget_ns, period_ns) = (
         parameters["cpu"]["budget_ns"].as_u64().expect("a number"),
@@ -75,6 +90,7 @@ fn set(asked: &mut Asked, parameters: &Value, room: f64) -> Result<Map<String, V
         });
     }
     asked.given.push((pid, budget_ns, period_ns));
+    asked.requests_at.extend(requests_at);
     Ok(daemon::parameters(&Standings::default()))
 }
 
@@ -191,4 +207,62 @@ fn a_thread_that_takes_requests_in_gets_what_it_asks_for() {
     server.reserve_for_this_thread(Duration::from_millis(1), Duration::from_millis(10));
     let is_given = |given: &[(i64, u64, u64)]| given.iter().any(|(_, budget_ns, _)| *budget_ns == 1_000_000);
     until("a reservation", &server, |_| is_given(&asked.lock().expect("no panic").given));
+}
+
+#[test]
+fn each_worker_says_where_it_announces_requests_and_an_older_daemon_is_not_asked_again() {
+    for is_old in [false, true] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("socket");
+        let asked = play(&socket, 0.8, Some("sched_ext"));
+        asked.lock().expect("no panic").is_old = is_old;
+        let server = server(&socket, 0.5);
+        until("reservations", &server, |seen| seen.reserved_workers == 49);
+        let mut asked = asked.lock().expect("no panic");
+        let places = asked.requests_at.len();
+        asked.requests_at.sort_unstable();
+        asked.requests_at.dedup();
+        assert_eq!((places, asked.requests_at.len()), if is_old { (0, 0) } else { (49, 49) });
+        // One status, one call for each worker, and of an older daemon one that it does not understand.
+        assert_eq!(asked.calls, 50 + usize::from(is_old));
+    }
+}
+
+/// The daemon ends in the middle of a burst, and another one begins: all that were let in are served, at first without
+/// reservations, and then there are some again.
+#[test]
+fn a_daemon_that_ends_in_the_middle_of_a_burst_costs_no_request_and_the_next_one_is_used() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("socket");
+    let asked = play(&socket, 0.8, Some("sched_ext"));
+    let server = server(&socket, 0.5);
+    let route = server.route("/a").expect("given");
+    until("reservations", &server, |seen| seen.reserved_workers == 49);
+    let (tell, told) = std::sync::mpsc::channel();
+    let burst = |from: usize| {
+        for number in from..from + 200 {
+            let tell = tell.clone();
+            server.arrive(route).expect("let in").serve(move || tell.send(number).expect("it is read"));
+        }
+    };
+    burst(0);
+    asked.lock().expect("no panic").is_ending = true;
+    // The next call is refused by closing the connection: a new goal makes the server ask.
+    server
+        .set_goal(route, Goal::new(Duration::from_secs(1), 0.4).costing(Duration::from_millis(10)))
+        .expect("valid");
+    until("the end of the daemon", &server, |seen| seen.unreserved.is_some());
+    burst(200);
+    asked.lock().expect("no panic").is_ending = false;
+    burst(400);
+    let mut served: Vec<usize> = told.iter().take(600).collect();
+    served.sort_unstable();
+    assert_eq!(served, (0..600).collect::<Vec<_>>());
+    let seen =
+        until("reservations again", &server, |seen| seen.unreserved.is_none() && seen.reserved_workers > 0);
+    let counts = &seen.routes[0].counts;
+    assert_eq!((counts.accepted + counts.best_effort, counts.overdue, counts.panicked), (600, 0, 0));
+    let expected = seen.reserved_workers as usize;
+    until("what the new daemon gave", &server, |_| asked.lock().expect("no panic").given.len() >= expected);
+    assert_eq!(server.close(Duration::from_secs(60)), 0);
 }

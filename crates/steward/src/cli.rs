@@ -22,6 +22,7 @@ use crate::machine::RevertArguments;
 use crate::memory::available::AvailableArguments;
 use crate::report::ReportArguments;
 use crate::run::RunArguments;
+use crate::servers::ServersArguments;
 use crate::spec::SpecCommand;
 use crate::status::StatusArguments;
 use crate::top::TopArguments;
@@ -78,6 +79,7 @@ pub enum Command {
     Forecast(ForecastArguments),
     Available(AvailableArguments),
     Top(TopArguments),
+    Servers(ServersArguments),
     Report(ReportArguments),
     Tune(TuneArguments),
     #[command(subcommand)]

@@ -19,6 +19,7 @@ mod memory;
 mod output;
 mod report;
 mod run;
+mod servers;
 mod spec;
 mod status;
 mod top;
@@ -102,6 +103,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Available(arguments) => available::available(socket, arguments).map(|()| true),
         Command::Forecast(arguments) => forecast::forecast(socket, arguments).map(|()| true),
         Command::Top(arguments) => top::top(socket, arguments).map(|()| true),
+        Command::Servers(arguments) => servers::servers(arguments).map(|()| true),
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Pool(command) => pool::pool(socket, command).map(|()| true),

@@ -104,7 +104,14 @@ fn fill_history_with(rounds: usize) -> anyhow::Result<()> {
     let pid = std::process::id() as i32;
     let cpu = api::Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
     for _ in 0..rounds {
-        client.call(&api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None })?;
+        client.call(&api::Set {
+            pid,
+            cpu,
+            inherit: None,
+            revocable: None,
+            keep_if_refused: None,
+            requests_at: None,
+        })?;
         client.call(&api::Release { pid })?;
     }
     Ok(())

@@ -335,6 +335,7 @@ fn record(tid: i32, grant: Grant, standing: Standing) -> TaskRecord {
         budget_left_ns: grant.reservation.budget_ns as i64,
         deadline_ns: 30_000_000,
         periods: 100,
+        periods_announced: 0,
         deadlines_missed: 0,
         budgets_exhausted: 0,
         reserved_time_ns: 1_000_000,

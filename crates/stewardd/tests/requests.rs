@@ -97,6 +97,36 @@ fn a_reservation_that_makes_no_sense_is_an_invalid_parameter() {
 }
 
 #[test]
+fn where_a_thread_announces_its_requests_is_passed_on_and_nothing_that_makes_no_sense() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let request = |requests_at, inherit| api::Set {
+        requests_at: Some(requests_at),
+        inherit: Some(inherit),
+        ..set(sleeper.pid(), reservation(1, 100))
+    };
+    for (requests_at, inherit, why) in
+        [(0, false, "no address"), (4098, false, "multiple of 4"), (4096, true, "one thread")]
+    {
+        let ApiError::InvalidParameter { parameter, reason } =
+            refusal(daemon.client().call(&request(requests_at, inherit)))
+        else {
+            panic!("{requests_at}, {inherit}")
+        };
+        assert!(parameter == "requests_at" && reason.contains(why), "{parameter}: {reason}");
+    }
+    assert!(machine.fake.machine().tasks.is_empty());
+    let given = daemon.client().call(&request(4096, false)).expect("it fits");
+    let reads = daemon.status().cpu.mechanism.kind == Some(api::MechanismKind::SchedExt);
+    assert_eq!((given.standing, given.reads_requests), (Some(api::Standing::Admitted), Some(reads)));
+    assert_eq!(machine.fake.machine().tasks[&sleeper.pid()].0.requests_at, Some(4096));
+    let given = daemon.client().call(&set(sleeper.pid(), reservation(1, 100))).expect("it fits");
+    assert_eq!(given.reads_requests, None);
+    assert_eq!(machine.fake.machine().tasks[&sleeper.pid()].0.requests_at, None);
+}
+
+#[test]
 fn a_process_that_does_not_exist_is_said_not_to() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -171,6 +171,11 @@ pub struct Set {
     /// [`AdmissionRefused`](super::ApiError::AdmissionRefused).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_if_refused: Option<bool>,
+    /// Where, in its own memory, the thread changes a number of 32 bits when it begins with another request of a
+    /// server: the scheduler reads it there, and begins a fresh period if that is within the reservation. Without
+    /// `inherit` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_at: Option<u64>,
 }
 method!(Set, "io.steward.Set", Standings);
 

@@ -71,4 +71,8 @@ pub struct Standings {
     /// The standing of the process' main thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Standing>,
+    /// Whether the scheduler reads the thread's requests at [`Set::requests_at`](super::Set::requests_at), where that
+    /// was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_requests: Option<bool>,
 }

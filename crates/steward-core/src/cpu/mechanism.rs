@@ -57,6 +57,8 @@ pub struct TaskRecord {
     pub deadline_ns: u64,
     /// Periods begun since admission.
     pub periods: u64,
+    /// Periods of those that began because the task announced a request; counts on from 0 after 2^32.
+    pub periods_announced: u32,
     /// Periods whose budget was still owed to a task that wanted it when they ended.
     pub deadlines_missed: u64,
     /// Periods whose budget was used up before they ended.

@@ -123,6 +123,9 @@ pub struct Grant {
     pub keep_over_exec: bool,
     /// The specification that this comes from: an index that the daemon chose, 0 when there is none.
     pub spec_id: u32,
+    /// Where, in the thread's own memory, it changes a number when it begins with another request.
+    #[serde(default)]
+    pub requests_at: Option<u64>,
 }
 
 #[cfg(test)]

@@ -165,6 +165,7 @@ pub fn reservations_are_paid() -> Outcome {
         revocable: false,
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
+        requests_at: None,
         spec_id: 0,
     };
     scheduler.assign(film.pid(), Some(grant)).map_err(|error| error.to_string())?;
@@ -251,6 +252,7 @@ pub fn beside_a_ring() -> Outcome {
         revocable: true,
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
+        requests_at: None,
         spec_id: 0,
     };
     scheduler.assign(player.pid(), Some(grant)).map_err(|error| error.to_string())?;

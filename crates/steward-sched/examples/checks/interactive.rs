@@ -26,6 +26,7 @@ pub fn grant(budget_us: u64, period_us: u64) -> Grant {
         revocable: true,
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
+        requests_at: None,
         spec_id: 7,
     }
 }

@@ -10,6 +10,7 @@ mod domains;
 mod holds;
 mod interactive;
 mod programs;
+mod requests;
 mod shares;
 mod system;
 
@@ -63,6 +64,8 @@ const CHECKS: &[Check] = &[
     ("who-is-held-holds-up-no-cpu-that-goes-offline", 2, holds::held_under_hotplug),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
+    ("a-request-that-is-announced-has-a-fresh-period", 1, requests::fresh_periods),
+    ("addresses-of-requests-that-are-wrong-do-no-harm", 1, requests::wrong_addresses),
     ("a-best-effort-task-starts-nothing-interactive", 1, interactive::no_way_up),
     ("an-interactive-parent-starts-interactive-programs", 1, interactive::specification_at_exec),
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),

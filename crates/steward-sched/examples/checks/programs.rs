@@ -131,6 +131,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
                 sleep(Duration::from_secs(3600));
             }
         }
+        // Uses the CPU and announces requests: announce FILE EVERY_US.
+        "announce" => crate::requests::announce(&arguments[1], arguments[2].parse().ok()?),
         // Starts one short program after the other, each of which works a moment before it executes.
         "starter" => loop {
             let _ = launch(Duration::from_millis(3)).wait();
@@ -205,7 +207,7 @@ fn ring() -> ! {
     }
 }
 
-fn thread_time() -> Duration {
+pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills the structure.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

@@ -23,6 +23,7 @@ fn grant() -> Grant {
         revocable: true,
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
+        requests_at: None,
         spec_id: 0,
     }
 }

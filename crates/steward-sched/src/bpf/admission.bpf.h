@@ -503,6 +503,7 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 static __always_inline void keep_slot(struct task_struct *p, struct task_slot *slot)
 {
 	slot->tid = p->pid;
+	slot->grant.requests_at = 0; /* That was in the memory of the program before. */
 	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
 }
 

@@ -17,6 +17,36 @@ static __always_inline bool served_by_deadline(struct task_slot *slot, u64 now_n
 	return slot->standing == STANDING_ADMITTED && edf_eligible(&slot->edf, now_ns);
 }
 
+/*
+ * Requests of servers. A thread that serves one request after another says by a number in its own memory when it begins
+ * with the next one: it writes another number than before, and needs no system call for that. The number is read while
+ * the thread is current, on its CPU, at the tick and when it stops, which is soon enough: it changes while the thread
+ * runs. What it may bring is decided by edf_announce().
+ *
+ * The address comes from the thread, and nothing but a number to be compared is read there, without waiting for a page:
+ * where there is none, nothing was announced.
+ */
+static __noinline bool has_announced(struct task_struct *p, struct task_slot *slot, u32 *request)
+{
+	if (!p || !slot || !request || !slot->grant.requests_at || p != bpf_get_current_task_btf())
+		return false;
+	return !bpf_probe_read_user(request, sizeof(*request), (const void *)slot->grant.requests_at) &&
+	       *request != slot->request;
+}
+
+/* To be called when what the task has used has been charged. */
+static __noinline int look_for_request(struct task_struct *p, struct task_slot *slot, u64 now_ns)
+{
+	u32 request = 0;
+
+	if (!p || !slot || !has_announced(p, slot, &request))
+		return 0;
+	slot->request = request;
+	if (slot->standing == STANDING_ADMITTED)
+		edf_announce(&slot->edf, now_ns);
+	return 0;
+}
+
 static __always_inline bool begin_change(struct task_state *t)
 {
 	return !__sync_val_compare_and_swap(&t->changing, 0, 1);

@@ -46,6 +46,7 @@ struct grant {
 	u32 spec_id;
 	u32 user; /* whose tasks may be irrevocable beside root's; ADMISSION_ANYBODY: everybody's */
 	u32 unused;
+	u64 requests_at; /* where, in the task's own memory, the number of its request stands (requests of servers); 0: nowhere */
 };
 
 /* An executable: the superblock's device (major << 20 | minor) and the inode. */
@@ -79,6 +80,8 @@ struct task_slot {
 	u32 failures; /* how often it was tried in vain to take it back */
 	u32 retry_sample; /* the sampler's count from which on it is tried again */
 	u32 misplaced; /* it may not run where it was admitted */
+	u32 request; /* the number of its request when it was last looked at */
+	u32 unused;
 };
 
 struct event {

@@ -316,8 +316,10 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		t = task_state_of(prev);
-		if (t)
+		if (t) {
 			charge(t, now_ns);
+			look_for_request(prev, slot_of(t), now_ns);
+		}
 	}
 	if (t && goes_on_alone(t, run, cpu)) {
 		keep_best_effort(prev, t, run, cpu);
@@ -379,6 +381,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	struct domain_table *table = domains();
 	struct task_state *t;
 	struct task_slot *slot;
+	u32 request = 0;
 	u64 now_ns;
 
 	if (!run || !table)
@@ -393,6 +396,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	if (t->mode == MODE_INTERACTIVE) {
 		slot = slot_of(t);
 		if (!slot || !served_by_deadline(slot, now_ns) || now_ns - t->charged_ns >= CHARGE_LATEST_NS ||
+		    has_announced(p, slot, &request) ||
 		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
 		     (overdue || others_wait(table, 0, cpu))))
 			task_set_slice(p, 0);
@@ -494,6 +498,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 		return;
 	run->alone = 0;
 	charge(t, now_ns);
+	look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
 	if (run->rescues) {
@@ -566,6 +571,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	}
 	grant = slot->grant;
 	grant.flags &= ~GRANT_KEEP_OVER_EXEC;
+	grant.requests_at = 0;
 	adopt(p, t, &grant);
 	return 0;
 }

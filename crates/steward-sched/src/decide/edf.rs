@@ -28,7 +28,8 @@ pub struct EdfTask {
     pub blocked: u32,
     /// 1: this period has been counted as missed.
     pub late: u32,
-    unused: u32,
+    /// Periods that began because a request was announced.
+    pub renewed: u32,
 }
 
 /// What [`EdfTask::update`] and [`EdfTask::wake`] made of the current period.
@@ -50,6 +51,7 @@ unsafe extern "C" {
     fn decide_edf_next_period(task: *mut EdfTask, start_ns: u64);
     fn decide_edf_update(task: *mut EdfTask, now_ns: u64) -> u32;
     fn decide_edf_wake(task: *mut EdfTask, now_ns: u64) -> u32;
+    fn decide_edf_announce(task: *mut EdfTask, now_ns: u64) -> u32;
     fn decide_edf_sleep(task: *mut EdfTask, voluntary: bool);
     fn decide_edf_charge(task: *mut EdfTask, used_ns: u64) -> bool;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
@@ -110,6 +112,16 @@ impl EdfTask {
         self.assert_begun();
         // SAFETY: as in next_period().
         outcome(unsafe { decide_edf_wake(self, now_ns) })
+    }
+
+    /// The task has announced that it begins with another request: a fresh period, if that is within C in T.
+    ///
+    /// # Panics
+    /// As [`EdfTask::next_period`].
+    pub fn announce(&mut self, now_ns: u64) -> EdfOutcome {
+        self.assert_begun();
+        // SAFETY: as in next_period().
+        outcome(unsafe { decide_edf_announce(self, now_ns) })
     }
 
     /// The task gives the CPU up: voluntarily (an interruptible sleep), or to wait for a disk, a page or a lock.

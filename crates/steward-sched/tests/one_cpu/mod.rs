@@ -34,6 +34,8 @@ pub struct TaskSpec {
     pub period_ns: u64,
     pub phase_ns: u64,
     pub behaviour: Behaviour,
+    /// It announces a request so often, also while it is not served; the scheduler sees that when it looks.
+    pub announces_every_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -49,6 +51,7 @@ pub struct ModelTask {
     wakes_at: u64,
     turn: usize,
     run_left_ns: u64,
+    announced: u64,
 }
 
 impl ModelTask {
@@ -66,6 +69,7 @@ impl ModelTask {
             wakes_at: spec.phase_ns,
             turn: 0,
             run_left_ns,
+            announced: 0,
             spec,
         }
     }
@@ -79,6 +83,20 @@ impl ModelTask {
         let begun = self.served.partition_point(|(from, _, _)| *from < at);
         let Some((_, to, sum)) = begun.checked_sub(1).map(|last| self.served[last]) else { return 0 };
         sum - to.saturating_sub(at)
+    }
+
+    fn has_announced(&self, now_ns: u64) -> bool {
+        self.spec.announces_every_ns.is_some_and(|every_ns| now_ns / every_ns != self.announced)
+    }
+
+    /// The scheduler looks whether it has announced a request.
+    fn look(&mut self, now_ns: u64) {
+        if !self.has_announced(now_ns) {
+            return;
+        }
+        self.announced = now_ns / self.spec.announces_every_ns.expect("it announces");
+        self.edf.announce(now_ns);
+        self.note_period();
     }
 
     fn note_period(&mut self) {
@@ -117,6 +135,8 @@ pub struct OneCpu {
 }
 
 const NEVER: u64 = u64::MAX;
+/// At each tick it is looked whether the running task has announced a request.
+pub const TICK_NS: u64 = 1_000_000;
 
 impl OneCpu {
     /// `lateness_ns` must not be empty; its largest element is the enforcement's grain.
@@ -155,6 +175,9 @@ impl OneCpu {
         if let Some(running) = self.running {
             next_ns = next_ns.min(running.budget_end_ns);
             next_ns = next_ns.min(self.now_ns.saturating_add(self.tasks[running.task].run_left_ns));
+            if self.tasks[running.task].spec.announces_every_ns.is_some() {
+                next_ns = next_ns.min((self.now_ns / TICK_NS + 1) * TICK_NS);
+            }
         }
         next_ns
     }
@@ -168,6 +191,8 @@ impl OneCpu {
                 choose = true;
             } else if running.budget_end_ns <= now_ns {
                 choose = true;
+            } else if running.mode == Mode::Interactive {
+                choose = now_ns.is_multiple_of(TICK_NS) && self.tasks[running.task].has_announced(now_ns);
             }
         }
         for index in 0..self.tasks.len() {
@@ -212,14 +237,14 @@ impl OneCpu {
             current.since_ns = now_ns;
         }
         let task = &mut self.tasks[running.task];
-        if used_ns == 0 || running.mode == Mode::BestEffort {
-            return;
+        if used_ns > 0 && running.mode == Mode::Interactive {
+            task.served_ns += used_ns;
+            task.served.push((running.since_ns, now_ns, task.served_ns));
+            task.edf.charge(used_ns);
+            task.edf.update(now_ns);
+            task.note_period();
         }
-        task.served_ns += used_ns;
-        task.served.push((running.since_ns, now_ns, task.served_ns));
-        task.edf.charge(used_ns);
-        task.edf.update(now_ns);
-        task.note_period();
+        task.look(now_ns);
     }
 
     /// The running task goes on if it comes first; else the first of the others starts.

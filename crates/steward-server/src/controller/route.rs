@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{Costs, History};
+use super::history::{Costs, History, Watched};
 use super::specifications::Specifications;
 use super::ticket::Ticket;
 use crate::goal::{Goal, Otherwise, nanoseconds};
@@ -54,6 +54,8 @@ pub(super) struct Route {
     /// Each request that was let in and has not ended, with when its specification was used; one without is
     /// best-effort.
     running: BTreeMap<u64, Option<u64>>,
+    /// What those have cost so far of which that is known, up to the last adjustment and now.
+    at_work: BTreeMap<u64, Watched>,
     waiting: u64,
     counts: Counts,
     adjusted_ns: u64,
@@ -70,6 +72,7 @@ impl Route {
             history: History::default(),
             specifications: Specifications::default(),
             running: BTreeMap::new(),
+            at_work: BTreeMap::new(),
             waiting: 0,
             counts: Counts::default(),
             adjusted_ns: now_ns,
@@ -192,6 +195,7 @@ impl Route {
         }
         let Some(specification) = self.running.remove(&ticket.number) else {
             // It was overdue: what it used was learned then.
+            self.at_work.remove(&ticket.number);
             self.counts.overdue = self.counts.overdue.saturating_sub(1);
             return false;
         };
@@ -199,7 +203,7 @@ impl Route {
             // As if it had never been used, if its request did not begin.
             self.specifications.give_back(cpu_ns.map(|_| used_ns));
         }
-        self.learn(cpu_ns, now_ns);
+        self.learn(ticket.number, cpu_ns, now_ns);
         true
     }
 
@@ -212,7 +216,7 @@ impl Route {
             self.specifications.give_back(Some(used_ns));
         }
         self.counts.overdue += 1;
-        self.learn(Some(cpu_ns), now_ns);
+        self.learn(number, Some(cpu_ns), now_ns);
         Some(specification)
     }
 
@@ -298,21 +302,44 @@ impl Route {
         true
     }
 
-    fn learn(&mut self, cpu_ns: Option<u64>, now_ns: u64) {
-        if let Some(cpu_ns) = cpu_ns {
-            self.history.add(cpu_ns);
+    /// Whether costs are taken anew when a request arrives now, or `ends` now: then it is time to say what those that
+    /// are at work have cost so far.
+    pub(super) fn is_about_to_adjust(&self, ends: bool, now_ns: u64) -> bool {
+        let fresh = self.history.fresh() + usize::from(ends);
+        fresh >= self.enough() || fresh > 0 && self.is_time(now_ns)
+    }
+
+    /// A request that is at work has used so much CPU time so far.
+    pub(super) fn has_used(&mut self, number: u64, cpu_ns: u64) {
+        if self.running.contains_key(&number) {
+            self.at_work.entry(number).or_insert(Watched { from_ns: 0, to_ns: 0 }).to_ns = cpu_ns;
         }
-        let enough = if self.counts.adjustments == 0 { ADJUST_FIRST_AFTER } else { ADJUST_AFTER };
-        if self.history.fresh() >= enough {
+    }
+
+    fn learn(&mut self, number: u64, cpu_ns: Option<u64>, now_ns: u64) {
+        let from_ns = self.at_work.remove(&number).map_or(0, |watched| watched.from_ns);
+        if let Some(to_ns) = cpu_ns {
+            self.history.add(Watched { from_ns, to_ns });
+        }
+        if self.history.fresh() >= self.enough() {
             self.adjust(now_ns);
         } else {
             self.look_at_the_clock(now_ns);
         }
     }
 
-    fn look_at_the_clock(&mut self, now_ns: u64) {
+    /// So many requests end between two adjustments at most.
+    fn enough(&self) -> usize {
+        if self.counts.adjustments == 0 { ADJUST_FIRST_AFTER } else { ADJUST_AFTER }
+    }
+
+    fn is_time(&self, now_ns: u64) -> bool {
         let every_ns = ADJUST_EVERY_NS.max(self.goal.response_time_ns());
-        if self.history.fresh() > 0 && now_ns.saturating_sub(self.adjusted_ns) >= every_ns {
+        now_ns.saturating_sub(self.adjusted_ns) >= every_ns
+    }
+
+    fn look_at_the_clock(&mut self, now_ns: u64) {
+        if self.history.fresh() > 0 && self.is_time(now_ns) {
             self.adjust(now_ns);
         }
     }
@@ -321,7 +348,9 @@ impl Route {
     fn adjust(&mut self, now_ns: u64) {
         // A single request says little of the others.
         if self.history.fresh() > 0 && self.history.count() >= ADJUST_FIRST_AFTER {
-            self.costs = self.history.take();
+            let at_work: Vec<Watched> = self.at_work.values().copied().collect();
+            self.costs = self.history.take(&at_work, self.costs);
+            self.at_work.values_mut().for_each(|watched| watched.from_ns = watched.to_ns);
             self.counts.adjustments += 1;
         }
         self.adjusted_ns = now_ns;

@@ -3,7 +3,8 @@
 //! A worker's reservation is C in every RT: enough for one request of 95 in 100, or for several where there are more
 //! specifications than workers. It stays with the thread, so that no request waits for a call: the scheduler begins a
 //! fresh period itself when a worker wakes up, and workers are woken in the order of their last use, which is that in
-//! which specifications become eligible.
+//! which specifications become eligible. A worker that takes its next request without having slept announces it
+//! (`announce.rs`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ type Pair = (u64, u64);
 /// Keeps the reservations what they should be until the server is closed.
 pub(super) fn keep(shared: &Arc<Shared>) {
     let Some(path) = shared.settings.socket.clone() else { return };
-    let mut reserver = Reserver { shared, said: None };
+    let mut reserver = Reserver { shared, said: None, knows_requests: true };
     while !shared.state().is_closing {
         shared.with(|state| state.is_changed = false);
         let ended = match Client::connect_within(&path, Duration::ZERO) {
@@ -48,6 +49,8 @@ struct Reserver<'a> {
     shared: &'a Arc<Shared>,
     /// What was said last of nothing being reserved.
     said: Option<String>,
+    /// The daemon takes where a thread announces its requests.
+    knows_requests: bool,
 }
 
 /// What became of asking for a reservation.
@@ -62,6 +65,7 @@ enum Asked {
 impl Reserver<'_> {
     /// Holds reservations for as long as the daemon is there. Returns why that ended; `None` when the server closes.
     fn hold(&mut self, mut daemon: Client) -> Option<String> {
+        self.knows_requests = true;
         if let Err(reason) = self.meet(&mut daemon) {
             return Some(reason);
         }
@@ -123,11 +127,11 @@ impl Reserver<'_> {
     }
 
     /// Gives the service's own threads what it asked for. Returns why one got nothing, if one did.
-    fn bring_threads_in_line(&self, daemon: &mut Client) -> Result<Option<String>, String> {
+    fn bring_threads_in_line(&mut self, daemon: &mut Client) -> Result<Option<String>, String> {
         let threads = self.shared.state().threads.clone();
         let mut refusal = None;
         for (tid, thread) in threads.into_iter().filter(|(_, thread)| !thread.is_given) {
-            let asked = self.ask(daemon, tid, thread.pair)?;
+            let asked = self.ask(daemon, tid, None, thread.pair)?;
             self.shared.with(|state| match asked {
                 Asked::Given => {
                     state.threads.entry(tid).and_modify(|thread| thread.is_given = true);
@@ -140,7 +144,7 @@ impl Reserver<'_> {
     }
 
     /// The same for one route. Returns why no more could be reserved, if that is less than it wants.
-    fn bring_route_in_line(&self, daemon: &mut Client, route: RouteId) -> Result<Option<String>, String> {
+    fn bring_route_in_line(&mut self, daemon: &mut Client, route: RouteId) -> Result<Option<String>, String> {
         let (wanted, (budget_ns, period_ns), cpu_ns) = self.wish(route);
         self.shared.with(|state| state.want_reserved(route, wanted));
         let mut refusal = None;
@@ -150,7 +154,7 @@ impl Reserver<'_> {
             if is_right {
                 continue;
             }
-            match self.ask(daemon, worker.tid, (budget_ns, period_ns))? {
+            match self.ask(daemon, worker.task.tid, Some(worker.task.requests_at), (budget_ns, period_ns))? {
                 Asked::Given => {
                     self.shared.with(|state| state.set_reserved(worker.worker, (budget_ns, period_ns)))
                 }
@@ -160,8 +164,8 @@ impl Reserver<'_> {
         }
         while refusal.is_none() && self.shared.state().reserved(route).len() < wanted {
             let mut asked = Ok(Asked::Gone);
-            let started = self.shared.start(Class::Reserved(route), |tid| {
-                asked = self.ask(daemon, tid, (budget_ns, period_ns));
+            let started = self.shared.start(Class::Reserved(route), |task| {
+                asked = self.ask(daemon, task.tid, Some(task.requests_at), (budget_ns, period_ns));
                 matches!(asked, Ok(Asked::Given)).then_some(Some((budget_ns, period_ns)))
             });
             match (started, asked?) {
@@ -200,11 +204,31 @@ impl Reserver<'_> {
         (wanted, (budget_ns.min(on_one_cpu_ns).max(BUDGET_MIN_NS), period_ns), period_ns as f64 * cpus)
     }
 
-    fn ask(&self, daemon: &mut Client, tid: i32, (budget_ns, period_ns): Pair) -> Result<Asked, String> {
+    /// Asks for a reservation, and where the thread announces its requests to have that read there.
+    fn ask(
+        &mut self,
+        daemon: &mut Client,
+        tid: i32,
+        requests_at: Option<u64>,
+        (budget_ns, period_ns): Pair,
+    ) -> Result<Asked, String> {
         let cpu = api::Reservation { budget_ns, period_ns };
-        let set = api::Set { pid: tid, cpu, inherit: None, revocable: None, keep_if_refused: None };
+        let requests_at = requests_at.filter(|_| self.knows_requests);
+        let (inherit, revocable, keep_if_refused) = (None, None, None);
+        let set = api::Set { pid: tid, cpu, inherit, revocable, keep_if_refused, requests_at };
         match daemon.call(&set) {
-            Ok(_) => Ok(Asked::Given),
+            Ok(given) => {
+                if requests_at.is_some() {
+                    self.shared.announcements.set_read(given.reads_requests == Some(true));
+                }
+                Ok(Asked::Given)
+            }
+            // An older daemon, which knows nothing of requests.
+            Err(Error::Api(ApiError::InvalidParameter { .. })) if requests_at.is_some() => {
+                self.knows_requests = false;
+                self.shared.announcements.set_read(false);
+                self.ask(daemon, tid, None, (budget_ns, period_ns))
+            }
             Err(Error::Api(ApiError::NoSuchTask { .. })) => Ok(Asked::Gone),
             Err(Error::Api(error)) => Ok(Asked::Full(error.to_string())),
             Err(error) => Err(error.to_string()),
@@ -299,7 +323,7 @@ mod tests {
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         let shared = Shared::new(State::new(Controller::new(1), 1, 1), Settings::default());
         tracing::subscriber::with_default(subscriber, || {
-            let mut reserver = Reserver { shared: &shared, said: None };
+            let mut reserver = Reserver { shared: &shared, said: None, knows_requests: true };
             (0..5).for_each(|_| reserver.nothing("cannot reach stewardd".into()));
         });
         let said = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");

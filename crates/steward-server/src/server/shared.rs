@@ -1,15 +1,18 @@
 //! What all threads of a server share: the state under its lock, and what wakes those who look after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use super::announce::{Announcements, Task};
 use super::entry::{Entry, Outcome};
 use super::settings::Settings;
 use super::state::{Class, State, Told};
 use crate::clock;
 use crate::controller::End;
+use crate::snapshot::Snapshot;
 
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -20,6 +23,8 @@ pub(super) struct Shared {
     /// A worker has ended.
     ended: Condvar,
     pub(super) settings: Settings,
+    /// Of the requests of workers that have a reservation.
+    pub(super) announcements: Announcements,
 }
 
 impl Shared {
@@ -30,12 +35,25 @@ impl Shared {
             reserver: Condvar::new(),
             ended: Condvar::new(),
             settings,
+            announcements: Announcements::default(),
         })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Requests run outside of the lock, and what is done under it does not panic half-way.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// What there is to see.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let state = self.state();
+        let (reserved, best_effort) = state.workers();
+        Snapshot {
+            reserved_workers: reserved as u64,
+            best_effort_workers: best_effort as u64,
+            unreserved: state.unreserved.clone(),
+            ..state.controller.snapshot()
+        }
     }
 
     /// Does something to the state, and wakes those who look after what came of it.
@@ -82,7 +100,7 @@ impl Shared {
         waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
     }
 
-    /// Starts a thread that becomes a worker, unless `reserve`, which is told its number as a task and says what it has
+    /// Starts a thread that becomes a worker, unless `reserve`, which is told what task it is and says what it has
     /// reserved, says that it is not to be one. Whether it is.
     ///
     /// # Errors
@@ -90,34 +108,45 @@ impl Shared {
     pub(super) fn start(
         self: &Arc<Self>,
         class: Class,
-        reserve: impl FnOnce(i32) -> Option<Option<(u64, u64)>>,
+        reserve: impl FnOnce(&Task) -> Option<Option<(u64, u64)>>,
     ) -> std::io::Result<bool> {
         let shared = self.clone();
-        let (tell_tid, tid) = channel();
+        let (tell_task, task) = channel();
         let (tell_number, number) = channel();
         let name = match class {
             Class::Reserved(_) => "steward-serve",
             Class::BestEffort => "steward-rest",
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let _ = tell_tid.send(rustix::thread::gettid().as_raw_nonzero().get());
+            let task = Task::own();
+            let is_done = task.is_done.clone();
+            let _ = tell_task.send(task);
             if let Ok(number) = number.recv() {
-                shared.work(number);
+                shared.work(number, class, &is_done);
             }
         })?;
-        let tid = tid.recv().map_err(std::io::Error::other)?;
-        let Some(reserved) = reserve(tid) else { return Ok(false) };
-        let number = self.with(|state| state.add(class, reserved, tid, thread.thread().clone()));
+        let task = task.recv().map_err(std::io::Error::other)?;
+        let Some(reserved) = reserve(&task) else { return Ok(false) };
+        let number = self.with(|state| state.add(class, reserved, task, thread.thread().clone()));
         let _ = tell_number.send(number);
         Ok(true)
     }
 
     /// The life of a worker.
-    fn work(&self, number: u64) {
+    fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
         loop {
             match self.with(|state| state.ask(number)) {
-                Told::Serve(entry) => self.serve(number, entry),
-                Told::Rest => std::thread::park(),
+                Told::Serve(entry) => {
+                    if class != Class::BestEffort {
+                        self.announcements.begins();
+                    }
+                    is_done.store(false, Ordering::Relaxed);
+                    self.serve(number, entry, is_done);
+                }
+                Told::Rest => {
+                    self.announcements.sleeps();
+                    std::thread::park();
+                }
                 Told::End => {
                     self.ended.notify_all();
                     self.keeper.notify_all();
@@ -127,13 +156,14 @@ impl Shared {
         }
     }
 
-    fn serve(&self, number: u64, entry: Entry) {
+    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool) {
         let ticket = entry.ticket.expect("who is served was let in");
         // Only of best-effort requests is it of use to know whether they wait.
         let watched = (!ticket.is_accepted()).then(Watched::begin).flatten();
         let before_ns = clock::thread_cpu_ns();
         let outcome = catch_unwind(AssertUnwindSafe(entry.job));
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
+        is_done.store(true, Ordering::Relaxed);
         let (end, cost_ns) = match outcome {
             Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
             // What was cut short was CPU time all the same; what never began leaves its specification unused.

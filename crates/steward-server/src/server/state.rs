@@ -5,8 +5,10 @@
 //! reservation is served by these too, ahead of all else, by deadline.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
+use super::announce::Task;
 use super::entry::Entry;
 use super::rest::{Busy, Rest};
 use crate::clock;
@@ -37,7 +39,7 @@ struct AtWork {
 /// A thread that serves requests.
 struct Worker {
     class: Class,
-    tid: i32,
+    task: Task,
     thread: Thread,
     is_idle: bool,
     /// What it is handed to begin with.
@@ -79,10 +81,10 @@ pub(super) struct Reservation {
 }
 
 /// A worker with a reservation, as the one who reserves sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reserved {
     pub(super) worker: u64,
-    pub(super) tid: i32,
+    pub(super) task: Task,
     /// CPU time in every period, in nanoseconds.
     pub(super) has: Option<(u64, u64)>,
 }
@@ -243,8 +245,10 @@ impl State {
         worker.thread.unpark();
     }
 
-    /// A request is about to arrive: those that wait and that can be answered in time by now come before it.
-    pub(super) fn look(&mut self, now_ns: u64) {
+    /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before
+    /// it.
+    pub(super) fn look(&mut self, route: RouteId, now_ns: u64) {
+        self.look_at_costs(route, None, now_ns);
         self.rest.look(&mut self.controller, now_ns);
     }
 
@@ -273,7 +277,7 @@ impl State {
         &mut self,
         class: Class,
         reserved: Option<(u64, u64)>,
-        tid: i32,
+        task: Task,
         thread: Thread,
     ) -> u64 {
         match class {
@@ -282,7 +286,7 @@ impl State {
         }
         self.next += 1;
         let (is_idle, is_stray) = (false, false);
-        let worker = Worker { class, tid, thread, is_idle, hand: None, at_work: None, is_stray, reserved };
+        let worker = Worker { class, task, thread, is_idle, hand: None, at_work: None, is_stray, reserved };
         self.workers.insert(self.next, worker);
         self.next
     }
@@ -375,9 +379,26 @@ impl State {
         self.end(ticket, end, cpu_ns, now_ns);
     }
 
+    /// Tells the controller what the requests of a route but the one that ends have cost so far, where it is about to
+    /// want that: a few microseconds for each that is at work, once a second or in a hundred requests.
+    fn look_at_costs(&mut self, route: RouteId, ends: Option<u64>, now_ns: u64) {
+        if !self.controller.is_about_to_adjust(route, ends.is_some(), now_ns) {
+            return;
+        }
+        for worker in self.workers.values().filter(|worker| !worker.is_stray) {
+            let Some(at_work) = worker.at_work else { continue };
+            let is_done = worker.task.is_done.load(Ordering::Relaxed);
+            if at_work.route == route && Some(at_work.number) != ends && !is_done {
+                let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
+                self.controller.has_used(route, at_work.number, used_ns);
+            }
+        }
+    }
+
     /// A request ends, at a worker or without one.
     pub(super) fn end(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
         let route = ticket.route();
+        self.look_at_costs(route, Some(ticket.number()), now_ns);
         let before = self.controller.specifications(route);
         self.controller.finish(ticket, end, cpu_ns, now_ns);
         self.is_changed |= self.controller.specifications(route) != before;
@@ -424,7 +445,7 @@ impl State {
                     Some(next_ns.map_or(due_ns, |next_ns| next_ns.min(due_ns.max(now_ns + limit_ns / 4))));
                 continue;
             }
-            let used_ns = clock::cpu_ns_of(worker.tid).saturating_sub(at_work.cpu_ns);
+            let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
             self.controller.take_back(at_work.route, at_work.number, used_ns, now_ns);
             worker.is_stray = true;
             self.strays += 1;
@@ -473,14 +494,18 @@ impl State {
         let is_meant = |worker: &Worker| worker.class == Class::Reserved(route) && !worker.is_stray;
         let workers = self.workers.iter().filter(|(_, worker)| is_meant(worker));
         workers
-            .map(|(number, worker)| Reserved { worker: *number, tid: worker.tid, has: worker.reserved })
+            .map(|(number, worker)| Reserved {
+                worker: *number,
+                task: worker.task.clone(),
+                has: worker.reserved,
+            })
             .collect()
     }
 
     /// Workers that were given up and have a reservation still, which they lose.
     pub(super) fn reserved_strays(&mut self) -> Vec<i32> {
         let strays = self.workers.values_mut().filter(|worker| worker.is_stray);
-        strays.filter_map(|worker| worker.reserved.take().map(|_| worker.tid)).collect()
+        strays.filter_map(|worker| worker.reserved.take().map(|_| worker.task.tid)).collect()
     }
 
     /// A worker has another reservation now.

@@ -133,6 +133,7 @@ fn reserve(client: &mut Client, pid: i32, cpu: Reservation, arguments: &SetArgum
         inherit: Some(arguments.inherit),
         revocable: Some(!arguments.irrevocable),
         keep_if_refused: Some(arguments.best_effort_if_refused),
+        requests_at: None,
     })?;
     let standing = reply.standing.map_or("not decided yet", standing_name);
     output::print(&format!("Process {pid} has {cpu}: {standing}.\n"))

@@ -126,7 +126,16 @@ impl Target {
                 let cpu = to_api(reservation(level, *period_ns));
                 let (inherit, revocable) = (Some(*inherit), Some(true));
                 let keep_if_refused = Some(false);
-                client.call(&api::Set { pid: *pid, cpu, inherit, revocable, keep_if_refused }).map(drop)
+                client
+                    .call(&api::Set {
+                        pid: *pid,
+                        cpu,
+                        inherit,
+                        revocable,
+                        keep_if_refused,
+                        requests_at: None,
+                    })
+                    .map(drop)
             }
             Target::Domain { name, .. } => {
                 let settings = api::DomainSettings { cpu: Some(level), ..api::DomainSettings::default() };

@@ -489,6 +489,7 @@ impl App {
                     inherit: Some(inherit),
                     revocable: Some(revocable),
                     keep_if_refused: Some(false),
+                    requests_at: None,
                 }))
             }
             (Target::Process(..) | Target::Thread(..), Some(Promise::Fraction(_))) => {

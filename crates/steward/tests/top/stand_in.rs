@@ -119,7 +119,9 @@ impl State {
 
 fn change(method: &str, asked: Value) -> Result<Map<String, Value>, ApiError> {
     match method {
-        api::Set::NAME => Ok(parameters(&api::Standings { standing: Some(api::Standing::Admitted) })),
+        api::Set::NAME => {
+            Ok(parameters(&api::Standings { standing: Some(api::Standing::Admitted), reads_requests: None }))
+        }
         api::Release::NAME => Ok(parameters(&api::Released { released: 1 })),
         api::SetDomain::NAME => {
             let set: api::SetDomain = serde_json::from_value(asked).expect("as the interface says");

@@ -87,7 +87,9 @@ impl Daemon {
         }
         let (inherit, revocable, keep_over_exec) = (false, false, false);
         let irrevocable_for = IrrevocableFor::Root;
-        let grant = Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id: 0 };
+        let (spec_id, requests_at) = (0, None);
+        let grant =
+            Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id, requests_at };
         let own = rustix::process::getpid().as_raw_nonzero().get();
         mechanism.assign(own, Some(grant)).map(drop).map_err(|error| error.to_string())
     }

@@ -2,7 +2,7 @@
 
 use libsteward::{ApiError, api};
 use steward_core::authority::{Action, Amount};
-use steward_core::cpu::mechanism::{CpuRecord, Standing, TaskRecord};
+use steward_core::cpu::mechanism::{CpuRecord, MechanismKind, Standing, TaskRecord};
 use steward_core::cpu::plan::ByHand;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_core::process::TaskId;
@@ -85,7 +85,7 @@ impl Daemon {
             let _ = self.assign(caller.pid, None);
             return Err(became_anothers(caller.pid));
         }
-        let api::Standings { standing } = self.given(id, &request, given, caller)?;
+        let api::Standings { standing, .. } = self.given(id, &request, given, caller)?;
         Ok(api::Ran { standing, domain: None })
     }
 
@@ -116,8 +116,10 @@ impl Daemon {
     }
 
     pub(crate) fn set(&mut self, caller: &Caller, request: api::Set) -> Result<api::Standings, ApiError> {
-        let number = request.pid;
-        let request = check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
+        let (number, requests_at) = (request.pid, request.requests_at);
+        let mut request =
+            check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
+        request.grant.requests_at = check_requests_at(requests_at, request.grant.inherit)?;
         let (held, first) = self.take_hold_of_task(number)?;
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(number, &error))?;
         let amount = self.amount(caller, held.id(), &request.grant);
@@ -142,7 +144,11 @@ impl Daemon {
         if is_process && request.grant.inherit {
             self.forget_threads(held.id());
         }
-        self.given(first, &request, given, caller)
+        let mut given = self.given(first, &request, given, caller)?;
+        let reads =
+            self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() == MechanismKind::SchedExt);
+        given.reads_requests = requests_at.map(|_| reads);
+        Ok(given)
     }
 
     /// What was decided by hand about single threads of a process counts no more once it is decided about all of it.
@@ -187,7 +193,7 @@ impl Daemon {
             caller.pid
         );
         self.remember(ByHand { process, grant: Some(request.grant), user: caller.uid });
-        Ok(api::Standings { standing: standing.map(reply::standing) })
+        Ok(api::Standings { standing: standing.map(reply::standing), reads_requests: None })
     }
 
     fn admission_refused(&mut self, grant: &Grant) -> ApiError {
@@ -251,6 +257,23 @@ impl Daemon {
     }
 }
 
+/// Where a thread announces its requests, checked: one number is one thread's.
+fn check_requests_at(address: Option<u64>, inherit: bool) -> Result<Option<u64>, ApiError> {
+    let refused = |reason: &str| {
+        Err(ApiError::InvalidParameter { parameter: "requests_at".to_owned(), reason: reason.to_owned() })
+    };
+    match address {
+        Some(0) => refused("0 is no address: leave it out where no requests are announced"),
+        Some(address) if !address.is_multiple_of(4) => {
+            refused("it must be a multiple of 4: the address of a number of 32 bits")
+        }
+        Some(_) if inherit => {
+            refused("it is the number of one thread's requests: ask for each thread alone, without inherit")
+        }
+        address => Ok(address),
+    }
+}
+
 fn check(
     cpu: api::Reservation,
     inherit: Option<bool>,
@@ -271,6 +294,7 @@ fn check(
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec,
         spec_id: 0,
+        requests_at: None,
     };
     Ok(Asked { grant, keep_if_refused: keep_if_refused.unwrap_or(false) })
 }

@@ -189,6 +189,7 @@ mod tests {
             revocable: false,
             irrevocable_for: IrrevocableFor::Anybody,
             keep_over_exec: true,
+            requests_at: None,
             spec_id: 0,
         };
         let process = TaskId { tid: 42, started_ticks: 1234 };

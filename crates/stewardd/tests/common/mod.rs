@@ -210,5 +210,5 @@ pub const fn reservation(budget_ms: u64, period_ms: u64) -> api::Reservation {
 }
 
 pub fn set(pid: i32, cpu: api::Reservation) -> api::Set {
-    api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None }
+    api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None, requests_at: None }
 }

@@ -1,7 +1,7 @@
 //! A server inside one process, and the requests that come to it (Yang 2009, 12.3): a burst, or a stream at some rate.
 //!
 //! `server-burst [--threads N | --steward P | --limit N | --adaptive] [--requests 200] [--cpu-ms 10] [--goal-ms 1000]
-//! [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--refuse] [--read DIRECTORY]`
+//! [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--refuse] [--watch] [--read DIRECTORY]`
 //!
 //! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten nine times as much, and the others a
 //! ninth of that. The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what no
@@ -11,6 +11,7 @@
 //! in no order; with `--requests 0` they are made, and nothing else is done. Some requests come one by one before it
 //! begins, so that costs are known; they are not counted. What it prints is what the library's table says: `goal` is
 //! when a request is late, `x` counts what was refused.
+//! With `--watch` Steward's server shows its table four times a second of a stream, on standard error.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -42,6 +43,7 @@ struct Options {
     rate: Option<(f64, f64)>,
     is_mixed: bool,
     refuses: bool,
+    watches: bool,
     read: Option<PathBuf>,
 }
 
@@ -64,6 +66,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         rate: None,
         is_mixed: false,
         refuses: false,
+        watches: false,
         read: None,
     };
     let (mut rate, mut seconds) = (None, 10.0);
@@ -83,6 +86,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("mixed") => options.is_mixed = true,
             Long("read") => options.read = Some(parser.value()?.into()),
             Long("refuse") => options.refuses = true,
+            Long("watch") => options.watches = true,
             other => return Err(other.unexpected()),
         }
     }
@@ -311,6 +315,13 @@ fn main() -> anyhow::Result<()> {
             clock::sleep_until(arrived_ns);
         }
         refused += usize::from(!target.offer(request(options.warm_up + index, arrived_ns), &tell));
+        let quarters = |index: usize| options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 4.0) as u64);
+        if options.watches
+            && quarters(index + 1) > quarters(index)
+            && let Target::Steward(server, _) = &target
+        {
+            eprintln!("after {:.2} s\n{}", output::ms(clock::now_ns() - begin_ns) / 1e3, server.snapshot());
+        }
     }
     report(&told, count, refused);
     if let Target::Steward(server, _) = &target {

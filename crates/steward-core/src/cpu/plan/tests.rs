@@ -17,6 +17,7 @@ fn grant(spec_id: u32, budget_ms: u64) -> Grant {
         revocable: true,
         irrevocable_for: IrrevocableFor::Anybody,
         keep_over_exec: false,
+        requests_at: None,
         spec_id,
     }
 }

@@ -159,6 +159,7 @@ pub(super) fn task_record(task: &Managed, roots: &Roots) -> TaskRecord {
         budget_left_ns,
         deadline_ns,
         periods: 0,
+        periods_announced: 0,
         deadlines_missed: 0,
         budgets_exhausted: 0,
         reserved_time_ns,

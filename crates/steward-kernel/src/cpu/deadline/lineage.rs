@@ -226,7 +226,15 @@ mod tests {
     fn grant(spec_id: u32, inherit: bool) -> Grant {
         let reservation = Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 };
         let irrevocable_for = steward_core::cpu::reservation::IrrevocableFor::Root;
-        Grant { reservation, inherit, revocable: true, irrevocable_for, keep_over_exec: false, spec_id }
+        Grant {
+            reservation,
+            inherit,
+            revocable: true,
+            irrevocable_for,
+            keep_over_exec: false,
+            spec_id,
+            requests_at: None,
+        }
     }
 
     fn table() -> HashMap<FileIdentity, Option<Grant>> {

@@ -125,7 +125,15 @@ impl Drop for Waiting {
 fn grant(budget_ms: u64, period_ms: u64) -> Grant {
     let reservation = Reservation { budget_ns: budget_ms * 1_000_000, period_ns: period_ms * 1_000_000 };
     let irrevocable_for = IrrevocableFor::Root;
-    Grant { reservation, inherit: false, revocable: true, irrevocable_for, keep_over_exec: false, spec_id: 7 }
+    Grant {
+        reservation,
+        inherit: false,
+        revocable: true,
+        irrevocable_for,
+        keep_over_exec: false,
+        spec_id: 7,
+        requests_at: None,
+    }
 }
 
 #[test]

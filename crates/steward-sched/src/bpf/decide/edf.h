@@ -62,7 +62,7 @@ struct edf_task {
 	u32 slept; /* gave the CPU up of its own will in this period */
 	u32 blocked; /* waited for a disk, a page or a lock in this period */
 	u32 late; /* this period has been counted as missed */
-	u32 unused;
+	u32 renewed; /* periods that began because a request was announced */
 };
 
 /* C/T in parts per million, rounded up so that a sum of reservations is never understated. */
@@ -140,6 +140,42 @@ DECIDE enum edf_outcome edf_update(struct edf_task *t, u64 now_ns)
 	return EDF_NEW_PERIOD;
 }
 
+/*
+ * Begins a new period with all of C in place of the current one, which has begun and has budget left, unless the task
+ * is ahead of its rate: what it has taken since the period began is more than C/T of that time. What was left is lost:
+ * the task had it to come at C/T as well, so however often this is asked for, no more than C/T and one C comes of it.
+ *
+ * left / rest > C / T is compared without division. In units of 32 ns both sides stay below 2^64 for T up to 10 s;
+ * what is less than a unit counts for the task if a new period is to begin in doubt, else against it.
+ */
+DECIDE enum edf_outcome edf_renew(struct edf_task *t, u64 now_ns, bool in_doubt)
+{
+	u64 rest_ns = now_ns < t->deadline_ns ? t->deadline_ns - now_ns : 0, left, rest;
+	u64 up_left = in_doubt ? 31 : 0, up_rest = in_doubt ? 0 : 31;
+
+	left = (((u64)t->left_ns + up_left) >> 5) * ((t->period_ns + up_left) >> 5);
+	rest = ((rest_ns + up_rest) >> 5) * ((t->budget_ns + up_rest) >> 5);
+	if (left <= rest)
+		return EDF_CONTINUES;
+	t->left_ns = 0;
+	edf_next_period(t, now_ns);
+	return EDF_NEW_PERIOD;
+}
+
+/*
+ * The task has announced that it begins with another request, for which it is to have a fresh start time and period. It
+ * gets that where edf_renew() allows it; in doubt it does not, because it can announce more often than it can sleep.
+ * Else the period goes on, what is left of it goes to the request, and the next one begins when it is due: a task that
+ * waits for that has a fresh one before it already.
+ */
+DECIDE enum edf_outcome edf_announce(struct edf_task *t, u64 now_ns)
+{
+	if (!edf_eligible(t, now_ns) || edf_renew(t, now_ns, false) != EDF_NEW_PERIOD)
+		return EDF_CONTINUES;
+	t->renewed++;
+	return EDF_NEW_PERIOD;
+}
+
 /* The task wakes at now, from the sleep or wait that edf_sleep() noted. */
 DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 {
@@ -149,20 +185,8 @@ DECIDE enum edf_outcome edf_wake(struct edf_task *t, u64 now_ns)
 		t->blocked = 0;
 		return EDF_CONTINUES;
 	}
-	if (edf_eligible(t, now_ns)) {
-		u64 rest_ns = now_ns < t->deadline_ns ? t->deadline_ns - now_ns : 0;
-
-		/*
-		 * left / rest > C / T without division. In units of 32 ns both sides stay below 2^64 for T up to
-		 * 10 s; the left one is rounded up, so that in doubt a new period starts, which harms nobody.
-		 */
-		if ((((u64)t->left_ns + 31) >> 5) * ((t->period_ns + 31) >> 5) > (rest_ns >> 5) * (t->budget_ns >> 5)) {
-			t->left_ns = 0;
-			edf_next_period(t, now_ns);
-			return EDF_NEW_PERIOD;
-		}
-		return EDF_CONTINUES;
-	}
+	if (edf_eligible(t, now_ns))
+		return edf_renew(t, now_ns, true);
 	return edf_update(t, now_ns);
 }
 

@@ -50,6 +50,11 @@ u32 decide_edf_wake(struct edf_task *t, u64 now_ns)
 	return edf_wake(t, now_ns);
 }
 
+u32 decide_edf_announce(struct edf_task *t, u64 now_ns)
+{
+	return edf_announce(t, now_ns);
+}
+
 void decide_edf_sleep(struct edf_task *t, bool voluntary)
 {
 	edf_sleep(t, voluntary);
@@ -458,6 +463,7 @@ const u64 decide_layout[] = {
 	offsetof(struct edf_task, slept),
 	offsetof(struct edf_task, blocked),
 	offsetof(struct edf_task, late),
+	offsetof(struct edf_task, renewed),
 	sizeof(struct load),
 	offsetof(struct load, measured),
 	offsetof(struct load, projected),
