@@ -377,7 +377,7 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64) -> (u64, f64) {
             let room = rescue_room(overdue.len() as u32, cpu_count as u32) as usize;
             let due: Vec<_> = queue
                 .iter()
-                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, *now_ns))
+                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, false, *now_ns))
                 .take(room)
                 .copied()
                 .collect();
@@ -438,6 +438,35 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
     let (wait_ns, rescued) = longest_wait(&weights, 2, 4 * MS);
     assert!(wait_ns < 25 * SECOND, "{} ms", wait_ns / MS);
     assert!(rescued <= 0.05, "{rescued} of the CPU time went to rescued tasks");
+}
+
+/// One that waits beside more than a look goes through, who stand before it, or behind it, and come and go all the time.
+/// It is found at the second look after it is due.
+#[test]
+fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
+    for (before, after) in [(0, 1), (1, 0)].map(|(before, after)| (before * RESCUE_SCAN_MAX, after * RESCUE_SCAN_MAX)) {
+        let found = (0u32..).find(|&look| {
+            let now_ns = u64::from(look) * RESCUE_LOOK_NS;
+            // Since when each waits, from the head of the queue to its end: all others have just come.
+            let since_ns = |place: usize| if place == before { 0 } else { now_ns };
+            let places = 0..=before + after;
+            let mut seen: Box<dyn Iterator<Item = usize>> =
+                if rescue_looks_from_end(look) { Box::new(places.rev()) } else { Box::new(places) };
+            assert!(now_ns < 30 * SECOND, "hidden behind {before} and before {after} others");
+            seen.by_ref().take(RESCUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, false, now_ns))
+        });
+        let found_ns = u64::from(found.unwrap()) * RESCUE_LOOK_NS;
+        assert!(found_ns <= RESCUE_AFTER_NS + 2 * RESCUE_LOOK_NS, "found after {} ms", found_ns / MS);
+    }
+}
+
+/// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it has run, if it is looked at.
+#[test]
+fn who_is_called_while_it_waits_is_rescued_within_a_second() {
+    assert!(!rescue_due(SECOND, false, true, SECOND + 100 * MS));
+    assert!(rescue_due(SECOND, false, true, SECOND + RESCUE_CALLED_AFTER_NS + 1));
+    // It may be due right after a look, and is looked at in every second one if there are very many.
+    assert!(RESCUE_CALLED_AFTER_NS + RESCUE_LOOK_NS < SECOND);
 }
 
 /// More than one a tick, and more than one every [`RESCUE_INTERVAL_NS`]: a user may have that many threads.

@@ -329,7 +329,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (expected) {
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
 		if (!others)
-			expected_in_vain(run, expected);
+			interactive_in_vain(&run->interactive, expected);
 	}
 	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
 		return;

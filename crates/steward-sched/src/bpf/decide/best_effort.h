@@ -41,6 +41,15 @@
  */
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
+/*
+ * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once to
+ * notice, and whoever called it waits for that: so it is rescued soon.
+ */
+#define RESCUE_CALLED_AFTER_NS (NSEC_PER_SEC / 10)
+/* How often the queues are looked through for tasks that are to be rescued. */
+#define RESCUE_LOOK_NS (NSEC_PER_SEC / 2)
+/* How many tasks of a queue are looked at each time. */
+#define RESCUE_SCAN_MAX 32768
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 #define RESCUE_SHORTEST_NS (NSEC_PER_MSEC / 4)
 #define RESCUE_CROWD_NS (NSEC_PER_SEC / 2)
@@ -53,10 +62,20 @@ DECIDE u64 task_cost(u64 used_ns, u32 weight)
 	return used_ns * WEIGHT_DEFAULT / (weight ? weight : 1);
 }
 
-/* Whether a task that has waited since waiting_since_ns is to be rescued; reader: the kernel waits for it. */
-DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
+/* Whether a task that has waited since waiting_since_ns is to be rescued; reader: the kernel waits for it; called: it
+ * has to notice something. */
+DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, bool called, u64 now_ns)
 {
-	return clock_before(waiting_since_ns + (reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS), now_ns);
+	u64 after_ns = called ? RESCUE_CALLED_AFTER_NS : reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS;
+
+	return clock_before(waiting_since_ns + after_ns, now_ns);
+}
+
+/* Whether a look goes through the queues from their ends: in turn with those from their heads, so that nobody is hidden
+ * behind however many that come and go. `looks` is how many there were before. */
+DECIDE bool rescue_looks_from_end(u32 looks)
+{
+	return looks & 1;
 }
 
 /* How long a rescued task runs. */
@@ -104,8 +123,8 @@ DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
 	return began_ns + (used_ns - RESCUE_SLICE_NS) * (RESCUE_INTERVAL_NS / RESCUE_SLICE_NS);
 }
 
-/* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a
- * second. */
+/* How many tasks may be taken out of their queues to be rescued, when this many stand there already: what can be
+ * rescued in a second. */
 DECIDE u32 rescue_room(u32 standing, u32 cpus)
 {
 	u64 most = NSEC_PER_SEC / RESCUE_SHORTEST_NS * (cpus ? cpus : 1);
