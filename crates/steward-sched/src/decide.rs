@@ -151,6 +151,7 @@ mod tests {
             RESCUE_READER_AFTER_NS,
             RESCUE_READER_SLICE_NS,
             RESCUE_CALLED_AFTER_NS,
+            RESCUE_CALLED_SLICE_NS,
             RESCUE_LOOK_NS,
             RESCUE_SCAN_MAX as u64,
             RESCUE_INTERVAL_NS,

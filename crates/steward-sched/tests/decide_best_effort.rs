@@ -444,7 +444,9 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
 /// It is found at the second look after it is due.
 #[test]
 fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
-    for (before, after) in [(0, 1), (1, 0)].map(|(before, after)| (before * RESCUE_SCAN_MAX, after * RESCUE_SCAN_MAX)) {
+    for (before, after) in
+        [(0, 1), (1, 0)].map(|(before, after)| (before * RESCUE_SCAN_MAX, after * RESCUE_SCAN_MAX))
+    {
         let found = (0u32..).find(|&look| {
             let now_ns = u64::from(look) * RESCUE_LOOK_NS;
             // Since when each waits, from the head of the queue to its end: all others have just come.

@@ -466,29 +466,25 @@ pub fn signals() -> Outcome {
     domains::give(&mut scheduler, &low, policy)?;
     domains::suspend(&mut scheduler, &still, true)?;
     sleep(Duration::from_secs(2));
-    let mut longest = [0.0f64; 4];
-    let mut note = |seconds: Vec<f64>| longest.iter_mut().zip(seconds).for_each(|(longest, one)| *longest = longest.max(one));
+    let mut longest = vec![0.0f64; stopped.len()];
     // At four different moments between two looks of the scheduler.
     for round in 0..4 {
-        note(until_all(&stopped, libc::SIGSTOP, 'T'));
+        let stops = until_all(&stopped, libc::SIGSTOP, 'T');
+        longest = longest.iter().zip(stops).map(|(longest, stop)| longest.max(stop)).collect();
         // SAFETY: plain system call on our own children.
         stopped.iter().for_each(|program| unsafe { _ = libc::kill(program.pid(), libc::SIGCONT) });
         sleep(Duration::from_millis(1000 + 130 * round));
     }
-    note(until_all(&killed, libc::SIGKILL, 'Z'));
+    let ends = until_all(&killed, libc::SIGKILL, 'Z');
     let share = measure(&[&beside], 1.0)[0] / 1e3;
     let reason = scheduler.exit_reason();
     drop((stopped, killed, beside));
     drop((still, tight, low, light, busy));
     drop(scheduler);
     check!(reason.is_none(), "the scheduler left: {reason:?}");
-    check!(
-        longest.iter().all(|&seconds| seconds <= 1.0),
-        "suspended, without quota, below a priority, of little weight: it took {longest:.2?} s"
-    );
+    let of_whom = "suspended, without quota, below a priority, of little weight";
+    check!(longest.iter().all(|&seconds| seconds <= 1.0), "{of_whom}: stopped after {longest:.2?} s");
+    check!(ends.iter().all(|&seconds| seconds <= 1.0), "{of_whom}: killed after {ends:.2?} s");
     check!(share > 0.9, "the loop beside them got {share:.3} of the CPU");
-    Ok(format!(
-        "suspended {:.2} s, without quota {:.2}, below a priority {:.2}, of little weight {:.2} at the longest",
-        longest[0], longest[1], longest[2], longest[3]
-    ))
+    Ok(format!("{of_whom}: stopped after {longest:.2?} s at the longest, killed after {ends:.2?}"))
 }

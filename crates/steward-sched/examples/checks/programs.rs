@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
@@ -136,10 +137,21 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             let _ = launch(Duration::from_millis(3)).wait();
         },
         "nothing" => Some(ExitCode::SUCCESS),
+        // Loads a scheduler; with two cgroups it suspends the one and holds the other for moments, again and again:
+        // hold [SUSPENDED HELD].
         "hold" => {
-            let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
+            let mut scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
+            let id = |path: &String| fs::metadata(path).ok().map(|cgroup| cgroup.ino());
+            let held = arguments.get(1).and_then(id).zip(arguments.get(2).and_then(id));
+            let bumper = scheduler.bumper();
+            if let Some((suspended, _)) = held {
+                scheduler.suspend_domain(suspended, "", true).ok()?;
+            }
             loop {
-                sleep(Duration::from_secs(3600));
+                if let Some((_, held)) = held {
+                    bumper.as_ref()?.bump(held, 250_000_000).ok()?;
+                }
+                sleep(Duration::from_millis(100));
             }
         }
         _ => None,
@@ -349,7 +361,6 @@ impl Group {
 
     /// The cgroup's id.
     pub fn id(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
         fs::metadata(&self.0).expect("the cgroup is there").ino()
     }
 

@@ -214,9 +214,10 @@ pub fn rescue_of_thousands() -> Outcome {
     Ok(format!("each of {THREADS} went on within 18 s"))
 }
 
-/// Many cgroups, made and removed while tasks run in them, or while a task that has ended and that nobody has waited for
-/// belongs to them still. Their places in the table of domains are given out again, those that were freed last first: so
-/// what is gone through every few milliseconds stays as long as there ever were domains at once.
+/// Many cgroups, made and removed while tasks run in them, or with a task that has ended and that nobody has waited for:
+/// all of their places in the table of domains are free again, whenever the kernel says that such a task is gone. They
+/// are given out again, those that were freed last first: so what is gone through every few milliseconds stays as long
+/// as there ever were domains at once.
 pub fn cgroups_come_and_go() -> Outcome {
     const ROUNDS: usize = 4;
     const GROUPS: usize = 20;
@@ -232,7 +233,6 @@ pub fn cgroups_come_and_go() -> Outcome {
     }
     sleep(FREED);
     let (used_before, ever_before) = scheduler.domain_places();
-    let mut kept = Vec::new();
     for round in 0..ROUNDS {
         let group = Group::new(&format!("brief-of-one-that-ended-{round}"));
         let ended = Program::start(&["spin"]).within(&group);
@@ -240,8 +240,8 @@ pub fn cgroups_come_and_go() -> Outcome {
         unsafe { libc::kill(ended.pid(), libc::SIGKILL) };
         drop(group);
         sleep(FREED);
-        kept.push(scheduler.domain_places().0 - used_before);
-        let groups: Vec<Group> = (0..GROUPS).map(|number| Group::new(&format!("brief-again-{number}"))).collect();
+        let groups: Vec<Group> =
+            (0..GROUPS).map(|number| Group::new(&format!("brief-again-{number}"))).collect();
         drop(ended);
         drop(groups);
         sleep(FREED);
@@ -256,7 +256,6 @@ pub fn cgroups_come_and_go() -> Outcome {
         })
         .unwrap_or(0);
     check!(left == 0, "{left} cgroups are left");
-    check!(kept == [1; ROUNDS], "with a task that has ended and was not waited for, {kept:?} places were kept");
     check!(used == used_before, "{used} places are in use, {used_before} were before");
     check!(ever <= ever_before + GROUPS + 1, "{ever} places were used, of {ever_before} before");
     Ok(format!("{} cgroups, {ever} places for them of {ever_before} before", 60 + ROUNDS * (GROUPS + 1)))

@@ -426,7 +426,7 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 		return false;
 	run->rescues = t->rescued == RESCUED_PAID;
 	t->rescued = RESCUED_NOT;
-	slice_ns = rescue_slice_ns(is_reader(p, t));
+	slice_ns = rescue_slice_ns(is_reader(p, t), was_called(p));
 	task_set_slice(p, slice_ns);
 	watch_budget(run, cpu, slice_ns);
 	return true;

@@ -21,6 +21,8 @@ pub const RESCUE_READER_AFTER_NS: u64 = 500_000_000;
 pub const RESCUE_READER_SLICE_NS: u64 = 500_000;
 /// After so long a task that was killed or told to stop is rescued, in nanoseconds.
 pub const RESCUE_CALLED_AFTER_NS: u64 = 100_000_000;
+/// For so long one runs then, in nanoseconds.
+pub const RESCUE_CALLED_SLICE_NS: u64 = 2_000_000;
 /// How often the queues are looked through for tasks that are to be rescued, in nanoseconds.
 pub const RESCUE_LOOK_NS: u64 = 500_000_000;
 /// How many tasks of a queue are looked at each time.

@@ -347,7 +347,9 @@ fn main() -> Result<()> {
             tasks = (0..options.tasks).map(start).collect::<Result<_>>()?;
         }
         "crowd" => places.push(start_crowd()?),
-        other => bail!("--kind {other}: it is one of fork, cgroup, affinity, policy, hotplug, quota, move, crowd"),
+        other => {
+            bail!("--kind {other}: it is one of fork, cgroup, affinity, policy, hotplug, quota, move, crowd")
+        }
     }
     let started_ns = clock::now_ns();
     let end_ns = started_ns + (options.seconds * 1e9) as u64;

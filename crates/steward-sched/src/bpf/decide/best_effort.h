@@ -43,9 +43,11 @@
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
 /*
  * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once to
- * notice, and whoever called it waits for that: so it is rescued soon.
+ * notice, and whoever called it waits for that: so it is rescued soon, and for as long as it takes a usual program to
+ * end. The CPU rescues nobody for so much longer afterwards, as after a reader.
  */
 #define RESCUE_CALLED_AFTER_NS (NSEC_PER_SEC / 10)
+#define RESCUE_CALLED_SLICE_NS (2 * NSEC_PER_MSEC)
 /* How often the queues are looked through for tasks that are to be rescued. */
 #define RESCUE_LOOK_NS (NSEC_PER_SEC / 2)
 /* How many tasks of a queue are looked at each time. */
@@ -79,8 +81,10 @@ DECIDE bool rescue_looks_from_end(u32 looks)
 }
 
 /* How long a rescued task runs. */
-DECIDE u64 rescue_slice_ns(bool reader)
+DECIDE u64 rescue_slice_ns(bool reader, bool called)
 {
+	if (called)
+		return RESCUE_CALLED_SLICE_NS;
 	return reader ? RESCUE_READER_SLICE_NS : RESCUE_SLICE_NS;
 }
 

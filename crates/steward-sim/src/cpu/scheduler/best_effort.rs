@@ -13,8 +13,6 @@ use crate::cpu::kernel::{Kernel, Queue, TaskId};
 const SERVE_ATTEMPTS: u32 = 64;
 /// How many CPUs are looked at for one to preempt (`PREEMPT_SCAN_MAX`).
 const PREEMPT_SCAN_MAX: u32 = 8;
-/// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
-const OVERDUE_SCAN_MAX: usize = 4096;
 /// `REFILL_INTERVAL_NS`.
 const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
@@ -313,9 +311,9 @@ impl Scheduler {
     /// Returns how many.
     fn find_overdue(&mut self, k: &mut Kernel, queue: Queue, room: usize) -> usize {
         let now_ns = k.now_ns;
-        let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, false, now_ns);
+        let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, false, false, now_ns);
         let overdue: Vec<TaskId> =
-            k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).take(room).collect();
+            k.queue_tasks(queue).take(RESCUE_SCAN_MAX).filter(due).take(room).collect();
         let moved = overdue.len();
         for p in overdue {
             k.queue_remove(p);
