@@ -377,7 +377,7 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64) -> (u64, f64) {
             let room = rescue_room(overdue.len() as u32, cpu_count as u32) as usize;
             let due: Vec<_> = queue
                 .iter()
-                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, false, *now_ns))
+                .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, *now_ns))
                 .take(room)
                 .copied()
                 .collect();
@@ -455,20 +455,40 @@ fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
             let mut seen: Box<dyn Iterator<Item = usize>> =
                 if rescue_looks_from_end(look) { Box::new(places.rev()) } else { Box::new(places) };
             assert!(now_ns < 30 * SECOND, "hidden behind {before} and before {after} others");
-            seen.by_ref().take(RESCUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, false, now_ns))
+            seen.by_ref().take(RESCUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, now_ns))
         });
         let found_ns = u64::from(found.unwrap()) * RESCUE_LOOK_NS;
         assert!(found_ns <= RESCUE_AFTER_NS + 2 * RESCUE_LOOK_NS, "found after {} ms", found_ns / MS);
     }
 }
 
-/// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it has run, if it is looked at.
-#[test]
-fn who_is_called_while_it_waits_is_rescued_within_a_second() {
-    assert!(!rescue_due(SECOND, false, true, SECOND + 100 * MS));
-    assert!(rescue_due(SECOND, false, true, SECOND + RESCUE_CALLED_AFTER_NS + 1));
-    // It may be due right after a look, and is looked at in every second one if there are very many.
-    assert!(RESCUE_CALLED_AFTER_NS + RESCUE_LOOK_NS < SECOND);
+proptest! {
+    /// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it goes on, beside few that do
+    /// so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those of
+    /// tasks that leave with what others wait for.
+    #[test]
+    fn who_is_called_while_it_waits_goes_on_within_a_second_and_a_crowd_takes_nobodys_turn(
+        reader: bool,
+        leaving in 0..2 * CALLED_LEAVING_MAX,
+        standing in 0..2 * RESCUE_CROWD,
+        waited_ns in 0..30 * SECOND,
+    ) {
+        let (since_ns, now_ns) = (SECOND, SECOND + waited_ns);
+        let look = |called| rescue_look(since_ns, reader, called, (leaving, standing), now_ns);
+        let is_due = rescue_due(since_ns, reader, now_ns);
+        prop_assert_eq!(look(false) == LookFinds::Rescued, is_due);
+        prop_assert!(look(false) != LookFinds::Leaves);
+        let wanted = match () {
+            () if is_due => LookFinds::Rescued,
+            // It may be due right after a look.
+            () if waited_ns <= SECOND - RESCUE_LOOK_NS - 400 * MS => LookFinds::Waits,
+            () if leaving < CALLED_LEAVING_MAX => LookFinds::Leaves,
+            () if standing < RESCUE_CROWD => LookFinds::Rescued,
+            () => LookFinds::Waits,
+        };
+        prop_assert_eq!(look(true), wanted);
+        prop_assert_eq!(rescue_interval_ns(RESCUE_CROWD, 1), rescue_interval_ns(0, 1));
+    }
 }
 
 /// More than one a tick, and more than one every [`RESCUE_INTERVAL_NS`]: a user may have that many threads.

@@ -137,19 +137,17 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             let _ = launch(Duration::from_millis(3)).wait();
         },
         "nothing" => Some(ExitCode::SUCCESS),
-        // Loads a scheduler; with two cgroups it suspends the one and holds the other for moments, again and again:
-        // hold [SUSPENDED HELD].
+        // Loads a scheduler, and once there is a file with the directories of two cgroups it suspends the one and holds
+        // the other for moments, again and again: hold FILE.
         "hold" => {
-            let mut scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
-            let id = |path: &String| fs::metadata(path).ok().map(|cgroup| cgroup.ino());
-            let held = arguments.get(1).and_then(id).zip(arguments.get(2).and_then(id));
-            let bumper = scheduler.bumper();
-            if let Some((suspended, _)) = held {
-                scheduler.suspend_domain(suspended, "", true).ok()?;
-            }
+            let mut scheduler = SchedExt::load(&LoadOptions::default()).expect("it loads");
+            let bumper = scheduler.bumper().expect("somebody can be held for moments");
+            let id = |path: &str| fs::metadata(path).expect("the cgroup is there").ino();
             loop {
-                if let Some((_, held)) = held {
-                    bumper.as_ref()?.bump(held, 250_000_000).ok()?;
+                let text = fs::read_to_string(&arguments[1]).unwrap_or_default();
+                if let Some((suspended, held)) = text.split_once(' ') {
+                    scheduler.suspend_domain(id(suspended), suspended, true).expect("it is suspended");
+                    bumper.bump(id(held), 250_000_000).expect("it is held");
                 }
                 sleep(Duration::from_millis(100));
             }

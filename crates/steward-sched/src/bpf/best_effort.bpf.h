@@ -641,7 +641,8 @@ static __always_inline bool was_called(struct task_struct *p)
 /* Which end of the queues the next look begins at. */
 static volatile u64 overdue_flags;
 
-/* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
+/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, and who was called to those
+ * that leave. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
 	struct bpf_iter_scx_dsq it;
@@ -651,12 +652,19 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
 		bpf_for(i, 0, RESCUE_SCAN_MAX) {
 			struct task_state *t;
+			u32 finds;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || !rescue_due(t->waiting_since_ns, is_reader(p, t), was_called(p), now_ns))
+			if (!t)
+				continue;
+			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), was_called(p),
+					    scx_bpf_dsq_nr_queued(QUEUE_LEAVING), scx_bpf_dsq_nr_queued(QUEUE_RESCUE), now_ns);
+			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
+				let_leave(&it, p, t);
+			if (finds != LOOK_RESCUES)
 				continue;
 			t->rescued = RESCUED_PAID;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

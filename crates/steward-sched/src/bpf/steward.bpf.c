@@ -245,7 +245,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	held = held_by_quota(t);
 	is_bumped = bumped(p, t);
-	if (leaves(t, held || is_bumped)) {
+	if (leaves(t, held || is_bumped) || (t->leaving_place_ns && was_called(p))) {
 		enqueue_leaving(p, t, now_ns, enq_flags);
 		goto find_cpu;
 	}
@@ -426,7 +426,7 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 		return false;
 	run->rescues = t->rescued == RESCUED_PAID;
 	t->rescued = RESCUED_NOT;
-	slice_ns = rescue_slice_ns(is_reader(p, t), was_called(p));
+	slice_ns = rescue_slice_ns(is_reader(p, t));
 	task_set_slice(p, slice_ns);
 	watch_budget(run, cpu, slice_ns);
 	return true;

@@ -43,11 +43,13 @@
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
 /*
  * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once to
- * notice, and whoever called it waits for that: so it is rescued soon, and for as long as it takes a usual program to
- * end. The CPU rescues nobody for so much longer afterwards, as after a reader.
+ * notice, and whoever called it waits for that. So it soon becomes one of those that leave the kernel (holds.h), until it
+ * has ended or stopped: which costs a bounded part of a CPU, and nothing of what is there for rescues. At most
+ * CALLED_LEAVING_MAX do at a time, so that those who leave with locks need not wait for a crowd that is killed. Of the
+ * others some are rescued, as long as nobody is rescued later because of them.
  */
 #define RESCUE_CALLED_AFTER_NS (NSEC_PER_SEC / 10)
-#define RESCUE_CALLED_SLICE_NS (2 * NSEC_PER_MSEC)
+#define CALLED_LEAVING_MAX 64
 /* How often the queues are looked through for tasks that are to be rescued. */
 #define RESCUE_LOOK_NS (NSEC_PER_SEC / 2)
 /* How many tasks of a queue are looked at each time. */
@@ -64,13 +66,29 @@ DECIDE u64 task_cost(u64 used_ns, u32 weight)
 	return used_ns * WEIGHT_DEFAULT / (weight ? weight : 1);
 }
 
-/* Whether a task that has waited since waiting_since_ns is to be rescued; reader: the kernel waits for it; called: it
- * has to notice something. */
-DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, bool called, u64 now_ns)
+/* Whether a task that has waited since waiting_since_ns is to be rescued; reader: the kernel waits for it. */
+DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 {
-	u64 after_ns = called ? RESCUE_CALLED_AFTER_NS : reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS;
+	return clock_before(waiting_since_ns + (reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS), now_ns);
+}
 
-	return clock_before(waiting_since_ns + after_ns, now_ns);
+/* What is done about a task at a look. */
+enum look_finds {
+	LOOK_LEAVES_IT = 0,
+	LOOK_RESCUES = 1,
+	LOOK_LETS_LEAVE = 2,
+};
+
+/* The same, and of one that was called; leaving, standing: how many leave, and stand to be rescued. */
+DECIDE u32 rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leaving, u32 standing, u64 now_ns)
+{
+	if (rescue_due(waiting_since_ns, reader, now_ns))
+		return LOOK_RESCUES;
+	if (!called || !clock_before(waiting_since_ns + RESCUE_CALLED_AFTER_NS, now_ns))
+		return LOOK_LEAVES_IT;
+	if (leaving < CALLED_LEAVING_MAX)
+		return LOOK_LETS_LEAVE;
+	return standing < RESCUE_CROWD ? LOOK_RESCUES : LOOK_LEAVES_IT;
 }
 
 /* Whether a look goes through the queues from their ends: in turn with those from their heads, so that nobody is hidden
@@ -81,10 +99,8 @@ DECIDE bool rescue_looks_from_end(u32 looks)
 }
 
 /* How long a rescued task runs. */
-DECIDE u64 rescue_slice_ns(bool reader, bool called)
+DECIDE u64 rescue_slice_ns(bool reader)
 {
-	if (called)
-		return RESCUE_CALLED_SLICE_NS;
 	return reader ? RESCUE_READER_SLICE_NS : RESCUE_SLICE_NS;
 }
 

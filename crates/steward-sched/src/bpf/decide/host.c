@@ -419,9 +419,14 @@ u64 decide_task_cost(u64 used_ns, u32 weight)
 	return task_cost(used_ns, weight);
 }
 
-bool decide_rescue_due(u64 waiting_since_ns, bool reader, bool called, u64 now_ns)
+bool decide_rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 {
-	return rescue_due(waiting_since_ns, reader, called, now_ns);
+	return rescue_due(waiting_since_ns, reader, now_ns);
+}
+
+u32 decide_rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leaving, u32 standing, u64 now_ns)
+{
+	return rescue_look(waiting_since_ns, reader, called, leaving, standing, now_ns);
 }
 
 bool decide_rescue_looks_from_end(u32 looks)
@@ -680,7 +685,8 @@ const u64 decide_constants[] = {
 	RESCUE_READER_AFTER_NS,
 	RESCUE_READER_SLICE_NS,
 	RESCUE_CALLED_AFTER_NS,
-	RESCUE_CALLED_SLICE_NS,
+	CALLED_LEAVING_MAX,
+	RESCUE_CROWD,
 	RESCUE_LOOK_NS,
 	RESCUE_SCAN_MAX,
 	RESCUE_INTERVAL_NS,
