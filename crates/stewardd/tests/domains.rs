@@ -288,6 +288,45 @@ fn others_move_only_their_own_processes_into_domains_of_their_own() {
     assert_eq!(error, ApiError::NoSuchTask { pid: i32::MAX });
 }
 
+/// A slice of a user belongs to the user, but what it limits (`pids.max`, say) limits the user: a domain of their own
+/// elsewhere is no way out of it.
+#[test]
+fn nobody_leaves_the_slice_that_limits_them_by_way_of_a_domain_of_their_own() {
+    use std::os::unix::process::CommandExt;
+    let machine = Machine::new();
+    let daemon = machine.start();
+    // SAFETY: plain system call.
+    let tester = unsafe { libc::getuid() };
+    let mut command = std::process::Command::new("sleep");
+    command.arg("1000");
+    let user = if tester == 0 { 1001 } else { tester };
+    if tester == 0 {
+        command.uid(user);
+    }
+    let mut process = command.spawn().expect("every machine has sleep");
+    let pid = process.id() as i32;
+    daemon.client().call(&api::CreateDomain { user: Some(user), ..create("own", None) }).expect("root may");
+    machine.caller_uid.store(user, Ordering::SeqCst);
+    let slice = format!("user.slice/user-{user}.slice");
+    for (path, uid) in
+        [("user.slice".to_owned(), 0), (slice.clone(), user), (format!("{slice}/session"), user)]
+    {
+        machine.cgroups.tree().add(&path, uid);
+    }
+    for from in [format!("{slice}/session"), slice] {
+        machine.cgroups.tree().members.insert(pid, from.clone());
+        let error = refusal(daemon.client().call(&enter(pid, "own"))).to_string();
+        assert!(error.contains("whose limits it would leave"), "{error}");
+        assert_eq!(machine.cgroups.tree().members[&pid], from);
+    }
+    // It is the slice that keeps them: from the root of the tree, which limits nobody, they may.
+    machine.cgroups.tree().members.insert(pid, String::new());
+    daemon.client().call(&enter(pid, "own")).expect("it is their process, and their domain");
+    assert_eq!(machine.cgroups.tree().members[&pid], "steward.own");
+    process.kill().expect("it runs");
+    process.wait().expect("it ends");
+}
+
 #[test]
 fn run_enters_a_domain_and_leaves_it_when_the_reservation_is_refused() {
     let machine = Machine::new();

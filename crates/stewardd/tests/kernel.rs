@@ -555,6 +555,9 @@ fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
             assert_eq!(told.text("hotplug"), "no fault")
         }),
         ("a-stopped-daemon-leaves-nothing", &|| left_nothing("left by a stop")),
+        ("killed-daemons-leave-nothing-suspended", &|| {
+            told.says("restarts", &["suspended 3 of 3, resumed 3"]);
+        }),
         ("revert-undoes-what-killed-daemons-left", &|| left_nothing("left by kills and revert")),
         ("revert-says-what-it-puts-back", &|| {
             // Twenty programs, and workers with a better nice value.

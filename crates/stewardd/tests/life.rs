@@ -61,6 +61,36 @@ fn a_bad_row_costs_itself_and_nothing_else() {
     assert_eq!(budget_ns(&machine, sleeper.pid()), Some(5_000_000));
 }
 
+/// Whatever root has put there: the daemon starts, and takes it at a change too.
+#[test]
+fn what_would_wait_or_never_end_among_specifications_is_a_problem_and_keeps_nobody_waiting() {
+    let machine = Machine::new();
+    let program = machine.program("program");
+    machine.write_specs("a.toml", &row(&program, "5ms/30ms"));
+    let place = |name: &str| machine.path("specs").join(name);
+    let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, place("fifo.toml"), owner_only).expect("a FIFO");
+    std::os::unix::fs::symlink("/proc/kmsg", place("kmsg.toml")).expect("a link");
+    std::os::unix::fs::symlink("/dev/zero", place("zero.toml")).expect("a link");
+    let large = std::fs::File::create(place("large.toml")).expect("a file");
+    large.set_len(1 << 40).expect("a file without blocks");
+    let daemon = machine.start();
+    for _ in 0..2 {
+        let problems = daemon.status().problems;
+        for (file, what) in [
+            ("fifo.toml", "is a FIFO"),
+            ("kmsg.toml", "procfs"),
+            ("zero.toml", "is a device"),
+            ("large.toml", "at most 1048576 are read"),
+        ] {
+            let found = problems.iter().find(|problem| problem.file.ends_with(file));
+            assert!(found.is_some_and(|problem| problem.message.contains(what)), "{file}: {problems:#?}");
+        }
+        assert_eq!(machine.fake.machine().exec_table.len(), 1);
+        daemon.client().call(&api::Reload {}).expect("root may");
+    }
+}
+
 #[test]
 fn a_program_of_many_names_is_one_problem_and_the_name_that_is_no_link_counts() {
     let machine = Machine::new();

@@ -366,3 +366,34 @@ proptest! {
         let _ = parse_tab(Path::new("x"), &format!("{text}\n{tail}"));
     }
 }
+
+/// CPU time of this thread, in nanoseconds: what else the machine does is not in it.
+fn thread_time_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
+    text.split(' ').next().and_then(|first| first.parse().ok()).expect("the first number of three")
+}
+
+/// 16,000 rows took seconds once: for each the lines of the whole file were counted.
+#[test]
+fn a_file_of_eight_times_as_many_rows_takes_about_as_long_as_eight_files() {
+    const ROWS: usize = 2000;
+    let rows = |count: usize| -> String {
+        let row = |number| format!("[[spec]]\npath = \"/usr/bin/program-{number}\"\ncpu = \"1ms/30ms\"\n");
+        (0..count).map(row).collect()
+    };
+    let (small, large) = (rows(ROWS), rows(8 * ROWS));
+    let file = Path::new("a.toml");
+    let took_ns = |texts: &[&str]| {
+        let before_ns = thread_time_ns();
+        let read: usize = texts.iter().map(|text| parse_toml(file, text).specs.len()).sum();
+        assert_eq!(read, 8 * ROWS);
+        thread_time_ns() - before_ns
+    };
+    let times: Vec<(u64, u64)> =
+        (0..3).map(|_| (took_ns(&[small.as_str(); 8]), took_ns(&[&large]))).collect();
+    // The least of three: a neighbour on the same core costs time as well.
+    let least = |times: &mut dyn Iterator<Item = u64>| times.min().expect("there are three");
+    let eight_ns = least(&mut times.iter().map(|(eight_ns, _)| *eight_ns));
+    let one_ns = least(&mut times.iter().map(|(_, one_ns)| *one_ns));
+    assert!(one_ns < 3 * eight_ns, "one file took {one_ns} ns, eight took {eight_ns} ns");
+}

@@ -264,6 +264,23 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
 }
 
+/* Lets a task of the queue that is gone through leave. False when it is there no more. */
+static __always_inline bool let_leave(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_state *t)
+{
+	u64 key;
+
+	if (t->whereabouts == AT_GATE)
+		t->boundary_missed = 0;
+	key = begin_to_leave(t);
+	if (!iterated_move_ordered(it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key)) {
+		has_left(t);
+		return false;
+	}
+	leave_queue(t);
+	leaving = 1;
+	return true;
+}
+
 /* Lets those in one of a domain's queues leave that came there before it was held or deferred. */
 static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns)
 {
@@ -274,7 +291,6 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 		bpf_for(i, 0, HOLD_SCAN_MAX) {
 			struct task_state *t;
-			u64 key;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -282,13 +298,7 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 			t = task_state_of(p);
 			if (!t || !hold_overstays(held, behind, t->whereabouts, passed_since(t->waiting_since_ns, now_ns)))
 				continue;
-			if (t->whereabouts == AT_GATE)
-				t->boundary_missed = 0;
-			key = begin_to_leave(t);
-			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key))
-				leave_queue(t);
-			else
-				has_left(t);
+			let_leave(&it, p, t);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -333,7 +343,6 @@ static __noinline bool end_bumps(u64 now_ns)
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_BUMPED, 0)) {
 		bpf_for(i, 0, BUMPED_SCAN_MAX) {
 			struct task_state *t;
-			u64 key;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -342,20 +351,10 @@ static __noinline bool end_bumps(u64 now_ns)
 			if (!t || (bump_holds(p, now_ns) && !(p->signal->flags & SIGNAL_GROUP_EXIT) &&
 				   !hold_overstays(true, false, t->whereabouts, passed_since(t->waiting_since_ns, now_ns))))
 				continue;
-			if (t->whereabouts == AT_GATE)
-				t->boundary_missed = 0;
-			key = begin_to_leave(t);
-			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key)) {
-				leave_queue(t);
-				released = true;
-			} else {
-				has_left(t);
-			}
+			released |= let_leave(&it, p, t);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	if (released)
-		leaving = 1;
 	/* One that was found held at the last moment may be on its way into the queue still. */
 	if (!clock_before(now_ns, end_ns + BUMP_GRACE_NS) && scx_bpf_dsq_nr_queued(QUEUE_BUMPED) <= 0)
 		__sync_val_compare_and_swap(&bumps_end_ns, end_ns, 0);

@@ -49,11 +49,22 @@ dmesg | grep -E 'divide|Oops' || echo "no fault"
 section restarts
 kill $daemon; wait $daemon
 echo "left by a stop $(($(booked) - before))"
-for round in 1 2 3; do
+# Each time the daemon is killed while it keeps background work suspended beside some loops; the work goes on.
+quiet=/sys/fs/cgroup/steward.quiet
+for loop in 1 2 3; do sh -c 'while :; do :; done' & loops="$loops $!"; done
+frozen=0 resumed=0
+for round in $(seq ${ROUNDS:-3}); do
     start_daemon --mechanism deadline
+    [ -n "$control" ] || { steward background --threshold 1.001 --name quiet -- sh -c 'while :; do :; done' 2>/dev/null & control=$!; }
     wait_for '[ $(count_admitted) = 20 ]'
+    wait_for 'grep -q 1 $quiet/cgroup.freeze' && frozen=$((frozen + 1))
     kill -9 $daemon; wait $daemon 2>/dev/null
+    wait_for 'grep -q 0 $quiet/cgroup.freeze && grep -q 100 $quiet/cpu.weight' && resumed=$((resumed + 1))
 done
+echo "suspended $frozen of ${ROUNDS:-3}, resumed $resumed"
+kill -9 $control $loops
+echo 1 >$quiet/cgroup.kill
+wait_for 'rmdir $quiet'
 steward revert | grep -c 'put back'
 echo "left by kills and revert $(($(booked) - before))"
 

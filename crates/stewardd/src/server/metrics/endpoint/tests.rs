@@ -111,6 +111,42 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
     parse(&text(&Figures::default()));
 }
 
+/// What `promtool check metrics` finds wrong with the name of a counter or gauge.
+fn faults_of(name: &str) -> Vec<&'static str> {
+    const ABBREVIATED: [&str; 16] =
+        ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "pct", "percent"];
+    const NOT_BASE: [&str; 14] = [
+        "milliseconds",
+        "microseconds",
+        "nanoseconds",
+        "minutes",
+        "hours",
+        "days",
+        "weeks",
+        "kilobytes",
+        "megabytes",
+        "gigabytes",
+        "bits",
+        "kibibytes",
+        "mebibytes",
+        "percents",
+    ];
+    let words: Vec<&str> = name.split('_').collect();
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
+    let of_a_histogram = ["_count", "_sum", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
+    let checks = [
+        (has(&ABBREVIATED), "an abbreviated unit"),
+        (has(&NOT_BASE), "a unit that is no base unit"),
+        (has(&["counter", "gauge", "histogram", "summary"]), "its type"),
+        (of_a_histogram, "a suffix of histograms"),
+        (
+            name.bytes().any(|byte| byte.is_ascii_uppercase() || byte == b':'),
+            "letters or colons of other names",
+        ),
+    ];
+    checks.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect()
+}
+
 /// Samples as they are, and each described under its own name by a type that this format has.
 #[test]
 fn the_other_text_says_the_same_in_the_format_of_prometheus_own_tools() {
@@ -123,10 +159,14 @@ fn the_other_text_says_the_same_in_the_format_of_prometheus_own_tools() {
     let mut described = BTreeSet::new();
     for line in prometheus.lines() {
         match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
-            ["#", "HELP", name, _] => assert!(described.insert(name), "{name} twice"),
+            ["#", "HELP", name, help] => {
+                assert!(described.insert(name), "{name} twice");
+                assert!(!help.trim().is_empty(), "{line}");
+            }
             ["#", "TYPE", name, kind] => {
                 assert!(described.contains(name) && ["counter", "gauge"].contains(&kind), "{line}");
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                assert_eq!(faults_of(name), <[&str; 0]>::default(), "{line}");
             }
             ["#", ..] => panic!("{line}"),
             _ => {
