@@ -9,11 +9,16 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::place;
 use crate::error::KernelError;
 use crate::roots::Roots;
+
+/// How much of a file is read at once, in bytes: most say less.
+const PIECE_BYTES: usize = 4096;
 
 /// A cgroup, by its directory.
 #[derive(Debug)]
@@ -130,12 +135,14 @@ impl CgroupDirectory {
 
 /// What a file of the kernel's says, trimmed. These have no size that could be asked for before.
 fn read_text(file: &OwnedFd) -> io::Result<String> {
-    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    let mut bytes = Vec::with_capacity(PIECE_BYTES);
     loop {
-        match rustix::io::read(file, &mut piece) {
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve(PIECE_BYTES);
+        }
+        match rustix::io::read(file, spare_capacity(&mut bytes)) {
             Ok(0) => break,
-            Ok(read) => bytes.extend_from_slice(&piece[..read]),
-            Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
