@@ -56,7 +56,8 @@ pub struct Machine {
     pub total_bytes: u64,
     /// What nothing is in.
     pub free_bytes: u64,
-    /// Below this much free memory, the kernel takes memory back by itself.
+    /// Below this much free memory, the kernel takes memory back by itself: its watermarks, and what is counted as free
+    /// and given to no program.
     pub high_watermark_bytes: u64,
     /// What the kernel keeps for itself.
     pub kernel_bytes: u64,

@@ -37,6 +37,33 @@ pub struct Zones {
     pub high_pages: u64,
     /// In the lists of the CPUs, where reclaimed pages hide from `MemFree`.
     pub per_cpu_pages: u64,
+    /// Free beyond the high watermark of a zone that withholds it from allocations that could be had from a higher zone
+    /// (`vm.lowmem_reserve_ratio`): it is counted in `MemFree`, and programs are not given it. On most PCs, the 15 MiB of
+    /// zone DMA.
+    pub withheld_pages: u64,
+}
+
+impl Zones {
+    /// With less than so many pages counted as free, kswapd wakes up to take more: the high watermarks, and what is free
+    /// and is withheld.
+    pub fn high_with_withheld_pages(&self) -> u64 {
+        self.high_pages.saturating_add(self.withheld_pages)
+    }
+}
+
+/// One zone, as far as it was read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    free_pages: u64,
+    high_pages: u64,
+    /// What it withholds from those whom the highest zone could serve.
+    protection_pages: u64,
+}
+
+impl Zone {
+    fn withheld_pages(self) -> u64 {
+        self.free_pages.saturating_sub(self.high_pages).min(self.protection_pages)
+    }
 }
 
 /// Counters of `/proc/vmstat` since the machine started; one that this kernel does not have is 0.
@@ -111,8 +138,25 @@ pub fn zones(roots: &Roots) -> Result<Zones, KernelError> {
     let path = roots.proc.join("zoneinfo");
     let text = read(&path)?;
     let mut zones = Zones::default();
+    let mut zone = Zone::default();
     let mut any = false;
     for line in text.lines() {
+        let pages_of = |value: &str| {
+            value.parse::<u64>().map_err(|_| KernelError::parse(&path, "a number of pages", line))
+        };
+        let trimmed = line.trim();
+        if trimmed.starts_with("Node ") && trimmed.contains(", zone ") {
+            let last = std::mem::take(&mut zone);
+            zones.withheld_pages = zones.withheld_pages.saturating_add(last.withheld_pages());
+        } else if let Some(value) = trimmed.strip_prefix("pages free ") {
+            zone.free_pages = pages_of(value.trim())?;
+        } else if let Some(values) = trimmed.strip_prefix("protection:") {
+            // One for each zone that an allocation may begin at. A higher one withholds no less.
+            let values = values.trim().trim_start_matches('(').trim_end_matches(')');
+            for value in values.split(',') {
+                zone.protection_pages = zone.protection_pages.max(pages_of(value.trim())?);
+            }
+        }
         // The watermarks have a name without a colon; those of the lists, which are called the same, have one.
         let mut words = line.split_ascii_whitespace();
         let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else { continue };
@@ -123,10 +167,14 @@ pub fn zones(roots: &Roots) -> Result<Zones, KernelError> {
             "count:" => &mut zones.per_cpu_pages,
             _ => continue,
         };
-        any |= name == "high";
-        let pages: u64 = value.parse().map_err(|_| KernelError::parse(&path, "a number of pages", line))?;
+        let pages = pages_of(value)?;
+        if name == "high" {
+            any = true;
+            zone.high_pages = pages;
+        }
         *sum = sum.saturating_add(pages);
     }
+    zones.withheld_pages = zones.withheld_pages.saturating_add(zone.withheld_pages());
     if any { Ok(zones) } else { Err(KernelError::parse(path, "a line high NUMBER", &text)) }
 }
 
@@ -171,9 +219,34 @@ mod tests {
                     \x20             high:     300\n              high_min: 300\n              batch:    63\n    cpu: 1\n\
                     \x20             count:    5\n              high:     300\n";
         let (_keep, roots) = with_files(&[("proc/zoneinfo", &format!("{zone}{zone}"))]);
-        let expected = Zones { min_pages: 20, low_pages: 40, high_pages: 60, per_cpu_pages: 24 };
+        let expected =
+            Zones { min_pages: 20, low_pages: 40, high_pages: 60, per_cpu_pages: 24, withheld_pages: 0 };
         assert_eq!(zones(&roots).expect("readable"), expected);
         std::fs::write(roots.proc.join("zoneinfo"), "        high     many\n").expect("a file");
+        assert!(zones(&roots).expect_err("no number").to_string().contains("zoneinfo"));
+    }
+
+    #[test]
+    fn what_a_low_zone_withholds_from_programs_is_no_reserve() {
+        let zone = |name: &str, free: u64, high: u64, protection: &str| {
+            format!(
+                "Node 0, zone {name}\n  pages free     {free}\n        min      1\n        high     {high}\n        managed  {free}\n\
+                 \x20       protection: ({protection})\n"
+            )
+        };
+        // The first withholds all that it has, the second a part, the last nothing; of what is below its watermark, a
+        // zone withholds nothing more.
+        let text = zone("DMA", 3840, 16, "0, 3019, 24090, 24090")
+            + &zone("DMA32", 300_000, 3660, "0, 0, 21071, 21071")
+            + &zone("Normal", 20_109, 25_557, "0, 0, 0, 0");
+        let (_keep, roots) = with_files(&[("proc/zoneinfo", &text)]);
+        let found = zones(&roots).expect("readable");
+        assert_eq!((found.high_pages, found.withheld_pages), (16 + 3660 + 25_557, 3824 + 21_071));
+        assert_eq!(found.high_with_withheld_pages(), found.high_pages + 3824 + 21_071);
+        let full = zone("DMA", 10, 16, "0, 3019") + &zone("Normal", 9, 30, "0, 0");
+        std::fs::write(roots.proc.join("zoneinfo"), full).expect("a file");
+        assert_eq!(zones(&roots).expect("readable").withheld_pages, 0);
+        std::fs::write(roots.proc.join("zoneinfo"), zone("DMA", 10, 16, "0, much")).expect("a file");
         assert!(zones(&roots).expect_err("no number").to_string().contains("zoneinfo"));
     }
 

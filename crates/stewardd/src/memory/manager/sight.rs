@@ -516,7 +516,8 @@ pub(crate) fn machine_memory(roots: &Roots) -> Result<Machine, KernelError> {
     let (usage, zones) = (machine::usage(roots)?, machine::zones(roots)?);
     let page_bytes = rustix::param::page_size() as u64;
     Ok(Machine {
-        high_watermark_bytes: zones.high_pages.saturating_mul(page_bytes),
+        // What a low zone withholds from programs counts as free, and is none of the reserve.
+        high_watermark_bytes: zones.high_with_withheld_pages().saturating_mul(page_bytes),
         // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
         kernel_bytes: usage
             .total_bytes
