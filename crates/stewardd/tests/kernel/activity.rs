@@ -44,7 +44,9 @@ fn protection_lapses_while_nobody_uses_a_domain_and_is_back_before_the_second_ke
         ("watching-costs-next-to-nothing", &|| {
             let cost_us = figure(&told.text("cost"), "cost_us ");
             println!("watching two domains costs {cost_us} us of CPU time a second");
-            assert!(cost_us < 5_000, "half a percent: {cost_us} us a second");
+            // Half a percent, and in part what the kernel takes to sum up what it has counted (4.6 ms before the memory
+            // loop left that to this thread, 5.5 since).
+            assert!(cost_us < 6_000, "six tenths of a percent: {cost_us} us a second");
         }),
         ("a-stopped-daemon-leaves-nothing", &|| told.says("stopped", &["exit code 0 0"])),
     ]);
