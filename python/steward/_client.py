@@ -288,10 +288,20 @@ class Client:
         inherit: Optional[bool] = None,
         revocable: Optional[bool] = None,
         keep_if_refused: Optional[bool] = None,
+        requests_at: Optional[int] = None,
     ) -> Json:
-        """Reserves for a running process: its main thread, or with inherit all its threads and their children."""
+        """Reserves for a running process: its main thread, or with inherit all its threads and their children.
+        requests_at is the address, in its own memory, of a number of 32 bits that a server's thread changes when it
+        begins with another request.
+        """
         return self.call(
-            "Set", pid=pid, cpu=_wire(cpu), inherit=inherit, revocable=revocable, keep_if_refused=keep_if_refused
+            "Set",
+            pid=pid,
+            cpu=_wire(cpu),
+            inherit=inherit,
+            revocable=revocable,
+            keep_if_refused=keep_if_refused,
+            requests_at=requests_at,
         )
 
     def release(self, pid: int) -> int:
