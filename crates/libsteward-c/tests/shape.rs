@@ -11,8 +11,9 @@ use varlink::{Field, Interface, Named, Type};
 const HEADER: &str = include_str!("../include/steward.h");
 
 /// Parameters that no argument of the method's function stands for: steward_call() takes them.
-const BY_CALL: [(&str, &[&str]); 5] = [
+const BY_CALL: [(&str, &[&str]); 6] = [
     ("Run", &["domain", "memory_min", "memory_max", "protect", "io", "disk"]),
+    ("Set", &["requests_at"]),
     ("Complain", &["of"]),
     ("CreateDomain", &["user"]),
     ("SetDomain", &["user", "keep"]),
