@@ -440,8 +440,8 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
     assert!(rescued <= 0.05, "{rescued} of the CPU time went to rescued tasks");
 }
 
-/// One that waits beside more than a look goes through, who stand before it, or behind it, and come and go all the time.
-/// It is found at the second look after it is due.
+/// One that waits beside more than a look goes through, who stand before it, or behind it, and come and go all the
+/// time. It is found at the second look after it is due.
 #[test]
 fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
     for (before, after) in
@@ -463,8 +463,8 @@ fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
 }
 
 proptest! {
-    /// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it goes on, beside few that do
-    /// so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those of
+    /// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it goes on, beside few that
+    /// do so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those of
     /// tasks that leave with what others wait for.
     #[test]
     fn who_is_called_while_it_waits_goes_on_within_a_second_and_a_crowd_takes_nobodys_turn(

@@ -1,4 +1,5 @@
-//! Checks, in the lab's machine, that exactly those are announced who are served first: `waits-seen FILE`, which is made.
+//! Checks, in the lab's machine, that exactly those are announced who are served first: `waits-seen FILE`, which is
+//! made.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,5 +1,6 @@
-//! Steward's scheduler under storms of forks, cgroups, affinities, classes, limits, moves between cgroups and CPUs that go
-//! off and on, on four processors that truly run beside each other. `lab/scenarios/soak-4cpu.toml` is the same for half an hour.
+//! Steward's scheduler under storms of forks, cgroups, affinities, classes, limits, moves between cgroups and CPUs that
+//! go off and on, on four processors that truly run beside each other. `lab/scenarios/soak-4cpu.toml` is the same for
+//! half an hour.
 
 use steward_lab::{Contender, Outcome, RunOptions, run_scenario};
 

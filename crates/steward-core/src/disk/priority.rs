@@ -43,8 +43,8 @@ impl Priority {
         }
     }
 
-    /// What the kernel's threads get that are to be served first because others wait for them: with a level above theirs
-    /// a disk that is kept idle for the next request of who waits takes up that of the thread at once.
+    /// What the kernel's threads get that are to be served first because others wait for them: with a level above
+    /// theirs a disk that is kept idle for the next request of who waits takes up that of the thread at once.
     pub const FOR_OTHERS: Priority = Priority::RealTime(0);
 
     /// From the kernel's number (`ioprio_get(2)`): the class in the three bits from 13 on, the level in the lowest

@@ -37,15 +37,15 @@ pub struct Zones {
     pub high_pages: u64,
     /// In the lists of the CPUs, where reclaimed pages hide from `MemFree`.
     pub per_cpu_pages: u64,
-    /// Free beyond the high watermark of a zone that withholds it from allocations that could be had from a higher zone
-    /// (`vm.lowmem_reserve_ratio`): it is counted in `MemFree`, and programs are not given it. On most PCs, the 15 MiB of
-    /// zone DMA.
+    /// Free beyond the high watermark of a zone that withholds it from allocations that could be had from a higher
+    /// zone (`vm.lowmem_reserve_ratio`): it is counted in `MemFree`, and programs are not given it. On most PCs, the
+    /// 15 MiB of zone DMA.
     pub withheld_pages: u64,
 }
 
 impl Zones {
-    /// With less than so many pages counted as free, kswapd wakes up to take more: the high watermarks, and what is free
-    /// and is withheld.
+    /// With less than so many pages counted as free, kswapd wakes up to take more: the high watermarks, and what is
+    /// free and is withheld.
     pub fn high_with_withheld_pages(&self) -> u64 {
         self.high_pages.saturating_add(self.withheld_pages)
     }

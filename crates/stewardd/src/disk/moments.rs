@@ -268,16 +268,27 @@ mod tests {
     use std::io::{Read, Write};
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::{Duration, Instant};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
 
     const IDLING: &[Moment] = &[Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" }];
 
+    /// What the thread did, and what the elevator's file said then.
+    #[derive(Debug, PartialEq)]
+    enum Step {
+        /// It took an announcement.
+        Took(String),
+        /// It asked whether it is over, and was told that.
+        Asked(String, bool),
+    }
+
     /// A watch that a test speaks for: one is told by a byte, and it is over when the test says so.
     struct Told {
         calls: PipeReader,
         over: Arc<AtomicBool>,
+        file: PathBuf,
+        steps: Sender<Step>,
     }
 
     impl AsFd for Told {
@@ -289,11 +300,18 @@ mod tests {
     impl Watch for Told {
         fn take(&mut self) {
             self.calls.read_exact(&mut [0]).expect("somebody called");
+            let _ = self.steps.send(Step::Took(content(&self.file)));
         }
 
         fn are_over(&mut self, _now_ns: u64, _for_ns: u64) -> bool {
-            self.over.load(Ordering::SeqCst)
+            let are_over = self.over.load(Ordering::SeqCst);
+            let _ = self.steps.send(Step::Asked(content(&self.file), are_over));
+            are_over
         }
+    }
+
+    fn content(file: &PathBuf) -> String {
+        std::fs::read_to_string(file).expect("a file").trim().to_owned()
     }
 
     struct Stand {
@@ -302,6 +320,7 @@ mod tests {
         moments: Moments,
         caller: PipeWriter,
         over: Arc<AtomicBool>,
+        steps: Receiver<Step>,
     }
 
     impl Stand {
@@ -314,13 +333,13 @@ mod tests {
             let (calls, caller) = pipe().expect("a pipe");
             let over = Arc::new(AtomicBool::new(false));
             let (ended, stop) = pipe().expect("a pipe");
-            let targets =
-                Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
-            let watch = Box::new(Told { calls, over: Arc::clone(&over) });
+            let (sender, steps) = channel();
+            let targets = Arc::new(Mutex::new(Targets { roots, waits: false, all: Vec::new() }));
+            let watch = Box::new(Told { calls, over: Arc::clone(&over), file: file.clone(), steps: sender });
             let attended = Arc::clone(&targets);
             let thread = std::thread::spawn(move || attend(watch, &ended, &attended));
             let moments = Moments { targets, stop: Some(stop), thread: Some(thread) };
-            Stand { _directory: directory, file, moments, caller, over }
+            Stand { _directory: directory, file, moments, caller, over, steps }
         }
 
         fn add(&self) {
@@ -328,46 +347,45 @@ mod tests {
         }
 
         fn says(&self) -> String {
-            std::fs::read_to_string(&self.file).expect("a file").trim().to_owned()
+            content(&self.file)
         }
 
-        /// Waits for it, at most so long that only a thread that hangs takes longer.
-        fn comes_to_say(&self, value: &str) {
-            let begun = Instant::now();
-            while self.says() != value {
-                assert!(begun.elapsed() < Duration::from_secs(60), "it says {} and not {value}", self.says());
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        /// Somebody begins to wait; returns what the thread does next: it takes that, and then asks whether it is over.
+        fn call(&mut self) -> [Step; 2] {
+            self.caller.write_all(&[0]).expect("it listens");
+            [(); 2].map(|()| self.steps.recv().expect("it goes on"))
         }
+
+        /// Nobody waits any more, and the thread has heard that.
+        fn end(&mut self) {
+            self.over.store(true, Ordering::SeqCst);
+            while !matches!(self.steps.recv(), Ok(Step::Asked(_, true))) {}
+            self.over.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn steps(took: &str, asked: &str) -> [Step; 2] {
+        [Step::Took(took.to_owned()), Step::Asked(asked.to_owned(), false)]
     }
 
     #[test]
     fn a_disk_is_kept_idle_from_when_somebody_waits_until_nobody_does() {
         let mut stand = Stand::new();
         stand.add();
-        assert_eq!(stand.says(), "0", "nobody waits");
         for _ in 0..3 {
-            stand.over.store(false, Ordering::SeqCst);
-            stand.caller.write_all(&[0]).expect("it listens");
-            stand.comes_to_say("2000");
-            stand.over.store(true, Ordering::SeqCst);
-            stand.comes_to_say("0");
+            assert_eq!(stand.call(), steps("0", "2000"));
+            stand.end();
         }
     }
 
     #[test]
     fn what_is_added_while_somebody_waits_is_left_so_until_nobody_does() {
         let mut stand = Stand::new();
-        stand.caller.write_all(&[0]).expect("it listens");
-        let begun = Instant::now();
-        while !lock(&stand.moments.targets).waits {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the call is not heard");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        stand.call();
         stand.add();
         assert_eq!(stand.says(), "2000");
-        stand.over.store(true, Ordering::SeqCst);
-        stand.comes_to_say("0");
+        stand.end();
+        assert_eq!(stand.call(), steps("0", "2000"));
     }
 
     #[test]
@@ -375,30 +393,26 @@ mod tests {
         let mut stand = Stand::new();
         stand.add();
         std::fs::write(&stand.file, "700\n").expect("a file");
-        stand.caller.write_all(&[0]).expect("it listens");
-        let begun = Instant::now();
-        while !lock(&stand.moments.targets).all.is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it is still a matter of moments");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        drop(stand.moments);
-        assert_eq!(std::fs::read_to_string(&stand.file).expect("a file"), "700\n");
+        assert_eq!(stand.call(), steps("700", "700"));
+        assert!(lock(&stand.moments.targets).all.is_empty(), "it is no matter of moments any more");
+        let Stand { _directory, file, moments, .. } = stand;
+        drop(moments);
+        assert_eq!(content(&file), "700");
     }
 
     #[test]
     fn in_the_end_all_is_as_for_somebody_who_waits_and_what_was_removed_as_it_is() {
         let stand = Stand::new();
         stand.add();
-        let file = stand.file.clone();
-        let says = || std::fs::read_to_string(&file).expect("a file");
-        assert_eq!(says(), "0");
-        let Stand { _directory, moments, .. } = stand;
+        assert_eq!(stand.says(), "0");
+        let Stand { _directory, file, moments, .. } = stand;
         drop(moments);
-        assert_eq!(says(), "2000");
+        assert_eq!(content(&file), "2000");
         let stand = Stand::new();
         stand.add();
         stand.moments.remove_device("sda");
-        drop(stand.moments);
-        assert_eq!(std::fs::read_to_string(&stand.file).expect("a file"), "0");
+        let Stand { _directory, file, moments, .. } = stand;
+        drop(moments);
+        assert_eq!(content(&file), "0");
     }
 }

@@ -42,9 +42,9 @@
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
 /*
- * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once to
- * notice, and whoever called it waits for that. So it soon becomes one of those that leave the kernel (holds.h), until it
- * has ended or stopped: which costs a bounded part of a CPU, and nothing of what is there for rescues. At most
+ * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once
+ * to notice, and whoever called it waits for that. So it soon becomes one of those that leave the kernel (holds.h),
+ * until it has ended or stopped: which costs a bounded part of a CPU, and nothing of what is there for rescues. At most
  * CALLED_LEAVING_MAX do at a time, so that those who leave with locks need not wait for a crowd that is killed. Of the
  * others some are rescued, as long as nobody is rescued later because of them.
  */
