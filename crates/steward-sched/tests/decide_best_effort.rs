@@ -464,8 +464,8 @@ fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
 
 proptest! {
     /// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it goes on, beside few that
-    /// do so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those of
-    /// tasks that leave with what others wait for.
+    /// do so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those
+    /// of tasks that leave with what others wait for.
     #[test]
     fn who_is_called_while_it_waits_goes_on_within_a_second_and_a_crowd_takes_nobodys_turn(
         reader: bool,

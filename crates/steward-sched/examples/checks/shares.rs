@@ -215,9 +215,9 @@ pub fn rescue_of_thousands() -> Outcome {
 }
 
 /// Many cgroups, made and removed while tasks run in them, or with a task that has ended and that nobody has waited
-/// for: all of their places in the table of domains are free again, whenever the kernel says that such a task is gone. They
-/// are given out again, those that were freed last first: so what is gone through every few milliseconds stays as long
-/// as there ever were domains at once.
+/// for: all of their places in the table of domains are free again, whenever the kernel says that such a task is gone.
+/// They are given out again, those that were freed last first: so what is gone through every few milliseconds stays as
+/// long as there ever were domains at once.
 pub fn cgroups_come_and_go() -> Outcome {
     const ROUNDS: usize = 4;
     const GROUPS: usize = 20;
