@@ -621,23 +621,6 @@ static __always_inline bool is_reader(struct task_struct *p, struct task_state *
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
 }
 
-/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
- * or with its cgroup. */
-#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
-
-/* The bit of a signal that no program can catch or block: whoever sends it makes nobody run a program of theirs. */
-#define SIGSTOP_BIT (1UL << (19 - 1))
-
-/*
- * Whether the task was killed, or is to stop or freeze, and so has to run once to notice. That it is to stop it finds
- * among its signals, or its process' signals; what jobctl says of the other threads follows when one has found it.
- */
-static __always_inline bool was_called(struct task_struct *p)
-{
-	return p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS ||
-	       (p->pending.signal.sig[0] | p->signal->shared_pending.signal.sig[0]) & SIGSTOP_BIT;
-}
-
 /* Which end of the queues the next look begins at. */
 static volatile u64 overdue_flags;
 

@@ -96,6 +96,23 @@ int BPF_PROG(steward_schedule, bool preempt)
 	return 0;
 }
 
+/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
+ * or with its cgroup. */
+#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
+
+/* The bit of a signal that no program can catch or block: whoever sends it makes nobody run a program of theirs. */
+#define SIGSTOP_BIT (1UL << (19 - 1))
+
+/*
+ * Whether the task was killed, or is to stop or freeze, and so has to run once to notice. That it is to stop it finds
+ * among its signals, or its process' signals; what jobctl says of the other threads follows when one has found it.
+ */
+static __always_inline bool was_called(struct task_struct *p)
+{
+	return p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS ||
+	       (p->pending.signal.sig[0] | p->signal->shared_pending.signal.sig[0]) & SIGSTOP_BIT;
+}
+
 /* The task ceases to run here: where is it? */
 static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_state *t, u32 cpu, bool runnable)
 {
@@ -202,7 +219,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	if (!t || !run || !state)
 		return 0;
 	t->boundary_told = 0;
-	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT)
+	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT || was_called(p))
 		return 0;
 	/* A CPU that goes offline waits for tasks that cannot leave it. */
 	if (!t->boundary_missed || !state->online) {
@@ -223,7 +240,9 @@ static __always_inline void tell_boundary(struct task_struct *p, struct task_sta
 	u32 index = (p->pid * 2 + t->boundary_turn) & (BOUNDARY_WORKS - 1);
 	struct boundary_work *entry = bpf_map_lookup_elem(&boundary_works, &index);
 
-	if (!entry || t->boundary_told || p->flags & PF_STAYS_INSIDE)
+	/* One that was called does not come to user space, and the kernel does all such work that there is before it looks at
+	 * signals: work that leads to more of it would go on for ever. */
+	if (!entry || t->boundary_told || p->flags & PF_STAYS_INSIDE || was_called(p))
 		return;
 	/* Not the same entry as the last time: who is stopped at a gate is still about that. */
 	t->boundary_turn ^= 1;

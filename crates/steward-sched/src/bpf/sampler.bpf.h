@@ -333,6 +333,9 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	bpf_timer_start(&entry->timer, RESCUE_LOOK_NS, 0);
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
+	/* Should a CPU have missed one on its way in: where nobody is held, nobody else looks. */
+	if (scx_bpf_dsq_nr_queued(QUEUE_LEAVING) > 0)
+		leaving = 1;
 	/* Between two samples it is only these that are looked for. */
 	if (overdue_looks % (LOAD_SAMPLE_NS / RESCUE_LOOK_NS))
 		return 0;
