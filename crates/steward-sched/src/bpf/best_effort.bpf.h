@@ -27,6 +27,8 @@
 #define CGROUP_LEVELS_MAX 256
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
+/* How many tasks of a queue are looked at for having waited too long. */
+#define OVERDUE_SCAN_MAX 32768
 
 /*
  * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the
@@ -621,11 +623,20 @@ static __always_inline bool is_reader(struct task_struct *p, struct task_state *
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
 }
 
+/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
+ * or with its cgroup. */
+#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
+
+/* Whether the task was killed, or is to stop or freeze, while it is held, and so has to run once to notice. */
+static __always_inline bool called_while_held(struct task_struct *p, struct task_state *t)
+{
+	return held_by_quota(t) && (p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS);
+}
+
 /* Which end of the queues the next look begins at. */
 static volatile u64 overdue_flags;
 
-/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, and who was called to those
- * that leave. */
+/* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
 	struct bpf_iter_scx_dsq it;
@@ -633,21 +644,14 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	int i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
-		bpf_for(i, 0, RESCUE_SCAN_MAX) {
+		bpf_for(i, 0, OVERDUE_SCAN_MAX) {
 			struct task_state *t;
-			u32 finds;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t)
-				continue;
-			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), was_called(p),
-					    scx_bpf_dsq_nr_queued(QUEUE_LEAVING), scx_bpf_dsq_nr_queued(QUEUE_RESCUE), now_ns);
-			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
-				let_leave(&it, p, t);
-			if (finds != LOOK_RESCUES)
+			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p, t), now_ns) && !called_while_held(p, t)))
 				continue;
 			t->rescued = RESCUED_PAID;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

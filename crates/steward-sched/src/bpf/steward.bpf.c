@@ -245,7 +245,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	held = held_by_quota(t);
 	is_bumped = bumped(p, t);
-	if (leaves(t, held || is_bumped) || (t->leaving_place_ns && was_called(p))) {
+	if (leaves(t, held || is_bumped)) {
 		enqueue_leaving(p, t, now_ns, enq_flags);
 		goto find_cpu;
 	}
@@ -331,7 +331,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (expected) {
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
 		if (!others)
-			interactive_in_vain(&run->interactive, expected);
+			expected_in_vain(run, expected);
 	}
 	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
 		return;
