@@ -144,6 +144,14 @@ static __always_inline bool held_by_quota(struct task_state *t)
 	return table && table->quotas && domain_held(table, t->domain);
 }
 
+/* The task begins to wait; or it waits on, if its turn to be rescued was none. */
+static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
+{
+	if (!t->turn_lost)
+		t->waiting_since_ns = now_ns;
+	t->turn_lost = 0;
+}
+
 /* Puts a task into its domain's queue. */
 static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 now_ns, u64 enq_flags)
 {
@@ -154,7 +162,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 		return;
 	d = domain_at(table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	t->queue = QUEUE_DOMAIN(t->domain);
 	t->unjoined = 0;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
@@ -331,7 +339,7 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	if (!table)
 		return;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
 	t->unjoined = 0;

@@ -396,6 +396,9 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
 		     (overdue || others_wait(table, 0, cpu))))
 			task_set_slice(p, 0);
+	} else if (run->rescues) {
+		/* Its turn is short and ends by itself; one that began right before a tick would be none. */
+		return;
 	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
@@ -496,6 +499,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	charge(t, now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
+	t->turn_lost = run->rescues && runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	if (run->rescues) {
 		run->rescues = 0;
 		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns));
