@@ -28,6 +28,8 @@ help: ## list these targets
 setup: ## install what building and the lab need (Debian 12 or 13); changes nothing when all is there
 	@bash lab/setup.sh
 
+# What is measured says which commit it was.
+build: export STEWARD_BUILD = $(shell git describe --always --dirty 2>/dev/null)
 build: setup ## build everything, optimized
 	cargo build --release --workspace --locked
 

@@ -31,6 +31,9 @@ pub struct Outcome {
     pub title: String,
     /// What separates the contenders.
     pub about: String,
+    /// Which commit was measured, as `git describe` named it when `make build` built it; absent where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// What it ran on.
     pub machine: MachineFacts,
     /// Median of each metric over the runs that count.
@@ -122,6 +125,18 @@ impl MachineFacts {
 }
 
 impl Outcome {
+    /// The numbers alone: without the films' frames, and without what Steward said and decided.
+    pub fn without_records(&self) -> Outcome {
+        let run = |run: &RunOutcome| RunOutcome {
+            status: None,
+            decisions: None,
+            log: None,
+            films: Vec::new(),
+            ..run.clone()
+        };
+        Outcome { runs: self.runs.iter().map(run).collect(), ..self.clone() }
+    }
+
     /// Puts the runs of a scenario together.
     pub fn new(scenario: &Scenario, machine: MachineFacts, runs: Vec<RunOutcome>) -> Outcome {
         let mut outcome = Outcome {
@@ -129,6 +144,7 @@ impl Outcome {
             schema: SCHEMA,
             title: scenario.title.clone(),
             about: scenario.about.clone(),
+            build: option_env!("STEWARD_BUILD").filter(|build| !build.is_empty()).map(str::to_owned),
             machine,
             contenders: BTreeMap::new(),
             worst: BTreeMap::new(),

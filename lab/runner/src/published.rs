@@ -1,7 +1,8 @@
 //! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and
-//! the pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand.
+//! the pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand. They are
+//! kept in `docs/results`, so that a series of some scenarios replaces what is said of those and of no others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ const END: &str = "<!-- figures:end -->";
 /// The scenario of `make demo`: its figure is the README's picture.
 const DEMO: &str = "demo";
 const OVERHEAD: &str = "overhead_ratio";
+/// In `docs`: the result of each scenario when it was measured last, without its records.
+const KEPT: &str = "results";
 /// In `docs`: what earlier builds did in scenarios that were not measured since. Kept by hand.
 const EARLIER: &str = "results-earlier.md";
 /// Nobody's film plays in a scenario without this metric.
@@ -49,32 +52,64 @@ fn parse(path: &Path) -> Result<Outcome> {
     serde_json::from_slice(&text).with_context(|| format!("{} is not a result of the lab", path.display()))
 }
 
-/// Writes the README's block, `docs/results.md` and `docs/figures/*.png` of the repository at `root`; returns the
-/// files. Scenarios of `root` without a result are named on the page, so that nobody takes the rest for everything.
+/// Brings these results into the repository at `root`: into `docs/results`, where they replace those of the same
+/// scenarios, and from there, with those of all others, into the README's block, `docs/results.md` and
+/// `docs/figures/*.png`; returns the files. Scenarios of `root` without a result are named on the page, so that nobody
+/// takes the rest for everything.
 ///
 /// # Errors
 /// Names the file that cannot be read or written, and the mark that is missing in the README.
 pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
-    let figures = root.join("docs/figures");
-    std::fs::create_dir_all(&figures).with_context(|| format!("cannot make {}", figures.display()))?;
+    let make = |directory: PathBuf| {
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        anyhow::Ok(directory)
+    };
+    let results = make(root.join("docs").join(KEPT))?;
+    let figures = make(root.join("docs/figures"))?;
+    let scenarios = scenario::files(&root.join("lab/scenarios"))?;
     let mut files = Vec::new();
     for outcome in outcomes {
         if let Some(svg) = figure::frame_rates(outcome) {
             files.push((figures.join(picture(outcome)), figure::png(&svg)?));
         }
+        let text = serde_json::to_string_pretty(&outcome.without_records())?;
+        files.push((results.join(format!("{}.json", outcome.scenario)), format!("{text}\n").into_bytes()));
     }
-    let missing = without_result(scenario::files(&root.join("lab/scenarios"))?, outcomes);
+    let mut all: BTreeMap<String, Outcome> = kept(&results, &scenarios)?;
+    all.extend(outcomes.iter().map(|outcome| (natural(&outcome.scenario), outcome.clone())));
+    let outcomes: Vec<Outcome> = all.into_values().collect();
+    let has_picture = |outcome: &Outcome| {
+        let path = figures.join(picture(outcome));
+        path.is_file() || files.iter().any(|(written, _)| *written == path)
+    };
     let earlier = root.join("docs").join(EARLIER).is_file();
-    files.push((root.join("docs/results.md"), page(outcomes, &missing, earlier).into_bytes()));
+    let missing = without_result(&scenarios, &outcomes);
+    let page = page(&outcomes, has_picture, &missing, earlier);
     let readme = root.join("README.md");
     let text =
         std::fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
-    let text = replace_block(&text, &block(outcomes)).with_context(|| format!("{}", readme.display()))?;
+    let text = replace_block(&text, &block(&outcomes)).with_context(|| format!("{}", readme.display()))?;
+    files.push((root.join("docs/results.md"), page.into_bytes()));
     files.push((readme, text.into_bytes()));
     for (path, bytes) in &files {
         std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(files.into_iter().map(|(path, _)| path).collect())
+}
+
+/// The results that were kept, of scenarios that there still are, by the key that orders them.
+fn kept(directory: &Path, scenarios: &[PathBuf]) -> Result<BTreeMap<String, Outcome>> {
+    let kept = scenarios.iter().filter_map(|scenario| scenario.file_stem()).map(|name| {
+        let mut file = name.to_os_string();
+        file.push(".json");
+        directory.join(file)
+    });
+    let outcomes = kept.filter(|path| path.is_file()).map(|path| {
+        let outcome = parse(&path)?;
+        Ok((natural(&outcome.scenario), outcome))
+    });
+    outcomes.collect()
 }
 
 fn picture(outcome: &Outcome) -> String {
@@ -338,7 +373,7 @@ fn overhead_sentence(outcome: &Outcome) -> Option<String> {
 }
 
 /// The names of the scenario files that no outcome is of.
-fn without_result(files: Vec<PathBuf>, outcomes: &[Outcome]) -> Vec<String> {
+fn without_result(files: &[PathBuf], outcomes: &[Outcome]) -> Vec<String> {
     let measured: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.scenario.as_str()).collect();
     let names = files.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
     let mut names: Vec<String> = names.filter(|name| !measured.contains(name.as_str())).collect();
@@ -346,8 +381,14 @@ fn without_result(files: Vec<PathBuf>, outcomes: &[Outcome]) -> Vec<String> {
     names
 }
 
-/// `docs/results.md`; `earlier`: whether there is a page of results of earlier builds to point to.
-fn page(outcomes: &[Outcome], missing: &[String], earlier: bool) -> String {
+/// `docs/results.md`; `has_picture`: of which there is one; `earlier`: whether there is a page of results of earlier
+/// builds to point to.
+fn page(
+    outcomes: &[Outcome],
+    has_picture: impl Fn(&Outcome) -> bool,
+    missing: &[String],
+    earlier: bool,
+) -> String {
     let mut text = format!(
         "# Results\n\nMade by `make figures` from what `make lab` left; nothing here is written by hand. Each number is the median of the \
          runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
@@ -363,26 +404,27 @@ fn page(outcomes: &[Outcome], missing: &[String], earlier: bool) -> String {
     }
     text.push_str(&overview(outcomes));
     for outcome in outcomes {
-        section(&mut text, outcome);
+        section(&mut text, outcome, has_picture(outcome));
     }
     text
 }
 
-fn section(text: &mut String, outcome: &Outcome) {
+fn section(text: &mut String, outcome: &Outcome, has_picture: bool) {
     let machine = &outcome.machine;
     let _ = write!(
         text,
-        "\n## {}\n\n{}. {} of each contender (`steward-lab run {}`); Linux {}, {}, {} MiB; {}.\n\n",
+        "\n## {}\n\n{}. {} of each contender (`steward-lab run {}`{}); Linux {}, {}, {} MiB; {}.\n\n",
         outcome.scenario,
         outcome.title.trim_end_matches('.'),
         capitalised(&runs_in_words(outcome)),
         outcome.scenario,
+        outcome.build.as_ref().map(|build| format!(", build {build}")).unwrap_or_default(),
         machine.kernel,
         cpus_in_words(std::slice::from_ref(outcome)),
         machine.memory_mib,
         machine.clock(),
     );
-    if figure::frame_rates(outcome).is_some() {
+    if has_picture {
         let _ = write!(text, "![Frames per second over time](figures/{})\n\n", picture(outcome));
     }
     for target in &outcome.targets {
@@ -434,9 +476,9 @@ mod tests {
     fn scenarios_without_a_result_are_named() {
         let files =
             ["demo", "fork-bomb-2000", "fork-bomb-50"].map(|name| PathBuf::from(format!("{name}.toml")));
-        let missing = without_result(files.into(), &[demo()]);
+        let missing = without_result(&files, &[demo()]);
         assert_eq!(missing, ["fork-bomb-50", "fork-bomb-2000"]);
-        let page = |missing: &[String], earlier| super::page(&[demo()], missing, earlier);
+        let page = |missing: &[String], earlier| super::page(&[demo()], |_| false, missing, earlier);
         let text = page(&missing, false);
         assert!(text.contains("\nNot measured for this page: `fork-bomb-50`, `fork-bomb-2000`.\n"), "{text}");
         let text = page(&missing, true);
@@ -525,11 +567,33 @@ mod tests {
         std::fs::create_dir(&scenarios).unwrap();
         std::fs::write(scenarios.join("soak.toml"), "").unwrap();
         let written = write(root.path(), &read(&reports).unwrap()).unwrap();
-        assert_eq!(written.len(), 3, "a picture, the page and the README: {written:?}");
-        let page = std::fs::read_to_string(root.path().join("docs/results.md")).unwrap();
-        assert!(page.contains("target: steward frames_per_second_min at least 24: met"), "{page}");
-        assert!(page.contains("Not measured for this page: `soak`."), "{page}");
-        assert!(page.contains("(`steward-lab run demo`)") && page.contains("one emulated CPU"), "{page}");
+        assert_eq!(written.len(), 4, "a picture, the result, the page and the README: {written:?}");
+        let page = || std::fs::read_to_string(root.path().join("docs/results.md")).unwrap();
+        let first = page();
+        assert!(first.contains("target: steward frames_per_second_min at least 24: met"), "{first}");
+        assert!(first.contains("Not measured for this page: `soak`."), "{first}");
+        assert!(first.contains("(`steward-lab run demo`)") && first.contains("one emulated CPU"), "{first}");
+        assert!(first.contains("![Frames per second over time](figures/demo-frame-rate.png)"), "{first}");
+
+        // Another series, of another scenario: of the first one all that was said stands.
+        std::fs::write(scenarios.join("demo.toml"), "").unwrap();
+        let soak = Outcome { scenario: "soak".into(), build: Some("v0-1-gabc".into()), ..with_films() };
+        let without_films = soak.without_records();
+        write(root.path(), std::slice::from_ref(&without_films)).unwrap();
+        let second = page();
+        let section = |text: &str| {
+            let (_, rest) = text.split_once("\n## demo\n").unwrap();
+            rest.split("\n## ").next().unwrap().to_owned()
+        };
+        assert_eq!(section(&second), section(&first), "{second}");
+        assert!(second.contains("(`steward-lab run soak`, build v0-1-gabc)"), "{second}");
+        assert!(!second.contains("Not measured for this page"), "{second}");
+        let kept = std::fs::read_to_string(root.path().join("docs/results/demo.json")).unwrap();
+        assert!(!kept.contains("films"), "what is kept are numbers: {kept}");
+        // A scenario that is no more has no result either.
+        std::fs::remove_file(scenarios.join("soak.toml")).unwrap();
+        write(root.path(), &read(&reports).unwrap()).unwrap();
+        assert_eq!(page(), first.replace("\nNot measured for this page: `soak`.\n", ""));
     }
 
     #[test]
