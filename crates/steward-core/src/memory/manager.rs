@@ -20,16 +20,16 @@ use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::victims::{Victim, victims_in_turn};
 
-/// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
+/// How much is planned to be taken from one observation, as a part of what programs have, and at most, in bytes. When
 /// that is gone the next is made: those who were taken from and those who were not have grown meanwhile, and small
 /// shares are off by as much.
 const PLAN_PART: u64 = 32;
 const PLAN_MAX_BYTES: u64 = 128 << 20;
-/// What is left to those who are not protected: 1 of so many parts of the machine's memory.
+/// What is left to those who are not protected: 1 of so many parts of what programs have.
 const OTHERS_PART: u64 = 8;
 /// How much of what protected domains may keep together may be pages of files that are held: 1 of so many parts.
 const HELD_PART: u64 = 4;
-/// Nearer than this part of the memory to having nothing left that could be taken, protection is dropped; further than
+/// Nearer than this part of what programs have to having nothing left that could be taken, protection is dropped; further than
 /// twice that, it is there again.
 const SHORT_PART: u64 = 16;
 /// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
@@ -37,8 +37,8 @@ const SHORT_PART: u64 = 16;
 const AHEAD_NS: u64 = 200_000_000;
 /// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
-/// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
-/// while it is farther from having nothing left than a look takes, three quarters of the memory.
+/// The next look is due at once when the machine has this part of what programs have less to give than at the last one;
+/// not while it is farther from having nothing left than a look takes, three quarters of that.
 const LOOK_PART: u64 = 32;
 /// Whose turn it is to pay is remembered for so long after there was too little, in nanoseconds.
 const TURN_KEPT_NS: u64 = 10_000_000_000;
@@ -243,8 +243,8 @@ impl Manager {
 
     fn look_below_bytes(&self, machine: &Machine) -> u64 {
         let is_far =
-            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.total_bytes / 4 * 3);
-        let below_bytes = machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART);
+            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.programs_bytes() / 4 * 3);
+        let below_bytes = machine.left_bytes().saturating_sub(machine.programs_bytes() / LOOK_PART);
         if is_far { 0 } else { below_bytes }
     }
 
@@ -260,7 +260,7 @@ impl Manager {
     }
 
     fn becomes_short(&self, now_ns: u64, machine: &Machine, ahead_bytes: u64) -> bool {
-        let near_bytes = machine.total_bytes / SHORT_PART;
+        let near_bytes = machine.programs_bytes() / SHORT_PART;
         match self.short_since_ns {
             Some(since_ns) => ahead_bytes < 2 * near_bytes || now_ns.saturating_sub(since_ns) < SHORT_MIN_NS,
             None => ahead_bytes < near_bytes,
@@ -273,7 +273,7 @@ impl Manager {
     fn cover_idle(&mut self, machine: &Machine, domains: &[Seen], ahead_bytes: u64, kept: &mut [Kept]) {
         let idle = own_idle_bytes(domains);
         let idle_bytes = idle.values().copied().fold(0, u64::saturating_add);
-        let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * (machine.total_bytes / SHORT_PART);
+        let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * (machine.programs_bytes() / SHORT_PART);
         let mut told = BTreeMap::new();
         for kept in kept {
             let idle_bytes = idle.get(&kept.id).copied().unwrap_or(0);
@@ -310,6 +310,12 @@ fn own_idle_bytes(domains: &[Seen]) -> BTreeMap<u64, u64> {
 }
 
 impl Machine {
+    /// What programs have, and what is free for them, in bytes: a machine whose kernel keeps much for itself (huge
+    /// pages, a disk in memory) is a smaller one.
+    fn programs_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.kernel_bytes)
+    }
+
     /// How much can still be allocated if all may be taken that can be, in bytes. It takes one reading of the machine.
     pub fn left_bytes(&self) -> u64 {
         self.free_bytes
@@ -376,7 +382,7 @@ fn promised_beside(domains: &[Seen], all_fit: bool) -> Vec<(usize, u64)> {
 
 /// How much is planned to be taken.
 fn plan_bytes(machine: &Machine) -> u64 {
-    (machine.total_bytes / PLAN_PART).min(PLAN_MAX_BYTES)
+    (machine.programs_bytes() / PLAN_PART).min(PLAN_MAX_BYTES)
 }
 
 /// What protected domains may keep together: what may be promised, without what is promised to others; and no more than
@@ -395,7 +401,7 @@ fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
         .saturating_sub(machine.kernel_bytes)
         .saturating_sub(machine.high_watermark_bytes)
         .saturating_sub(settings.reserve_bytes)
-        .saturating_sub(machine.total_bytes / OTHERS_PART);
+        .saturating_sub(machine.programs_bytes() / OTHERS_PART);
     // What is held and charged to a protected domain counts twice, so on the safe side.
     let promised_bytes = promised_bytes.saturating_add(machine.held_bytes);
     reservable_bytes.min(left_bytes).saturating_sub(promised_bytes)

@@ -21,6 +21,8 @@ use crate::goal::nanoseconds;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Between two attempts to reach a daemon, or to have more reserved where there was no room.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
+/// The same while the daemon is starting: it answers soon.
+const RETRY_SOON: Duration = Duration::from_millis(500);
 /// The shortest budget and the longest period that can be reserved.
 const BUDGET_MIN_NS: u64 = 100_000;
 const PERIOD_MAX_NS: u64 = 10_000_000_000;
@@ -35,12 +37,12 @@ pub(super) fn keep(shared: &Arc<Shared>) {
     while !shared.state().is_closing {
         shared.with(|state| state.is_changed = false);
         let ended = match Client::connect_within(&path, Duration::ZERO) {
-            Ok(daemon) => reserver.hold(daemon),
-            Err(error) => Some(error.to_string()),
+            Ok(daemon) => reserver.hold(daemon).map(|reason| (reason, RETRY_EVERY)),
+            Err(error) => Some((error.to_string(), again_in(&error))),
         };
-        if let Some(reason) = ended {
+        if let Some((reason, again_in)) = ended {
             reserver.nothing(reason);
-            shared.reserver_waits(RETRY_EVERY);
+            shared.reserver_waits(again_in);
         }
     }
 }
@@ -278,6 +280,11 @@ impl Reserver<'_> {
     }
 }
 
+/// When to ask a daemon again that could not be reached.
+fn again_in(error: &Error) -> Duration {
+    if matches!(error, Error::Starting { .. }) { RETRY_SOON } else { RETRY_EVERY }
+}
+
 /// Whether a reservation is near enough to what it should be: a call for every small change would cost more than it
 /// brings.
 fn is_about((has_ns, period_ns): Pair, (wanted_ns, wanted_period_ns): Pair) -> bool {
@@ -329,5 +336,14 @@ mod tests {
         let said = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
         assert_eq!(said.matches("no reservations (cannot reach stewardd)").count(), 1, "{said}");
         assert_eq!(shared.state().unreserved.as_deref(), Some("cannot reach stewardd"));
+    }
+
+    /// Service and daemon start together when a machine does: nobody is to wait ten seconds for that.
+    #[test]
+    fn a_daemon_that_is_starting_is_asked_again_sooner_than_one_that_is_not_there() {
+        let path = tempfile::tempdir().expect("a directory").path().join("daemon");
+        let there_is_none = Client::connect_within(&path, Duration::ZERO).expect_err("nobody listens");
+        let starting = Error::Starting { path, waited: Duration::ZERO };
+        assert!(again_in(&starting) * 10 < again_in(&there_is_none), "{:?}", again_in(&starting));
     }
 }
