@@ -23,6 +23,8 @@ mod judging;
 
 /// From one reading to the next, in nanoseconds.
 const EVERY_NS: u64 = 1_000_000_000;
+/// So many that broke promises to one domain have a counter each; the rest have one together.
+const BLAMED_MAX: usize = 16;
 /// Looking at who takes memory may take 1 of so many parts of a CPU.
 const COST_PART: u64 = 20;
 
@@ -34,6 +36,8 @@ pub(crate) struct Audit {
     pub(crate) blamed: RecordFile<Blame>,
     /// Since the daemon started, by path: what only grows, for the metrics.
     pub(crate) totals: BTreeMap<String, Tally>,
+    /// The same of who broke promises: by the path of whose it was, and by whom; all others by the empty name.
+    pub(crate) blamed_totals: BTreeMap<String, BTreeMap<String, u64>>,
     due_at_ns: u64,
     /// No sooner is looked at who takes memory.
     takers_at_ns: u64,
@@ -55,6 +59,7 @@ impl Audit {
             kept,
             blamed,
             totals: BTreeMap::new(),
+            blamed_totals: BTreeMap::new(),
             due_at_ns: 0,
             takers_at_ns: 0,
             busy: false,
@@ -101,11 +106,13 @@ impl Audit {
                 let blame = Blame { seconds: 1, taken_bytes: *taken_bytes };
                 let key = blame_key(path, domain_of(by));
                 self.blamed.add(&key, *user, blamed_s, reading.at_ns, &blame);
+                count_blame(self.blamed_totals.entry(path.clone()).or_default(), domain_of(by));
             }
             broken.push(Broken { path: path.clone(), stalled_ns: tally.stalled_ns, culprit });
         }
         let promised: BTreeSet<&str> = promises.iter().map(|promise| promise.path.as_str()).collect();
         self.totals.retain(|path, _| promised.contains(path.as_str()));
+        self.blamed_totals.retain(|path, _| promised.contains(path.as_str()));
         broken
     }
 
@@ -114,6 +121,12 @@ impl Audit {
         self.kept.finish(worker);
         self.blamed.finish(worker);
     }
+}
+
+/// Counts a second in which a promise was broken by this one.
+fn count_blame(blamed: &mut BTreeMap<String, u64>, by: &str) {
+    let is_one_of_many = !blamed.contains_key(by) && blamed.len() >= BLAMED_MAX;
+    *blamed.entry(if is_one_of_many { String::new() } else { by.to_owned() }).or_default() += 1;
 }
 
 /// A promise that was broken in the last second.

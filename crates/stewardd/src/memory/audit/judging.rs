@@ -32,6 +32,7 @@ impl Daemon {
         let Some(cgroups) = self.domains.cgroups().ok().filter(|_| self.memory_audit.busy) else {
             self.memory_audit.auditor.forget();
             self.memory_audit.totals.clear();
+            self.memory_audit.blamed_totals.clear();
             return;
         };
         let counters: Vec<Option<Counters>> =

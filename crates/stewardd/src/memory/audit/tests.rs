@@ -112,6 +112,7 @@ fn a_domain_that_stood_still_is_told_with_the_name_of_who_took_the_memory_and_th
     let figures = event.memory.expect("it has figures");
     assert_eq!((figures.asked, figures.stalled_ns), (100 * MIB, Some(400 * MS)));
     assert!(event.text.contains("hog took the most memory then, 100M"), "{}", event.text);
+    assert_eq!(daemon.memory_audit.blamed_totals[&editor], BTreeMap::from([(hog.clone(), 1)]));
     daemon.stop();
     drop(daemon);
     let daemon = machine.start();
@@ -332,4 +333,16 @@ fn who_takes_memory_is_looked_at_no_more_often_than_that_is_paid_for() {
         }
     }
     assert!(audit.takers(at_ns + 60_000_000_000, false, Vec::new, || 0).is_none(), "nobody asked");
+}
+
+#[test]
+fn metrics_have_so_many_names_of_those_who_broke_a_promise_and_no_more() {
+    let mut blamed = BTreeMap::new();
+    for by in 0..100 {
+        (0..=by).for_each(|_| count_blame(&mut blamed, &format!("hog-{by}")));
+    }
+    count_blame(&mut blamed, "hog-3");
+    assert_eq!((blamed.len(), blamed["hog-3"], blamed["hog-15"]), (BLAMED_MAX + 1, 5, 16));
+    let all: u64 = (0..100).map(|by| by + 1).sum();
+    assert_eq!(blamed.values().sum::<u64>(), all + 1, "nobody is left out");
 }

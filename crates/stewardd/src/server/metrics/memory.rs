@@ -1,5 +1,8 @@
 //! The metrics of memory: what domains use and keep, what was taken from them, and whether promises were kept.
 
+use std::collections::BTreeMap;
+
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -10,7 +13,7 @@ use super::labels::{OfDomain, Seconds, seconds};
 use crate::daemon::Daemon;
 
 /// The memory of one domain with all below it. Bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFigures {
     /// What is charged to it.
     pub used_bytes: u64,
@@ -24,6 +27,15 @@ pub struct MemoryFigures {
     pub taken_bytes: u64,
     /// What was found about its promise since the daemon started; `None` while nothing is promised.
     pub audit: Option<Tally>,
+    /// In how many seconds who took the most memory while its promise was broken, by name; all others by the empty one.
+    pub broken_by: BTreeMap<String, u64>,
+}
+
+/// The labels of what one did to another.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfDomainBy {
+    domain: String,
+    by: String,
 }
 
 /// A domain's name, and its figures.
@@ -54,6 +66,15 @@ pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
     let help = "Memory that was taken from a domain, so that some is free for protected ones";
     registry.register_with_unit("memory_taken", help, Unit::Bytes, taken);
     describe_audits(registry, domains);
+    let blamed = Family::<OfDomainBy, Seconds>::default();
+    for (domain, memory) in domains {
+        for (by, count) in &memory.broken_by {
+            let labels = OfDomainBy { domain: (*domain).to_owned(), by: by.clone() };
+            blamed.get_or_create(&labels).inc_by(*count as f64);
+        }
+    }
+    let help = "Seconds in which a promise of memory was broken, by who took the most memory then; nobody's name: others";
+    registry.register_with_unit("memory_broken_by", help, Unit::Seconds, blamed);
 }
 
 /// Counters of those that are promised something.
@@ -109,6 +130,16 @@ impl Daemon {
             kept_bytes: cared.kept(path),
             taken_bytes: cared.taken(path),
             audit: self.memory_audit.totals.get(path).copied(),
+            broken_by: self.broken_by(path),
         })
+    }
+
+    fn broken_by(&self, path: &str) -> BTreeMap<String, u64> {
+        let name = |by: &String| match by.as_str() {
+            "" => String::new(),
+            by => self.domains.names().name_of(by),
+        };
+        let blamed = self.memory_audit.blamed_totals.get(path).into_iter().flatten();
+        blamed.map(|(by, count)| (name(by), *count)).collect()
     }
 }

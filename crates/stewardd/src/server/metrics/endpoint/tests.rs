@@ -19,6 +19,7 @@ fn figures() -> Figures {
         kept_bytes: Some(7),
         taken_bytes: 9,
         audit: Some(of_memory),
+        broken_by: BTreeMap::from([("batch".to_owned(), 4), (String::new(), 2)]),
         ..MemoryFigures::default()
     };
     let web = DomainFigures {
