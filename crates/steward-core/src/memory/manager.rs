@@ -20,7 +20,7 @@ use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::victims::{Victim, victims_in_turn};
 
-/// How much is planned to be taken from one observation, as a part of what programs have, and at most, in bytes. When
+/// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
 /// that is gone the next is made: those who were taken from and those who were not have grown meanwhile, and small
 /// shares are off by as much.
 const PLAN_PART: u64 = 32;
@@ -37,8 +37,8 @@ const SHORT_PART: u64 = 16;
 const AHEAD_NS: u64 = 200_000_000;
 /// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
-/// The next look is due at once when the machine has this part of what programs have less to give than at the last one;
-/// not while it is farther from having nothing left than a look takes, three quarters of that.
+/// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
+/// while it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
 /// Whose turn it is to pay is remembered for so long after there was too little, in nanoseconds.
 const TURN_KEPT_NS: u64 = 10_000_000_000;
@@ -243,8 +243,8 @@ impl Manager {
 
     fn look_below_bytes(&self, machine: &Machine) -> u64 {
         let is_far =
-            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.programs_bytes() / 4 * 3);
-        let below_bytes = machine.left_bytes().saturating_sub(machine.programs_bytes() / LOOK_PART);
+            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.total_bytes / 4 * 3);
+        let below_bytes = machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART);
         if is_far { 0 } else { below_bytes }
     }
 
@@ -382,7 +382,7 @@ fn promised_beside(domains: &[Seen], all_fit: bool) -> Vec<(usize, u64)> {
 
 /// How much is planned to be taken.
 fn plan_bytes(machine: &Machine) -> u64 {
-    (machine.programs_bytes() / PLAN_PART).min(PLAN_MAX_BYTES)
+    (machine.total_bytes / PLAN_PART).min(PLAN_MAX_BYTES)
 }
 
 /// What protected domains may keep together: what may be promised, without what is promised to others; and no more than
