@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
@@ -138,10 +139,19 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             let _ = launch(Duration::from_millis(3)).wait();
         },
         "nothing" => Some(ExitCode::SUCCESS),
+        // Loads a scheduler, and once there is a file with the directories of two cgroups it suspends the one and holds
+        // the other for moments, again and again: hold FILE.
         "hold" => {
-            let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
+            let mut scheduler = SchedExt::load(&LoadOptions::default()).expect("it loads");
+            let bumper = scheduler.bumper().expect("somebody can be held for moments");
+            let id = |path: &str| fs::metadata(path).expect("the cgroup is there").ino();
             loop {
-                sleep(Duration::from_secs(3600));
+                let text = fs::read_to_string(&arguments[1]).unwrap_or_default();
+                if let Some((suspended, held)) = text.split_once(' ') {
+                    scheduler.suspend_domain(id(suspended), suspended, true).expect("it is suspended");
+                    bumper.bump(id(held), 250_000_000).expect("it is held");
+                }
+                sleep(Duration::from_millis(100));
             }
         }
         _ => None,
@@ -351,7 +361,6 @@ impl Group {
 
     /// The cgroup's id.
     pub fn id(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
         fs::metadata(&self.0).expect("the cgroup is there").ino()
     }
 

@@ -214,9 +214,18 @@ pub fn rescue_of_thousands() -> Outcome {
     Ok(format!("each of {THREADS} went on within 18 s"))
 }
 
-/// Many cgroups, made and removed while tasks run in them.
+/// Many cgroups, made and removed while tasks run in them, or with a task that has ended and that nobody has waited
+/// for: all of their places in the table of domains are free again, whenever the kernel says that such a task is gone.
+/// They are given out again, those that were freed last first: so what is gone through every few milliseconds stays as
+/// long as there ever were domains at once.
 pub fn cgroups_come_and_go() -> Outcome {
-    let scheduler = shared()?;
+    const ROUNDS: usize = 4;
+    const GROUPS: usize = 20;
+    /// More than other checks make at once, and far fewer than there is room for.
+    const MANY: usize = 200;
+    // A place is freed with a sample, which is taken once a second.
+    const FREED: Duration = Duration::from_millis(2100);
+    let mut scheduler = shared()?;
     for round in 0..60 {
         let group = Group::new(&format!("brief-{round}"));
         let program = Program::start(&["spin"]).within(&group);
@@ -224,6 +233,22 @@ pub fn cgroups_come_and_go() -> Outcome {
         drop(group);
         drop(program);
     }
+    sleep(FREED);
+    let (used_before, ever_before) = scheduler.domain_places();
+    for round in 0..ROUNDS {
+        let group = Group::new(&format!("brief-of-one-that-ended-{round}"));
+        let ended = Program::start(&["spin"]).within(&group);
+        // SAFETY: plain system call on our own child.
+        unsafe { libc::kill(ended.pid(), libc::SIGKILL) };
+        drop(group);
+        sleep(FREED);
+        let groups: Vec<Group> =
+            (0..GROUPS).map(|number| Group::new(&format!("brief-again-{number}"))).collect();
+        drop(ended);
+        drop(groups);
+        sleep(FREED);
+    }
+    let (used, ever) = scheduler.domain_places();
     let reason = scheduler.exit_reason();
     check!(reason.is_none(), "the scheduler left: {reason:?}");
     drop(scheduler);
@@ -233,7 +258,36 @@ pub fn cgroups_come_and_go() -> Outcome {
         })
         .unwrap_or(0);
     check!(left == 0, "{left} cgroups are left");
-    Ok("60 cgroups".to_owned())
+    check!(used == used_before, "{used} places are in use, {used_before} were before");
+    let most = ever_before.min(used_before + MANY) + GROUPS + 1;
+    check!(
+        ever <= most,
+        "{ever} places were used, of {ever_before} before, {used_before} of them still in use"
+    );
+    Ok(format!("{} cgroups, {ever} places for them of {ever_before} before", 60 + ROUNDS * (GROUPS + 1)))
+}
+
+/// On a machine with two CPUs of which one is off, a domain whose only task is pinned gets what its weight says: one
+/// part in ten, neither more nor less, beside a domain whose tasks may run everywhere.
+pub fn pinned_beside_offline() -> Outcome {
+    let scheduler = shared()?;
+    let (pinned, free) = (Group::new("pinned"), Group::new("free").set("cpu.weight", "900"));
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let confined = Program::start(&["spin"]).within(&pinned).pin(0);
+    let others: Vec<Program> = (0..3).map(|_| Program::start(&["spin"]).within(&free)).collect();
+    fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+    // The scheduler counts the CPUs once a second.
+    sleep(Duration::from_millis(1500));
+    let times = measure(&others.iter().chain([&confined]).collect::<Vec<_>>(), 5.0);
+    fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+    let share = times[3] / times.iter().sum::<f64>();
+    let reason = scheduler.exit_reason();
+    drop((confined, others));
+    drop((pinned, free));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(near(share, 0.1, 0.1), "the pinned one got {share:.3} of the CPU, due 0.1");
+    Ok(format!("{share:.3} of the CPU, due 0.1"))
 }
 
 /// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh;

@@ -255,6 +255,15 @@ enum order_change {
 
 DECIDE void order_reset(struct domain_table *t, u16 index);
 
+/*
+ * Whether a change is still to be made, under the lock: to be parked a domain must still be held, and the opposite. Who
+ * found it held did so without the lock, and it may have been let go meanwhile: then nobody would come to unpark it.
+ */
+DECIDE bool order_change_wanted(const struct domain *d, u32 change)
+{
+	return (change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held);
+}
+
 /* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
  * O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
