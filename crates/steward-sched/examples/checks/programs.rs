@@ -316,6 +316,31 @@ pub fn children(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// So many threads of the process, as soon as each has used a millisecond of CPU time: they have begun what they do.
+pub fn threads_at_work(pid: i32, count: usize) -> Result<Vec<i32>, String> {
+    for _ in 0..120 {
+        let threads = threads(pid);
+        if threads.len() == count && threads.iter().all(|&thread| time_ms(thread) >= 1.0) {
+            return Ok(threads);
+        }
+        sleep(Duration::from_secs(1));
+    }
+    Err(format!("not all of {count} threads have begun in 120 s"))
+}
+
+/// How many of the threads do not run at all within so many seconds.
+pub fn waiting_for(threads: &[i32], seconds: f64) -> usize {
+    let before: Vec<f64> = threads.iter().map(|&thread| time_ms(thread)).collect();
+    sleep(Duration::from_secs_f64(seconds));
+    threads.iter().zip(before).filter(|(thread, before)| time_ms(**thread) <= *before).count()
+}
+
 pub fn time_ms(pid: i32) -> f64 {
     fs::read_to_string(format!("/proc/{pid}/schedstat"))
         .ok()
