@@ -73,7 +73,7 @@ pub fn reservations() -> Outcome {
 pub fn priorities() -> Outcome {
     let mut scheduler = shared()?;
     let (high, low) = (Group::new("high"), Group::new("low"));
-    // Both have executed before one is in the other's way: it would take a minute of rescues below a loop that never rests.
+    // Both have executed before one is in the other's way: below a loop that never rests it would take a minute.
     let programs =
         vec![vec![Program::start(&["spin"]).within(&high)], vec![Program::start(&["spin"]).within(&low)]];
     give(&mut scheduler, &high, DomainPolicy { priority: 5, ..DomainPolicy::default() })?;
