@@ -149,8 +149,17 @@ struct cred {
 	struct user_namespace *user_ns;
 };
 
+typedef struct {
+	unsigned long sig[1]; /* there are more where a word has 32 bits */
+} sigset_t;
+
+struct sigpending {
+	sigset_t signal;
+};
+
 struct signal_struct {
 	unsigned int flags;
+	struct sigpending shared_pending;
 };
 
 /* With what a task came into the kernel: each architecture has one of these. */
@@ -213,6 +222,7 @@ struct task_struct {
 	u64 start_boottime;
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
+	struct sigpending pending;
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
 	struct css_set *cgroups;
 	struct io_context *io_context;

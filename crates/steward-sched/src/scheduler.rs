@@ -146,6 +146,14 @@ impl SchedExt {
         self.loaded.schedule.is_some()
     }
 
+    /// How many places of the table of domains are in use, and below how many of them any ever was: those are gone
+    /// through at each refill of a quota.
+    pub fn domain_places(&mut self) -> (usize, usize) {
+        self.copy_table();
+        let ever = self.table.high_water as usize;
+        ((1..ever as u16).filter(|index| self.table.at(*index).in_use == 1).count(), ever)
+    }
+
     fn still_loaded(&self) -> Result<(), MechanismError> {
         match self.exit_reason() {
             Some(reason) => Err(MechanismError::Gone { reason }),

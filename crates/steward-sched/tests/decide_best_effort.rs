@@ -440,6 +440,57 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
     assert!(rescued <= 0.05, "{rescued} of the CPU time went to rescued tasks");
 }
 
+/// One that waits beside more than a look goes through, who stand before it, or behind it, and come and go all the
+/// time. It is found at the second look after it is due.
+#[test]
+fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
+    for (before, after) in
+        [(0, 1), (1, 0)].map(|(before, after)| (before * RESCUE_SCAN_MAX, after * RESCUE_SCAN_MAX))
+    {
+        let found = (0u32..).find(|&look| {
+            let now_ns = u64::from(look) * RESCUE_LOOK_NS;
+            // Since when each waits, from the head of the queue to its end: all others have just come.
+            let since_ns = |place: usize| if place == before { 0 } else { now_ns };
+            let places = 0..=before + after;
+            let mut seen: Box<dyn Iterator<Item = usize>> =
+                if rescue_looks_from_end(look) { Box::new(places.rev()) } else { Box::new(places) };
+            assert!(now_ns < 30 * SECOND, "hidden behind {before} and before {after} others");
+            seen.by_ref().take(RESCUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, now_ns))
+        });
+        let found_ns = u64::from(found.unwrap()) * RESCUE_LOOK_NS;
+        assert!(found_ns <= RESCUE_AFTER_NS + 2 * RESCUE_LOOK_NS, "found after {} ms", found_ns / MS);
+    }
+}
+
+proptest! {
+    /// Whoever kills a task, or tells it to stop, waits for it to notice: within a second it goes on, beside few that
+    /// do so for the same reason. A crowd that is killed takes neither the turns of those that are rescued, nor those
+    /// of tasks that leave with what others wait for.
+    #[test]
+    fn who_is_called_while_it_waits_goes_on_within_a_second_and_a_crowd_takes_nobodys_turn(
+        reader: bool,
+        leaving in 0..2 * CALLED_LEAVING_MAX,
+        standing in 0..2 * RESCUE_CROWD,
+        waited_ns in 0..30 * SECOND,
+    ) {
+        let (since_ns, now_ns) = (SECOND, SECOND + waited_ns);
+        let look = |called| rescue_look(since_ns, reader, called, (leaving, standing), now_ns);
+        let is_due = rescue_due(since_ns, reader, now_ns);
+        prop_assert_eq!(look(false) == LookFinds::Rescued, is_due);
+        prop_assert!(look(false) != LookFinds::Leaves);
+        let wanted = match () {
+            () if is_due => LookFinds::Rescued,
+            // It may be due right after a look.
+            () if waited_ns <= SECOND - RESCUE_LOOK_NS - 400 * MS => LookFinds::Waits,
+            () if leaving < CALLED_LEAVING_MAX => LookFinds::Leaves,
+            () if standing < RESCUE_CROWD => LookFinds::Rescued,
+            () => LookFinds::Waits,
+        };
+        prop_assert_eq!(look(true), wanted);
+        prop_assert_eq!(rescue_interval_ns(RESCUE_CROWD, 1), rescue_interval_ns(0, 1));
+    }
+}
+
 /// More than one a tick, and more than one every [`RESCUE_INTERVAL_NS`]: a user may have that many threads.
 #[test]
 fn of_ten_thousand_beside_ten_that_take_all_none_waits_nearly_as_long_as_the_watchdog() {

@@ -471,6 +471,26 @@ proptest! {
         prop_assert!(used_ns as f64 >= share * (10 * CYCLE * u64::from(cpus)) as f64 - 4.0 * f64::from(cpus) * MS as f64);
     }
 
+    /// Who uses little goes first with it, but gets no more than it is due, which may be less than a slice in a cycle.
+    #[test]
+    fn who_uses_little_gets_no_more_than_its_due(
+        weight in 1u32..4, run_us in 100u64..300, away_ms in 60u64..200,
+    ) {
+        let mut machine = Machine::new(
+            table(Order::VirtualTime, 1, &branches(&[1000, 1000, weight])),
+            &[BUSY, BUSY, Habit { run_ns: run_us * 1000, away_ns: away_ms * MS }],
+            MS,
+        );
+        // It begins with all of its credit.
+        machine.tasks[2].back_ns = Some(2 * SECOND);
+        machine.run(60 * SECOND);
+        let due_ns = machine.now_ns as f64 * f64::from(weight) / f64::from(2000 + weight);
+        // A slice with its credit, and its last turn.
+        let most_ns = due_ns + (2 * SLICE_NS) as f64 + run_us as f64 * 1e3;
+        let used_ns = machine.tasks[2].used_ns;
+        prop_assert!(used_ns as f64 <= most_ns, "{used_ns} above {most_ns}");
+    }
+
     /// An index that is given out again begins anew, under every order.
     #[test]
     fn an_index_that_is_used_again_gets_what_a_new_one_gets(

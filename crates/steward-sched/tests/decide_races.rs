@@ -155,3 +155,79 @@ fn no_charge_of_a_quota_is_lost_and_nobody_stays_throttled_who_has_some_left() {
     assert!(domain.quota_refill(REFILLS * MS + 1));
     assert_eq!(domain.throttled, 0);
 }
+
+/// All orders in which the steps of two CPUs can come, as who takes each.
+fn interleavings(first: usize, second: usize) -> Vec<Vec<bool>> {
+    if first == 0 || second == 0 {
+        return vec![vec![first > 0; first + second]];
+    }
+    let led_by = |is_first: bool| {
+        let rest = if is_first { (first - 1, second) } else { (first, second - 1) };
+        interleavings(rest.0, rest.1).into_iter().map(move |rest| [vec![is_first], rest].concat())
+    };
+    led_by(true).chain(led_by(false)).collect()
+}
+
+/// The last task of a CPU is put back into the queue of its domain, whose quota was used up when the CPU chose, while
+/// another CPU refills it. Whatever comes first, the CPU is told to look: it finds the task when it becomes idle, or
+/// the refill finds the CPU idle. Nobody would tell it before the next refill otherwise.
+#[test]
+fn a_quota_that_comes_while_its_last_task_is_put_back_leaves_no_cpu_idle() {
+    const DOMAIN: u16 = 2;
+    for steps in interleavings(4, 3) {
+        let mut table = DomainTable::new();
+        table.begin(ROOT_DOMAIN, 0, domain_weight(100, false));
+        table.begin(DOMAIN, ROOT_DOMAIN, domain_weight(100, false));
+        table.set_quota(DOMAIN, MS, MS, 0, 0);
+        table.at_mut(DOMAIN).quota_charge(MS);
+        let (mut holder, mut idle, mut told, mut released) = (None, false, false, false);
+        let (mut enqueues, mut refills) = (0, 0);
+        for &is_enqueue in &steps {
+            match (is_enqueue, if is_enqueue { enqueues } else { refills }) {
+                // steward_enqueue(), wait_for_release() and steward_update_idle().
+                (true, 0) => table.enqueue(DOMAIN, MS),
+                (true, 1) => holder = table.held_by(DOMAIN),
+                (true, 2) => holder.into_iter().for_each(|holder| table.park_if_held(holder)),
+                (true, _) => (idle, told) = (true, table.first().is_some()),
+                // refill_quotas().
+                (false, 0) => released = table.at_mut(DOMAIN).quota_refill(MS),
+                (false, 1) => {
+                    if table.at(DOMAIN).parked == 1 && !table.held(DOMAIN) {
+                        table.unpark(DOMAIN, MS);
+                        released = true;
+                    }
+                }
+                (false, _) => told |= idle && released,
+            }
+            if is_enqueue { enqueues += 1 } else { refills += 1 }
+        }
+        assert!(told, "{steps:?}");
+        assert_eq!(table.first(), Some(DOMAIN), "{steps:?}");
+    }
+}
+
+/// A task is put into a CPU's interactive queue a moment after the CPU was told to expect it. A look of that CPU may be
+/// under way all the time, from before it was told until after the task stands there: it does not make the CPU forget.
+#[test]
+fn a_look_that_comes_too_early_makes_no_cpu_forget_an_interactive_task() {
+    // What the CPU expects from before: nothing, or one that another look has not found.
+    for before in 0..=2 {
+        for steps in interleavings(2, 3) {
+            let expected = std::sync::atomic::AtomicU32::new(before);
+            let (mut stands, mut found, mut seen, mut is_empty) = (false, false, 0, false);
+            let (mut enqueues, mut looks) = (0, 0);
+            for &is_enqueue in &steps {
+                match (is_enqueue, if is_enqueue { enqueues } else { looks }) {
+                    (true, 0) => interactive_expect(&expected),
+                    (true, _) => stands = true,
+                    (false, 0) => seen = expected.load(Ordering::SeqCst),
+                    (false, 1) => (found, is_empty) = (seen > 0 && stands, seen > 0 && !stands),
+                    (false, _) if is_empty => interactive_in_vain(&expected, seen),
+                    (false, _) => {}
+                }
+                if is_enqueue { enqueues += 1 } else { looks += 1 }
+            }
+            assert!(found || expected.load(Ordering::SeqCst) > 0, "{before} before, {steps:?}");
+        }
+    }
+}

@@ -35,11 +35,11 @@ fn run_checks(cpus: u32, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 39);
+    run_checks(1, 42);
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
-    run_checks(2, 10);
+    run_checks(2, 11);
 }

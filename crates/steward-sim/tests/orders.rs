@@ -58,6 +58,33 @@ fn terms() -> impl Strategy<Value = Vec<(f64, u32)>> {
     prop::collection::vec((prop_oneof![Just(0.0), 0.02..0.15f64], 50u32..300), 2..7)
 }
 
+/// A sleeper that uses so much every 10 ms, a few that are always busy, and many that come back within a while, run for
+/// some milliseconds and pause for as long at most.
+fn many_come_back_to_few(
+    cpus: u32,
+    few: usize,
+    others: usize,
+    [spread_ms, away_ms]: [u64; 2],
+    run_us: u64,
+    seed: u16,
+) -> Scenario {
+    let (specs, _) = domains(&vec![(0.0, 100); few + others + 1]);
+    let back = Amount::Uniform(3 * SECOND, (3000 + spread_ms) * MS);
+    let pauses = Phase::Sleep(Amount::Uniform(5 * MS, (5 + away_ms) * MS));
+    let sleeps = [Phase::Sleep(Amount::Fixed(10 * MS)), Phase::Run(Amount::Fixed(run_us * 1000))];
+    let mut tasks = vec![task("sleeper", 0, 1, &sleeps)];
+    tasks.extend((1..=few).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)));
+    tasks.extend((few + 1..=few + others).map(|place| TaskSpec {
+        starts: vec![back],
+        ..task(&format!("t{place}"), place, 1, &[Phase::Run(Amount::Fixed(11 * MS)), pauses])
+    }));
+    Scenario {
+        seed: seed.into(),
+        duration_ns: 12 * SECOND,
+        ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
@@ -172,21 +199,7 @@ proptest! {
         cpus in 1u32..=2, few in 1usize..4, others in 8usize..64, spread_ms in 0u64..800, away_ms in 0u64..2000,
         run_us in 20u64..60, seed: u16,
     ) {
-        let (specs, _) = domains(&vec![(0.0, 100); few + others + 1]);
-        let back = Amount::Uniform(3 * SECOND, (3000 + spread_ms) * MS);
-        let pauses = Phase::Sleep(Amount::Uniform(5 * MS, (5 + away_ms) * MS));
-        let sleeps = [Phase::Sleep(Amount::Fixed(10 * MS)), Phase::Run(Amount::Fixed(run_us * 1000))];
-        let mut tasks = vec![task("sleeper", 0, 1, &sleeps)];
-        tasks.extend((1..=few).map(|place| task(&format!("t{place}"), place, cpus, &BUSY)));
-        tasks.extend((few + 1..=few + others).map(|place| TaskSpec {
-            starts: vec![back],
-            ..task(&format!("t{place}"), place, 1, &[Phase::Run(Amount::Fixed(11 * MS)), pauses])
-        }));
-        let scenario = Scenario {
-            seed: seed.into(),
-            duration_ns: 12 * SECOND,
-            ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks)
-        };
+        let scenario = many_come_back_to_few(cpus, few, others, [spread_ms, away_ms], run_us, seed);
         let outcome = Machine::new(&scenario).run();
         let sleeper = outcome.task("sleeper").unwrap();
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
@@ -245,6 +258,28 @@ proptest! {
         let waited_ns = outcome.task("sleeper").unwrap().latency_ms_max * 1e6;
         prop_assert!(waited_ns <= most_ns as f64, "{waited_ns} ns, at most {most_ns}");
     }
+}
+
+/// The longest that the sleeper waits in one case of many who come back.
+fn longest_wait_ns(others: usize, pauses_ms: [u64; 2], run_us: u64, seed: u16) -> f64 {
+    let outcome = Machine::new(&many_come_back_to_few(1, 3, others, pauses_ms, run_us, seed)).run();
+    outcome.task("sleeper").unwrap().latency_ms_max * 1e6
+}
+
+/// The sleeper's credit is counted among many and later among few, again and again, so that it does not have all of it
+/// for seconds.
+#[test]
+fn a_sleeper_waits_for_none_of_many_though_it_never_has_all_of_its_credit() {
+    let longest_ns = longest_wait_ns(56, [173, 1211], 29, 45451);
+    assert!(longest_ns <= QUANTUM_NS as f64, "{longest_ns}");
+}
+
+/// One that came back is preempted by the next one that does after a quarter of a millisecond: it is not known to use
+/// little.
+#[test]
+fn a_sleeper_does_not_wait_for_one_that_was_preempted_before_its_slice_was_over() {
+    let longest_ns = longest_wait_ns(54, [525, 1254], 43, 8188);
+    assert!(longest_ns <= QUANTUM_NS as f64, "{longest_ns}");
 }
 
 /// Runs a file of lab/sim with settings.

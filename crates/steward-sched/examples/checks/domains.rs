@@ -13,7 +13,7 @@ use steward_sched::SchedExt;
 use crate::programs::{Group, Program, children, has_started, measure, shared, wait_until};
 use crate::{Outcome, check};
 
-const SECONDS: f64 = 5.0;
+const SECONDS: f64 = 3.0;
 
 fn cgroup_id(group: &Group) -> u64 {
     std::fs::metadata(&group.0).map_or(0, |metadata| metadata.ino())
@@ -73,9 +73,10 @@ pub fn reservations() -> Outcome {
 pub fn priorities() -> Outcome {
     let mut scheduler = shared()?;
     let (high, low) = (Group::new("high"), Group::new("low"));
-    give(&mut scheduler, &high, DomainPolicy { priority: 5, ..DomainPolicy::default() })?;
+    // Both have executed before one is in the other's way: below a loop that never rests it would take a minute.
     let programs =
         vec![vec![Program::start(&["spin"]).within(&high)], vec![Program::start(&["spin"]).within(&low)]];
+    give(&mut scheduler, &high, DomainPolicy { priority: 5, ..DomainPolicy::default() })?;
     sleep(Duration::from_secs(1));
     let alone = share_of_first(&programs, SECONDS);
     give(&mut scheduler, &low, reserved(0.25))?;
@@ -181,7 +182,7 @@ pub fn reservations_are_paid() -> Outcome {
     drop(scheduler);
     check!((share - 0.5).abs() < 0.03, "the domain with a reservation of 0.3 in it got {share:.3} of 0.5");
     check!(
-        seen.reserved_time_ns > 1_000_000_000,
+        seen.reserved_time_ns > 800_000_000,
         "only {} ns of it are said to be reserved",
         seen.reserved_time_ns
     );
@@ -265,20 +266,20 @@ pub fn beside_a_ring() -> Outcome {
         crate::programs::record(scheduler, player.pid()).ok_or_else(|| "no record".to_owned())
     };
     let before = of_task(&mut scheduler)?;
-    sleep(Duration::from_secs(5));
+    sleep(Duration::from_secs(3));
     let after = of_task(&mut scheduler)?;
     drop(player);
     let spinning = Program::start(&["spin"]).within(&busy);
     sleep(Duration::from_secs(1));
     let (ring_then, busy_then) = (record(&mut scheduler, &ring)?, record(&mut scheduler, &busy)?);
-    sleep(Duration::from_secs(5));
+    sleep(Duration::from_secs(3));
     let (ring_now, busy_now) = (record(&mut scheduler, &ring)?, record(&mut scheduler, &busy)?);
     drop((ringing, spinning));
     drop((ring, busy));
     drop(scheduler);
     let (periods, missed) =
         (after.periods - before.periods, after.deadlines_missed - before.deadlines_missed);
-    check!(periods > 240 && missed == 0, "{missed} of {periods} deadlines missed");
+    check!(periods > 144 && missed == 0, "{missed} of {periods} deadlines missed");
     let used =
         |now: &DomainRecord, then: &DomainRecord| (now.best_effort_time_ns - then.best_effort_time_ns) as f64;
     let (of_ring, of_busy) = (used(&ring_now, &ring_then), used(&busy_now, &busy_then));

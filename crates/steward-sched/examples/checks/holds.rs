@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use steward_core::cpu::mechanism::Mechanism;
+use steward_core::cpu::mechanism::{Bumper, Mechanism};
 use steward_core::cpu::policy::DomainPolicy;
 
-use crate::programs::{Group, Program, measure, pin, shared, wait_until};
+use crate::programs::{
+    Group, Program, Shared, has_started, measure, pin, shared, threads_at_work, wait_until, waiting_for,
+};
 use crate::{Outcome, check, domains, stay_ahead};
 
 /// How long anybody may wait for a lock of a directory in which the tasks of a held domain work.
@@ -193,12 +195,18 @@ pub fn priority() -> Outcome {
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
 }
 
+/// The scheduler, what holds somebody for moments, and a cgroup to be held.
+fn with_takers() -> Result<(Shared, Box<dyn Bumper>, Group), String> {
+    let scheduler = shared()?;
+    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    Ok((scheduler, bumper, Group::new("takers").charged()))
+}
+
 /// Whose memory is charged to a cgroup that is held back for a moment, again and again before that is over: they stand
 /// still, keep nobody waiting inside the kernel meanwhile, and go on when the last moment is over.
 pub fn moments() -> Outcome {
-    let mut scheduler = shared()?;
-    let (takers, busy) = (Group::new("takers").charged(), Group::new("busy"));
-    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let (mut scheduler, bumper, takers) = with_takers()?;
+    let busy = Group::new("busy");
     let mut neighbour = Neighbour::new();
     let movers = neighbour.movers(&takers, 3);
     let beside = Program::start(&["spin"]).within(&busy);
@@ -232,9 +240,8 @@ pub fn moments() -> Outcome {
 /// Programs whose memory is charged below a cgroup that is held: one level below it, and two, from a third that has no
 /// memory controller. They stand still, who is charged beside them does not, and all go on afterwards.
 pub fn moments_below() -> Outcome {
-    let scheduler = shared()?;
-    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
-    let takers = Group::new("takers").charged().set("cgroup.subtree_control", "+memory");
+    let (scheduler, bumper, takers) = with_takers()?;
+    let takers = takers.set("cgroup.subtree_control", "+memory");
     let child = Group::new("takers/child");
     let inner = Group::new("takers/inner").set("cgroup.subtree_control", "+memory");
     let deep = Group::new("takers/inner/deep");
@@ -277,9 +284,7 @@ pub fn moments_below() -> Outcome {
 
 /// A CPU goes offline and comes back while tasks are held for moments at a gate, where they cannot leave it.
 pub fn moments_under_hotplug() -> Outcome {
-    let scheduler = shared()?;
-    let takers = Group::new("takers").charged();
-    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
+    let (scheduler, bumper, takers) = with_takers()?;
     let neighbour = Neighbour::new();
     let movers = neighbour.movers(&takers, 6);
     let (stop, id) = (Arc::new(AtomicBool::new(false)), takers.id());
@@ -320,10 +325,8 @@ pub fn moments_under_hotplug() -> Outcome {
 /// not, suspended, without quota, or held for moments again and again. The kernel waits for readers of RCU on the way,
 /// among them whoever is stopped at a gate, for two seconds at most each time; who waits to be rescued does for twelve.
 pub fn held_under_hotplug() -> Outcome {
-    let mut scheduler = shared()?;
+    let (mut scheduler, bumper, takers) = with_takers()?;
     let (still, tight) = (Group::new("still"), Group::new("tight"));
-    let takers = Group::new("takers").charged();
-    let bumper = scheduler.bumper().ok_or("nobody can be held for moments")?;
     let neighbour = Neighbour::new();
     let spinners = |group: &Group| [(); 3].map(|()| Program::start(&["spin"]).within(group));
     let (suspended, limited, taking) = (spinners(&still), spinners(&tight), spinners(&takers));
@@ -373,27 +376,32 @@ pub fn held_under_hotplug() -> Outcome {
     Ok(format!("going offline took {seconds:.2?} s"))
 }
 
-/// However many of a held domain's tasks are in the middle of long system calls, each goes on now and then: the kernel
-/// takes a scheduler out when one has waited for half a minute.
+/// However many of a held domain's tasks are in the middle of long system calls, each goes on now and then, long before
+/// the kernel takes the scheduler out, which it does when one has waited for half a minute. What those that leave the
+/// kernel may have is a slice for a third of them in this time: the others are rescued.
 pub fn crowd_in_calls() -> Outcome {
+    const THREADS: usize = 2000;
+    const SECONDS: f64 = 15.5;
     let mut scheduler = shared()?;
     let (still, busy) = (Group::new("still"), Group::new("busy"));
-    let readers = Program::start(&["zeros-crowd", "3000"]).within(&still);
-    let tasks = format!("/proc/{}/task", readers.pid());
-    let all = wait_until(120.0, || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() == 3000));
-    check!(all, "not all of them have started");
+    let readers = Program::start(&["zeros-crowd", &THREADS.to_string()]).within(&still);
     // Each has begun its call when they are suspended.
-    sleep(Duration::from_secs(20));
+    let threads = threads_at_work(readers.pid(), THREADS)?;
     let beside = Program::start(&["spin"]).within(&busy);
     domains::suspend(&mut scheduler, &still, true)?;
-    let share = measure(&[&beside], 45.0)[0] / 45e3;
+    let before_ms = beside.time_ms();
+    let waiting = waiting_for(&threads, SECONDS);
+    let share = (beside.time_ms() - before_ms) / (SECONDS * 1e3);
     let reason = scheduler.exit_reason();
     drop((readers, beside));
     drop((still, busy));
     drop(scheduler);
     check!(reason.is_none(), "the scheduler left: {reason:?}");
     check!(share > 0.75, "who is not suspended got {share:.3} of the CPU");
-    Ok(format!("beside 3,000 of them, a loop got {share:.3} of the CPU"))
+    check!(waiting == 0, "after {SECONDS} s {waiting} of {THREADS} have not gone on");
+    Ok(format!(
+        "each of {THREADS} went on within {SECONDS} s, and beside them a loop got {share:.3} of the CPU"
+    ))
 }
 
 /// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that
@@ -422,4 +430,68 @@ pub fn long_calls() -> Outcome {
     check!(suspended_share < 0.14, "suspended, the readers got {suspended_share:.3} of the CPU");
     check!(limited_share < 0.24, "with a quota of 0.2 they got {limited_share:.3} of the CPU");
     Ok(format!("suspended {suspended_share:.3}, with a quota of 0.2 {limited_share:.3} of the CPU"))
+}
+
+/// The state of a process, as in proc_pid_stat(5).
+fn state_of(pid: i32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next()).unwrap_or('?')
+}
+
+/// Sends a signal to all, and says how long it was until each had the state, in seconds: 5 when one never has.
+fn until_all(programs: &[Program], signal: i32, state: char) -> Vec<f64> {
+    let begin = Instant::now();
+    // SAFETY: plain system call on our own children.
+    programs.iter().for_each(|program| unsafe { _ = libc::kill(program.pid(), signal) });
+    let mut seconds = vec![5.0; programs.len()];
+    wait_until(5.0, || {
+        for (program, seconds) in programs.iter().zip(&mut seconds) {
+            if *seconds == 5.0 && state_of(program.pid()) == state {
+                *seconds = begin.elapsed().as_secs_f64();
+            }
+        }
+        seconds.iter().all(|&seconds| seconds < 5.0)
+    });
+    seconds
+}
+
+/// Who is told to stop, or killed, does so within a second though it is suspended, has used its quota up, is below a
+/// priority that always runs, or stands behind for as long as a weight of one beside ten thousand says.
+pub fn signals() -> Outcome {
+    let mut scheduler = shared()?;
+    let (still, tight, low) = (Group::new("still"), Group::new("tight"), Group::new("low"));
+    let (light, busy) = (Group::new("light").set("cpu.weight", "1"), Group::new("busy"));
+    let spinners = || [&still, &tight, &low, &light].map(|group| Program::start(&["spin"]).within(group));
+    let (stopped, killed) = (spinners(), spinners());
+    let pids: Vec<i32> = stopped.iter().chain(&killed).map(Program::pid).collect();
+    let all_compute = wait_until(30.0, || pids.iter().all(|&pid| has_started(pid)));
+    check!(all_compute, "not all programs had begun to compute after 30 s");
+    let beside = Program::start(&["spin"]).within(&busy);
+    let busy = busy.set("cpu.weight", "10000");
+    let tight = tight.set("cpu.max", "1000 1000000");
+    let policy = DomainPolicy { priority: 0, ..DomainPolicy::default() };
+    domains::give(&mut scheduler, &low, policy)?;
+    domains::suspend(&mut scheduler, &still, true)?;
+    sleep(Duration::from_secs(2));
+    let mut longest = vec![0.0f64; stopped.len()];
+    // At four different moments between two looks of the scheduler.
+    for round in 0..4 {
+        let stops = until_all(&stopped, libc::SIGSTOP, 'T');
+        longest = longest.iter().zip(stops).map(|(longest, stop)| longest.max(stop)).collect();
+        // SAFETY: plain system call on our own children.
+        stopped.iter().for_each(|program| unsafe { _ = libc::kill(program.pid(), libc::SIGCONT) });
+        sleep(Duration::from_millis(1000 + 130 * round));
+    }
+    let ends = until_all(&killed, libc::SIGKILL, 'Z');
+    let share = measure(&[&beside], 1.0)[0] / 1e3;
+    let reason = scheduler.exit_reason();
+    drop((stopped, killed, beside));
+    drop((still, tight, low, light, busy));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    let of_whom = "suspended, without quota, below a priority, of little weight";
+    check!(longest.iter().all(|&seconds| seconds <= 1.0), "{of_whom}: stopped after {longest:.2?} s");
+    check!(ends.iter().all(|&seconds| seconds <= 1.0), "{of_whom}: killed after {ends:.2?} s");
+    check!(share > 0.9, "the loop beside them got {share:.3} of the CPU");
+    Ok(format!("{of_whom}: stopped after {longest:.2?} s at the longest, killed after {ends:.2?}"))
 }

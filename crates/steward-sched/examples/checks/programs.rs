@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
@@ -138,10 +139,19 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             let _ = launch(Duration::from_millis(3)).wait();
         },
         "nothing" => Some(ExitCode::SUCCESS),
+        // Loads a scheduler, and once there is a file with the directories of two cgroups it suspends the one and holds
+        // the other for moments, again and again: hold FILE.
         "hold" => {
-            let _scheduler = SchedExt::load(&LoadOptions::default()).ok()?;
+            let mut scheduler = SchedExt::load(&LoadOptions::default()).expect("it loads");
+            let bumper = scheduler.bumper().expect("somebody can be held for moments");
+            let id = |path: &str| fs::metadata(path).expect("the cgroup is there").ino();
             loop {
-                sleep(Duration::from_secs(3600));
+                let text = fs::read_to_string(&arguments[1]).unwrap_or_default();
+                if let Some((suspended, held)) = text.split_once(' ') {
+                    scheduler.suspend_domain(id(suspended), suspended, true).expect("it is suspended");
+                    bumper.bump(id(held), 250_000_000).expect("it is held");
+                }
+                sleep(Duration::from_millis(100));
             }
         }
         _ => None,
@@ -306,6 +316,31 @@ pub fn children(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// So many threads of the process, as soon as each has used a millisecond of CPU time: they have begun what they do.
+pub fn threads_at_work(pid: i32, count: usize) -> Result<Vec<i32>, String> {
+    for _ in 0..120 {
+        let threads = threads(pid);
+        if threads.len() == count && threads.iter().all(|&thread| time_ms(thread) >= 1.0) {
+            return Ok(threads);
+        }
+        sleep(Duration::from_secs(1));
+    }
+    Err(format!("not all of {count} threads have begun in 120 s"))
+}
+
+/// How many of the threads do not run at all within so many seconds.
+pub fn waiting_for(threads: &[i32], seconds: f64) -> usize {
+    let before: Vec<f64> = threads.iter().map(|&thread| time_ms(thread)).collect();
+    sleep(Duration::from_secs_f64(seconds));
+    threads.iter().zip(before).filter(|(thread, before)| time_ms(**thread) <= *before).count()
+}
+
 pub fn time_ms(pid: i32) -> f64 {
     fs::read_to_string(format!("/proc/{pid}/schedstat"))
         .ok()
@@ -351,7 +386,6 @@ impl Group {
 
     /// The cgroup's id.
     pub fn id(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
         fs::metadata(&self.0).expect("the cgroup is there").ino()
     }
 

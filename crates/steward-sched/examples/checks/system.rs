@@ -7,7 +7,7 @@ use std::time::Duration;
 use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
-use crate::programs::{Program, load, measure, pin, record, shared, unload, wait_until};
+use crate::programs::{Group, Program, has_started, load, measure, pin, record, shared, unload, wait_until};
 use crate::{Outcome, check};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -79,23 +79,36 @@ pub fn second_load() -> Outcome {
     Ok(second)
 }
 
-/// kill -9 of the process that holds the scheduler: back on the default scheduler, programs unharmed, and it can be
-/// loaded again.
+/// kill -9 of the process that holds the scheduler, while it has a cgroup suspended and another one held for moments:
+/// back on the default scheduler, everybody goes on, and it can be loaded again.
 pub fn killed_loader() -> Outcome {
     unload();
-    let mut holder = Program::start(&["hold"]);
+    let file = "/dev/shm/held";
+    let _ = fs::remove_file(file);
+    let mut holder = Program::start(&["hold", file]);
     check!(wait_until(120.0, || state() == "enabled"), "the scheduler did not come up: {}", state());
+    let (still, takers) = (Group::new("still"), Group::new("takers").charged());
+    let held = [&still, &takers].map(|group| Program::start(&["spin"]).within(group));
+    let begun = wait_until(20.0, || held.iter().all(|program| has_started(program.pid())));
+    check!(begun, "not all programs had begun to compute after 20 s");
+    // Whole at once, for the holder reads it at any moment.
+    let written = fs::write("/dev/shm/held.new", format!("{} {}", still.0.display(), takers.0.display()));
+    written.and_then(|()| fs::rename("/dev/shm/held.new", file)).map_err(|error| error.to_string())?;
+    let are_held = wait_until(20.0, || measure(&[&held[0], &held[1]], 0.3).iter().all(|&time| time < 3.0));
+    check!(are_held, "they are not held: {:.1?} ms of 300", measure(&[&held[0], &held[1]], 0.3));
     let program = Program::start(&["spin"]);
     holder.kill();
     check!(wait_until(2.0, || state() == "disabled"), "after kill -9 the state is {}", state());
-    let time = measure(&[&program], 0.5)[0];
-    check!(time > 250.0, "the program got {time:.0} ms in half a second afterwards");
+    let times = measure(&[&program, &held[0], &held[1]], 0.6);
+    check!(times.iter().all(|&time| time > 120.0), "the programs got {times:.0?} ms of 200 each afterwards");
+    drop(held);
+    drop((still, takers));
     let again = shared()?;
     check!(state() == "enabled", "loaded again, the state is {}", state());
     let time = measure(&[&program], 0.5)[0];
     check!(time > 250.0, "the program got {time:.0} ms in half a second under the next one");
     drop((program, again));
-    Ok("and loaded again".to_owned())
+    Ok("who was held goes on, and loaded again".to_owned())
 }
 
 /// A task whose affinity no longer allows its CPU is admitted on another.

@@ -27,8 +27,6 @@
 #define CGROUP_LEVELS_MAX 256
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
-/* How many tasks of a queue are looked at for having waited too long. */
-#define OVERDUE_SCAN_MAX 32768
 
 /*
  * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the
@@ -146,6 +144,14 @@ static __always_inline bool held_by_quota(struct task_state *t)
 	return table && table->quotas && domain_held(table, t->domain);
 }
 
+/* The task begins to wait; or it waits on, if its turn to be rescued was none. */
+static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
+{
+	if (!t->turn_lost)
+		t->waiting_since_ns = now_ns;
+	t->turn_lost = 0;
+}
+
 /* Puts a task into its domain's queue. */
 static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 now_ns, u64 enq_flags)
 {
@@ -156,7 +162,7 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 		return;
 	d = domain_at(table, t->domain);
 	t->vtime = task_join(t->vtime, d->task_clock);
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	t->queue = QUEUE_DOMAIN(t->domain);
 	t->unjoined = 0;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
@@ -333,7 +339,7 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 	if (!table)
 		return;
 	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
 	t->unjoined = 0;
@@ -623,20 +629,11 @@ static __always_inline bool is_reader(struct task_struct *p, struct task_state *
 	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
 }
 
-/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
- * or with its cgroup. */
-#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
-
-/* Whether the task was killed, or is to stop or freeze, while it is held, and so has to run once to notice. */
-static __always_inline bool called_while_held(struct task_struct *p, struct task_state *t)
-{
-	return held_by_quota(t) && (p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS);
-}
-
 /* Which end of the queues the next look begins at. */
 static volatile u64 overdue_flags;
 
-/* Brings tasks of one queue that have waited too long to the queue of those to be rescued. */
+/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, and who was called to those
+ * that leave. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
 {
 	struct bpf_iter_scx_dsq it;
@@ -644,14 +641,21 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	int i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
-		bpf_for(i, 0, OVERDUE_SCAN_MAX) {
+		bpf_for(i, 0, RESCUE_SCAN_MAX) {
 			struct task_state *t;
+			u32 finds;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p || !rescue_left)
 				break;
 			t = task_state_of(p);
-			if (!t || (!rescue_due(t->waiting_since_ns, is_reader(p, t), now_ns) && !called_while_held(p, t)))
+			if (!t)
+				continue;
+			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), was_called(p),
+					    scx_bpf_dsq_nr_queued(QUEUE_LEAVING), scx_bpf_dsq_nr_queued(QUEUE_RESCUE), now_ns);
+			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
+				let_leave(&it, p, t);
+			if (finds != LOOK_RESCUES)
 				continue;
 			t->rescued = RESCUED_PAID;
 			if (iterated_move(&it, p, QUEUE_RESCUE)) {

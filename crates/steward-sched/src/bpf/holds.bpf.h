@@ -96,6 +96,23 @@ int BPF_PROG(steward_schedule, bool preempt)
 	return 0;
 }
 
+/* Bits of a task's jobctl (the kernel's include/linux/sched/jobctl.h): it is to stop with its process, for a debugger,
+ * or with its cgroup. */
+#define JOBCTL_STOPS (1UL << 17 | 1UL << 19 | 1UL << 23)
+
+/* The bit of a signal that no program can catch or block: whoever sends it makes nobody run a program of theirs. */
+#define SIGSTOP_BIT (1UL << (19 - 1))
+
+/*
+ * Whether the task was killed, or is to stop or freeze, and so has to run once to notice. That it is to stop it finds
+ * among its signals, or its process' signals; what jobctl says of the other threads follows when one has found it.
+ */
+static __always_inline bool was_called(struct task_struct *p)
+{
+	return p->signal->flags & SIGNAL_GROUP_EXIT || p->jobctl & JOBCTL_STOPS ||
+	       (p->pending.signal.sig[0] | p->signal->shared_pending.signal.sig[0]) & SIGSTOP_BIT;
+}
+
 /* The task ceases to run here: where is it? */
 static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_state *t, u32 cpu, bool runnable)
 {
@@ -202,7 +219,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	if (!t || !run || !state)
 		return 0;
 	t->boundary_told = 0;
-	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT)
+	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT || was_called(p))
 		return 0;
 	/* A CPU that goes offline waits for tasks that cannot leave it. */
 	if (!t->boundary_missed || !state->online) {
@@ -223,7 +240,9 @@ static __always_inline void tell_boundary(struct task_struct *p, struct task_sta
 	u32 index = (p->pid * 2 + t->boundary_turn) & (BOUNDARY_WORKS - 1);
 	struct boundary_work *entry = bpf_map_lookup_elem(&boundary_works, &index);
 
-	if (!entry || t->boundary_told || p->flags & PF_STAYS_INSIDE)
+	/* One that was called does not come to user space, and the kernel does all such work that there is before it looks at
+	 * signals: work that leads to more of it would go on for ever. */
+	if (!entry || t->boundary_told || p->flags & PF_STAYS_INSIDE || was_called(p))
 		return;
 	/* Not the same entry as the last time: who is stopped at a gate is still about that. */
 	t->boundary_turn ^= 1;
@@ -264,6 +283,23 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
 }
 
+/* Lets a task of the queue that is gone through leave. False when it is there no more. */
+static __always_inline bool let_leave(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_state *t)
+{
+	u64 key;
+
+	if (t->whereabouts == AT_GATE)
+		t->boundary_missed = 0;
+	key = begin_to_leave(t);
+	if (!iterated_move_ordered(it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key)) {
+		has_left(t);
+		return false;
+	}
+	leave_queue(t);
+	leaving = 1;
+	return true;
+}
+
 /* Lets those in one of a domain's queues leave that came there before it was held or deferred. */
 static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns)
 {
@@ -274,7 +310,6 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 		bpf_for(i, 0, HOLD_SCAN_MAX) {
 			struct task_state *t;
-			u64 key;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -282,13 +317,7 @@ static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns
 			t = task_state_of(p);
 			if (!t || !hold_overstays(held, behind, t->whereabouts, passed_since(t->waiting_since_ns, now_ns)))
 				continue;
-			if (t->whereabouts == AT_GATE)
-				t->boundary_missed = 0;
-			key = begin_to_leave(t);
-			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key))
-				leave_queue(t);
-			else
-				has_left(t);
+			let_leave(&it, p, t);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -333,7 +362,6 @@ static __noinline bool end_bumps(u64 now_ns)
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_BUMPED, 0)) {
 		bpf_for(i, 0, BUMPED_SCAN_MAX) {
 			struct task_state *t;
-			u64 key;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -342,20 +370,10 @@ static __noinline bool end_bumps(u64 now_ns)
 			if (!t || (bump_holds(p, now_ns) && !(p->signal->flags & SIGNAL_GROUP_EXIT) &&
 				   !hold_overstays(true, false, t->whereabouts, passed_since(t->waiting_since_ns, now_ns))))
 				continue;
-			if (t->whereabouts == AT_GATE)
-				t->boundary_missed = 0;
-			key = begin_to_leave(t);
-			if (iterated_move_ordered(&it, p, QUEUE_LEAVING, LEAVING_SLICE_NS, key)) {
-				leave_queue(t);
-				released = true;
-			} else {
-				has_left(t);
-			}
+			released |= let_leave(&it, p, t);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	if (released)
-		leaving = 1;
 	/* One that was found held at the last moment may be on its way into the queue still. */
 	if (!clock_before(now_ns, end_ns + BUMP_GRACE_NS) && scx_bpf_dsq_nr_queued(QUEUE_BUMPED) <= 0)
 		__sync_val_compare_and_swap(&bumps_end_ns, end_ns, 0);

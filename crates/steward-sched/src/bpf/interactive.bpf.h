@@ -83,25 +83,13 @@ static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_
 	bpf_timer_start(&entry->timer, left_ns, BPF_F_TIMER_CPU_PIN);
 }
 
-/*
- * To be called when a task is put into the CPU's interactive queue: most CPUs have none most of the time, and do not
- * look. Within ops.enqueue the kernel notes where the task is to go, and puts it there afterwards; whoever is told to
- * choose again because of it is told later still. So one look that finds nothing may have come too early, and only the
- * second one counts.
- */
-#define INTERACTIVE_EXPECTED 2
+/* To be called when a task is put into the CPU's interactive queue. */
 static __always_inline void expect_interactive(u32 cpu)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 
 	if (run)
-		*(volatile u32 *)&run->interactive = INTERACTIVE_EXPECTED;
-}
-
-/* The CPU's interactive queue was found empty, `expected` having been read before. */
-static __always_inline void expected_in_vain(struct cpu_run *run, u32 expected)
-{
-	__sync_val_compare_and_swap(&run->interactive, expected, expected - 1);
+		interactive_expect(&run->interactive);
 }
 
 /* Makes the task's CPU choose again if what runs there has a later deadline, or none. */
@@ -172,7 +160,7 @@ __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 	bpf_spin_lock(&domains_lock);
 	if (change == CHANGE_PAY)
 		d->used_ns += used_ns;
-	if ((change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held))
+	if (order_change_wanted(d, change))
 		order_change(table, order, change, index, used_ns, now_ns);
 	/* Last: whoever read the order meanwhile has read the number before. */
 	order_changes += 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Once a second: the load of every CPU, and what follows from it: revocation under overload, reactivation when
- * there is room (Yang 2009, section 8.1). It walks the slots once to measure and to find the candidates, and once more
- * to revoke, so its cost grows with the number of tasks that have a specification, not with the number of tasks, nor
- * with how many of them have to go.
+ * Twice a second: a look for tasks to rescue. Once a second: the load of every CPU, and what follows from it:
+ * revocation under overload, reactivation when there is room (Yang 2009, section 8.1). It walks the slots once to
+ * measure and to find the candidates, and once more to revoke, so its cost grows with the number of tasks that have a
+ * specification, not with the number of tasks, nor with how many of them have to go.
  */
 #ifndef STEWARD_SAMPLER_BPF_H
 #define STEWARD_SAMPLER_BPF_H
@@ -243,6 +243,8 @@ static __noinline int reactivate_some(u32 sample)
 	return 0;
 }
 
+/* How many looks there were. */
+static volatile u32 overdue_looks;
 /* The domain at which the next look for tasks that have waited too long begins. */
 static volatile u32 overdue_cursor;
 
@@ -257,8 +259,8 @@ static __always_inline void find_all_overdue(u64 now_ns)
 		return;
 	high_water = table->high_water;
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
-	/* From the one end and from the other, so that nobody is hidden behind however many that come and go. */
-	overdue_flags ^= SCX_DSQ_ITER_REV;
+	overdue_flags = rescue_looks_from_end(overdue_looks) ? SCX_DSQ_ITER_REV : 0;
+	overdue_looks += 1;
 	/* Those that leave share a part of a CPU however many they are; and who was held for a moment may be again before
 	 * it has run. */
 	find_overdue(QUEUE_LEAVING, now_ns);
@@ -328,7 +330,15 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	struct domain_table *table = domains();
 	int cpu;
 
-	bpf_timer_start(&entry->timer, LOAD_SAMPLE_NS, 0);
+	bpf_timer_start(&entry->timer, RESCUE_LOOK_NS, 0);
+	find_all_overdue(now_ns);
+	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
+	/* Should a CPU have missed one on its way in: where nobody is held, nobody else looks. */
+	if (scx_bpf_dsq_nr_queued(QUEUE_LEAVING) > 0)
+		leaving = 1;
+	/* Between two samples it is only these that are looked for. */
+	if (overdue_looks % (LOAD_SAMPLE_NS / RESCUE_LOOK_NS))
+		return 0;
 	totals.clock_ns = now_ns;
 	totals.ktime_ns = bpf_ktime_get_ns();
 	totals.samples = sample;
@@ -336,8 +346,6 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	online = begin_sample();
 	if (table && online)
 		table->cpus = online;
-	find_all_overdue(now_ns);
-	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	drain_offline();
 	drain_bumped();
 	free_ended_domains();
@@ -352,7 +360,9 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 		if (!state->online)
 			continue;
 		sample_cpu(state, interval_ns);
-		/* Should nobody have told it: see kick_cpu(). */
+		/* Should nobody have told it: see kick_cpu() and INTERACTIVE_EXPECTED. */
+		if (scx_bpf_dsq_nr_queued(QUEUE_INTERACTIVE(cpu)) > 0)
+			expect_interactive(cpu);
 		if (work_waits(cpu))
 			kick_cpu(cpu, SCX_KICK_IDLE);
 	}
@@ -374,7 +384,7 @@ static __always_inline int start_sampler(void)
 	bpf_timer_init(&entry->timer, &system_timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&entry->timer, take_sample);
 	entry->ready = 1;
-	return bpf_timer_start(&entry->timer, LOAD_SAMPLE_NS, 0);
+	return bpf_timer_start(&entry->timer, RESCUE_LOOK_NS, 0);
 }
 
 #endif

@@ -75,6 +75,7 @@ struct task_state {
 	u8 boundary_told; /* has task work to do when it is about to enter user space */
 	u8 boundary_missed; /* it was to be stopped in user space, and was in the kernel again */
 	u8 at_gate; /* it is to be stopped at this moment, on its way to user space */
+	u8 turn_lost; /* it was rescued, and something else came before it had run: it waits as long as it did */
 	u8 boundary_turn; /* which of its two entries of task work is the next one */
 };
 

@@ -245,7 +245,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	held = held_by_quota(t);
 	is_bumped = bumped(p, t);
-	if (leaves(t, held || is_bumped)) {
+	if (leaves(t, held || is_bumped) || (t->leaving_place_ns && was_called(p))) {
 		enqueue_leaving(p, t, now_ns, enq_flags);
 		goto find_cpu;
 	}
@@ -331,7 +331,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (expected) {
 		others = queue_first_key(QUEUE_INTERACTIVE(cpu), &deadline_ns);
 		if (!others)
-			expected_in_vain(run, expected);
+			interactive_in_vain(&run->interactive, expected);
 	}
 	if ((others || (t && t->mode == MODE_INTERACTIVE)) && serve_gap(run, cpu, now_ns))
 		return;
@@ -400,6 +400,9 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 		    (class_held(&run->class_use, now_ns - t->charged_ns, now_ns) &&
 		     (overdue || others_wait(table, 0, cpu))))
 			task_set_slice(p, 0);
+	} else if (run->rescues) {
+		/* Its turn is short and ends by itself; one that began right before a tick would be none. */
+		return;
 	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas)) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
@@ -501,6 +504,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
+	t->turn_lost = run->rescues && runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	if (run->rescues) {
 		run->rescues = 0;
 		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns));

@@ -19,6 +19,16 @@ pub const RESCUE_SLICE_NS: u64 = 100_000;
 pub const RESCUE_READER_AFTER_NS: u64 = 500_000_000;
 /// The second for such a task.
 pub const RESCUE_READER_SLICE_NS: u64 = 500_000;
+/// After so long something is done about a task that was killed or told to stop, in nanoseconds.
+pub const RESCUE_CALLED_AFTER_NS: u64 = 100_000_000;
+/// So many of them at most leave the kernel at a time.
+pub const CALLED_LEAVING_MAX: u32 = 64;
+/// So many stand to be rescued for each CPU before the pace of rescues changes.
+pub const RESCUE_CROWD: u32 = 250;
+/// How often the queues are looked through for tasks that are to be rescued, in nanoseconds.
+pub const RESCUE_LOOK_NS: u64 = 500_000_000;
+/// How many tasks of a queue are looked at each time.
+pub const RESCUE_SCAN_MAX: usize = 32_768;
 /// A CPU rescues one task in this time, as long as few wait for it.
 pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
@@ -26,6 +36,15 @@ unsafe extern "C" {
     fn decide_task_cost(used_ns: u64, weight: u32) -> u64;
     fn decide_passed_since(since_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool;
+    fn decide_rescue_look(
+        waiting_since_ns: u64,
+        reader: bool,
+        called: bool,
+        leaving: u32,
+        standing: u32,
+        now_ns: u64,
+    ) -> u32;
+    fn decide_rescue_looks_from_end(looks: u32) -> bool;
     fn decide_rescue_interval_ns(standing: u32, cpus: u32) -> u64;
     fn decide_rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64;
@@ -54,6 +73,40 @@ pub fn rescue_due(waiting_since_ns: u64, reader: bool, now_ns: u64) -> bool {
     unsafe { decide_rescue_due(waiting_since_ns, reader, now_ns) }
 }
 
+/// What is done about a task that waits when the queues are looked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookFinds {
+    /// It waits on.
+    Waits,
+    /// It is rescued.
+    Rescued,
+    /// It becomes one of those that leave the kernel.
+    Leaves,
+}
+
+/// As [`rescue_due`], and for one that was `called`: it is to end or to stop, and has to run once to notice. `leaving`
+/// and `standing` say how many leave the kernel and stand to be rescued at that moment.
+pub fn rescue_look(
+    waiting_since_ns: u64,
+    reader: bool,
+    called: bool,
+    (leaving, standing): (u32, u32),
+    now_ns: u64,
+) -> LookFinds {
+    // SAFETY: takes and returns numbers.
+    match unsafe { decide_rescue_look(waiting_since_ns, reader, called, leaving, standing, now_ns) } {
+        0 => LookFinds::Waits,
+        1 => LookFinds::Rescued,
+        _ => LookFinds::Leaves,
+    }
+}
+
+/// Whether the look after `looks` others for tasks to rescue goes through the queues from their ends.
+pub fn rescue_looks_from_end(looks: u32) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_looks_from_end(looks) }
+}
+
 /// In what time each CPU may rescue a task when `standing` wait for it: [`RESCUE_INTERVAL_NS`], shorter for a crowd.
 pub fn rescue_interval_ns(standing: u32, cpus: u32) -> u64 {
     // SAFETY: takes and returns numbers.
@@ -80,8 +133,8 @@ pub fn rescue_paid(began_ns: u64, used_ns: u64) -> u64 {
     unsafe { decide_rescue_paid(began_ns, used_ns) }
 }
 
-/// How many tasks may be taken out of their queues to be rescued until the next look, a second later, when `standing`
-/// were taken before and still wait.
+/// How many tasks may be taken out of their queues to be rescued, when `standing` were taken before and still wait: in
+/// all as many as can be rescued in a second.
 pub fn rescue_room(standing: u32, cpus: u32) -> u32 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_rescue_room(standing, cpus) }

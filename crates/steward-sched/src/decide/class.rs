@@ -1,5 +1,7 @@
 //! What bounds the interactive class of one CPU while it runs (`src/bpf/decide/class.h`).
 
+use std::sync::atomic::AtomicU32;
+
 /// Into how many parts time is divided for [`CLASS_RATE_PARTS`].
 pub const CLASS_PARTS: u64 = 20;
 /// How many of them reservations may have beside best-effort work that waits.
@@ -22,6 +24,20 @@ pub struct ClassUse {
 unsafe extern "C" {
     fn decide_class_used(class: *mut ClassUse, used_ns: u64, now_ns: u64);
     fn decide_class_held(class: *const ClassUse, running_ns: u64, now_ns: u64) -> bool;
+    fn decide_interactive_expect(expected: *mut u32);
+    fn decide_interactive_in_vain(expected: *mut u32, seen: u32);
+}
+
+/// A task is about to be put into a CPU's interactive queue: the CPU looks there while `expected` is not 0.
+pub fn interactive_expect(expected: &AtomicU32) {
+    // SAFETY: the function writes the number with one store.
+    unsafe { decide_interactive_expect(expected.as_ptr()) }
+}
+
+/// The CPU's interactive queue was found empty, `seen` having been read before.
+pub fn interactive_in_vain(expected: &AtomicU32, seen: u32) {
+    // SAFETY: the function changes the number atomically.
+    unsafe { decide_interactive_in_vain(expected.as_ptr(), seen) }
 }
 
 impl ClassUse {

@@ -54,6 +54,10 @@ pub struct Account {
     /// What it used since it came back with all of its credit, in nanoseconds: 0 while it has not run, and a slice if
     /// that or more.
     pub since_back_ns: u64,
+    /// What its level had been served when that was counted from, in nanoseconds.
+    pub since_served_ns: u64,
+    /// 1 if it has left of its own will since then, having used less than a slice.
+    pub little: u8,
 }
 
 /// What the paper's orders keep of a contender.
@@ -200,6 +204,10 @@ pub struct Domain {
     pub parked: u8,
     /// 1: the cgroup is gone; tasks of it may still run.
     pub dying: u8,
+    /// 1 if nothing was runnable in it and below it since it last began to wait among its siblings.
+    pub left: u8,
+    /// 1 if none of its own tasks was runnable since they last began to wait beside its children.
+    pub own_left: u8,
 }
 
 /// What the owner decided for a domain (Walfield, sections 3.2 and 4.1; Eclipse 1998, section 3).

@@ -41,6 +41,7 @@ unsafe extern "C" {
     fn decide_order_dequeue(table: *mut DomainTable, index: u16);
     fn decide_order_is_queued(table: *const DomainTable, index: u16) -> bool;
     fn decide_order_park(table: *mut DomainTable, index: u16);
+    fn decide_order_park_if_held(table: *mut DomainTable, index: u16);
     fn decide_order_unpark(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
@@ -100,6 +101,12 @@ impl DomainTable {
     pub fn park(&mut self, index: u16) {
         // SAFETY: as in reset().
         unsafe { decide_order_park(self, index) }
+    }
+
+    /// As [`DomainTable::park`], unless it has been let go since it was found held. O(depth log n).
+    pub fn park_if_held(&mut self, index: u16) {
+        // SAFETY: as in reset().
+        unsafe { decide_order_park_if_held(self, index) }
     }
 
     /// It is held no longer. O(depth log n).

@@ -1,11 +1,15 @@
 //! Storms that a scheduler must outlive: each kind changes, again and again, something that a scheduler keeps track of.
 //!
-//! `storms --kind fork|cgroup|affinity|policy|hotplug [--seconds 30] [--tasks 6] [--pause-ms 1] [--seed 1]`
+//! `storms --kind fork|cgroup|affinity|policy|hotplug|quota|move|crowd [--seconds 30] [--tasks 6] [--pause-ms 1]
+//! [--seed 1]`
 //!
 //! `fork`: tasks that fork, execute and end. `cgroup`: cgroups that come, change weight and limit, take in a task and
 //! go while it still runs. `affinity`: tasks that are moved from CPU to CPU. `policy`: tasks that change their class
-//! and nice value. `hotplug`: CPUs go off and on, and all are on at the end. Needs root. Between two rounds it sleeps;
-//! its work is counted in rounds.
+//! and nice value. `hotplug`: CPUs go off and on, and all are on at the end. `quota`: a cgroup of loops whose limit and
+//! weight are changed between their extremes. `move`: tasks that execute and start others all the time, and are moved
+//! between cgroups, CPUs and classes meanwhile; when one ends, another has its pid. `crowd`: an ordinary account has
+//! 4,097 threads that compute with a thousandth of a CPU among them. Needs root. Between two rounds it sleeps; its work
+//! is counted in rounds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -71,12 +75,8 @@ fn fork_round(numbers: &mut Numbers, tasks: u32) -> Result<()> {
     let child = |how: usize| match how {
         0 => {}
         1 => clock::burn_until(clock::thread_cpu_ns() + BURST_NS),
-        _ => {
-            let arguments =
-                [c"/proc/self/exe".as_ptr(), c"--kind".as_ptr(), c"nothing".as_ptr(), std::ptr::null()];
-            // SAFETY: a null-terminated array of C strings; when it fails, the child ends.
-            unsafe { libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr()) };
-        }
+        // When it fails, the child ends.
+        _ => execute(c"nothing"),
     };
     let forked = (0..tasks).map(|_| {
         let how = numbers.below(4);
@@ -163,6 +163,146 @@ fn policy_round(numbers: &mut Numbers, tasks: &[i32]) -> Result<()> {
     Ok(())
 }
 
+/// A cgroup that goes with what is in it when it is dropped.
+struct Place(PathBuf);
+
+impl Place {
+    /// Below the root, whose children have the controller when it is needed.
+    fn new(name: &str) -> Result<Self> {
+        let path = PathBuf::from(CGROUPS).join(format!("storm-{}-{name}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("mkdir {}", path.display()))?;
+        Ok(Place(path))
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        let path = self.0.join(file);
+        fs::write(&path, text).with_context(|| format!("writing {text} to {}", path.display()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.write("cgroup.kill", "1");
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            clock::sleep_until(clock::now_ns() + 10_000_000);
+        }
+    }
+}
+
+/// Some loops that want all there is, in a cgroup.
+fn start_loops(count: u32) -> Result<Place> {
+    let place = Place::new("busy")?;
+    for _ in 0..count {
+        let child = process::fork(|| clock::burn_until(u64::MAX)).context("fork")?;
+        place.write("cgroup.procs", &child.to_string())?;
+    }
+    Ok(place)
+}
+
+fn quota_round(numbers: &mut Numbers, place: &Place) -> Result<()> {
+    const LIMITS: [&str; 6] =
+        ["1000 1000000", "max 100000", "1000 1000", "1000000 1000000", "1000 100000", "max 1000000"];
+    // What the kernel refuses stays as it is: a burst may not be more than the limit.
+    let _ = place.write("cpu.max.burst", "0");
+    place.write("cpu.max", LIMITS[numbers.below(LIMITS.len())])?;
+    match numbers.below(8) {
+        0 => place.write("cpu.idle", "1"),
+        1 => {
+            let _ = place.write("cpu.max.burst", "1000");
+            Ok(())
+        }
+        number => {
+            place.write("cpu.idle", "0")?;
+            place.write("cpu.weight", if number % 2 == 0 { "1" } else { "10000" })
+        }
+    }
+}
+
+/// Executes this program anew as a task of `move`, which keeps the pid, or as one that does nothing.
+fn execute(kind: &std::ffi::CStr) {
+    let arguments = [c"/proc/self/exe".as_ptr(), c"--kind".as_ptr(), kind.as_ptr(), std::ptr::null()];
+    // SAFETY: a null-terminated array of C strings; when it fails, the caller goes on.
+    unsafe { libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr()) };
+}
+
+/// A task of `move`: computes a while, starts another program as a shell or a library does, and begins anew.
+fn moved() -> ! {
+    for _ in 0..8 {
+        clock::burn_until(clock::thread_cpu_ns() + BURST_NS);
+        // posix_spawn(3): the parent waits as after vfork(2) until the child executes.
+        let spawned = std::process::Command::new("/proc/self/exe").args(["--kind", "nothing"]).spawn();
+        if let Ok(mut child) = spawned {
+            let _ = child.wait();
+        }
+    }
+    execute(c"moved");
+    std::process::exit(1)
+}
+
+/// Something happens to one of the tasks of `move`.
+fn move_round(numbers: &mut Numbers, places: &[Place], tasks: &mut [i32]) -> Result<()> {
+    let place = numbers.below(tasks.len());
+    match numbers.below(8) {
+        0..4 => {
+            // One that ends at this moment cannot be moved.
+            let _ = places[numbers.below(places.len())].write("cgroup.procs", &tasks[place].to_string());
+        }
+        4 => affinity_round(numbers, tasks),
+        5 | 6 => policy_round(numbers, tasks)?,
+        _ => {
+            process::kill(tasks[place]);
+            process::wait(tasks[place]);
+            // The next one has the same pid, if nobody takes it first.
+            let _ = fs::write("/proc/sys/kernel/ns_last_pid", (tasks[place] - 1).to_string());
+            tasks[place] = process::fork(|| execute(c"moved")).context("fork")?;
+        }
+    }
+    Ok(())
+}
+
+/// How many threads the crowd has.
+const CROWD: usize = 4097;
+
+/// The crowd, in a cgroup that is limited once all of it is there.
+fn start_crowd() -> Result<Place> {
+    let place = Place::new("crowd")?;
+    let (from, to) = process::pipe().context("pipe")?;
+    let threads = || {
+        let begin = std::sync::Arc::new(std::sync::Barrier::new(CROWD));
+        for _ in 1..CROWD {
+            let begin = begin.clone();
+            let thread = std::thread::Builder::new().stack_size(1 << 16);
+            let compute = move || {
+                begin.wait();
+                clock::burn_until(u64::MAX)
+            };
+            if let Err(error) = thread.spawn(compute) {
+                eprintln!("storms: only a part of {CROWD} threads: {error}");
+                return;
+            }
+        }
+        // SAFETY: plain system calls; this thread has the descriptor.
+        unsafe {
+            libc::setuid(65534);
+            libc::write(to, c"x".as_ptr().cast(), 1);
+        }
+        begin.wait();
+        clock::burn_until(u64::MAX);
+    };
+    let child = process::fork(threads).context("fork")?;
+    place.write("cgroup.procs", &child.to_string())?;
+    // SAFETY: the parent writes nothing.
+    unsafe { libc::close(to) };
+    if !process::read_byte(from) {
+        bail!("the crowd did not come to be");
+    }
+    place.write("cpu.max", "1000 1000000")?;
+    Ok(place)
+}
+
 /// Turns a CPU other than the first off, or on again.
 fn switch(cpu: usize, on: bool) -> Result<()> {
     let path = format!("{CPUS}/cpu{cpu}/online");
@@ -187,7 +327,7 @@ fn main() -> Result<()> {
     let options = parse()?;
     let mut numbers = Numbers(options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let cpus = online().len();
-    let (mut groups, mut tasks) = (Vec::new(), Vec::new());
+    let (mut groups, mut tasks, mut places) = (Vec::new(), Vec::new(), Vec::new());
     match options.kind.as_str() {
         // What a task of a storm executes.
         "nothing" => {
@@ -197,7 +337,19 @@ fn main() -> Result<()> {
         "affinity" | "policy" => tasks = start_tasks(options.tasks)?,
         "hotplug" if cpus < 2 => bail!("there is one CPU only, and it cannot be turned off"),
         "fork" | "cgroup" | "hotplug" => {}
-        other => bail!("--kind {other}: it is one of fork, cgroup, affinity, policy, hotplug"),
+        "quota" => places.push(start_loops(options.tasks)?),
+        "moved" => moved(),
+        "move" => {
+            places = (0..4).map(|number| Place::new(&number.to_string())).collect::<Result<_>>()?;
+            places[0].write("cpu.max", "5000 100000")?;
+            places[1].write("cpu.weight", "1")?;
+            let start = |_| process::fork(|| execute(c"moved")).context("fork");
+            tasks = (0..options.tasks).map(start).collect::<Result<_>>()?;
+        }
+        "crowd" => places.push(start_crowd()?),
+        other => {
+            bail!("--kind {other}: it is one of fork, cgroup, affinity, policy, hotplug, quota, move, crowd")
+        }
     }
     let started_ns = clock::now_ns();
     let end_ns = started_ns + (options.seconds * 1e9) as u64;
@@ -212,6 +364,9 @@ fn main() -> Result<()> {
             "cgroup" => cgroup_round(&mut numbers, &mut groups, options.tasks, round)?,
             "affinity" => affinity_round(&mut numbers, &tasks),
             "policy" => policy_round(&mut numbers, &tasks)?,
+            "quota" => quota_round(&mut numbers, &places[0])?,
+            "move" => move_round(&mut numbers, &places, &mut tasks)?,
+            "crowd" => {}
             _ => hotplug_round(&mut numbers, cpus)?,
         }
         round += 1;
@@ -220,6 +375,12 @@ fn main() -> Result<()> {
     output::line(format_args!("w {round} {:.3}", output::ms(clock::now_ns())));
     if options.kind == "hotplug" {
         (1..cpus).try_for_each(|cpu| switch(cpu, true))?;
+    }
+    if options.kind == "move" {
+        for &task in &tasks {
+            process::kill(task);
+            process::wait(task);
+        }
     }
     Ok(())
 }

@@ -41,6 +41,19 @@
  */
 #define RESCUE_READER_AFTER_NS (NSEC_PER_SEC / 2)
 #define RESCUE_READER_SLICE_NS (NSEC_PER_MSEC / 2)
+/*
+ * One that was called - killed, or told to stop with its process, for a debugger or with its cgroup - has to run once
+ * to notice, and whoever called it waits for that. So it soon becomes one of those that leave the kernel (holds.h),
+ * until it has ended or stopped: which costs a bounded part of a CPU, and nothing of what is there for rescues. At most
+ * CALLED_LEAVING_MAX do at a time, so that those who leave with locks need not wait for a crowd that is killed. Of the
+ * others some are rescued, as long as nobody is rescued later because of them.
+ */
+#define RESCUE_CALLED_AFTER_NS (NSEC_PER_SEC / 10)
+#define CALLED_LEAVING_MAX 64
+/* How often the queues are looked through for tasks that are to be rescued. */
+#define RESCUE_LOOK_NS (NSEC_PER_SEC / 2)
+/* How many tasks of a queue are looked at each time. */
+#define RESCUE_SCAN_MAX 32768
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 #define RESCUE_SHORTEST_NS (NSEC_PER_MSEC / 4)
 #define RESCUE_CROWD_NS (NSEC_PER_SEC / 2)
@@ -57,6 +70,32 @@ DECIDE u64 task_cost(u64 used_ns, u32 weight)
 DECIDE bool rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 {
 	return clock_before(waiting_since_ns + (reader ? RESCUE_READER_AFTER_NS : RESCUE_AFTER_NS), now_ns);
+}
+
+/* What is done about a task at a look. */
+enum look_finds {
+	LOOK_LEAVES_IT = 0,
+	LOOK_RESCUES = 1,
+	LOOK_LETS_LEAVE = 2,
+};
+
+/* The same, and of one that was called; leaving, standing: how many leave, and stand to be rescued. */
+DECIDE u32 rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leaving, u32 standing, u64 now_ns)
+{
+	if (rescue_due(waiting_since_ns, reader, now_ns))
+		return LOOK_RESCUES;
+	if (!called || !clock_before(waiting_since_ns + RESCUE_CALLED_AFTER_NS, now_ns))
+		return LOOK_LEAVES_IT;
+	if (leaving < CALLED_LEAVING_MAX)
+		return LOOK_LETS_LEAVE;
+	return standing < RESCUE_CROWD ? LOOK_RESCUES : LOOK_LEAVES_IT;
+}
+
+/* Whether a look goes through the queues from their ends: in turn with those from their heads, so that nobody is hidden
+ * behind however many that come and go. `looks` is how many there were before. */
+DECIDE bool rescue_looks_from_end(u32 looks)
+{
+	return looks & 1;
 }
 
 /* How long a rescued task runs. */
@@ -104,8 +143,8 @@ DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
 	return began_ns + (used_ns - RESCUE_SLICE_NS) * (RESCUE_INTERVAL_NS / RESCUE_SLICE_NS);
 }
 
-/* How many tasks may be taken out of their queues to be rescued, when this many stand there already; a look a
- * second. */
+/* How many tasks may be taken out of their queues to be rescued, when this many stand there already: what can be
+ * rescued in a second. */
 DECIDE u32 rescue_room(u32 standing, u32 cpus)
 {
 	u64 most = NSEC_PER_SEC / RESCUE_SHORTEST_NS * (cpus ? cpus : 1);

@@ -29,6 +29,26 @@ struct class_use {
 	u64 at_ns;
 };
 
+/*
+ * Most CPUs have no interactive task that waits most of the time, and do not look for one: they are told when to.
+ * Within ops.enqueue the kernel notes where the task is to go, and puts it there afterwards; whoever is told to choose
+ * again because of it is told later still. So one look that finds nothing may have come too early, and only the second
+ * one counts. Should the CPU that puts it there stand still meanwhile, the sampler finds it.
+ */
+#define INTERACTIVE_EXPECTED 2
+
+/* A task is about to be put into the CPU's interactive queue. */
+DECIDE void interactive_expect(u32 *expected)
+{
+	*(volatile u32 *)expected = INTERACTIVE_EXPECTED;
+}
+
+/* The CPU's interactive queue was found empty, `seen` having been read before. */
+DECIDE void interactive_in_vain(u32 *expected, u32 seen)
+{
+	__sync_val_compare_and_swap(expected, seen, seen - 1);
+}
+
 /* By how much the class is ahead at now, if it has not run since. */
 DECIDE u64 class_level(const struct class_use *c, u64 now_ns)
 {

@@ -65,12 +65,15 @@ DECIDE struct account *account_of(struct domain_table *t, u32 node)
 	return &t->accounts[node & (2 * MAX_DOMAINS - 1)];
 }
 
-/* Whether a contender has run since it came back with all of its credit, and used less than a slice. */
-DECIDE bool node_is_brief(struct domain_table *t, u32 node)
+/* Whether nothing of a contender was runnable since this was asked last. */
+DECIDE bool node_was_away(struct domain_table *t, u32 node)
 {
-	u64 since_back_ns = account_of(t, node)->since_back_ns;
+	struct domain *d = domain_at(t, node);
+	u8 *left = node_is_own(node) ? &d->own_left : &d->left;
+	bool was_away = *left;
 
-	return since_back_ns && since_back_ns < SLICE_NS;
+	*left = 0;
+	return was_away;
 }
 
 DECIDE u32 node_priority(struct domain_table *t, u32 node)
@@ -136,10 +139,11 @@ DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * Where a contender stands that has this credit: where it has paid up to. But one that has used less than a slice since
- * it came back with all of its credit stands before those that use a slice or more, or have not run yet and may. Each
- * of these goes first for a slice; one that needs less, and comes again having used the little that it needs, would
- * wait for them all. It is ahead of what it has paid by less than a slice, which it pays like any other.
+ * Where a contender stands that has this credit: where it has paid up to. But one that uses less than a slice at a time
+ * stands before those that use a slice or more, or may for all that is known: who has not run yet, or was preempted
+ * before its slice was over. Each of these goes first for a slice; one that needs less, and comes again having used the
+ * little that it needs, would wait for them all. It is ahead of what it has paid by less than a slice, which it pays
+ * like any other.
  */
 DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 credit)
 {
@@ -147,13 +151,13 @@ DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 cred
 	u32 first = domain_at(t, level)->first[node_priority(t, node)];
 	u64 place, before;
 
-	if (!node_is_brief(t, node))
+	if (!account->little)
 		return account->paid;
 	place = credit - virtual_cost(SLICE_NS - account->since_back_ns, node_weight(t, node));
 	if (!first)
 		return place;
 	/* One that waits may have more credit, because there were fewer when that was counted. */
-	before = *key_at(t, first) - (first == node || !node_is_brief(t, first));
+	before = *key_at(t, first) - (first == node || !account_of(t, first)->little);
 	return clock_before(before, place) ? before : place;
 }
 

@@ -61,6 +61,8 @@ struct account {
 	u64 paid; /* the virtual time that it has paid for */
 	/* What it used since it came back with all of its credit: 0 while it has not run; a slice if that or more. */
 	u64 since_back_ns;
+	u64 since_served_ns; /* what its level had been served when that was counted from */
+	u8 little; /* it has left of its own will since then, having used less than a slice: see contender_place() */
 };
 
 /*
@@ -141,6 +143,8 @@ struct domain {
 	u8 restricted_held; /* a CPU found tasks of it that may not run everywhere, and held */
 	u8 parked; /* kept out of its parent's heaps because it is held */
 	u8 dying; /* the cgroup is gone; tasks of it may still run */
+	u8 left; /* nothing was runnable in it and below it since it last began to wait among its siblings */
+	u8 own_left; /* none of its own tasks was runnable since they last began to wait beside its children */
 };
 
 /*
@@ -244,6 +248,8 @@ DECIDE bool domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 		__sync_fetch_and_add(&d->runnable_ns, passed_ns);
 		__sync_fetch_and_add(&d->runnable_squared_ns, passed_ns * tasks);
 	}
+	if (!more && before == 1)
+		d->own_left = 1;
 	return before == (more ? 0 : 1);
 }
 
@@ -274,6 +280,7 @@ DECIDE void domain_settle(struct domain_table *t, u16 index)
 		if (d->active == active)
 			return;
 		d->active = active;
+		d->left |= !active;
 		if (!d->parent)
 			return;
 		child_counts(domain_at(t, d->parent), d, active);

@@ -186,6 +186,16 @@ bool decide_class_held(const struct class_use *c, u64 running_ns, u64 now_ns)
 	return class_held(c, running_ns, now_ns);
 }
 
+void decide_interactive_expect(u32 *expected)
+{
+	interactive_expect(expected);
+}
+
+void decide_interactive_in_vain(u32 *expected, u32 seen)
+{
+	interactive_in_vain(expected, seen);
+}
+
 u32 decide_load_victim_rank(bool revocable, bool exhausted_in_window, u32 used)
 {
 	return load_victim_rank(revocable, exhausted_in_window, used);
@@ -276,6 +286,12 @@ bool decide_order_is_queued(struct domain_table *t, u16 index)
 void decide_order_park(struct domain_table *t, u16 index)
 {
 	order_change(t, &no_cpu, CHANGE_PARK, index, 0, 0);
+}
+
+void decide_order_park_if_held(struct domain_table *t, u16 index)
+{
+	if (order_change_wanted(domain_at(t, index), CHANGE_PARK))
+		order_change(t, &no_cpu, CHANGE_PARK, index, 0, 0);
 }
 
 void decide_order_unpark(struct domain_table *t, u16 index, u64 now_ns)
@@ -413,6 +429,16 @@ bool decide_rescue_due(u64 waiting_since_ns, bool reader, u64 now_ns)
 	return rescue_due(waiting_since_ns, reader, now_ns);
 }
 
+u32 decide_rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leaving, u32 standing, u64 now_ns)
+{
+	return rescue_look(waiting_since_ns, reader, called, leaving, standing, now_ns);
+}
+
+bool decide_rescue_looks_from_end(u32 looks)
+{
+	return rescue_looks_from_end(looks);
+}
+
 u64 decide_rescue_interval_ns(u32 standing, u32 cpus)
 {
 	return rescue_interval_ns(standing, cpus);
@@ -520,6 +546,8 @@ const u64 decide_layout[] = {
 	sizeof(struct account),
 	offsetof(struct account, paid),
 	offsetof(struct account, since_back_ns),
+	offsetof(struct account, since_served_ns),
+	offsetof(struct account, little),
 	sizeof(struct node),
 	offsetof(struct node, left),
 	offsetof(struct node, right),
@@ -576,6 +604,8 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, restricted_held),
 	offsetof(struct domain, parked),
 	offsetof(struct domain, dying),
+	offsetof(struct domain, left),
+	offsetof(struct domain, own_left),
 	offsetof(struct domain, throttled),
 	offsetof(struct domain, suspended),
 	sizeof(struct domain_policy),
@@ -664,6 +694,11 @@ const u64 decide_constants[] = {
 	RESCUE_SLICE_NS,
 	RESCUE_READER_AFTER_NS,
 	RESCUE_READER_SLICE_NS,
+	RESCUE_CALLED_AFTER_NS,
+	CALLED_LEAVING_MAX,
+	RESCUE_CROWD,
+	RESCUE_LOOK_NS,
+	RESCUE_SCAN_MAX,
 	RESCUE_INTERVAL_NS,
 	STANDING_NONE,
 	STANDING_ADMITTED,

@@ -16,8 +16,9 @@
  *    service cycle among those who are there, also when they become more later: it may take at once what it did not use
  *    of that. This is what Move-To-Rear List Scheduling gives (Eclipse 1998, section 5: delay, cumulative service),
  *    from one number instead of a list of tokens.
- *  - Little at a time. Who used less than a slice since it came back with all of its credit stands before what it has
- *    paid, and before others with credit: contender_place() says where and why.
+ *  - Little at a time. Who left of its own will having used less than a slice since it came back with all of its
+ *    credit, and uses no more than that in each cycle, stands before what it has paid, and before others with credit:
+ *    contender_place() says where and why.
  *  - Weights change: a cgroup's by its owner, those of a domain's own tasks with whoever of them is runnable. What is
  *    owed stays the same service, at whatever weight.
  *  - Debt. Nobody lies further behind the clock than DOMAIN_LAG_MAX_NS of service.
@@ -84,6 +85,17 @@ DECIDE u64 reweighed(u64 key, u64 clock, u32 paid_weight, u32 weight)
 }
 
 /*
+ * Whether a contender that comes back used less than a slice in the last cycle as well: whose credit was counted among
+ * many, and is counted among few now, need not have all of it for as long as the others come and go. It must not have
+ * used more than its due, since however little that is, it may be less than a slice in a cycle.
+ */
+DECIDE bool stays_little(struct domain_table *t, u32 level, u32 node, u64 paid, u64 clock)
+{
+	return account_of(t, node)->little && !clock_before(clock, paid) &&
+	       domain_at(t, level)->served_ns - account_of(t, node)->since_served_ns >= order_window(t);
+}
+
+/*
  * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it
  * pays for what it was served, out of its reservation or by its weight. served_ns includes it already.
  */
@@ -105,11 +117,15 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	if (!used_ns) {
 		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
-		if (first && !node_is_brief(t, first) && clock_before(*key_at(t, first), credit))
+		if (first && !account_of(t, first)->little && clock_before(*key_at(t, first), credit))
 			least = *key_at(t, first);
+		if (node_was_away(t, node) && account->since_back_ns && account->since_back_ns < SLICE_NS)
+			account->little = 1;
 		/* It has all of its credit. What it used before counts no more, but that it was little is known. */
-		if (!clock_before(credit, paid))
-			account->since_back_ns = node_is_brief(t, node);
+		if (!clock_before(credit, paid) || stays_little(t, level, node, paid, clock)) {
+			account->since_back_ns = 0;
+			account->since_served_ns = served_ns;
+		}
 		paid = later(paid, least);
 		account->paid = clock_before(latest, paid) ? latest : paid;
 		walk->key = contender_place(t, level, node, credit);
@@ -125,6 +141,8 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	paid = later(later(paid, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
 	account->paid = clock_before(latest, paid) ? latest : paid;
 	account->since_back_ns = min_u64(account->since_back_ns + used_ns, SLICE_NS);
+	if (account->since_back_ns == SLICE_NS)
+		account->little = 0;
 	walk->key = contender_place(t, level, node, credit);
 }
 
@@ -254,6 +272,15 @@ enum order_change {
 };
 
 DECIDE void order_reset(struct domain_table *t, u16 index);
+
+/*
+ * Whether a change is still to be made, under the lock: to be parked a domain must still be held, and the opposite. Who
+ * found it held did so without the lock, and it may have been let go meanwhile: then nobody would come to unpark it.
+ */
+DECIDE bool order_change_wanted(const struct domain *d, u32 change)
+{
+	return (change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held);
+}
 
 /* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
  * O(depth log n). */
@@ -518,6 +545,7 @@ DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
 	*key_at(t, node) = clock;
 	account_of(t, node)->paid = clock;
 	account_of(t, node)->since_back_ns = SLICE_NS;
+	account_of(t, node)->little = 0;
 }
 
 /* Forgets what the domain did so far: it begins anew in the order that is in force. It must not stand in it. */
@@ -600,6 +628,8 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->paid_weight = 0;
 	d->own_paid_weight = 0;
 	d->parked = 0;
+	d->left = 0;
+	d->own_left = 0;
 	d->quota_ns = QUOTA_NONE;
 	order_reset(t, index);
 	if (parent) {

@@ -1,8 +1,9 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work that may run on some CPUs only.
 
 use steward_sched::decide::{
-    CHARGE_BATCH_NS, Order, Policy, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight, rescue_allowed,
-    rescue_begins, rescue_due, rescue_interval_ns, rescue_room, task_cost, task_join, task_preempts,
+    CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight,
+    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_room, task_cost, task_join,
+    task_preempts,
 };
 
 use super::{CpuRun, Scheduler, TaskState};
@@ -13,8 +14,6 @@ use crate::cpu::kernel::{Kernel, Queue, TaskId};
 const SERVE_ATTEMPTS: u32 = 64;
 /// How many CPUs are looked at for one to preempt (`PREEMPT_SCAN_MAX`).
 const PREEMPT_SCAN_MAX: u32 = 8;
-/// How many tasks of a queue are looked at for having waited too long (`OVERDUE_SCAN_MAX`).
-const OVERDUE_SCAN_MAX: usize = 4096;
 /// `REFILL_INTERVAL_NS`.
 const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
@@ -315,7 +314,7 @@ impl Scheduler {
         let now_ns = k.now_ns;
         let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, false, now_ns);
         let overdue: Vec<TaskId> =
-            k.queue_tasks(queue).take(OVERDUE_SCAN_MAX).filter(due).take(room).collect();
+            k.queue_tasks(queue).take(RESCUE_SCAN_MAX).filter(due).take(room).collect();
         let moved = overdue.len();
         for p in overdue {
             k.queue_remove(p);
