@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
 use steward_sched::decide::*;
@@ -74,6 +74,27 @@ impl Slots {
             self.settle(slot, STANDING_ADMITTED);
         }
     }
+}
+
+/// Slots beyond the mark are neither sampled nor revoked.
+#[test]
+fn of_several_who_raise_a_mark_at_once_the_highest_stays() {
+    let barrier = std::sync::Barrier::new(4);
+    let mark = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for lane in 0..4_u32 {
+            let (barrier, mark) = (&barrier, &mark);
+            scope.spawn(move || {
+                for round in 1..20_000_u32 {
+                    barrier.wait();
+                    raise_mark(mark, 4 * round + (lane + round) % 4);
+                    barrier.wait();
+                    assert_eq!(mark.load(Ordering::SeqCst), 4 * round + 3, "in round {round}");
+                    barrier.wait();
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -484,8 +484,7 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	slot->tid = p->pid;
 	slot->pid = p->tgid;
 	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
-	if (index >= slots_high_water)
-		slots_high_water = index + 1;
+	mark_raise(&slots_high_water, index + 1);
 	slot->standing = STANDING_CHANGING;
 	standing = admit(p, slot, index);
 	/* Published last: from here on the scheduler's callbacks see it whole. */

@@ -379,6 +379,11 @@ u32 decide_standing_end(u32 *standing)
 	return standing_end(standing);
 }
 
+void decide_mark_raise(u32 *mark, u32 to)
+{
+	mark_raise(mark, to);
+}
+
 bool decide_domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
 {
 	return domain_runnable_changes(d, more, now_ns);
