@@ -108,7 +108,7 @@ impl Daemon {
             min_bytes: self.domains.held(path).and_then(|held| held.settings.memory.min_bytes),
             kept_bytes: cared.kept(path),
             taken_bytes: cared.taken(path),
-            audit: self.memory_audit.totals.get(path).copied(),
+            audit: self.memory.audit.totals.get(path).copied(),
         })
     }
 }
