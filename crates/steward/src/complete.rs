@@ -240,6 +240,42 @@ mod tests {
         }
     }
 
+    /// All commands that are shown, those of commands too.
+    fn all(command: &Command) -> Vec<&Command> {
+        let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+        std::iter::once(command).chain(shown.flat_map(all)).collect()
+    }
+
+    #[test]
+    fn the_scripts_of_zsh_and_fish_have_all_options_of_all_commands_and_ask_steward_first() {
+        let mut command = Cli::command();
+        let (zsh, fish) = (script(Shell::Zsh, &mut command), script(Shell::Fish, &mut command));
+        command.build();
+        let mut options = std::collections::BTreeMap::<&str, usize>::new();
+        for argument in all(&command).into_iter().flat_map(Command::get_arguments) {
+            if let Some(long) = argument.get_long().filter(|_| !argument.is_hide_set()) {
+                *options.entry(long).or_default() += 1;
+            }
+        }
+        assert!(options.len() > 40, "{options:?}");
+        for (option, commands) in options {
+            // A value follows after a sign of its own.
+            let in_zsh =
+                [format!("--{option}["), format!("--{option}=[")].map(|form| zsh.matches(&form).count());
+            assert!(
+                in_zsh.iter().sum::<usize>() >= commands,
+                "--{option} of {commands} commands in zsh: {in_zsh:?}"
+            );
+            let form = format!(" -l {option} ");
+            let in_fish = fish.lines().filter(|line| format!("{line} ").contains(&form)).count();
+            assert!(in_fish >= 1, "--{option} in fish");
+        }
+        assert!(zsh.starts_with("#compdef steward\n") && zsh.ends_with(ZSH) && fish.ends_with(FISH));
+        // Who completes is stated once.
+        assert_eq!(zsh.matches("compdef _steward").count(), 1);
+        assert!(!zsh.contains("compdef _steward steward"));
+    }
+
     #[test]
     fn nothing_comes_out_that_a_shell_would_read_otherwise() {
         for name in ["batch", "user.slice/user-1000.slice", "4321", "日本", "a@b:c"] {
