@@ -157,7 +157,7 @@ pub fn script(shell: Shell, command: &mut Command) -> String {
             Some(end) => text[..end].to_owned() + ZSH,
             None => text,
         },
-        Shell::Fish => text + FISH,
+        Shell::Fish => text + FISH + &options_in_fish(command),
         _ => text,
     }
 }
@@ -193,6 +193,26 @@ fi
 const FISH: &str = r#"
 complete -c steward -a '(steward complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 "#;
+
+/// The same for options whose values are names: for these fish asks only who has said something of the option. The
+/// condition keeps it from offering the option where there is none.
+fn options_in_fish(command: &Command) -> String {
+    let mut options = BTreeSet::new();
+    let mut commands = vec![command];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands());
+        let name = |argument: &&Arg| argument.get_value_names().and_then(|names| names.first().cloned());
+        let names_something = |argument: &&Arg| name(argument).is_some_and(|name| Kind::of(&name).is_some());
+        options.extend(command.get_arguments().filter(names_something).filter_map(Arg::get_long));
+    }
+    let line = |option| {
+        format!(
+            "complete -c steward -n 'test (commandline -opc)[-1] = --{option}' -l {option} -x \\\n    \
+             -a '(steward complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'\n"
+        )
+    };
+    options.into_iter().map(line).collect()
+}
 
 #[cfg(test)]
 mod tests {
@@ -270,7 +290,10 @@ mod tests {
             let in_fish = fish.lines().filter(|line| format!("{line} ").contains(&form)).count();
             assert!(in_fish >= 1, "--{option} in fish");
         }
-        assert!(zsh.starts_with("#compdef steward\n") && zsh.ends_with(ZSH) && fish.ends_with(FISH));
+        assert!(zsh.starts_with("#compdef steward\n") && zsh.ends_with(ZSH) && fish.contains(FISH));
+        for option in ["domain", "pid", "user"] {
+            assert!(fish.contains(&format!("[-1] = --{option}' -l {option} -x")), "{option}");
+        }
         // Who completes is stated once.
         assert_eq!(zsh.matches("compdef _steward").count(), 1);
         assert!(!zsh.contains("compdef _steward steward"));
