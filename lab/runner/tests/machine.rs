@@ -134,7 +134,8 @@ fn an_editor_waits_for_the_disk_in_the_guests_time_unless_all_others_have_a_ceil
     // A request of the disk takes 10 ms, and there are others before it.
     assert!(metric(Contender::Stock, "swapped_out_mib") > 10.0, "{}", outcome.table());
     // Some 400 of its pages went while it paused, and each comes back alone. A ceiling on the others keeps all of them
-    // but for one or two; without a fault the answer takes the time to touch the pages, by a program not optimized here.
+    // but for one or two; without a fault the answer takes the time to touch the pages, by a program that is not
+    // optimized here.
     let (kept, lost) =
         (metric(Contender::HighByHand, "major_faults"), metric(Contender::Stock, "major_faults"));
     assert!(lost > 20.0 && kept * 20.0 < lost, "{}", outcome.table());
