@@ -106,7 +106,7 @@ uninstall: ## remove what `make install` installed (same PREFIX and DESTDIR); /e
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/libstewardserver.,so so.0 a) $(DESTDIR)$(PREFIX)/lib/pkgconfig/steward-server.pc
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/include/,steward.h steward_server.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/stewardd.8
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man5/steward.,toml.5 spec.5 authority.5)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man5/steward.,toml.5 spec.5 authority.5 domain.5)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/steward.1 $(DESTDIR)$(PREFIX)/share/man/man1/steward-*.1
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(completions))
 	rm -f $(patsubst specs/%,$(DESTDIR)$(specs_directory)/%,$(wildcard specs/*.toml))

@@ -5,8 +5,6 @@
 //! bandwidths are fractions of one CPU. A parameter that the daemon does not know is an error, so that a newer
 //! client is never half obeyed by an older daemon.
 
-use serde::{Serialize, de::DeserializeOwned};
-
 pub use cpu::forecast::*;
 pub use cpu::*;
 pub use daemon::*;
@@ -15,28 +13,14 @@ pub use domain::*;
 pub use error::ApiError;
 pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};
 pub use memory::*;
-pub use run::{Ran, Run, Standings};
+pub use method::Method;
+pub use run::{Ran, Run};
 
 /// The interface's name.
 pub const INTERFACE: &str = "io.steward";
 
-/// A method of the interface: a type that holds its parameters, with the type of what it returns.
-pub trait Method: Serialize + DeserializeOwned {
-    /// The full name, `io.steward.Status`.
-    const NAME: &'static str;
-    /// What it returns.
-    type Reply: Serialize + DeserializeOwned;
-}
-
-/// Declares that a type of parameters is a method with that name and reply.
-macro_rules! method {
-    ($parameters:ty, $name:literal, $reply:ty) => {
-        impl Method for $parameters {
-            const NAME: &'static str = $name;
-            type Reply = $reply;
-        }
-    };
-}
+#[macro_use]
+mod method;
 
 pub mod cpu;
 pub mod daemon;

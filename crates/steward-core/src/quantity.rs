@@ -177,6 +177,14 @@ pub fn percent_to(fraction: f64, decimals: usize) -> String {
     format!("{} %", percent_number(fraction, decimals))
 }
 
+/// About which percentage, as people read it: with at most one decimal. What is not zero never reads as zero.
+pub fn approximate_percent(fraction: f64) -> String {
+    if fraction > 0.0 && fraction < 0.0005 {
+        return "less than 0.1 %".to_owned();
+    }
+    percent_to(fraction, 1)
+}
+
 /// The number of [`percent_to`] without its sign: `12.5`.
 pub fn percent_number(fraction: f64, decimals: usize) -> String {
     // Adding nothing makes a sum of nothing, which is -0, to 0.

@@ -1,10 +1,13 @@
 //! Disks: which ones there are and what orders their requests; whose requests are served first.
 //!
-//! - [`devices`]: read, and changed through the undo journal.
+//! - [`devices`]: read, and changed through the undo journal; `elevators`: what is put back of that.
 //! - [`usage`]: what they and single tasks have read and written.
-//! - [`priority`]: the priority of a task's requests, the same way; [`weight`]: the weight of a cgroup's.
+//! - [`priority`]: the priority of a task's requests, the same way (`ioprio`: the system calls); [`weight`]: the weight
+//!   of a cgroup's.
 
 pub mod devices;
+pub(crate) mod elevators;
+pub(crate) mod ioprio;
 pub mod priority;
 pub mod usage;
 pub mod weight;

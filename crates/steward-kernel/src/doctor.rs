@@ -13,15 +13,13 @@ use serde::{Deserialize, Serialize};
 use steward_core::cpu::mechanism::MechanismKind;
 
 pub use abilities::{Ability, abilities};
-pub use facts::{Caller, Cgroup, Facts, Manager, Memory, Pressure, SchedExt};
+pub use facts::{Caller, Cgroup, Facts, Manager, Memory, Pressure, SCHEDULER_NAME, SchedExt};
 pub use promises::{Choice, Holds, Promise, choose_mechanism, promises};
 
 use crate::roots::Roots;
 
 /// The version of [`Diagnosis`] as JSON.
 pub const SCHEMA: u32 = 1;
-/// How the names of Steward's own schedulers begin.
-pub const SCHEDULER_NAME: &str = "steward";
 
 /// What the doctor says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,7 @@
 //! Where the kernel's file trees are: the real ones, or a directory that stands in for them in a test.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::KernelError;
@@ -63,6 +65,19 @@ pub fn read_if_present(path: &Path) -> Result<Option<String>, KernelError> {
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Writes a file of the kernel that is there: one write, as these files want it.
+///
+/// # Errors
+/// [`KernelError::Write`] with the path and the value.
+pub(crate) fn write(path: &Path, value: &str) -> Result<(), KernelError> {
+    let opened = OpenOptions::new().write(true).truncate(true).open(path);
+    opened.and_then(|mut file| file.write_all(value.as_bytes())).map_err(|source| KernelError::Write {
+        path: path.into(),
+        value: value.into(),
+        source,
+    })
 }
 
 /// Trees with these files, for tests: paths below a directory as in [`Roots::under`], and what is in them. The

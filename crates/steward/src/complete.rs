@@ -157,7 +157,7 @@ pub fn script(shell: Shell, command: &mut Command) -> String {
             Some(end) => text[..end].to_owned() + ZSH,
             None => text,
         },
-        Shell::Fish => text + FISH,
+        Shell::Fish => text + FISH + &options_in_fish(command),
         _ => text,
     }
 }
@@ -193,6 +193,26 @@ fi
 const FISH: &str = r#"
 complete -c steward -a '(steward complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 "#;
+
+/// The same for options whose values are names: for these fish asks only who has said something of the option. The
+/// condition keeps it from offering the option where there is none.
+fn options_in_fish(command: &Command) -> String {
+    let mut options = BTreeSet::new();
+    let mut commands = vec![command];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands());
+        let name = |argument: &&Arg| argument.get_value_names().and_then(|names| names.first().cloned());
+        let names_something = |argument: &&Arg| name(argument).is_some_and(|name| Kind::of(&name).is_some());
+        options.extend(command.get_arguments().filter(names_something).filter_map(Arg::get_long));
+    }
+    let line = |option| {
+        format!(
+            "complete -c steward -n 'test (commandline -opc)[-1] = --{option}' -l {option} -x \\\n    \
+             -a '(steward complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'\n"
+        )
+    };
+    options.into_iter().map(line).collect()
+}
 
 #[cfg(test)]
 mod tests {
@@ -238,6 +258,45 @@ mod tests {
         ] {
             assert_eq!(kind(line), wanted, "{line:?}");
         }
+    }
+
+    /// All commands that are shown, those of commands too.
+    fn all(command: &Command) -> Vec<&Command> {
+        let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+        std::iter::once(command).chain(shown.flat_map(all)).collect()
+    }
+
+    #[test]
+    fn the_scripts_of_zsh_and_fish_have_all_options_of_all_commands_and_ask_steward_first() {
+        let mut command = Cli::command();
+        let (zsh, fish) = (script(Shell::Zsh, &mut command), script(Shell::Fish, &mut command));
+        command.build();
+        let mut options = std::collections::BTreeMap::<&str, usize>::new();
+        for argument in all(&command).into_iter().flat_map(Command::get_arguments) {
+            if let Some(long) = argument.get_long().filter(|_| !argument.is_hide_set()) {
+                *options.entry(long).or_default() += 1;
+            }
+        }
+        assert!(options.len() > 40, "{options:?}");
+        for (option, commands) in options {
+            // A value follows after a sign of its own.
+            let in_zsh =
+                [format!("--{option}["), format!("--{option}=[")].map(|form| zsh.matches(&form).count());
+            assert!(
+                in_zsh.iter().sum::<usize>() >= commands,
+                "--{option} of {commands} commands in zsh: {in_zsh:?}"
+            );
+            let form = format!(" -l {option} ");
+            let in_fish = fish.lines().filter(|line| format!("{line} ").contains(&form)).count();
+            assert!(in_fish >= 1, "--{option} in fish");
+        }
+        assert!(zsh.starts_with("#compdef steward\n") && zsh.ends_with(ZSH) && fish.contains(FISH));
+        for option in ["domain", "pid", "user"] {
+            assert!(fish.contains(&format!("[-1] = --{option}' -l {option} -x")), "{option}");
+        }
+        // Who completes is stated once.
+        assert_eq!(zsh.matches("compdef _steward").count(), 1);
+        assert!(!zsh.contains("compdef _steward steward"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ struct FilePage {
     text: &'static str,
 }
 
-const FILE_PAGES: [FilePage; 3] = [
+const FILE_PAGES: [FilePage; 4] = [
     FilePage {
         name: "steward.toml",
         about: "configuration of stewardd",
@@ -32,13 +32,19 @@ const FILE_PAGES: [FilePage; 3] = [
         about: "who may ask Steward for what",
         text: include_str!("../../../docs/reference/authority.md"),
     },
+    FilePage {
+        name: "steward.domain",
+        about: "domains that are there from the start of the machine on",
+        text: include_str!("../../../docs/reference/domain-files.md"),
+    },
 ];
 
 /// What links between the reference's pages become.
-const LINKS: [(&str, &str); 3] = [
+const LINKS: [(&str, &str); 4] = [
     ("configuration.md", "steward.toml(5)"),
     ("spec-files.md", "steward.spec(5)"),
     ("authority.md", "steward.authority(5)"),
+    ("domain-files.md", "steward.domain(5)"),
 ];
 
 /// Writes a page for each command into a directory, which is made if need be.
@@ -139,5 +145,27 @@ mod tests {
             assert_eq!(request, None, "a line of {name} is no text");
         }
         assert!(page(&pages, "steward.spec.5").contains("mplayer"));
+        let domain = page(&pages, "steward.domain.5");
+        for part in [
+            "name = \"web/front\"",
+            "\n\\fBcpu_reservable\\fR\n",
+            "(steward.spec(5))",
+            "/etc/steward/domains/",
+        ] {
+            assert!(domain.contains(part), "{part:?} is not in:\n{domain}");
+        }
+    }
+
+    #[test]
+    fn what_is_installed_for_each_kind_of_file_is_removed_by_uninstall() {
+        let makefile = include_str!("../../../Makefile");
+        let line = makefile.lines().find(|line| line.contains("rm -f") && line.contains("man5/steward."));
+        let removed = line.and_then(|line| line.split_once("man5/steward.,")).expect("it removes them").1;
+        let mut removed: Vec<&str> = removed.trim_end_matches(')').split(' ').collect();
+        removed.sort_unstable();
+        let mut pages: Vec<String> = pages(write_files).into_iter().map(|(name, _)| name).collect();
+        pages.sort_unstable();
+        let pages: Vec<&str> = pages.iter().filter_map(|name| name.strip_prefix("steward.")).collect();
+        assert_eq!(removed, pages);
     }
 }

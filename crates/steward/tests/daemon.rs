@@ -417,6 +417,66 @@ fn completion_in_bash_knows_what_the_machine_has_beside_commands_and_options() {
     assert!(ask(&["steward", "run", "--", "tru"]).contains("true\n"));
 }
 
+/// What a shell prints for a script, with `steward` among its programs; `None`, with the reason printed, where the
+/// shell is not installed.
+fn printed_by(shell: &str, arguments: &[&str], script: &str, daemon: &Running) -> Option<String> {
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_steward")).parent().expect("a directory");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(shell);
+    command.args(arguments).args(["-c", script]).env("PATH", &path).env("STEWARD_SOCKET", &daemon.socket);
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("skipped: {shell} is not installed");
+            None
+        }
+        output => Some(text(&output.expect("it runs"))),
+    }
+}
+
+#[test]
+fn completion_in_zsh_knows_what_the_machine_has_and_leaves_the_rest_to_the_script() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let script = text(&steward(&daemon, &["completions", "zsh"]));
+    // In place of what only a terminal has: what is offered is printed, and so is who is to complete the command.
+    let stand_ins = "compdef() { print -r -- \"compdef $*\" }\nautoload() { : }\n\
+                     compadd() { shift; print -rl -- \"$@\" }\n";
+    let ask = |words: &str| {
+        let asked = "_steward() { print clap }\n".to_owned()
+            + &format!("words=(steward {words}); CURRENT=${{#words}}; _steward_named\n");
+        printed_by("zsh", &["-f"], &format!("{stand_ins}{script}{asked}"), &daemon)
+    };
+    let Some(domain) = ask("status fi") else { return };
+    assert_eq!(domain, "compdef _steward_named steward\nfilms\n");
+    let of_last_line = |words: &str| ask(words).and_then(|text| text.lines().last().map(str::to_owned));
+    assert_eq!(of_last_line("run --domain fi").as_deref(), Some("films"));
+    assert_eq!(of_last_line("statu").as_deref(), Some("clap"));
+    assert_eq!(of_last_line("run --best").as_deref(), Some("clap"));
+}
+
+#[test]
+fn completion_in_fish_knows_what_the_machine_has_beside_commands_and_options() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    text(&steward(&daemon, &["domain", "create", "films"]));
+    let script = text(&steward(&daemon, &["completions", "fish"]));
+    let home = machine.path("fish");
+    let ask = |line: &str| {
+        let home = home.to_str().expect("UTF-8");
+        let asked = format!("set -x HOME {home}; {script}\ncomplete -C '{line}'\n");
+        let answer = printed_by("fish", &["--no-config"], &asked, &daemon)?;
+        // Each with a tab and what it is.
+        Some(answer.lines().filter_map(|line| line.split('\t').next().map(str::to_owned)).collect::<Vec<_>>())
+    };
+    let Some(domains) = ask("steward status fi") else { return };
+    assert_eq!(domains, ["films"]);
+    assert_eq!(ask("steward run --domain fi"), Some(vec!["films".to_owned()]));
+    assert_eq!(ask("steward status --domai"), Some(Vec::new()), "an option of other commands");
+    assert_eq!(ask("steward statu"), Some(vec!["status".to_owned()]));
+    assert_eq!(ask("steward run --best"), Some(vec!["--best-effort-if-refused".to_owned()]));
+}
+
 #[test]
 fn completions_and_man_pages_come_from_the_same_definitions() {
     let machine = Machine::new();

@@ -30,12 +30,8 @@ use crate::files::settings::{self, Settings};
 use crate::files::specs::{self, LastGood, Loaded};
 use crate::files::state::StateFile;
 use crate::health::{Health, Topic};
-use crate::memory::activity::Watching;
 use crate::memory::audit::Audit as MemoryAudit;
-use crate::memory::looks::Looks;
-use crate::memory::manager::Manager;
-use crate::memory::placed::Programs;
-use crate::memory::told::Voice;
+use crate::memory::state::Memory;
 use crate::programs::complaints::Complaints;
 use crate::programs::running::Running;
 use crate::programs::table::Ids;
@@ -103,6 +99,8 @@ impl fmt::Display for Summary {
 pub struct Daemon {
     pub(crate) options: Options,
     pub(crate) cpu: Cpu,
+    pub(crate) memory: Memory,
+    pub(crate) disk: Disk,
     pub(crate) settings: Settings,
     last_settings: settings::LastGood,
     pub(crate) loaded: Loaded,
@@ -115,20 +113,6 @@ pub struct Daemon {
     spec_state: StateFile<LastGood>,
     /// Which programs run that specifications give more than CPU time.
     pub(crate) running: Running,
-    /// What became of that for their memory.
-    pub(crate) programs: Programs,
-    /// The memory loop.
-    pub(crate) memory: Manager,
-    /// Whether what domains were promised of the memory was kept.
-    pub(crate) memory_audit: MemoryAudit,
-    /// What was told of memory.
-    pub(crate) voice: Voice,
-    /// What watches whether protected domains are in use.
-    pub(crate) activity: Watching,
-    /// What those who watch are told of how much memory domains may use.
-    pub(crate) looks: Looks,
-    /// Whose disk requests are served first.
-    pub(crate) disk: Disk,
     /// What processes complained of, as sums.
     pub(crate) complaints: Complaints,
     pub(crate) health: Health,
@@ -170,14 +154,14 @@ impl Daemon {
         let domain_state = StateFile::new(&options.state_directory, &boot_id);
         let (held, domain_message) = domain_state.load();
         let domains = domains_of(cgroups, &settings, &options.roots);
-        let memory = Manager::new(&options.roots)?;
-        let activity = Watching::new(&options.roots)?;
-        let disk = Disk::new(disk);
         let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let (memory_audit, memory_messages) = MemoryAudit::load(&options.state_directory, &boot_id);
+        let memory = Memory::new(&options.roots, memory_audit)?;
         let mut daemon = Daemon {
             options,
             cpu: Cpu::new(loader, state, by_hand, audit),
+            memory,
+            disk: Disk::new(disk),
             settings,
             last_settings,
             loaded,
@@ -188,13 +172,6 @@ impl Daemon {
             unfulfilled: Vec::new(),
             spec_state,
             running: Running::default(),
-            programs: Programs::default(),
-            memory,
-            memory_audit,
-            voice: Voice::default(),
-            activity,
-            looks: Looks::default(),
-            disk,
             complaints: Complaints::default(),
             health: Health::default(),
             polkit,
@@ -376,8 +353,7 @@ impl Daemon {
         let mut told = self.tick_cpu(now_ns);
         self.tick_programs(now_ns);
         self.domains.tick(now_ns, &mut self.cpu.mechanism);
-        self.tick_memory();
-        self.audit_memory_if_due(now_ns);
+        self.tick_memory(now_ns);
         self.tick_disk(now_ns);
         told.extend(self.settle_domains());
         told
@@ -394,11 +370,10 @@ impl Daemon {
 
     /// Takes everything back.
     pub(crate) fn stop(&mut self) {
-        self.stop_cpu();
+        self.cpu.stop(&mut self.worker);
         self.domains.stop();
-        self.stop_disk();
-        self.cpu.audit.finish(&mut self.worker);
-        self.memory_audit.finish(&mut self.worker);
+        self.disk.stop(self.domains.cgroups().ok());
+        self.memory.stop(&mut self.worker);
         self.settle_domains();
         self.worker.finish();
         self.note_outcomes();

@@ -47,6 +47,8 @@ use crate::memory::manager::Ordered;
 use crate::server::report;
 use crate::server::sight::About;
 use crate::turn::clock::now_ns;
+use crate::turn::descriptors::{Source, Wait};
+use crate::turn::part::Part;
 use crate::turn::worker::Job;
 
 /// How many domains Steward makes at most.
@@ -152,6 +154,13 @@ pub struct Domains {
     checked: String,
 }
 
+impl Part for Domains {
+    fn descriptors(&self) -> Vec<Wait<'_>> {
+        let changes = self.cgroups.as_ref().ok().and_then(|cgroups| cgroups.descriptor());
+        changes.map(|changes| Wait::readable(Source::Domains, changes)).into_iter().collect()
+    }
+}
+
 impl Domains {
     /// None yet, on these cgroups (or the reason why there are none). Those that Steward makes are called by
     /// `names`; the domains may reserve that much of the machine together.
@@ -199,11 +208,6 @@ impl Domains {
                 Err(ApiError::MechanismFailed { reason: format!("there are no domains here: {reason}") })
             }
         }
-    }
-
-    /// The cgroups' descriptor to wait for.
-    pub fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.cgroups.as_ref().ok()?.descriptor()
     }
 
     /// What is kept of a domain, if it was made or given something.

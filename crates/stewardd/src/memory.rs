@@ -1,7 +1,9 @@
 //! The memory's room: what domains may use of it, and what is promised to them.
 //!
 //! - [`knobs`]: writes the kernel's minima and maxima; [`limits`]: what each domain is to have, and what became of it.
+//! - [`state`]: what the room keeps.
 //! - [`activity`]: whether protected domains are in use, and since when not.
+//! - `availability`: the machine's memory in figures, and how much of it a domain may use; [`usage`]: what domains use.
 //! - [`audit`]: whether what was promised was kept, judged and recorded.
 //! - [`cared`]: what the memory loop does for whom, as it is shown.
 //! - `explained`: what a domain has and why.
@@ -12,11 +14,11 @@
 //! - [`told`]: what is told of all that as decisions.
 //! - `shared`: what a thread here and whoever started it both see.
 //! - [`sharing`]: finds out who uses pages of files that are charged to others.
-//! - [`state`]: the machine's memory in figures, and what a domain may use; [`usage`]: what domains use of it.
 //! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
 
 pub(crate) mod activity;
 pub(crate) mod audit;
+mod availability;
 pub(crate) mod cared;
 mod explained;
 mod holding;

@@ -1,12 +1,13 @@
 //! What the project publishes of the lab's results: the block of figures in the README, the page `docs/results.md` and
-//! the pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand. They are
-//! kept in `docs/results`, so that a series of some scenarios replaces what is said of those and of no others.
+//! the pictures beside it. All of it is made from `result.json` files, so that no number is ever copied by hand. They
+//! are kept in `docs/results`, so that a series of some scenarios replaces what is said of those and of no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use steward_core::quantity::percent_to;
 
 use crate::figure;
 use crate::metrics::Metrics;
@@ -157,13 +158,13 @@ const HEADLINES: [Headline; 5] = [
         scenario: "forecast",
         metric: "forecast_error_ratio",
         sentence: "A forecast of what a process will get is off by {}, as identical ones come one by one",
-        number: percent,
+        number: |ratio| percent_to(ratio, 1),
     },
     Headline {
         scenario: "overhead",
         metric: OVERHEAD,
         sentence: "With Steward the whole machine takes {} of the instructions that it takes with the default scheduler, over all benchmarks together",
-        number: percent,
+        number: |ratio| percent_to(ratio, 1),
     },
 ];
 
@@ -179,10 +180,6 @@ impl Headline {
         let beside = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
         Some(format!("- {sentence}{beside}: `{}`, {}.", self.scenario, runs_in_words(outcome)))
     }
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
 }
 
 /// On how many CPUs they were measured: `one emulated CPU`.

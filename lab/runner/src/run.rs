@@ -50,14 +50,8 @@ pub struct RunOptions {
 pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
     let scenario = Scenario::load(path)?;
     let wanted = if options.contenders.is_empty() { &scenario.contenders } else { &options.contenders };
-    let peers = Peers::find(wanted, &options.kernel);
-    let contenders: Vec<_> = wanted.iter().copied().filter(|who| !peers.skipped.contains_key(who)).collect();
-    if contenders.is_empty() {
-        bail!(
-            "none of the contenders can run: {}",
-            peers.skipped.values().cloned().collect::<Vec<_>>().join("; ")
-        );
-    }
+    let peers = Peers::find(wanted, &|peer| peer_files(peer, &options.kernel));
+    let contenders = peers.not_skipped(wanted)?;
     let plan = plan::plan(&scenario, &contenders, options.repeat.unwrap_or(scenario.repeat))?;
     let scripts = path.parent().unwrap_or(Path::new("."));
     let files = guest_files(&scenario, &plan, peers.files, scripts)?;
@@ -111,17 +105,11 @@ struct Peers {
 }
 
 impl Peers {
-    /// Has those among `contenders` built that are not yet. One that cannot be is left out, with the reason.
-    fn find(contenders: &[Contender], kernel: &KernelChoice) -> Peers {
+    /// Has those among `contenders` built, each by `build`. One that cannot be is left out, with the reason.
+    fn find(contenders: &[Contender], build: &dyn Fn(Contender) -> Result<Vec<GuestFile>>) -> Peers {
         let mut peers = Peers::default();
         for contender in contenders.iter().filter(|contender| contender.is_peer()) {
-            let program = steward_machine::peer(contender.name()).and_then(|program| {
-                GuestFile::from_host(program, format!("{PROGRAM_DIRECTORY}/{}", contender.name()))
-            });
-            // Their loaders look there for how the kernel was configured.
-            let config = steward_machine::kernel_configuration(kernel)
-                .and_then(|(version, path)| GuestFile::from_host(path, format!("/boot/config-{version}")));
-            match program.and_then(|program| Ok([program, config?])) {
+            match build(*contender) {
                 Ok(files) => peers.files.extend(files),
                 Err(error) => {
                     let reason = format!("{contender} is skipped: {error:#}");
@@ -132,6 +120,31 @@ impl Peers {
         }
         peers
     }
+
+    /// Those among `contenders` that take part.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn not_skipped(&self, contenders: &[Contender]) -> Result<Vec<Contender>> {
+        let can_run = contenders.iter().copied().filter(|who| !self.skipped.contains_key(who));
+        let can_run: Vec<Contender> = can_run.collect();
+        if can_run.is_empty() {
+            let reasons: Vec<&str> = self.skipped.values().map(String::as_str).collect();
+            bail!("none of the contenders can run: {}", reasons.join("; "));
+        }
+        Ok(can_run)
+    }
+}
+
+/// What a peer needs in the machine; it is built if it is not yet.
+fn peer_files(peer: Contender, kernel: &KernelChoice) -> Result<Vec<GuestFile>> {
+    let program = steward_machine::peer(peer.name())?;
+    // Their loaders look there for how the kernel was configured.
+    let (version, configuration) = steward_machine::kernel_configuration(kernel)?;
+    Ok(vec![
+        GuestFile::from_host(program, format!("{PROGRAM_DIRECTORY}/{}", peer.name()))?,
+        GuestFile::from_host(configuration, format!("/boot/config-{version}"))?,
+    ])
 }
 
 /// The plan, the agent, the synthetic programs that the plan names, Steward itself when it runs, and its peers.
@@ -486,6 +499,32 @@ mod tests {
         }
         let error = not_executed(&[output(None), output(Some("exit status: 127"))]).unwrap();
         assert_eq!(error, "clients could not be executed: sh: 1: exec: web-load: not found");
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_built_is_skipped_with_a_sentence_and_the_others_run() {
+        let text = "title = \"t\"\nduration = \"1s\"\nrepeat = 2\n\
+                    contenders = [\"stock\", \"scx_bpfland\", \"scx_flash\", \"steward\"]\n\
+                    [[program]]\nname = \"film\"\ncommand = \"true\"\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let build = |peer: Contender| match peer {
+            Contender::ScxFlash => bail!("peer.sh failed (exit status: 101)"),
+            built => Ok(vec![GuestFile::from_bytes(Vec::new(), format!("/{built}"), 0o755)]),
+        };
+        let peers = Peers::find(&scenario.contenders, &build);
+        let reasons: Vec<&str> = peers.skipped.values().map(String::as_str).collect();
+        assert_eq!(reasons, ["scx_flash is skipped: peer.sh failed (exit status: 101)"]);
+        assert_eq!(peers.files.len(), 1, "the other one is brought into the machine");
+        let contenders = peers.not_skipped(&scenario.contenders).unwrap();
+        let plan = crate::plan::plan(&scenario, &contenders, 2).unwrap();
+        let runs: Vec<&str> = plan.runs.iter().map(|run| run.contender.as_str()).collect();
+        assert_eq!(runs, ["stock", "scx_bpfland", "steward", "stock", "scx_bpfland", "steward"]);
+        // With nobody left there is nothing to compare, and the sentence says why.
+        let error = peers.not_skipped(&[Contender::ScxFlash]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "none of the contenders can run: scx_flash is skipped: peer.sh failed (exit status: 101)"
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ pub mod forecast;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Method, Standings};
+use super::event::Event;
+use super::method::Method;
 
 /// `budget_ns` of CPU time in every `period_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +179,18 @@ pub struct Set {
     pub requests_at: Option<u64>,
 }
 method!(Set, "io.steward.Set", Standings);
+
+/// Where the task stands now; `None` where that is decided later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standings {
+    /// The standing of the process' main thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+    /// Whether the scheduler reads the thread's requests at [`Set::requests_at`](super::Set::requests_at), where that
+    /// was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_requests: Option<bool>,
+}
 
 /// Makes a running process best-effort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::{CpuState, Grant};
+use super::event::Event;
 use super::memory::MemoryState;
-use super::{Event, Method};
+use super::method::Method;
 
 /// How bad a [`Problem`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

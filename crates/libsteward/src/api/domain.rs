@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
 use super::disk::{DomainDisk, IoClass};
+use super::event::Event;
 use super::memory::{Activity, DomainMemory};
-use super::{Event, Method};
+use super::method::Method;
 
 /// What can be asked for a domain. All fractions are of what its parent has, above 0 and at most 1; a domain that
 /// Steward made at the top has the machine for its parent. What is left out stays as it is.

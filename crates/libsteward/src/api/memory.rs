@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Method};
+use super::event::Event;
+use super::method::Method;
 
 /// The machine's memory, in bytes but for the number of domains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Method;
 use super::cpu::{Reservation, Standing};
 use super::disk::IoClass;
+use super::method::Method;
 
 /// For the calling process, which is about to execute a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,16 +63,4 @@ pub struct Ran {
     /// The domain that was made for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-}
-
-/// Where the task stands now; `None` where that is decided later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Standings {
-    /// The standing of the process' main thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
-    /// Whether the scheduler reads the thread's requests at [`Set::requests_at`](super::Set::requests_at), where that
-    /// was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads_requests: Option<bool>,
 }

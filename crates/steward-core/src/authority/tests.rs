@@ -8,6 +8,7 @@ use proptest::sample::subsequence;
 use super::*;
 use crate::accounts::Accounts;
 use crate::problem::{Origin, Problem};
+use crate::resource::Resource;
 
 /// The accounts of a machine with one user and one group.
 struct Few;

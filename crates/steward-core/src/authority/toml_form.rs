@@ -14,8 +14,8 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::matrix::{Effect, Rule, RuleName, Who};
-use super::{Action, Target};
+use super::request::{Action, Target};
+use super::rule::{Effect, Rule, RuleName, Who};
 use crate::accounts::Accounts;
 use crate::problem::Problem;
 use crate::quantity::parse_fraction;

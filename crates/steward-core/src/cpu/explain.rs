@@ -8,7 +8,7 @@ use crate::cpu::mechanism::{CpuRecord, Standing, TaskRecord};
 use crate::cpu::reservation::Reservation;
 use crate::cpu::thresholds::Thresholds;
 use crate::problem::Problem;
-use crate::quantity::{approximate_duration, format_size};
+use crate::quantity::{approximate_duration, approximate_percent, format_size};
 use crate::spec::Spec;
 
 /// From this share of periods on, a spent budget means that the reservation is too small rather than that one
@@ -77,7 +77,7 @@ fn promise(task: &TaskRecord) -> String {
         task.pid,
         approximate_duration(grant.reservation.budget_ns),
         approximate_duration(grant.reservation.period_ns),
-        percent(grant.reservation.bandwidth()),
+        approximate_percent(grant.reservation.bandwidth()),
         if grant.inherit { "Its children get the same." } else { "Its children do not get it." },
         revocability(task),
     )
@@ -102,21 +102,21 @@ fn why_revocable(reason: &Reason) -> String {
         ),
         _ => format!(
             "what is never revoked has {} of that CPU already, and may have {}",
-            percent(reason.amount),
-            percent(reason.limit)
+            approximate_percent(reason.amount),
+            approximate_percent(reason.limit)
         ),
     }
 }
 
 /// What keeps a task out: the rule with its amounts.
 fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, threshold: f64) -> String {
-    let bandwidth = percent(bandwidth);
+    let bandwidth = approximate_percent(bandwidth);
     match reason {
         Some(Reason { rule: Rule::User, uid, amount, limit }) => format!(
             "the tasks of user {uid} have {} of CPU {cpu} reserved, which with its {bandwidth} passes the {} that one \
              user may have there",
-            percent(*amount),
-            percent(*limit)
+            approximate_percent(*amount),
+            approximate_percent(*limit)
         ),
         Some(Reason { rule: Rule::Users, amount, .. }) => {
             format!(
@@ -131,8 +131,8 @@ fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, thresho
         ),
         _ => format!(
             "the least loaded CPU it may use, CPU {cpu}, has load {}, which with its {bandwidth} passes {}",
-            percent(load),
-            percent(threshold)
+            approximate_percent(load),
+            approximate_percent(threshold)
         ),
     }
 }
@@ -157,8 +157,8 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
         Standing::Admitted => format!(
             "The promise is in force on CPU {}, whose interactive load is {} (admission stops at {}).",
             cpu.cpu,
-            percent(load),
-            percent(thresholds.admit_below)
+            approximate_percent(load),
+            approximate_percent(thresholds.admit_below)
         ),
         Standing::Refused if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
             "The promise is NOT in force: {}. It runs as best-effort until that changes.",
@@ -168,10 +168,10 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             "The promise is NOT in force: it was refused, because it needs {} and every CPU it may use was too full. \
              CPU {} has an interactive load of {} now (admission stops at {}). It runs as best-effort until there is \
              room.",
-            percent(task.grant.reservation.bandwidth()),
+            approximate_percent(task.grant.reservation.bandwidth()),
             cpu.cpu,
-            percent(load),
-            percent(thresholds.admit_below)
+            approximate_percent(load),
+            approximate_percent(thresholds.admit_below)
         ),
         Standing::Revoked if !matches!(task.reason, None | Some(Reason { rule: Rule::Load, .. })) => format!(
             "The promise is NOT in force: it was revoked, and is not taken back, because {}. It runs as best-effort \
@@ -182,16 +182,16 @@ fn standing(task: &TaskRecord, cpu: &CpuRecord, thresholds: &Thresholds) -> Stri
             "The promise is NOT in force: it was revoked, because CPU {} stayed above {} of interactive load{}. It \
              runs as best-effort until the load stays below {}.",
             cpu.cpu,
-            percent(thresholds.revoke_above),
+            approximate_percent(thresholds.revoke_above),
             samples(cpu),
-            percent(thresholds.reactivate_below)
+            approximate_percent(thresholds.reactivate_below)
         ),
     }
 }
 
 /// The load of the CPU now, as an aside.
 fn samples(cpu: &CpuRecord) -> String {
-    format!(" (now {})", percent(cpu.measured_load.max(cpu.projected_load)))
+    format!(" (now {})", approximate_percent(cpu.measured_load.max(cpu.projected_load)))
 }
 
 /// Whether the promise was kept.
@@ -203,7 +203,7 @@ fn record(task: &TaskRecord) -> String {
         format!(
             "NOT kept in {} of {periods} ({})",
             task.deadlines_missed,
-            percent(share(task.deadlines_missed, task.periods))
+            approximate_percent(share(task.deadlines_missed, task.periods))
         )
     };
     let spent = if task.budgets_exhausted == 0 {
@@ -212,7 +212,7 @@ fn record(task: &TaskRecord) -> String {
         format!(
             "the budget was used up in {} ({}), longest overrun {}",
             task.budgets_exhausted,
-            percent(share(task.budgets_exhausted, task.periods)),
+            approximate_percent(share(task.budgets_exhausted, task.periods)),
             approximate_duration(task.overrun_max_ns)
         )
     };
@@ -240,7 +240,7 @@ fn who_takes(cpu: u32, real_time: &[RealTimeTask]) -> Option<String> {
     takers.sort_by(|one, other| other.share.total_cmp(&one.share));
     let named = |task: &&RealTimeTask| {
         let RealTimeTask { tid, pid, name, policy, share, .. } = task;
-        format!("{name} (thread {tid} of process {pid}, {policy}) with {}", percent(*share))
+        format!("{name} (thread {tid} of process {pid}, {policy}) with {}", approximate_percent(*share))
     };
     let names: Vec<String> = takers.iter().take(NAMED_MAX).map(named).collect();
     let first = takers.first()?;
@@ -277,7 +277,7 @@ fn too_small(task: &TaskRecord, thresholds: &Thresholds) -> Option<String> {
         return (spent >= MOSTLY).then(|| {
             format!(
                 "It mostly wants more than the {} promised: raise cpu in its specification if it should be smooth.",
-                percent(task.grant.reservation.bandwidth())
+                approximate_percent(task.grant.reservation.bandwidth())
             )
         });
     }
@@ -315,7 +315,7 @@ fn advise(task: &TaskRecord, thresholds: &Thresholds, found: &str, needed_ns: u6
     } else {
         format!(
             "{found}. It takes all that it gets, and admission stops at {}.",
-            percent(thresholds.admit_below)
+            approximate_percent(thresholds.admit_below)
         )
     }
 }
@@ -353,12 +353,12 @@ pub fn explain_earlier_version(mistake: &Problem) -> String {
 pub fn explain_domain(name: &str, reserved: Option<f64>, share: Option<f64>) -> String {
     let has = match reserved {
         Some(fraction) if fraction > 0.0 => {
-            format!(", which has {} reserved of its parent's CPU", percent(fraction))
+            format!(", which has {} reserved of its parent's CPU", approximate_percent(fraction))
         }
         _ => ", which has nothing reserved".to_owned(),
     };
     let due = share.map_or_else(String::new, |share| {
-        format!("; its own tasks together are due {} of the machine now", percent(share))
+        format!("; its own tasks together are due {} of the machine now", approximate_percent(share))
     });
     format!("It is in the domain {name}{has}{due}.\n")
 }
@@ -367,8 +367,11 @@ pub fn explain_domain(name: &str, reserved: Option<f64>, share: Option<f64>) -> 
 pub fn explain_event(event: &Event) -> String {
     let task = format!("{} (thread {} of process {})", event.name, event.tid, event.pid);
     let Event { cpu, .. } = event;
-    let (load, bandwidth, threshold) =
-        (percent(event.load), percent(event.bandwidth), percent(event.threshold));
+    let (load, bandwidth, threshold) = (
+        approximate_percent(event.load),
+        approximate_percent(event.bandwidth),
+        approximate_percent(event.threshold),
+    );
     match event.kind {
         EventKind::Admitted => format!(
             "{task} was admitted on CPU {cpu}: load {load} and its {bandwidth} stay below {threshold}{}.",
@@ -412,14 +415,6 @@ pub fn explain_event(event: &Event) -> String {
 
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// A fraction as a percentage with at most one decimal; what is not zero never reads as zero.
-fn percent(fraction: f64) -> String {
-    if fraction > 0.0 && fraction < 0.0005 {
-        return "less than 0.1 %".to_owned();
-    }
-    crate::quantity::percent_to(fraction, 1)
 }
 
 fn count(number: u64, noun: &str) -> String {

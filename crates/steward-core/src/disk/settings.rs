@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Class;
+use super::class::Class;
 use crate::domain::setting::{Fault, Setting, fraction};
 
 /// What a domain was given of the disk.

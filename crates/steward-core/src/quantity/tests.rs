@@ -146,3 +146,9 @@ fn a_size_is_told_as_people_read_it() {
         assert_eq!(approximate_size(bytes), expected);
     }
 }
+
+#[test]
+fn a_small_share_never_reads_as_nothing() {
+    let texts = [0.0, 0.0001, 0.0005, 1.0 / 3.0, 1.0].map(approximate_percent);
+    assert_eq!(texts, ["0 %", "less than 0.1 %", "0.1 %", "33.3 %", "100 %"]);
+}

@@ -15,7 +15,7 @@
 use std::fmt::Write;
 use std::str::SplitAsciiWhitespace;
 
-use super::Counted;
+use super::counted::Counted;
 use super::rings::{DOMAINS_MAX, Record, Records, Span, Timeline};
 
 /// The whole store as text.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Counted;
+use super::counted::Counted;
 
 /// How many domains are kept at most. Of those of the user who has most, the one that was counted for longest ago goes
 /// first: nobody loses a record because another one made many domains.

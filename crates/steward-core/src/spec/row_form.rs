@@ -5,9 +5,11 @@
 
 use std::path::Path;
 
-use super::{Class, Draft, Fault, Origin, ParsedFile, Problem, Spec, read_path, reject_duplicates};
+use super::row::{Class, Draft, Fault, Spec, read_path};
+use super::set::{ParsedFile, reject_duplicates};
 use crate::cpu::reservation::Reservation;
 use crate::disk;
+use crate::problem::{Origin, Problem};
 use crate::quantity::{format_duration, format_milliseconds, parse_duration, parse_milliseconds};
 use crate::toml_reader::suggest;
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Origin, Problem, Spec, SpecPath};
+use super::row::{Spec, SpecPath};
 use crate::config::CONFIG_FILE_NAME;
 use crate::last_good::{self, About, Mistake};
+use crate::problem::{Origin, Problem};
 
 /// What one file gave.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,28 @@ impl ParsedFile {
         last_good::keep(specs, mistakes, problems, before, |spec| &spec.path);
         self
     }
+}
+
+/// Keeps the first row of each path; the others become problems.
+pub(super) fn reject_duplicates(file: ParsedFile) -> ParsedFile {
+    let ParsedFile { specs, mut problems, mistakes } = file;
+    let mut kept: Vec<Spec> = Vec::with_capacity(specs.len());
+    let mut first_lines = std::collections::HashMap::new();
+    for spec in specs {
+        match first_lines.get(&spec.path) {
+            Some(line) => problems.push(Problem::error(
+                spec.origin,
+                format!("{} has a row already, on line {line}", spec.path),
+                "keep one of them; the first one is in force",
+            )),
+            None => {
+                first_lines.insert(spec.path.clone(), spec.origin.line);
+                kept.push(spec);
+            }
+        }
+    }
+    problems.sort_by(|left, right| left.origin.cmp(&right.origin));
+    ParsedFile { specs: kept, problems, mistakes }
 }
 
 /// A directory of specification files, by whose it is; a later one has precedence.

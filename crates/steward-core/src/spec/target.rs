@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, Severity, Spec, SpecPath};
+use super::row::{Spec, SpecPath};
+use crate::problem::{Problem, Severity};
 use crate::process::FileIdentity;
 
 /// What is at a path, after following symbolic links.

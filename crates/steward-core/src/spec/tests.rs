@@ -1,10 +1,14 @@
 //! Tests of [`crate::spec`].
 
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::cpu::reservation::{IrrevocableFor, Reservation};
+use crate::cpu::thresholds::Thresholds;
+use crate::disk;
 use crate::memory::settings::PROTECTION_PERIODS_NS;
 use crate::process::FileIdentity;
 

@@ -14,7 +14,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Class, Draft, Fault, ParsedFile, Spec, SpecPath, read_path, read_user, reject_duplicates};
+use super::row::{Class, Draft, Fault, Spec, SpecPath, read_path, read_user};
+use super::set::{ParsedFile, reject_duplicates};
 use crate::disk;
 use crate::last_good::{About, Mistake};
 use crate::quantity::{

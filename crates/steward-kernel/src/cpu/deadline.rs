@@ -28,12 +28,15 @@
 
 mod account;
 mod follow;
+mod follower;
 mod lineage;
 mod placing;
+mod records;
+mod state;
 mod suspension;
 mod weights;
 
-pub use suspension::Watchdog;
+pub use state::{DeadlineMechanism, Watchdog};
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::RawFd;
@@ -49,16 +52,15 @@ use steward_core::process::{FileIdentity, Process, TaskId};
 use crate::cpu::rescheduling::{self, Real};
 use crate::cpu::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
 use crate::error::KernelError;
-use crate::journal::{Change, JournalError, SharedJournal};
+use crate::journal::{Change, SharedJournal};
 use crate::mounts::MountTable;
 use crate::process;
 use crate::roots::Roots;
 use account::{Account, Crowd, LoadWindow};
-use follow::Follower;
+use follower::Follower;
 use lineage::Lineage;
 use placing::{Placing, placing};
-use suspension::Frozen;
-use weights::Weights;
+use state::{Frozen, Managed, Weights, journal_failed};
 
 /// How many tasks with a specification there may be, as in Steward's own scheduler.
 const TASKS_MAX: usize = 8192;
@@ -68,55 +70,12 @@ const EVENTS_MAX: usize = 4096;
 /// ordinary task.
 const CONFINED_NICE: i32 = -10;
 
-/// A task that has a specification.
-#[derive(Debug)]
-struct Managed {
-    id: TaskId,
-    pid: i32,
-    name: String,
-    grant: Grant,
-    standing: Standing,
-    /// The change that is in force on it, by its number in the journal.
-    change: Option<u64>,
-    account: Account,
-}
-
-impl Managed {
-    /// The bandwidth that it takes from what can be promised: a task with a better nice value takes its own too.
-    fn bandwidth_taken(&self) -> f64 {
-        if self.change.is_some() { self.grant.reservation.bandwidth() } else { 0.0 }
-    }
-}
-
 /// What the kernel said to a request for a reservation.
 enum Answer {
     Admitted(u64),
     /// Given a better nice value instead.
     Confined(u64),
     Refused,
-}
-
-/// [`Mechanism`] on SCHED_DEADLINE.
-#[derive(Debug)]
-pub struct DeadlineMechanism {
-    roots: Roots,
-    journal: SharedJournal,
-    /// Whether nice values are all that is given.
-    only_nice: bool,
-    table: HashMap<FileIdentity, Option<Grant>>,
-    thresholds: Thresholds,
-    cpu_count: u32,
-    tasks: BTreeMap<i32, Managed>,
-    /// Threads whose grant was taken away by request, although their process's is inheritable.
-    exempt: HashSet<TaskId>,
-    lineage: Lineage,
-    follower: Follower,
-    load: LoadWindow,
-    crowd: Crowd,
-    weights: Weights,
-    frozen: Frozen,
-    events: VecDeque<Event>,
-    events_lost: u64,
 }
 
 impl DeadlineMechanism {
@@ -485,10 +444,10 @@ impl Mechanism for DeadlineMechanism {
     /// SCHED_DEADLINE keeps no counts: `periods`, `deadlines_missed`, `budgets_exhausted` and `overrun_max_ns` are 0.
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
         let at_ns = account::now_ns();
-        let tasks: Vec<_> = self.tasks.values().map(|task| account::task_record(task, &self.roots)).collect();
+        let tasks: Vec<_> = self.tasks.values().map(|task| records::task_record(task, &self.roots)).collect();
         let online = account::online_cpus(&self.roots).unwrap_or_default();
         let reserved = self.reserved_per_cpu();
-        let cpus = online.iter().map(|cpu| account::cpu_record(*cpu, reserved, &self.load, &tasks)).collect();
+        let cpus = online.iter().map(|cpu| records::cpu_record(*cpu, reserved, &self.load, &tasks)).collect();
         Ok(Snapshot { at_ns, tasks, cpus })
     }
 
@@ -541,18 +500,6 @@ fn refused_by_kernel(error: KernelError, advice: &str) -> MechanismError {
         other => other.to_string(),
     };
     MechanismError::Kernel { action, source, advice: advice.into() }
-}
-
-fn journal_failed(error: JournalError) -> MechanismError {
-    let source = match &error {
-        JournalError::File { source, .. } => source.raw_os_error(),
-        _ => None,
-    };
-    MechanismError::Kernel {
-        action: error.to_string(),
-        source: std::io::Error::from_raw_os_error(source.unwrap_or(libc::EIO)),
-        advice: "make room in the journal's file system".into(),
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::Order;
 
+use super::elevators::chosen;
 use crate::error::KernelError;
-use crate::journal::{self, Change, JournalError, SharedJournal, Undone};
-use crate::roots::{Roots, read_if_present};
+use crate::journal::{Change, JournalError, SharedJournal};
+use crate::roots::{Roots, read_if_present, write};
 
 /// All disks, without partitions, by name. What goes away while they are read is left out.
 ///
@@ -102,10 +103,10 @@ fn change_elevator(
         new: order.elevator.to_owned(),
     })?);
     if device.elevator != order.elevator {
-        journal::write(&queue.join("scheduler"), order.elevator)?;
+        write(&queue.join("scheduler"), order.elevator)?;
     }
     // With each elevator the kernel chooses it anew.
-    Ok(journal::write(&queue.join("nr_requests"), &order.requests.to_string())?)
+    Ok(write(&queue.join("nr_requests"), &order.requests.to_string())?)
 }
 
 /// Has a disk that was [`order`]ed be tuned otherwise, with the elevator that it has. Nothing waits for that.
@@ -153,7 +154,7 @@ pub fn switch(
         return Ok(None);
     }
     for (name, value) in values {
-        match journal::write(&directory(device_name, roots).join("queue/iosched").join(name), value) {
+        match write(&directory(device_name, roots).join("queue/iosched").join(name), value) {
             Err(error) if !error.is_absent() => return Err(error),
             _ => {}
         }
@@ -176,25 +177,6 @@ fn tune(
         }
     }
     Ok(())
-}
-
-/// Undoes a change of [`Change::DiskOrder`].
-pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Result<Undone, KernelError> {
-    let Some(text) = read_if_present(&queue.join("scheduler"))? else {
-        return Ok(Undone::Left("it is gone".into()));
-    };
-    let current = chosen(&text).unwrap_or("none");
-    if current != new && current != old {
-        return Ok(Undone::Left(format!("someone else has chosen {current} since")));
-    }
-    if current != old {
-        journal::write(&queue.join("scheduler"), old)?;
-    }
-    let requests = queue.join("nr_requests");
-    if read_if_present(&requests)?.is_some_and(|text| text != old_requests.to_string()) {
-        journal::write(&requests, &old_requests.to_string())?;
-    }
-    Ok(Undone::PutBack)
 }
 
 /// What [`order`] changed: numbers in the undo journal, oldest first.
@@ -223,11 +205,6 @@ fn put_back(journal: &SharedJournal, changes: &[u64], roots: &Roots) -> Result<(
         let _ = journal.close(*number);
     }
     Ok(())
-}
-
-/// The elevator in force: `queue/scheduler` shows all that can be chosen, with brackets around that one.
-fn chosen(text: &str) -> Option<&str> {
-    text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
 }
 
 fn directory(name: &str, roots: &Roots) -> PathBuf {

@@ -16,6 +16,9 @@ use crate::memory::swap;
 use crate::process;
 use crate::roots::{Roots, read_if_present};
 
+/// How the names of Steward's own schedulers begin.
+pub const SCHEDULER_NAME: &str = "steward";
+
 /// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
@@ -345,7 +348,7 @@ impl<'a> Look<'a> {
                 Some(Manager { name, pid: Some(process.id.tid), sets })
             })
             .collect();
-        let ours = |name: &str| name.starts_with(super::SCHEDULER_NAME);
+        let ours = |name: &str| name.starts_with(SCHEDULER_NAME);
         if let Some(name) = sched_ext.loaded.as_deref().filter(|name| !ours(name)) {
             let sets = "the CPU scheduler (it is loaded now)".into();
             found.push(Manager { name: format!("the sched_ext scheduler {name}"), pid: None, sets });

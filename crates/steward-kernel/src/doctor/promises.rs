@@ -8,8 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use steward_core::cpu::mechanism::MechanismKind;
 
-use super::SCHEDULER_NAME;
-use super::facts::{Facts, SchedExt};
+use super::facts::{Facts, SCHEDULER_NAME, SchedExt};
 
 /// Whether a promise holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

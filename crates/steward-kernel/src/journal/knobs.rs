@@ -2,7 +2,12 @@
 
 use std::io;
 
-use super::{Change, Journal, JournalError, Knob, Line, Undone, undo};
+use super::change::{Change, Undone};
+use super::error::JournalError;
+use super::file::Journal;
+use super::knob::Knob;
+use super::lines::Line;
+use super::undo::undo;
 use crate::cgroup::directory::CgroupDirectory;
 use crate::cgroup::place::{self, Place};
 use crate::error::KernelError;

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Change, Journal, JournalError, Undone, undo};
+use super::change::{Change, Undone};
+use super::error::JournalError;
+use super::file::Journal;
+use super::undo::undo;
 use crate::cgroup::place::Place;
 use crate::error::KernelError;
 use crate::roots::Roots;

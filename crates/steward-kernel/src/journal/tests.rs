@@ -1,12 +1,18 @@
 //! What the undo journal promises, tried on files in a directory and on a child process.
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use steward_core::process::TaskId;
+
+use super::file::{SPARE_LINES_MAX, beside};
+use super::lines::{Line, SCHEMA_WITHOUT_KNOBS, encode};
 use super::*;
 use crate::cgroup::directory::CgroupDirectory;
 use crate::cgroup::place;
 use crate::cpu::scheduling;
 use crate::process;
+use crate::roots::Roots;
 
 struct Place {
     directory: tempfile::TempDir,

@@ -8,11 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 18] = [
+    "crates/libsteward",
     "crates/libsteward-c",
     "crates/steward",
+    "crates/steward-core",
     "crates/steward-figure",
     "crates/steward-files",
+    "crates/steward-kernel",
     "crates/steward-pool",
     "crates/steward-record",
     "crates/steward-server",
@@ -31,7 +34,7 @@ type Module = Vec<String>;
 
 /// A name or a sign, and its line.
 #[derive(Clone, Debug, PartialEq)]
-struct Token {
+pub struct Token {
     text: String,
     line: usize,
 }
@@ -122,7 +125,7 @@ fn resolve(module: &Module, path: &[String], modules: &BTreeMap<Module, &Source>
 }
 
 /// The names and signs of what is no test, without comments and the text of strings.
-fn tokens(source: &Source) -> Vec<Token> {
+pub fn tokens(source: &Source) -> Vec<Token> {
     let end = source.first_test_line().unwrap_or(usize::MAX);
     let mut tokens: Vec<Token> = Vec::new();
     let (mut in_string, mut in_raw_string) = (false, false);
@@ -163,8 +166,8 @@ fn tokens(source: &Source) -> Vec<Token> {
     tokens
 }
 
-/// All paths that begin in this crate, as far as they are names, with their lines.
-fn paths(tokens: &[Token], is_child: impl Fn(&str) -> bool) -> Vec<(Vec<String>, usize)> {
+/// All paths that begin in this crate, or with what `is_child` says, as far as they are names, with their lines.
+pub fn paths(tokens: &[Token], is_child: impl Fn(&str) -> bool) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut place = 0;
     while place < tokens.len() {

@@ -7,6 +7,7 @@
 mod circles;
 mod layout;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -288,14 +289,29 @@ fn decides_without_looking(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let end = source.first_test_line().unwrap_or(usize::MAX);
-    let looks = |line: &str| {
+    let names_a_clock = |line: &str| {
         let code = code(line);
         let mut words = code.split(|character| !is_of_name(character));
-        words.any(|word| word == "Instant" || word == "SystemTime") || code.contains("std::fs")
+        words.any(|word| word == "Instant" || word == "SystemTime")
     };
-    let lines = source.lines().take_while(|(number, _)| *number < end).filter(|(_, line)| looks(line));
-    let advice = "let the caller read the file or the clock, and hand over what it says";
-    lines.map(|(number, _)| source.find(number, advice)).collect()
+    let lines = source.lines().take_while(|(number, _)| *number < end);
+    let mut found: BTreeSet<usize> =
+        lines.filter(|(_, line)| names_a_clock(line)).map(|(number, _)| number).collect();
+    let paths = circles::paths(&circles::tokens(source), |name| name == "std");
+    found.extend(paths.iter().filter(|(path, _)| looks_around(path)).map(|(_, line)| *line));
+    let advice = "let the caller read the file, the machine or the clock, and hand over what it says";
+    found.into_iter().map(|number| source.find(number, advice)).collect()
+}
+
+/// Whether a path leads to what reads or changes something outside. An address alone does not.
+fn looks_around(path: &[String]) -> bool {
+    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+    match names[..] {
+        ["std", "env" | "fs" | "process" | "thread", ..] => true,
+        ["std", "net", .., last] => !last.contains("Addr"),
+        ["std", "net"] => true,
+        _ => false,
+    }
 }
 
 /// A number of what? A name, or a type, says its unit.
@@ -522,4 +538,9 @@ fn a_decision_that_reads_a_file_or_a_clock_is_found() {
                 #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
     assert_eq!(lines_found("crates/steward-core/src/a.rs", text), [2, 3]);
     assert_eq!(lines_found("crates/steward-kernel/src/a.rs", text), [0_usize; 0]);
+    let braces = "//! Decides.\nuse std::{\n    collections::BTreeMap,\n    fs::{self, File},\n    path::Path,\n};\n\
+                  use std::net::{IpAddr, SocketAddr};\nuse std::{net::TcpStream, fmt};\n\
+                  fn a() { std::env::var(b); crate::process::c(); std::process::exit(1); }\nuse std::net;\n\
+                  fn d() { std::thread::yield_now() }\n";
+    assert_eq!(lines_found("crates/steward-core/src/a.rs", braces), [4, 8, 9, 10, 11]);
 }

@@ -4,7 +4,7 @@
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_core::cpu::config::MechanismChoice;
 use steward_core::cpu::mechanism::{MechanismError, MechanismKind};
-use steward_core::cpu::plan::{self, Held};
+use steward_core::cpu::plan;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_core::cpu::retry::Retry;
 use steward_core::cpu::waiting::Waiting;
@@ -12,7 +12,7 @@ use steward_kernel::KernelError;
 use steward_kernel::cpu::cpus;
 use steward_kernel::cpu::scheduling::{self, Scheduling};
 
-use super::mechanisms::{Enforcer, LoadFailure};
+use super::mechanisms::LoadFailure;
 use crate::daemon::Daemon;
 use crate::health::Topic;
 
@@ -50,7 +50,7 @@ impl Daemon {
         let mut mechanism = (self.cpu.loader)(kind, self.settings.config.cpu.thresholds)?;
         mechanism.set_domain_names(self.domains.names());
         tracing::info!(decision = "mechanism-loaded", mechanism = %kind, "{kind} is in force");
-        self.memory.set_bumper(mechanism.bumper());
+        self.memory.manager.set_bumper(mechanism.bumper());
         self.cpu.mechanism = Some(mechanism);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Daemon {
             reason,
             "the kernel took the scheduler back; all tasks are on the default scheduler, unharmed"
         );
-        self.memory.set_bumper(None);
+        self.memory.manager.set_bumper(None);
         // Dropped before the next is loaded: only one can be attached.
         self.cpu.mechanism = None;
         self.cpu.waiting = Waiting::default();
@@ -215,14 +215,6 @@ impl Daemon {
         );
         self.health.set(Topic::Cgroups, (count > 0).then_some(sentence).into_iter().collect());
     }
-
-    /// Takes everything back.
-    pub(crate) fn stop_cpu(&mut self) {
-        let held = self.held();
-        if let Some(mechanism) = self.cpu.mechanism.take() {
-            take_back(mechanism, &held);
-        }
-    }
 }
 
 /// Gives the calling thread, the loop's, the nice value [`OWN_NICE`].
@@ -230,19 +222,6 @@ fn prefer_this_thread() -> Result<(), KernelError> {
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
     let flags = scheduling::FLAG_RESET_ON_FORK;
     scheduling::write(tid, &Scheduling { flags, nice: OWN_NICE, ..scheduling::read(tid)? })
-}
-
-/// Takes from all tasks what they hold, and lets the mechanism go.
-fn take_back(mut mechanism: Box<dyn Enforcer>, held: &[Held]) {
-    if let Err(error) = mechanism.set_exec_table(&[]) {
-        tracing::warn!(%error, "while stopping");
-    }
-    for task in held {
-        match mechanism.assign(task.tid, None) {
-            Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
-            Err(error) => tracing::warn!(%error, "while stopping"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,16 +2,19 @@
 
 use std::os::fd::BorrowedFd;
 
+use steward_core::cpu::mechanism::MechanismError;
 use steward_core::cpu::plan::ByHand;
 use steward_core::cpu::retry::Retries;
 use steward_core::cpu::waiting::Waiting;
 
 use super::audit::Audit;
 use super::herald::Sampler;
-use super::mechanisms::{InForce, Loader};
+use super::mechanisms::{Enforcer, InForce, Loader};
 use super::suspension::Suspensions;
 use crate::files::state::StateFile;
 use crate::turn::descriptors::{Source, Wait};
+use crate::turn::part::Part;
+use crate::turn::worker::Worker;
 
 /// With how many, and twice as many as ran last, they are cleared sooner.
 pub(crate) const PRUNE_ABOVE_MIN: usize = 64;
@@ -74,17 +77,39 @@ impl Cpu {
         }
     }
 
-    /// The descriptors that announce something for it.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
+    /// Takes back what tasks were given, lets the mechanism go, and has the record of promises written.
+    pub(crate) fn stop(&mut self, worker: &mut Worker) {
+        if let Some(mechanism) = self.mechanism.take() {
+            take_back(mechanism);
+        }
+        self.audit.finish(worker);
+    }
+}
+
+/// Takes from all tasks what they hold, and lets the mechanism go.
+fn take_back(mut mechanism: Box<dyn Enforcer>) {
+    let held = mechanism.snapshot().map(|snapshot| snapshot.tasks).unwrap_or_default();
+    if let Err(error) = mechanism.set_exec_table(&[]) {
+        tracing::warn!(%error, "while stopping");
+    }
+    for task in held {
+        match mechanism.assign(task.tid, None) {
+            Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
+            Err(error) => tracing::warn!(%error, "while stopping"),
+        }
+    }
+}
+
+impl Part for Cpu {
+    fn descriptors(&self) -> Vec<Wait<'_>> {
         let mechanism = self.mechanism.as_ref().and_then(|mechanism| mechanism.event_descriptor());
         // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched while this is
         // borrowed.
         let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
-        mechanism.map(|events| Wait::readable(Source::Mechanism, events)).into_iter()
+        mechanism.map(|events| Wait::readable(Source::Mechanism, events)).into_iter().collect()
     }
 
-    /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
+    fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
         let scans = self.mechanism.as_ref().is_some_and(|mechanism| mechanism.scan_every().is_some());
         let scan_at_ns = scans.then_some(self.scan_at_ns);
         let sample_at_ns = Some(self.sampler.wake_at_ns(now_ns));

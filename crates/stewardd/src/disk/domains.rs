@@ -28,8 +28,10 @@ impl Daemon {
         let mut wanted = OfDomains::default();
         let Some(tree) = self.domains.disk_levels() else {
             // The worker has put the weights back by now, or had a second to.
-            if self.disk.has_no_weights() {
-                self.hand_out_no_longer();
+            if self.disk.has_no_weights()
+                && let Ok(cgroups) = self.domains.cgroups()
+            {
+                self.disk.hand_out_no_longer(cgroups);
             }
             return wanted;
         };
@@ -79,20 +81,5 @@ impl Daemon {
         let processes = interactive.flat_map(|path| self.domains.processes(path).unwrap_or_default());
         let tasks = processes.flat_map(|pid| process::threads_of(pid, roots));
         tasks.filter_map(|task| Some((task.id, first?))).collect()
-    }
-
-    /// Hands the disk out no longer where Steward has begun to.
-    pub(crate) fn stop_disk(&mut self) {
-        self.disk.stop();
-        self.hand_out_no_longer();
-    }
-
-    fn hand_out_no_longer(&mut self) {
-        let handed_out = std::mem::take(&mut self.disk.handed_out);
-        let Ok(cgroups) = self.domains.cgroups() else { return };
-        for path in handed_out.iter().rev() {
-            // Where it is gone, or somebody has set something below it since, it stays.
-            let _ = cgroups.hand_out(path, Resource::Disk, false);
-        }
     }
 }

@@ -7,11 +7,14 @@ use steward_core::disk::Class;
 use steward_core::disk::guard::{Disks, Guard, SET_BACK_TO};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
+use steward_core::resource::Resource;
 use steward_kernel::Roots;
 use steward_kernel::disk::devices;
 use steward_kernel::disk::usage::{self, DiskUsage};
 
 use super::knobs::{Knobs, Wanted};
+use crate::domains::cgroups::Cgroups;
+use crate::turn::part::Part;
 use crate::turn::worker::{About, Job, Progress};
 
 /// How often it is looked who is to have a priority, in nanoseconds.
@@ -168,14 +171,6 @@ impl Disk {
         self.look_at_ns = self.look_at_ns.min(self.looked_at_ns + LOOK_SOON_NS);
     }
 
-    /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) fn poll_timeout(&self) -> Option<u64> {
-        let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
-        let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
-        let is_in_use = !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights;
-        (soon || is_in_use).then_some(self.look_at_ns)
-    }
-
     /// The priority that a thread was given.
     pub(crate) fn of_thread(&self, tid: i32) -> Option<Priority> {
         let first = TaskId { tid, started_ticks: 0 };
@@ -210,12 +205,32 @@ impl Disk {
         Some(Job { about: About::Disk, work: Box::new(work) })
     }
 
-    /// Puts everything back, at once.
-    pub(crate) fn stop(&mut self) {
+    /// Puts everything back, at once; `cgroups` is the tree that domains are in, where there is one.
+    pub(crate) fn stop(&mut self, cgroups: Option<&dyn Cgroups>) {
         // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
         let heirs = std::mem::take(&mut self.first);
         let _ = self.knobs.apply(&Wanted { heirs, ..Wanted::default() });
         self.wanted = Wanted::default();
+        if let Some(cgroups) = cgroups {
+            self.hand_out_no_longer(cgroups);
+        }
+    }
+
+    /// Hands the disk out no longer where Steward has begun to.
+    pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
+        for path in std::mem::take(&mut self.handed_out).iter().rev() {
+            // Where it is gone, or somebody has set something below it since, it stays.
+            let _ = cgroups.hand_out(path, Resource::Disk, false);
+        }
+    }
+}
+
+impl Part for Disk {
+    fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
+        let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
+        let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
+        let is_in_use = !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights;
+        (soon || is_in_use).then_some(self.look_at_ns)
     }
 }
 

@@ -25,9 +25,11 @@ impl Daemon {
                         let (pid, spec) = (matched.process.tid, &matched.spec);
                         tracing::warn!(decision = "memory-not-promised", pid, spec, "{why}");
                     }
-                    self.programs.placed.insert(matched.process.tid, placed);
+                    self.memory.programs.placed.insert(matched.process.tid, placed);
                 }
-                running::Change::Ended(matched) => _ = self.programs.placed.remove(&matched.process.tid),
+                running::Change::Ended(matched) => {
+                    _ = self.memory.programs.placed.remove(&matched.process.tid)
+                }
             }
         }
     }

@@ -37,17 +37,23 @@ impl Daemon {
     /// When it cannot be written.
     pub fn recording_memory(mut self, file: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = file {
-            let recorded = create(path).and_then(|file| self.memory.record(file));
+            let recorded = create(path).and_then(|file| self.memory.manager.record(file));
             recorded.with_context(|| format!("--record-memory {} cannot be written", path.display()))?;
         }
         Ok(self)
     }
 
+    /// Does what is due: has the memory loop keep what it is to, and promises judged.
+    pub(crate) fn tick_memory(&mut self, now_ns: u64) {
+        self.tick_manager();
+        self.audit_memory_if_due(now_ns);
+    }
+
     /// Tells the loop what domains were given, and has kept what it keeps.
-    pub(crate) fn tick_memory(&mut self) {
+    fn tick_manager(&mut self) {
         let watched = self.tick_activity();
         let given = self.order_memory();
-        let Some(news) = self.memory.take_news() else {
+        let Some(news) = self.memory.manager.take_news() else {
             // What was said last stands.
             let problems: Vec<String> = given.err().into_iter().chain(watched.err()).collect();
             if !problems.is_empty() {
@@ -72,16 +78,16 @@ impl Daemon {
     /// again.
     fn tick_activity(&mut self) -> Result<(), String> {
         let idle_ns = self.settings.config.memory.idle_ns;
-        if !self.activity.watches(self.domains.to_watch(), idle_ns) {
-            self.activity.watch(self.domains.to_watch(), idle_ns)?;
+        if !self.memory.activity.watches(self.domains.to_watch(), idle_ns) {
+            self.memory.activity.watch(self.domains.to_watch(), idle_ns)?;
         }
-        if let Some(news) = self.activity.take_news() {
+        if let Some(news) = self.memory.activity.take_news() {
             for change in &news.changes {
                 self.log_activity(change);
             }
             self.domains.note_activity(news.known);
         }
-        self.activity.problem().map_or(Ok(()), |problem| Err(problem.to_owned()))
+        self.memory.activity.problem().map_or(Ok(()), |problem| Err(problem.to_owned()))
     }
 
     fn log_activity(&self, change: &activity::Change) {
@@ -112,11 +118,11 @@ impl Daemon {
     fn order_memory(&mut self) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        if self.memory.given().are(self.domains.memory_orders(), &settings) {
+        if self.memory.manager.given().are(self.domains.memory_orders(), &settings) {
             return Ok(());
         }
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        self.memory.give(Orders { domains: domains.collect(), settings })
+        self.memory.manager.give(Orders { domains: domains.collect(), settings })
     }
 
     fn cared(&self, news: &News) -> Cared {

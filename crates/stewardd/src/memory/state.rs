@@ -1,68 +1,65 @@
-//! The machine's memory in figures, and how much of it a domain may use.
+//! What the memory's room keeps.
 
-use libsteward::api::{self, ApiError};
-use steward_core::domain::name;
-use steward_core::resource::Resource;
-use steward_kernel::memory::machine;
+use std::os::fd::AsFd;
 
-use crate::daemon::Daemon;
-use crate::memory::looks::{Amounts, Figures, Look};
-use crate::server::turns::Payer;
-use crate::turn::clock::cpu_time_ns;
+use steward_kernel::Roots;
 
-impl Daemon {
-    pub(crate) fn memory_state(&self) -> api::MemoryState {
-        // Where it cannot be read, nothing is known.
-        let memory = machine::usage(&self.options.roots).unwrap_or_default();
-        let tree = self.domains.tree_of_top();
-        api::MemoryState {
-            total: memory.total_bytes,
-            available: memory.available_bytes,
-            promised: tree.reserved_below("", Resource::Memory) as u64,
-            reservable: tree.limit("", Resource::Memory) as u64,
-            lapsed: self.domains.lapsed() as u64,
-        }
-    }
+use super::activity::Watching;
+use super::audit::Audit;
+use super::looks::Looks;
+use super::manager::Manager;
+use super::placed::Programs;
+use super::told::Voice;
+use crate::turn::descriptors::{Source, Wait};
+use crate::turn::part::Part;
+use crate::turn::worker::Worker;
 
-    /// How much memory a domain may use, as it was seen a moment ago or is seen now; `payer` pays for looking. Where
-    /// nobody counts it, that of the nearest one above it: at the top, the machine's.
+/// The memory's part of the daemon.
+pub(crate) struct Memory {
+    /// The loop that keeps what protected domains use.
+    pub(crate) manager: Manager,
+    /// What watches whether protected domains are in use.
+    pub(crate) activity: Watching,
+    /// Whether what domains were promised was kept.
+    pub(crate) audit: Audit,
+    /// What became of what specifications promise to programs.
+    pub(crate) programs: Programs,
+    /// What those who watch are told of how much domains may use.
+    pub(crate) looks: Looks,
+    /// What was told as decisions.
+    pub(crate) voice: Voice,
+}
+
+impl Memory {
+    /// Nobody is protected yet; `audit` is what an earlier daemon has left.
     ///
     /// # Errors
-    /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
-    pub(crate) fn availability(
-        &mut self,
-        path: &str,
-        payer: Payer,
-        now_ns: u64,
-    ) -> Result<Figures, ApiError> {
-        let Some(parent) = name::parent_of(path) else { return self.availability_of_machine(now_ns) };
-        if self.looks.recent(parent, payer, now_ns).is_none() {
-            let begun_ns = cpu_time_ns();
-            let figures = self.domains.memory_usage_below(parent)?.figures().collect();
-            let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
-            self.looks.keep(parent, Look { at_ns: now_ns, cost_ns, payer, figures });
-        }
-        let look = self.looks.last(parent);
-        let found = look.and_then(|look| Some((look.at_ns, *look.figures.get(path)?)));
-        match found {
-            Some((at_ns, amounts)) => Ok(Figures { path: path.to_owned(), at_ns, amounts }),
-            None => self.availability(parent, payer, now_ns),
-        }
+    /// When a thread of its own cannot be started.
+    pub(crate) fn new(roots: &Roots, audit: Audit) -> anyhow::Result<Self> {
+        Ok(Memory {
+            manager: Manager::new(roots)?,
+            activity: Watching::new(roots)?,
+            audit,
+            programs: Programs::default(),
+            looks: Looks::default(),
+            voice: Voice::default(),
+        })
     }
 
-    fn availability_of_machine(&self, now_ns: u64) -> Result<Figures, ApiError> {
-        let free_bytes = self.domains.cgroups()?.memory_available().unwrap_or(0);
-        // Where it cannot be read, nothing is known to be used.
-        let total_bytes =
-            machine::usage(&self.options.roots).map_or(0, |memory| memory.total_bytes).max(free_bytes);
-        let used_bytes = total_bytes - free_bytes;
-        // What the kernel estimates can be had without anything being swapped out; the rest is somebody's.
-        let amounts = Amounts {
-            used_bytes,
-            available_bytes: total_bytes,
-            at_once_bytes: total_bytes,
-            time_to_free_ns: 0,
-        };
-        Ok(Figures { path: String::new(), at_ns: now_ns, amounts })
+    /// Has the record of promises written. What the kernel was told of domains' memory they take back themselves; the
+    /// threads end with this.
+    pub(crate) fn stop(&mut self, worker: &mut Worker) {
+        self.audit.finish(worker);
+    }
+}
+
+impl Part for Memory {
+    fn descriptors(&self) -> Vec<Wait<'_>> {
+        let announcing = [self.manager.as_fd(), self.activity.as_fd()];
+        announcing.map(|descriptor| Wait::readable(Source::Memory, descriptor)).into()
+    }
+
+    fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
+        self.audit.wake_at_ns()
     }
 }

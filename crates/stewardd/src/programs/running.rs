@@ -15,6 +15,7 @@ use steward_kernel::process::events::{ProcessEvent, ProcessEvents};
 use steward_kernel::{Roots, process};
 
 use crate::turn::descriptors::{Source, Wait};
+use crate::turn::part::Part;
 
 /// How often all processes are looked at where the kernel tells nothing, in nanoseconds.
 const SCAN_EVERY_NS: u64 = 5_000_000_000;
@@ -71,17 +72,6 @@ impl Running {
                 })
                 .ok();
         }
-    }
-
-    /// The descriptors that announce something for it.
-    pub fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
-        self.events.as_ref().map(|events| Wait::readable(Source::Programs, events.as_fd())).into_iter()
-    }
-
-    /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub fn poll_timeout(&self) -> Option<u64> {
-        let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
-        (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns)
     }
 
     /// What has changed since the last call. `cares` says for which specifications anybody does something.
@@ -160,5 +150,17 @@ impl Running {
             self.known.insert(pid, matched.clone());
             changes.push(Change::Began(matched));
         }
+    }
+}
+
+impl Part for Running {
+    fn descriptors(&self) -> Vec<Wait<'_>> {
+        let events = self.events.as_ref();
+        events.map(|events| Wait::readable(Source::Programs, events.as_fd())).into_iter().collect()
+    }
+
+    fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
+        let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
+        (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns)
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,6 +17,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steward_kernel::{Roots, process};
 
 use crate::server::peer::Caller;
+use crate::turn::descriptors::{Source, Wait};
+use crate::turn::part::Part;
 
 /// The program that asks.
 pub const PROGRAM: &str = "/usr/bin/pkcheck";
@@ -77,7 +79,7 @@ impl Polkit {
     }
 
     /// May this caller do `words` (in the words of a request), which is an `action` of polkit's? `None` while the
-    /// answer is not there yet; ask again once [`Polkit::as_fd`] was readable. An answer holds for this very question
+    /// answer is not there yet; ask again once its descriptor was readable. An answer holds for this very question
     /// until [`Polkit::forget`].
     pub fn ask(
         &mut self,
@@ -190,10 +192,10 @@ impl Polkit {
     }
 }
 
-impl AsFd for Polkit {
+impl Part for Polkit {
     /// Readable once there is something for [`Polkit::take_in`].
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ended.as_fd()
+    fn descriptors(&self) -> Vec<Wait<'_>> {
+        vec![Wait::readable(Source::Polkit, self.ended.as_fd())]
     }
 }
 
@@ -268,7 +270,7 @@ mod tests {
 
     fn wait_for(polkit: &mut Polkit) {
         while !polkit.take_in(0) {
-            let mut ended = [PollFd::new(&*polkit, PollFlags::IN)];
+            let mut ended = [PollFd::new(&polkit.ended, PollFlags::IN)];
             poll(&mut ended, None).expect("it ends");
         }
     }

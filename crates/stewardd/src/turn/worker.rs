@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use steward_kernel::files;
 
+use super::descriptors::{Source, Wait};
 use super::front::Bell;
+use super::part::Part;
 use crate::health::Topic;
 
 /// What a job is about. One that has not begun gives way to a later one about the same thing.
@@ -195,10 +197,10 @@ impl Worker {
     }
 }
 
-impl AsFd for Worker {
+impl Part for Worker {
     /// Readable when there are outcomes.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    fn descriptors(&self) -> Vec<Wait<'_>> {
+        vec![Wait::readable(Source::Worker, self.bell.as_fd())]
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
         let path = directory.path().join("made/file");
         let mut worker = Worker::new().expect("a worker");
         worker.give(job(Topic::Save, &path, "one"));
-        poll(&mut [PollFd::new(&worker, PollFlags::IN)], None).expect("woken");
+        poll(&mut [PollFd::new(&worker.bell, PollFlags::IN)], None).expect("woken");
         assert_eq!(
             worker.take_outcomes(),
             [Outcome { about: About::File(Topic::Save), goes_on: false, failure: None }]
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "one");
         assert!(worker.take_outcomes().is_empty());
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(&worker, PollFlags::IN)], Some(&at_once)).expect("asked");
+        let ready = poll(&mut [PollFd::new(&worker.bell, PollFlags::IN)], Some(&at_once)).expect("asked");
         assert_eq!(ready, 0, "nothing wakes the loop for what it has taken");
     }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::Method;
 use crate::api::memory::AuditedMemory;
+use crate::api::method::Method;
 
 /// Four allocations, in milliseconds of CPU time per second, and what they mean for speed (CPU Futures, section 3.1).
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Tally;
+use super::tally::Tally;
 use crate::cpu::mechanism::DomainRecord;
 
 /// `q`: the longest that a task runs at a time beside others, in nanoseconds. A slice of 3 ms ends at the tick after

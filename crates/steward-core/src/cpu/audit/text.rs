@@ -1,6 +1,7 @@
 //! The record of a promise in sentences.
 
-use super::{Tally, tolerance_ns};
+use super::auditor::tolerance_ns;
+use super::tally::Tally;
 use crate::quantity::approximate_duration;
 use crate::quantity::percent;
 use crate::record::Span;

@@ -216,14 +216,6 @@ fn every_rule_in_a_sentence_with_its_amounts() {
 }
 
 #[test]
-fn a_small_share_never_reads_as_nothing() {
-    assert_eq!(percent(0.0), "0 %");
-    assert_eq!(percent(0.0001), "less than 0.1 %");
-    assert_eq!(percent(1.0 / 3.0), "33.3 %");
-    assert_eq!(percent(1.0), "100 %");
-}
-
-#[test]
 fn a_domain_is_named_with_what_it_has_and_what_is_due_now() {
     assert_eq!(
         explain_domain("web", Some(0.3), Some(0.4567)),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::history::{Active, History, LIFE_MIN_NS};
-use super::tree::{Outlook, Scene, Shape, Vacancies};
-use super::{
+use super::terms::{
     Changed, DomainCounters, DomainSample, Forecast, Model, SchedulingClass, TaskReading, TaskSample,
 };
+use super::tree::{Outlook, Scene, Shape, Vacancies};
 
 /// What a task uses until the scheduler charges it may be so much, in nanoseconds.
 const UNCHARGED_NS: f64 = 20e6;

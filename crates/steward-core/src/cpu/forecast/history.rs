@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{DomainCounters, TaskSample};
+use super::terms::{DomainCounters, TaskSample};
 
 /// The figures are about so much time.
 const WINDOW_NS: u64 = 1_000_000_000;

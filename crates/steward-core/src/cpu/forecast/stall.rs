@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::SLOWDOWN_MAX;
+use super::terms::SLOWDOWN_MAX;
 
 /// What is told is about so long, in nanoseconds: as long as forecasts are.
 const WINDOW_NS: u64 = 1_000_000_000;

@@ -6,7 +6,7 @@
 use super::divide::{Contender, Division};
 use super::history::Active;
 use super::tasks::{self, Claim, Room};
-use super::{DomainSample, Model, SchedulingClass, TaskSample};
+use super::terms::{DomainSample, Model, SchedulingClass, TaskSample};
 use crate::cpu::policy::{DomainPolicy, PRIORITIES};
 
 /// No domain.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FAULT_NS, LOOK_AROUND_NS, STALL_MAX_NS, Tally};
+use super::tally::{FAULT_NS, LOOK_AROUND_NS, STALL_MAX_NS, Tally};
 use crate::domain::name::is_at_or_below;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::text::{Kept, Named, Promised, explain};
 use super::*;
-use crate::record::Span;
+use crate::record::{Counted, Span};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;

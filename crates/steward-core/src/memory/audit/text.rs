@@ -1,6 +1,6 @@
 //! The record of a promise of memory in sentences.
 
-use super::{Blame, STALL_MAX_NS, Tally};
+use super::tally::{Blame, STALL_MAX_NS, Tally};
 use crate::quantity::{approximate_duration, approximate_size, format_duration};
 use crate::record::Span;
 

@@ -1,12 +1,9 @@
 //! What tasks with a reservation used, read from procfs, and what that makes of the CPUs' loads.
 
-use steward_core::cpu::mechanism::{CpuRecord, Standing, TaskRecord};
+use steward_core::cpu::mechanism::Standing;
 
-use super::Managed;
 pub(super) use crate::cpu::cpus::online as online_cpus;
-use crate::cpu::scheduling;
-use crate::process;
-use crate::roots::{Roots, read, read_if_present};
+use crate::roots::{Roots, read_if_present};
 
 /// The time on `CLOCK_MONOTONIC`, in nanoseconds.
 pub(super) fn now_ns() -> u64 {
@@ -92,7 +89,7 @@ impl Account {
     }
 
     /// Time used as admitted and as best-effort, up to now.
-    fn split(&self, tid: i32, standing: Standing, roots: &Roots) -> (u64, u64) {
+    pub(super) fn split(&self, tid: i32, standing: Standing, roots: &Roots) -> (u64, u64) {
         let since_ns = run_time_ns(tid, roots).unwrap_or(0).saturating_sub(self.seen_run_ns);
         match standing {
             Standing::Admitted => (self.reserved_ns + since_ns, self.best_effort_ns),
@@ -145,62 +142,6 @@ impl LoadWindow {
     }
 }
 
-pub(super) fn task_record(task: &Managed, roots: &Roots) -> TaskRecord {
-    let tid = task.id.tid;
-    let (budget_left_ns, deadline_ns) = progress(task, roots).unwrap_or((0, 0));
-    let (reserved_time_ns, best_effort_time_ns) = task.account.split(tid, task.standing, roots);
-    TaskRecord {
-        tid,
-        pid: task.pid,
-        name: task.name.clone(),
-        cpu: process::stat(tid, roots).map_or(0, |stat| stat.cpu),
-        standing: task.standing,
-        grant: task.grant,
-        budget_left_ns,
-        deadline_ns,
-        periods: 0,
-        periods_announced: 0,
-        deadlines_missed: 0,
-        budgets_exhausted: 0,
-        reserved_time_ns,
-        best_effort_time_ns,
-        overrun_max_ns: 0,
-        reason: None,
-    }
-}
-
-/// Budget left and end of the period: from the system call where the kernel has it, else from the task's `sched`
-/// file, whose clock is the scheduler's own (equal to `CLOCK_MONOTONIC` but for what the two drift apart).
-fn progress(task: &Managed, roots: &Roots) -> Option<(i64, u64)> {
-    if task.standing != Standing::Admitted {
-        return None;
-    }
-    scheduling::read_progress(task.id.tid).or_else(|| {
-        let text = read(&roots.proc.join(format!("{}/sched", task.id.tid))).ok()?;
-        Some((value_of("dl.runtime", &text)?.parse().ok()?, value_of("dl.deadline", &text)?.parse().ok()?))
-    })
-}
-
-/// The value of a line `name   :   value`.
-fn value_of<'a>(name: &str, text: &'a str) -> Option<&'a str> {
-    text.lines()
-        .find_map(|line| line.split_once(':').filter(|(left, _)| left.trim() == name))
-        .map(|(_, right)| right.trim())
-}
-
-pub(super) fn cpu_record(cpu: u32, reserved: f64, load: &LoadWindow, tasks: &[TaskRecord]) -> CpuRecord {
-    let admitted = tasks.iter().filter(|task| task.cpu == cpu && task.standing == Standing::Admitted).count();
-    CpuRecord {
-        cpu,
-        online: true,
-        measured_load: load.window.iter().sum::<f64>() / load.window.len() as f64,
-        projected_load: reserved,
-        window: load.window,
-        reserved,
-        admitted: u32::try_from(admitted).unwrap_or(u32::MAX),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,12 +169,5 @@ mod tests {
             load.sample(used_ns, 1_000 + step * 1_000, 2);
         }
         assert_eq!(load.window, [0.5, 0.4, 0.3, 0.2]);
-    }
-
-    #[test]
-    fn a_value_is_found_in_the_sched_file() {
-        let text = "mplayer (7, #threads: 1)\n----\npolicy      :    6\ndl.runtime    :    -108517\n";
-        assert_eq!(value_of("dl.runtime", text), Some("-108517"));
-        assert_eq!(value_of("dl", text), None);
     }
 }

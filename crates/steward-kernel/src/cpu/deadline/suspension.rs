@@ -3,35 +3,14 @@
 //! A frozen cgroup would stay frozen when the daemon is killed, until the next one reads the journal. So somebody who
 //! outlives the daemon is told of each cgroup before it is frozen ([`Watchdog`]).
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use steward_core::cpu::mechanism::MechanismError;
 
-use super::{DeadlineMechanism, journal_failed};
+use super::state::{DeadlineMechanism, Watchdog, journal_failed};
 use crate::cgroup::place;
 use crate::cgroup::tree::CgroupTree;
-
-/// Writes into files what was in them before, once this process has ended.
-pub trait Watchdog: Send + Debug {
-    /// To be called before the file is written: from now on `back` is written into it when this process ends.
-    ///
-    /// # Errors
-    /// When nobody could be told; then a cgroup must not be frozen.
-    fn changing(&mut self, file: &Path, back: &str) -> io::Result<()>;
-    /// The file is of no more concern.
-    fn changed_back(&mut self, file: &Path);
-}
-
-/// What is frozen.
-#[derive(Debug, Default)]
-pub(super) struct Frozen {
-    watchdog: Option<Box<dyn Watchdog>>,
-    /// By cgroup id: the change's number in the journal, and the file.
-    changes: BTreeMap<u64, (u64, PathBuf)>,
-}
 
 impl DeadlineMechanism {
     /// Who thaws cgroups when this process is killed. Without one nothing is frozen.

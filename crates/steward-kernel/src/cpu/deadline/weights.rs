@@ -4,25 +4,14 @@
 //! Steward made, with its old value in the journal first: those of others have a manager. When the daemon is killed,
 //! the [watchdog](super::Watchdog) puts them back.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use steward_core::cpu::mechanism::{Mechanism, MechanismError};
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::name::Names;
 
-use super::{DeadlineMechanism, journal_failed};
+use super::state::{DeadlineMechanism, journal_failed};
 use crate::cgroup::place;
 use crate::cgroup::tree::CgroupTree;
 use crate::roots;
-
-/// The weights that are in force.
-#[derive(Debug, Default)]
-pub(super) struct Weights {
-    names: Names,
-    /// The change of each cgroup, by its number in the journal, and the file.
-    changes: BTreeMap<u64, (u64, PathBuf)>,
-}
 
 impl DeadlineMechanism {
     /// How the cgroups are called that Steward made.

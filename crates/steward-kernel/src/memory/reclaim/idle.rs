@@ -6,7 +6,7 @@
 
 use steward_core::memory::ageing::{Generation, idle_generations};
 
-use super::{End, ReclaimJob};
+use super::job::{End, ReclaimJob};
 use crate::cgroup::reading::CgroupReader;
 use crate::cgroup::tree::Cgroup;
 use crate::error::KernelError;

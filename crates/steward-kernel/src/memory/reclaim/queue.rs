@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{End, ReclaimJob, ReclaimOutcome};
+use super::job::{End, ReclaimJob, ReclaimOutcome};
 
 /// Whether a job in hand is to be given up after its present piece.
 pub(super) type Running = Arc<AtomicBool>;

@@ -53,7 +53,7 @@ impl Daemon {
 
     /// What became of what a specification says of a process' memory; nothing where none says anything.
     fn explain_memory_of(&self, pid: i32) -> String {
-        match self.programs.of(pid) {
+        match self.memory.programs.of(pid) {
             None => String::new(),
             Some(Ok(domain)) => {
                 format!(

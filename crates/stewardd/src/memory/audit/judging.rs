@@ -14,33 +14,33 @@ use crate::turn::clock;
 impl Daemon {
     /// To be called at least once a second.
     pub(crate) fn audit_memory_if_due(&mut self, now_ns: u64) {
-        if self.memory_audit.due_at_ns <= now_ns {
+        if self.memory.audit.due_at_ns <= now_ns {
             // At the same moments of each second, and none twice.
-            let next_ns = self.memory_audit.due_at_ns.saturating_add(EVERY_NS);
-            self.memory_audit.due_at_ns =
+            let next_ns = self.memory.audit.due_at_ns.saturating_add(EVERY_NS);
+            self.memory.audit.due_at_ns =
                 if next_ns > now_ns { next_ns } else { now_ns.saturating_add(EVERY_NS) };
             self.audit_memory_now(clock::now_ns(), since_boot_s());
         }
-        self.memory_audit.kept.save_if_due(now_ns, &mut self.worker);
-        self.memory_audit.blamed.save_if_due(now_ns, &mut self.worker);
+        self.memory.audit.kept.save_if_due(now_ns, &mut self.worker);
+        self.memory.audit.blamed.save_if_due(now_ns, &mut self.worker);
     }
 
     /// Reads what the kernel has counted, and judges it.
     pub(crate) fn audit_memory_now(&mut self, at_ns: u64, since_boot_s: u64) {
         let promises = self.domains.memory_promises();
-        self.memory_audit.busy = !promises.is_empty();
-        let Some(cgroups) = self.domains.cgroups().ok().filter(|_| self.memory_audit.busy) else {
-            self.memory_audit.auditor.forget();
-            self.memory_audit.totals.clear();
-            self.memory_audit.blamed_totals.clear();
+        self.memory.audit.busy = !promises.is_empty();
+        let Some(cgroups) = self.domains.cgroups().ok().filter(|_| self.memory.audit.busy) else {
+            self.memory.audit.auditor.forget();
+            self.memory.audit.totals.clear();
+            self.memory.audit.blamed_totals.clear();
             return;
         };
         let counters: Vec<Option<Counters>> =
             promises.iter().map(|promise| cgroups.memory_counters(&promise.path)).collect();
-        let wants = self.memory_audit.auditor.wants_takers(at_ns, &promises, &counters);
-        let takers = self.memory_audit.takers(at_ns, wants, || takers(cgroups), clock::cpu_time_ns);
+        let wants = self.memory.audit.auditor.wants_takers(at_ns, &promises, &counters);
+        let takers = self.memory.audit.takers(at_ns, wants, || takers(cgroups), clock::cpu_time_ns);
         let reading = Reading { at_ns, counters: &counters, takers: takers.as_deref() };
-        let broken = self.memory_audit.observe(&reading, &promises, since_boot_s);
+        let broken = self.memory.audit.observe(&reading, &promises, since_boot_s);
         self.tell_broken(at_ns, &broken);
     }
 }

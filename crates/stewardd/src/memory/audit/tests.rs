@@ -70,7 +70,7 @@ impl Machine {
     }
 
     fn sum(&self, daemon: &Daemon, path: &str, span: Span) -> Tally {
-        let kept = &daemon.memory_audit.kept;
+        let kept = &daemon.memory.audit.kept;
         let record = kept.get(path, 0);
         record.map(|record| record.sum(span, kept.now_s(self.since_boot_s))).unwrap_or_default()
     }
@@ -112,15 +112,15 @@ fn a_domain_that_stood_still_is_told_with_the_name_of_who_took_the_memory_and_th
     let figures = event.memory.expect("it has figures");
     assert_eq!((figures.asked, figures.stalled_ns), (100 * MIB, Some(400 * MS)));
     assert!(event.text.contains("hog took the most memory then, 100M"), "{}", event.text);
-    assert_eq!(daemon.memory_audit.blamed_totals[&editor], BTreeMap::from([(hog.clone(), 1)]));
+    assert_eq!(daemon.memory.audit.blamed_totals[&editor], BTreeMap::from([(hog.clone(), 1)]));
     daemon.stop();
     drop(daemon);
     let daemon = machine.start();
     let day = machine.sum(&daemon, &editor, Span::Day);
     assert_eq!((day.seconds, day.broken), (4, 1));
     let key = blame_key(&editor, &hog);
-    let blamed = daemon.memory_audit.blamed.get(&key, 0).expect("it is kept");
-    let now_s = daemon.memory_audit.blamed.now_s(machine.since_boot_s);
+    let blamed = daemon.memory.audit.blamed.get(&key, 0).expect("it is kept");
+    let now_s = daemon.memory.audit.blamed.now_s(machine.since_boot_s);
     assert_eq!(blamed.sum(Span::Day, now_s), Blame { seconds: 1, taken_bytes: 100 * MIB });
 }
 
@@ -146,11 +146,11 @@ fn while_nobody_is_promised_memory_nothing_is_read_and_nothing_wakes_the_loop() 
     let hog = create(&mut daemon, "hog", None);
     machine.second(&mut daemon, &hog, 900, &hog, 100 * MIB);
     machine.second(&mut daemon, &hog, 900, &hog, 100 * MIB);
-    assert_eq!(daemon.memory_audit.wake_at_ns(), None);
+    assert_eq!(daemon.memory.audit.wake_at_ns(), None);
     assert_eq!(machine.sum(&daemon, &hog, Span::Day), Tally::default());
     create(&mut daemon, "editor", Some(64 << 20));
     machine.second(&mut daemon, &hog, 0, &hog, 0);
-    assert!(daemon.memory_audit.wake_at_ns().is_some());
+    assert!(daemon.memory.audit.wake_at_ns().is_some());
     assert!(!machine.directory.path().join("state/audit").exists());
 }
 

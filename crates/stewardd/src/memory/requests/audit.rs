@@ -72,7 +72,7 @@ impl Daemon {
     }
 
     fn kept_memory(&self, cgroup: &Cgroup, span: Span) -> Tally {
-        let audit = &self.memory_audit;
+        let audit = &self.memory.audit;
         let record = audit.kept.get(&cgroup.path, self.domains.user_of(cgroup));
         record.map(|record| record.sum(span, audit.kept.now_s(since_boot_s()))).unwrap_or_default()
     }
@@ -80,7 +80,7 @@ impl Daemon {
     /// Who broke the promise to a domain within a span, most often first; all whom the caller may not see are one.
     fn culprits(&self, caller: &Caller, cgroup: &Cgroup, span: Span) -> Vec<Named> {
         let user = self.domains.user_of(cgroup);
-        let blamed = &self.memory_audit.blamed;
+        let blamed = &self.memory.audit.blamed;
         let now_s = blamed.now_s(since_boot_s());
         let of_domain = blamed.records.iter().filter_map(|(key, record)| {
             let culprit = culprit_of(key, &cgroup.path).filter(|_| record.user == user)?;

@@ -33,19 +33,19 @@ impl Daemon {
         for (path, change) in &news.changes {
             self.tell_change(path, change, cared);
         }
-        if news.is_short != std::mem::replace(&mut self.voice.is_short, news.is_short) {
+        if news.is_short != std::mem::replace(&mut self.memory.voice.is_short, news.is_short) {
             self.tell_short(news.is_short, cared);
         }
         for (path, bytes) in &news.taken_bytes {
-            let seen_bytes = self.voice.seen_bytes.insert(path.clone(), *bytes).unwrap_or(0);
+            let seen_bytes = self.memory.voice.seen_bytes.insert(path.clone(), *bytes).unwrap_or(0);
             if let Some(bytes) = bytes.checked_sub(seen_bytes).filter(|bytes| *bytes > 0) {
-                self.voice.taken.entry(domain_of(path).to_owned()).or_default().bytes += bytes;
+                self.memory.voice.taken.entry(domain_of(path).to_owned()).or_default().bytes += bytes;
             }
         }
-        self.voice.seen_bytes.retain(|path, _| news.taken_bytes.contains_key(path));
+        self.memory.voice.seen_bytes.retain(|path, _| news.taken_bytes.contains_key(path));
         // Of those that the loop has forgotten, what is too little to be told never becomes more.
         let known: BTreeSet<&str> = news.taken_bytes.keys().map(|path| domain_of(path)).collect();
-        self.voice.taken.retain(|path, _| known.contains(path.as_str()));
+        self.memory.voice.taken.retain(|path, _| known.contains(path.as_str()));
         self.tell_taken(now_ns, cared);
     }
 
@@ -97,7 +97,7 @@ impl Daemon {
 
     fn tell_taken(&mut self, now_ns: u64, cared: &Cared) {
         let is_due = |since: &&mut Since| since.bytes >= TAKEN_MIN_BYTES && since.is_due(now_ns);
-        let due = self.voice.taken.iter_mut().filter(|(_, since)| is_due(since));
+        let due = self.memory.voice.taken.iter_mut().filter(|(_, since)| is_due(since));
         let due: Vec<(String, Since)> = due.map(|(path, since)| (path.clone(), since.take(now_ns))).collect();
         let protected = self.domains.names_of(cared.kept_bytes.keys().map(String::as_str));
         for (path, Since { bytes, .. }) in due {
@@ -117,13 +117,13 @@ impl Daemon {
             let text = sentence(&protected);
             self.tell_of_memory(EventKind::MemoryTaken, (&path, None), figures, text, Some(others));
         }
-        self.voice.taken.retain(|_, since| since.bytes > 0 || !since.is_due(now_ns));
+        self.memory.voice.taken.retain(|_, since| since.bytes > 0 || !since.is_due(now_ns));
     }
 
     /// Tells whose promise was broken; of one whose is broken again and again, the sum.
     pub(crate) fn tell_broken(&mut self, now_ns: u64, broken: &[Broken]) {
         for Broken { path, stalled_ns, culprit } in broken {
-            let since = self.voice.broken.entry(path.clone()).or_default();
+            let since = self.memory.voice.broken.entry(path.clone()).or_default();
             since.stalled_ns += stalled_ns;
             since.seconds += 1;
             if let Some(Culprit { path, taken_bytes }) = culprit {
@@ -160,7 +160,7 @@ impl Daemon {
                 api::MemoryFigures { beside: 0, asked: taken_bytes, limit: 0, stalled_ns: Some(stalled_ns) };
             self.tell_of_memory(EventKind::MemoryStalled, (path, by), figures, text, others);
         }
-        self.voice.broken.retain(|_, since| since.seconds > 0 || !since.is_due(now_ns));
+        self.memory.voice.broken.retain(|_, since| since.seconds > 0 || !since.is_due(now_ns));
     }
 
     /// Has something be told about a domain, by its path, with who it was done by.

@@ -129,7 +129,7 @@ impl Daemon {
             min_bytes: self.domains.held(path).and_then(|held| held.settings.memory.min_bytes),
             kept_bytes: cared.kept(path),
             taken_bytes: cared.taken(path),
-            audit: self.memory_audit.totals.get(path).copied(),
+            audit: self.memory.audit.totals.get(path).copied(),
             broken_by: self.broken_by(path),
         })
     }
@@ -139,7 +139,7 @@ impl Daemon {
             "" => String::new(),
             by => self.domains.names().name_of(by),
         };
-        let blamed = self.memory_audit.blamed_totals.get(path).into_iter().flatten();
+        let blamed = self.memory.audit.blamed_totals.get(path).into_iter().flatten();
         blamed.map(|(by, count)| (name(by), *count)).collect()
     }
 }
