@@ -21,16 +21,15 @@ use super::protection::{Change, Kept, Protection, Wanting};
 use super::victims::{Victim, victims_in_turn};
 
 /// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
-/// that is gone the next is made: those who were taken from and those who were not have grown meanwhile, and small
-/// shares are off by as much.
+/// that is gone the next is made: meanwhile all have grown, and small shares are off by as much.
 const PLAN_PART: u64 = 32;
 const PLAN_MAX_BYTES: u64 = 128 << 20;
 /// What is left to those who are not protected: 1 of so many parts of what programs have.
 const OTHERS_PART: u64 = 8;
 /// How much of what protected domains may keep together may be pages of files that are held: 1 of so many parts.
 const HELD_PART: u64 = 4;
-/// Nearer than this part of what programs have to having nothing left that could be taken, protection is dropped; further than
-/// twice that, it is there again.
+/// Nearer than this part of what programs have to having nothing left that could be taken, protection is dropped;
+/// further than twice that, it is there again.
 const SHORT_PART: u64 = 16;
 /// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
 /// check of what is left, until what that decides is in the kernel, and half as much again.
