@@ -1,11 +1,9 @@
-//! Steward's scheduler under storms of forks, cgroups, affinities, classes, limits, moves between cgroups and CPUs that
-//! go off and on, on four processors that truly run beside each other. `lab/scenarios/soak-4cpu.toml` is the same for
-//! half an hour.
+//! Steward's scheduler under storms of forks, cgroups, affinities, classes and CPUs that go off and on, on four
+//! processors that truly run beside each other. `lab/scenarios/soak-4cpu.toml` is the same for half an hour.
 
 use steward_lab::{Contender, Outcome, RunOptions, run_scenario};
 
 const SECONDS: u32 = 25;
-const KINDS: [&str; 7] = ["fork", "cgroup", "affinity", "policy", "hotplug", "quota", "move"];
 
 fn scenario() -> String {
     let mut text = format!(
@@ -13,7 +11,7 @@ fn scenario() -> String {
         SECONDS + 2
     );
     text.push_str("[[program]]\nname = \"film\"\ncommand = \"frame-player --fps 25 --cpu-ms 4.5 --seconds 26\"\ncpu = \"5ms/30ms\"\n");
-    for kind in KINDS {
+    for kind in ["fork", "cgroup", "affinity", "policy", "hotplug"] {
         text.push_str(&format!(
             "[[program]]\nname = \"{kind}\"\nmetrics = \"work\"\ncommand = \"storms --kind {kind} --seconds {SECONDS}\"\n"
         ));
@@ -53,7 +51,7 @@ fn weather() -> Result<Outcome, String> {
 fn the_scheduler_outlives_storms_on_four_processors() {
     let outcome = weather().unwrap_or_else(|failure| panic!("{failure}"));
     // None of them was a calm.
-    for kind in KINDS {
+    for kind in ["fork", "cgroup", "affinity", "policy", "hotplug"] {
         let rounds = outcome.contenders[&Contender::Steward][&format!("work_per_second_{kind}")];
         assert!(rounds > 0.0, "{kind}: {}", outcome.table());
     }
