@@ -346,13 +346,14 @@ impl Daemon {
         }
     }
 
-    /// To be called about once a second and whenever something was announced: each room does what is due. Returns the
-    /// new decisions.
-    pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Told> {
+    /// To be called about once a second and whenever something was announced: each room does what is due. Whether
+    /// domains began to be used, or ended, is looked at when the kernel has announced that, or a second has passed.
+    /// Returns the new decisions.
+    pub(crate) fn tick(&mut self, now_ns: u64, domains_announced: bool) -> Vec<Told> {
         self.note_outcomes();
         let mut told = self.tick_cpu(now_ns);
         self.tick_programs(now_ns);
-        self.domains.tick(now_ns, &mut self.cpu.mechanism);
+        self.domains.tick(now_ns, domains_announced, &mut self.cpu.mechanism);
         self.tick_memory(now_ns);
         self.tick_disk(now_ns);
         told.extend(self.settle_domains());

@@ -150,12 +150,14 @@ pub struct Domains {
     /// Whether the root hands out the CPU because of us.
     root_hands_out: bool,
     check_at_ns: u64,
+    /// When it was looked which domains have changed.
+    looked_at_ns: u64,
     /// The last path that was looked at whether it is still there.
     checked: String,
 }
 
 impl Part for Domains {
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    fn lasting_descriptors(&self) -> Vec<Wait<'_>> {
         let changes = self.cgroups.as_ref().ok().and_then(|cgroups| cgroups.descriptor());
         changes.map(|changes| Wait::readable(Source::Domains, changes)).into_iter().collect()
     }
@@ -183,6 +185,7 @@ impl Domains {
             changed: false,
             root_hands_out: false,
             check_at_ns: 0,
+            looked_at_ns: 0,
             checked: String::new(),
         }
     }

@@ -17,7 +17,7 @@ use rustix::event::Timespec;
 use sd_notify::NotifyState;
 
 use self::clock::now_ns;
-use self::descriptors::{Source, Wait, Waits, Woken};
+use self::descriptors::{Lasting, Source, Wait, Waits, Woken};
 use self::front::drain;
 use crate::daemon::{Daemon, Summary};
 use crate::domains::Told;
@@ -33,8 +33,9 @@ const SLEEP_MAX_NS: u64 = 1_000_000_000;
 const SETTLE_NS: u64 = 200_000_000;
 /// Time between two signs of life for systemd, in nanoseconds. Its patience (`WatchdogSec=`) is many times that.
 const SIGN_OF_LIFE_NS: u64 = 1_000_000_000;
-/// How many descriptors there are to wait for beside those of clients, at most.
-const OWN_DESCRIPTORS_MAX: usize = 11;
+/// How many descriptors there are to wait for in a turn beside those of clients, at most: what parts have that may be
+/// another in the next turn, the metrics, and the lasting ones together.
+const OWN_DESCRIPTORS_MAX: usize = 4;
 
 /// Ends of pipes that say what signals say: a byte on `stop` ends the daemon, one on `reload` has it read its
 /// files again.
@@ -71,12 +72,12 @@ pub fn run(
     turns.watch_files(&mut daemon);
     // The first read loads the program that reads, which takes long.
     daemon.sample_if_due(now_ns());
-    let listening = turns.server.listen();
+    let listening = turns.lasting(&daemon).and_then(|lasting| turns.server.listen().map(|()| lasting));
     if listening.is_ok() {
         turns.notify_status(&daemon, &[NotifyState::Ready]);
     }
-    let outcome = listening.and_then(|()| {
-        while turns.turn(&mut daemon)? {}
+    let outcome = listening.and_then(|lasting| {
+        while turns.turn(&mut daemon, &lasting)? {}
         Ok(())
     });
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -104,8 +105,8 @@ struct Loop {
 
 impl Loop {
     /// Waits once and does what there is to do. False when told to stop.
-    fn turn(&mut self, daemon: &mut Daemon) -> anyhow::Result<bool> {
-        let woken = self.wait(daemon)?;
+    fn turn(&mut self, daemon: &mut Daemon, lasting: &Lasting) -> anyhow::Result<bool> {
+        let woken = self.wait(daemon, lasting)?;
         if woken.is_by(Source::Stop) {
             return Ok(false);
         }
@@ -121,7 +122,7 @@ impl Loop {
         }
         self.metrics.follow(daemon);
         self.answer(daemon, &woken, now);
-        let told = daemon.tick(now);
+        let told = daemon.tick(now, woken.is_by(Source::Domains));
         let mechanism_told = told.iter().any(|told| !told.is_of_domain());
         if let Some(mechanism) = daemon.cpu.mechanism.as_ref().filter(|_| mechanism_told) {
             self.gather_until_ns = now + mechanism.gather_for().as_nanos() as u64;
@@ -177,21 +178,26 @@ impl Loop {
         daemon.sample_if_due(now);
     }
 
-    fn wait(&self, daemon: &Daemon) -> anyhow::Result<Woken> {
-        let clients = self.server.poll_descriptors();
-        let mut waits = Waits::with_room(OWN_DESCRIPTORS_MAX + clients.len());
-        waits.extend([
+    /// What is waited for in every turn.
+    fn lasting(&self, daemon: &Daemon) -> anyhow::Result<Lasting> {
+        let own = [
             Wait::readable(Source::Stop, self.controls.stop.as_fd()),
             Wait::readable(Source::Reload, self.controls.reload.as_fd()),
             Wait::readable(Source::Files, self.watch.as_fd()),
-        ]);
+        ];
+        let files =
+            self.control_files.as_ref().map(|files| Wait::readable(Source::ControlFiles, files.as_fd()));
+        Ok(Lasting::readable(own.into_iter().chain(files).chain(daemon.lasting_descriptors()))?)
+    }
+
+    fn wait(&self, daemon: &Daemon, lasting: &Lasting) -> anyhow::Result<Woken> {
+        let clients = self.server.poll_descriptors();
+        let mut waits = Waits::with_room(OWN_DESCRIPTORS_MAX + clients.len());
         let gathers = self.gather_until_ns > now_ns();
         waits.extend(daemon.descriptors().filter(|wait| !(gathers && wait.is_of(Source::Mechanism))));
-        let files = self.control_files.as_ref().map(ControlFiles::as_fd);
-        waits.extend(files.map(|files| Wait::readable(Source::ControlFiles, files)));
         waits.extend(self.metrics.descriptor().map(|metrics| Wait::readable(Source::Metrics, metrics)));
         waits.extend(clients.map(|descriptor| Wait::until(Source::Clients, descriptor)));
-        Ok(waits.wait(&self.timeout(daemon))?)
+        Ok(waits.wait(lasting, &self.timeout(daemon))?)
     }
 
     fn timeout(&self, daemon: &Daemon) -> Timespec {

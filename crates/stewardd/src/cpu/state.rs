@@ -101,12 +101,12 @@ fn take_back(mut mechanism: Box<dyn Enforcer>) {
 }
 
 impl Part for Cpu {
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    fn descriptor(&self) -> Option<Wait<'_>> {
         let mechanism = self.mechanism.as_ref().and_then(|mechanism| mechanism.event_descriptor());
         // SAFETY: the mechanism keeps its descriptor open for as long as it lives, and it is not touched while this is
         // borrowed.
         let mechanism = mechanism.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) });
-        mechanism.map(|events| Wait::readable(Source::Mechanism, events)).into_iter().collect()
+        mechanism.map(|events| Wait::readable(Source::Mechanism, events))
     }
 
     fn poll_timeout(&self, now_ns: u64) -> Option<u64> {

@@ -6,9 +6,15 @@ use crate::turn::descriptors::Wait;
 use crate::turn::part::Part;
 
 impl Daemon {
-    /// The descriptors that announce something for [`Daemon::tick`], or for an answer that waits.
+    /// The descriptors that announce something for [`Daemon::tick`], or for an answer that waits, for as long as this
+    /// runs.
+    pub(crate) fn lasting_descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
+        self.parts().into_iter().flat_map(|part| part.lasting_descriptors())
+    }
+
+    /// Those that do so now, and may be others in the next turn.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = Wait<'_>> {
-        self.parts().into_iter().flat_map(|part| part.descriptors())
+        self.parts().into_iter().filter_map(|part| part.descriptor())
     }
 
     /// When [`Daemon::tick`] or [`Daemon::sample_if_due`] has something to do that no descriptor announces, in

@@ -53,12 +53,14 @@ impl Domains {
         }
     }
 
-    /// To be called at least once a second, and when the descriptor is readable.
-    pub fn tick(&mut self, now_ns: u64, mechanism: &mut InForce) {
-        let changes = match &mut self.cgroups {
-            Ok(cgroups) => cgroups.take_changes(),
-            Err(_) => return,
-        };
+    /// To be called at least once a second, and when the descriptor is readable, which is what `announced` says.
+    pub fn tick(&mut self, now_ns: u64, announced: bool, mechanism: &mut InForce) {
+        let Ok(cgroups) = &mut self.cgroups else { return };
+        let is_due = announced || now_ns.saturating_sub(self.looked_at_ns) >= CHECK_EVERY_NS;
+        let changes = if is_due { cgroups.take_changes() } else { Vec::new() };
+        if is_due {
+            self.looked_at_ns = now_ns;
+        }
         let mut ended = false;
         for path in changes {
             if let Some(held) = self.held.get_mut(&path).filter(|held| !held.used) {

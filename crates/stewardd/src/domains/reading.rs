@@ -21,6 +21,8 @@ const KEPT_FOR_NS: u64 = 1_000_000_000;
 const KEPT_UNCHANGED_FOR_NS: u64 = 30_000_000_000;
 /// How soon after the last look a task in an unknown cgroup is reason for another, in nanoseconds.
 const UNKNOWN_AFTER_NS: u64 = 90_000_000;
+/// How often what is told of changes is taken in although nobody asks, in nanoseconds.
+const DRAIN_EVERY_NS: u64 = 1_000_000_000;
 /// `cpu.weight` of a cgroup that nobody gave one.
 const WEIGHT_DEFAULT: u32 = 100;
 /// What a cgroup with `cpu.idle` weighs: the least that there is (the kernel takes 3 of 1024).
@@ -77,6 +79,8 @@ pub(crate) struct Groups {
     generation: u64,
     /// Tells of changes; `None` where nobody does.
     changes: Option<CgroupChanges>,
+    /// When what it tells was taken in last although nobody asked.
+    drained_at_ns: u64,
 }
 
 impl Groups {
@@ -115,9 +119,12 @@ impl Groups {
 
     /// Looks for new cgroups when tasks are in one that is not known.
     pub(crate) fn adopt(&mut self, reading: &TaskReading<'_>, domains: &Domains, now_ns: u64) {
-        if let Some(changes) = &mut self.changes {
+        if let Some(changes) = &mut self.changes
+            && now_ns.saturating_sub(self.drained_at_ns) >= DRAIN_EVERY_NS
+        {
             // So that they do not pile up while nobody asks.
             changes.has_changed();
+            self.drained_at_ns = now_ns;
         }
         if self.may_be_read_again(now_ns, UNKNOWN_AFTER_NS) {
             let mut last_id = 0;

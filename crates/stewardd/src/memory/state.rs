@@ -54,7 +54,7 @@ impl Memory {
 }
 
 impl Part for Memory {
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    fn lasting_descriptors(&self) -> Vec<Wait<'_>> {
         let announcing = [self.manager.as_fd(), self.activity.as_fd()];
         announcing.map(|descriptor| Wait::readable(Source::Memory, descriptor)).into()
     }

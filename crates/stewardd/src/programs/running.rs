@@ -154,9 +154,8 @@ impl Running {
 }
 
 impl Part for Running {
-    fn descriptors(&self) -> Vec<Wait<'_>> {
-        let events = self.events.as_ref();
-        events.map(|events| Wait::readable(Source::Programs, events.as_fd())).into_iter().collect()
+    fn descriptor(&self) -> Option<Wait<'_>> {
+        self.events.as_ref().map(|events| Wait::readable(Source::Programs, events.as_fd()))
     }
 
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {

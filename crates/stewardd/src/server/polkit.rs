@@ -194,7 +194,7 @@ impl Polkit {
 
 impl Part for Polkit {
     /// Readable once there is something for [`Polkit::take_in`].
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    fn lasting_descriptors(&self) -> Vec<Wait<'_>> {
         vec![Wait::readable(Source::Polkit, self.ended.as_fd())]
     }
 }

@@ -1,8 +1,8 @@
 //! What the loop waits for beside time: descriptors, each with whose it is and what for.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 /// Whose a descriptor is.
@@ -58,7 +58,42 @@ impl<'fd> Wait<'fd> {
     }
 }
 
-/// All that is waited for, in order.
+/// Descriptors that are waited for as long as the loop runs. The kernel is told once, and to each turn they are one.
+#[derive(Debug)]
+pub struct Lasting {
+    set: OwnedFd,
+    sources: Vec<Source>,
+}
+
+impl Lasting {
+    /// Until any of these can be read.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait for one of them.
+    pub fn readable<'fd>(waits: impl IntoIterator<Item = Wait<'fd>>) -> Result<Self, Errno> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut sources = Vec::new();
+        for Wait { whose, descriptor } in waits {
+            let place = epoll::EventData::new_u64(sources.len() as u64);
+            epoll::add(&set, descriptor.as_fd(), place, epoll::EventFlags::IN)?;
+            sources.push(whose);
+        }
+        Ok(Lasting { set, sources })
+    }
+
+    /// Whose can be read now.
+    fn ready(&self) -> Result<Vec<Source>, Errno> {
+        let mut events = Vec::with_capacity(self.sources.len());
+        match epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()))
+        {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(events.iter().filter_map(|event| self.sources.get(event.data.u64() as usize).copied()).collect())
+    }
+}
+
+/// All that is waited for in a turn, in order.
 #[derive(Debug)]
 pub struct Waits<'fd> {
     sources: Vec<Source>,
@@ -71,17 +106,24 @@ impl<'fd> Waits<'fd> {
         Waits { sources: Vec::with_capacity(count), descriptors: Vec::with_capacity(count) }
     }
 
-    /// Waits until one of them is ready, or for that long at most.
+    /// Waits until one of them is ready, or a lasting one, or for that long at most.
     ///
     /// # Errors
     /// When the kernel cannot wait. A signal is no error.
-    pub fn wait(mut self, at_most: &Timespec) -> Result<Woken, Errno> {
-        match poll(&mut self.descriptors, Some(at_most)) {
+    pub fn wait(self, lasting: &'fd Lasting, at_most: &Timespec) -> Result<Woken, Errno> {
+        let Waits { sources, mut descriptors } = self;
+        descriptors.push(PollFd::new(&lasting.set, PollFlags::IN));
+        match poll(&mut descriptors, Some(at_most)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        let ready = self.descriptors.iter().map(PollFd::revents);
-        Ok(Woken(self.sources.into_iter().zip(ready).collect()))
+        let is_any_lasting = descriptors.pop().is_some_and(|set| !set.revents().is_empty());
+        let ready = descriptors.iter().map(PollFd::revents);
+        let mut woken = Woken(sources.into_iter().zip(ready).collect());
+        if is_any_lasting {
+            woken.0.extend(lasting.ready()?.into_iter().map(|source| (source, PollFlags::IN)));
+        }
+        Ok(woken)
     }
 }
 
@@ -112,7 +154,7 @@ impl Woken {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
@@ -121,7 +163,35 @@ mod tests {
     fn woken<'fd>(all: impl IntoIterator<Item = Wait<'fd>>) -> Woken {
         let mut waits = Waits::with_room(1);
         waits.extend(all);
-        waits.wait(&Timespec { tv_sec: 0, tv_nsec: 0 }).expect("it waits")
+        let lasting = Lasting::readable([]).expect("a set");
+        waits.wait(&lasting, &Timespec::default()).expect("it waits")
+    }
+
+    #[test]
+    fn lasting_descriptors_are_told_to_the_kernel_once_and_wake_by_name_as_often_as_they_ring() {
+        let (quiet, _quiet_end) = UnixStream::pair().expect("a pair");
+        let (mut rung, mut end) = UnixStream::pair().expect("a pair");
+        let (client, mut client_end) = UnixStream::pair().expect("a pair");
+        let waits =
+            [Wait::readable(Source::Worker, quiet.as_fd()), Wait::readable(Source::Stop, rung.as_fd())];
+        let lasting = Lasting::readable(waits).expect("a set");
+        let turn = || {
+            let mut waits = Waits::with_room(1);
+            waits.extend([Wait::until(Source::Clients, PollFd::new(&client, PollFlags::IN))]);
+            waits.wait(&lasting, &Timespec::default()).expect("it waits")
+        };
+        assert!(!turn().is_by(Source::Stop));
+        for _ in 0..2 {
+            end.write_all(b"x").expect("written");
+            let woken = [turn(), turn()];
+            assert!(woken.iter().all(|woken| woken.is_by(Source::Stop)), "until it is read");
+            assert!(woken.iter().all(|woken| !woken.is_by(Source::Worker)));
+            assert_eq!(woken[0].of(Source::Clients), [PollFlags::empty()]);
+            rung.read_exact(&mut [0]).expect("read");
+            assert!(!turn().is_by(Source::Stop));
+        }
+        client_end.write_all(b"x").expect("written");
+        assert_eq!(turn().of(Source::Clients), [PollFlags::IN]);
     }
 
     #[test]

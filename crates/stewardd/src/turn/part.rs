@@ -5,9 +5,14 @@ use super::descriptors::Wait;
 
 /// A part of the daemon that has something to do when something is announced, or at some time.
 pub trait Part {
-    /// The descriptors that announce something for it.
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    /// The descriptors that announce something for it for as long as the daemon runs. The loop asks once.
+    fn lasting_descriptors(&self) -> Vec<Wait<'_>> {
         Vec::new()
+    }
+
+    /// The one that announces something for it now, and may be another one, or none, in the next turn.
+    fn descriptor(&self) -> Option<Wait<'_>> {
+        None
     }
 
     /// When it has something to do that no descriptor announces, in nanoseconds of `CLOCK_MONOTONIC`.

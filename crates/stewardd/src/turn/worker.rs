@@ -199,7 +199,7 @@ impl Worker {
 
 impl Part for Worker {
     /// Readable when there are outcomes.
-    fn descriptors(&self) -> Vec<Wait<'_>> {
+    fn lasting_descriptors(&self) -> Vec<Wait<'_>> {
         vec![Wait::readable(Source::Worker, self.bell.as_fd())]
     }
 }

@@ -173,7 +173,7 @@ fn a_directory_that_cannot_be_written_is_said_and_costs_nothing_else() {
     std::fs::write(state.join("audit"), "in the way").expect("written");
     daemon.cpu.audit.kept.save(0, &mut daemon.worker);
     daemon.worker.finish();
-    daemon.tick(machine.now_ns);
+    daemon.tick(machine.now_ns, true);
     let sentence = daemon.health.all().find(|sentence| sentence.contains("record of promises"));
     let sentence = sentence.expect("it is said");
     assert!(sentence.contains("state/audit") && sentence.contains("after a restart"), "{sentence}");
@@ -188,7 +188,7 @@ fn what_was_missing_is_forgotten_when_the_scheduler_is_loaded_again_and_a_domain
     let before = machine.sum(&daemon, "steward.a", Span::Day);
     machine.fake.eject("a test");
     machine.fake.machine().counted.clear();
-    daemon.tick(machine.now_ns);
+    daemon.tick(machine.now_ns, true);
     assert_eq!(daemon.cpu.loading.restarts, 1);
     machine.second(&mut daemon, &[("steward.a", 500 * MS)]);
     assert_eq!(machine.sum(&daemon, "steward.a", Span::Day), before, "nothing is known of that second");
