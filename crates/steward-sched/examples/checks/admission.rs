@@ -11,7 +11,7 @@ use crate::programs::{
 };
 use crate::{Outcome, check};
 use steward_core::cpu::event::{EventKind, Rule};
-use steward_core::cpu::mechanism::{DomainRecord, Mechanism, Standing, TaskRecord};
+use steward_core::cpu::mechanism::{DomainRecord, Mechanism, MechanismError, Standing, TaskRecord};
 use steward_core::cpu::reservation::Grant;
 use steward_core::cpu::thresholds::Thresholds;
 use steward_sched::SchedExt;
@@ -176,6 +176,27 @@ pub fn ended_process() -> Outcome {
     drop(scheduler);
     check!(empty, "it holds {tasks:?} after {answer:?}");
     Ok(format!("{answer:?}"))
+}
+
+/// The id of a thread that has ended may be that of a task of somebody else by now: who is meant as a thread of one
+/// process is given nothing, and loses nothing, as a task of another.
+pub fn anothers_thread() -> Outcome {
+    let mut scheduler = shared()?;
+    let (one, other) = (Program::start(&["later", "100000"]), Program::start(&["later", "100000"]));
+    let given = scheduler.assign_thread(one.pid(), other.pid(), Some(grant(5_000, 50_000)));
+    let none = record(&mut scheduler, other.pid());
+    assign(&mut scheduler, other.pid(), grant(2_000, 50_000))?;
+    let taken = scheduler.assign_thread(one.pid(), other.pid(), None);
+    let kept = record(&mut scheduler, other.pid());
+    let own = scheduler.assign_thread(one.pid(), one.pid(), Some(grant(5_000, 50_000)));
+    drop((one, other));
+    drop(scheduler);
+    let no_such_task =
+        |answer: &Result<_, MechanismError>| matches!(answer, Err(MechanismError::NoSuchTask { .. }));
+    check!(no_such_task(&given) && none.is_none(), "given: {given:?}, {none:?}");
+    check!(no_such_task(&taken) && kept.is_some(), "taken: {taken:?}, {kept:?}");
+    check!(own.is_ok(), "a thread of its own: {own:?}");
+    Ok("nothing was given to it, nothing taken from it".to_owned())
 }
 
 /// A task that may use one CPU only is admitted there, and one that may use all of them makes room for it.

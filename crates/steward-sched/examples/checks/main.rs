@@ -80,6 +80,7 @@ const CHECKS: &[Check] = &[
     ("who-does-not-fit-keeps-nobody-waiting", 0, admission::waiters),
     ("a-thread-that-executes-keeps-its-reservation", 1, admission::exec_by_a_thread),
     ("a-process-that-has-ended-gets-nothing", 1, admission::ended_process),
+    ("who-has-the-id-of-an-ended-thread-gets-nothing", 1, admission::anothers_thread),
     ("a-free-task-makes-room-for-a-pinned-one", 2, admission::make_room),
     ("cpus-come-and-go-under-forks", 2, admission::hotplug_under_forks),
     ("a-cpu-that-goes-offline-gives-its-reservations-away", 2, system::hotplug),
