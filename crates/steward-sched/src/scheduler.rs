@@ -273,13 +273,22 @@ impl Mechanism for SchedExt {
     }
 
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
+        self.assign_thread(0, tid, grant)
+    }
+
+    fn assign_thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
         self.still_loaded()?;
         let mut request = types::assign_request {
             grant: grant.as_ref().map(encode_grant).unwrap_or_default(),
             tid,
             has_grant: u32::from(grant.is_some()),
             standing: 0,
-            unused: 0,
+            pid,
         };
         self.request(true, &mut request)?;
         Ok(decode_standing(request.standing))

@@ -35,7 +35,7 @@ fn run_checks(cpus: u32, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 42);
+    run_checks(1, 44);
 }
 
 #[test]

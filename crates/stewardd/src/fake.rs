@@ -181,6 +181,18 @@ impl Mechanism for FakeMechanism {
         Ok(())
     }
 
+    fn assign_thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        if process::process_of(tid, &Roots::default()).ok() != Some(pid) {
+            return Err(MechanismError::NoSuchTask { tid });
+        }
+        self.assign(tid, grant)
+    }
+
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
         exists(tid)?;
         let mut machine = self.in_force()?;

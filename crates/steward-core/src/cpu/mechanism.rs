@@ -269,6 +269,18 @@ pub trait Mechanism: Send {
     /// [`MechanismError::NoSuchTask`], [`MechanismError::Full`].
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError>;
 
+    /// The same for a thread of the process `pid`, if it still is one: an id that was given out again since it was
+    /// looked up means somebody else, to whom nothing is done.
+    ///
+    /// # Errors
+    /// As [`Mechanism::assign`]; [`MechanismError::NoSuchTask`] where the process has no such thread.
+    fn assign_thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError>;
+
     /// Lets this task take up the specification of the next program that it executes although it is best-effort
     /// itself (`steward run`).
     ///

@@ -404,6 +404,18 @@ impl Mechanism for DeadlineMechanism {
 
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
         let pid = process::process_of(tid, &self.roots).map_err(|_| MechanismError::NoSuchTask { tid })?;
+        self.assign_thread(pid, tid, grant)
+    }
+
+    fn assign_thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        if process::process_of(tid, &self.roots).ok() != Some(pid) {
+            return Err(MechanismError::NoSuchTask { tid });
+        }
         let standing = self.give(tid, pid, grant)?;
         let stat = process::stat(tid, &self.roots).map_err(|_| MechanismError::NoSuchTask { tid })?;
         if tid != pid {

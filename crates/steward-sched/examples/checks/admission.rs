@@ -1,85 +1,23 @@
 //! Who is taken in, put out and taken back, and what holds when admission was wrong.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::interactive::{assign, copy_of_self, grant};
+use crate::interactive::{assign, grant};
 use crate::programs::{
     Program, children, events, measure, named_pipe, own_path, record, shared, snapshot, wait_until,
 };
 use crate::{Outcome, check};
 use steward_core::cpu::event::{EventKind, Rule};
-use steward_core::cpu::mechanism::{DomainRecord, Mechanism, Standing, TaskRecord};
-use steward_core::cpu::reservation::{Grant, IrrevocableFor};
+use steward_core::cpu::mechanism::{DomainRecord, Mechanism, MechanismError, Standing, TaskRecord};
+use steward_core::cpu::reservation::Grant;
 use steward_core::cpu::thresholds::Thresholds;
 use steward_sched::SchedExt;
 
-/// An ordinary user.
-const USER: u32 = 1000;
-
-fn irrevocable(budget_us: u64, period_us: u64) -> Grant {
-    Grant { revocable: false, irrevocable_for: IrrevocableFor::Root, ..grant(budget_us, period_us) }
-}
-
 fn admitted(tasks: &[TaskRecord]) -> impl Iterator<Item = &TaskRecord> {
     tasks.iter().filter(|task| task.standing == Standing::Admitted)
-}
-
-/// Forty sleeping copies of an irrevocable program, started by an ordinary user from an interactive shell, that then
-/// compute: a film of somebody else and best-effort work go on.
-pub fn crowd_of_irrevocable() -> Outcome {
-    let mut scheduler = shared()?;
-    let (path, file) = copy_of_self("guard")?;
-    let table = [(file, Some(irrevocable(2_000, 50_000)))];
-    scheduler.set_exec_table(&table).map_err(|error| error.to_string())?;
-    let player = Program::start(&["spin"]);
-    assign(&mut scheduler, player.pid(), grant(5_000, 30_000))?;
-    let loops: Vec<Program> = (0..2).map(|_| Program::start(&["spin"])).collect();
-    // This program is the interactive shell.
-    // SAFETY: plain system call.
-    let me = unsafe { libc::getpid() };
-    assign(&mut scheduler, me, grant(5_000, 100_000))?;
-    let mut crowd = Vec::new();
-    for _ in 0..40 {
-        let mut command = Command::new(&path);
-        command.args(["when", "/tmp/begin"]).uid(USER).gid(USER);
-        crowd.push(command.spawn().map_err(|error| error.to_string())?);
-        sleep(Duration::from_millis(100));
-    }
-    let _ = scheduler.assign(me, None);
-    let tasks: Vec<TaskRecord> =
-        snapshot(&mut scheduler)?.tasks.into_iter().filter(|task| task.name == "guard").collect();
-    let sum: f64 = admitted(&tasks).map(|task| task.grant.reservation.bandwidth()).sum();
-    let held: Vec<&TaskRecord> = admitted(&tasks)
-        .filter(|task| task.reason.is_none_or(|reason| reason.rule != Rule::NotNamed))
-        .collect();
-    fs::write("/tmp/begin", "").map_err(|error| error.to_string())?;
-    let programs: Vec<&Program> = std::iter::once(&player).chain(&loops).collect();
-    let times = measure(&programs, 6.0);
-    let reason = scheduler.exit_reason();
-    let by_user = tasks.iter().any(|task| task.reason.is_some_and(|reason| reason.rule == Rule::User));
-    let _ = fs::remove_file("/tmp/begin");
-    for child in &mut crowd {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    drop((player, loops));
-    drop(scheduler);
-    let (film, rest) = (times[0] / 6000.0, times[1..].iter().sum::<f64>() / 6000.0);
-    check!(reason.is_none(), "the scheduler left: {reason:?}");
-    check!(sum > 0.5 && sum <= 0.75, "the user has {sum:.2} of the CPU reserved");
-    check!(held.is_empty(), "not to be revoked: {held:?}");
-    check!(by_user, "nobody was refused because of the user's sum");
-    check!(film > 0.16, "the film got {film:.3} of the CPU, promised 0.167");
-    // Two of some forty that share a twelfth of the CPU.
-    check!(rest > 0.002, "best-effort work got {rest:.4} of the CPU");
-    Ok(format!(
-        "{} of 40 admitted with {sum:.2}, film {film:.3} of 0.167, others {rest:.4}",
-        admitted(&tasks).count()
-    ))
 }
 
 /// Tasks that were admitted asleep ask for twice the CPU: best-effort work gets its twentieth until they are put out,
@@ -238,6 +176,27 @@ pub fn ended_process() -> Outcome {
     drop(scheduler);
     check!(empty, "it holds {tasks:?} after {answer:?}");
     Ok(format!("{answer:?}"))
+}
+
+/// The id of a thread that has ended may be that of a task of somebody else by now: who is meant as a thread of one
+/// process is given nothing, and loses nothing, as a task of another.
+pub fn anothers_thread() -> Outcome {
+    let mut scheduler = shared()?;
+    let (one, other) = (Program::start(&["later", "100000"]), Program::start(&["later", "100000"]));
+    let given = scheduler.assign_thread(one.pid(), other.pid(), Some(grant(5_000, 50_000)));
+    let none = record(&mut scheduler, other.pid());
+    assign(&mut scheduler, other.pid(), grant(2_000, 50_000))?;
+    let taken = scheduler.assign_thread(one.pid(), other.pid(), None);
+    let kept = record(&mut scheduler, other.pid());
+    let own = scheduler.assign_thread(one.pid(), one.pid(), Some(grant(5_000, 50_000)));
+    drop((one, other));
+    drop(scheduler);
+    let no_such_task =
+        |answer: &Result<_, MechanismError>| matches!(answer, Err(MechanismError::NoSuchTask { .. }));
+    check!(no_such_task(&given) && none.is_none(), "given: {given:?}, {none:?}");
+    check!(no_such_task(&taken) && kept.is_some(), "taken: {taken:?}, {kept:?}");
+    check!(own.is_ok(), "a thread of its own: {own:?}");
+    Ok("nothing was given to it, nothing taken from it".to_owned())
 }
 
 /// A task that may use one CPU only is admitted there, and one that may use all of them makes room for it.

@@ -6,6 +6,7 @@
 //! `fork-spin`, `hold` and others (programs.rs).
 
 mod admission;
+mod crowds;
 mod domains;
 mod holds;
 mod interactive;
@@ -73,11 +74,13 @@ const CHECKS: &[Check] = &[
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),
     ("overload-revokes-and-room-reactivates", 1, interactive::overload),
-    ("a-crowd-that-is-never-revoked-takes-nothing-away", 1, admission::crowd_of_irrevocable),
+    ("a-crowd-that-is-never-revoked-takes-nothing-away", 1, crowds::irrevocable),
+    ("a-crowd-of-shells-takes-nothing-away", 1, crowds::revocable),
     ("best-effort-work-gets-its-twentieth-under-overload", 1, admission::class_bound),
     ("who-does-not-fit-keeps-nobody-waiting", 0, admission::waiters),
     ("a-thread-that-executes-keeps-its-reservation", 1, admission::exec_by_a_thread),
     ("a-process-that-has-ended-gets-nothing", 1, admission::ended_process),
+    ("who-has-the-id-of-an-ended-thread-gets-nothing", 1, admission::anothers_thread),
     ("a-free-task-makes-room-for-a-pinned-one", 2, admission::make_room),
     ("cpus-come-and-go-under-forks", 2, admission::hotplug_under_forks),
     ("a-cpu-that-goes-offline-gives-its-reservations-away", 2, system::hotplug),

@@ -84,6 +84,9 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             all_there.store(true, std::sync::atomic::Ordering::Relaxed);
             spin()
         }
+        // Shows a film of 25 frames a second, each of which takes 4.5 ms of CPU time, and writes each second how many
+        // it has shown, and how many of them after the next was due: film FILE.
+        "film" => film(&arguments[1]),
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
@@ -164,6 +167,23 @@ fn spin() -> ! {
     loop {
         std::hint::black_box(());
     }
+}
+
+fn film(file: &str) -> ! {
+    let (period, work) = (Duration::from_millis(40), Duration::from_micros(4500));
+    let (begin, mut demand, mut late) = (Instant::now(), thread_time(), 0);
+    for frame in 1u32.. {
+        demand += work;
+        while thread_time() < demand {
+            std::hint::black_box(());
+        }
+        late += u32::from(begin.elapsed() > period * frame);
+        if frame.is_multiple_of(25) {
+            let _ = fs::write(file, format!("{frame} {late}"));
+        }
+        sleep((begin + period * frame).saturating_duration_since(Instant::now()));
+    }
+    unreachable!("a film of five years")
 }
 
 /// Returns when the child, which does so much work after its fork, has executed a program.

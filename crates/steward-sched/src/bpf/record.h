@@ -104,7 +104,7 @@ struct assign_request {
 	s32 tid;
 	u32 has_grant;
 	u32 standing; /* answer */
-	u32 unused;
+	s32 pid; /* the process whose thread it must be; 0: whoever it is */
 };
 
 struct domain_request {

@@ -19,7 +19,8 @@ int steward_assign(struct assign_request *request)
 	if (!p)
 		return -ESRCH;
 	t = task_state_of(p);
-	if (!t) {
+	/* The thread that was meant may have ended, and its id be that of a task of somebody else by now. */
+	if (!t || (request->pid && p->tgid != request->pid)) {
 		result = -ESRCH;
 		goto out;
 	}

@@ -75,7 +75,7 @@ impl Daemon {
             return Ok(api::Ran::default());
         };
         let id = process::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
-        let given = self.give(id, &[caller.pid], &request);
+        let given = self.give(caller.pid, id, &[caller.pid], &request);
         // The pid meant the caller throughout only if the caller still runs.
         if !caller.is_alive() {
             let _ = self.assign(caller.pid, None);
@@ -134,10 +134,11 @@ impl Daemon {
         } else {
             vec![number]
         };
-        let given = self.give(first, &tids, &request);
+        let pid = held.id().tid;
+        let given = self.give(pid, first, &tids, &request);
         if let Err(error) = self.still_of(&held, user).and_then(|()| self.still_runs(first)) {
             for tid in tids {
-                let _ = self.assign(tid, None);
+                let _ = self.assign_thread(pid, tid, None);
             }
             return Err(error);
         }
@@ -158,21 +159,29 @@ impl Daemon {
         self.cpu.by_hand.retain(|hand| !is_thread(hand.process));
     }
 
-    /// Gives to all these threads of a process. When the first is refused and is not to wait for room, it and the
-    /// others are left as they were: best-effort.
-    fn give(&mut self, process: TaskId, tids: &[i32], request: &Asked) -> Result<Option<Standing>, ApiError> {
-        let first = self.assign(process.tid, Some(request.grant)).map_err(reply::mechanism_error)?;
-        if first == Some(Standing::Refused) && !request.keep_if_refused {
-            let _ = self.assign(process.tid, None);
+    /// Gives to all these threads of the process `pid`. When the first is refused and is not to wait for room, it and
+    /// the others are left as they were: best-effort.
+    fn give(
+        &mut self,
+        pid: i32,
+        first: TaskId,
+        tids: &[i32],
+        request: &Asked,
+    ) -> Result<Option<Standing>, ApiError> {
+        let grant = Some(request.grant);
+        let standing = self.assign_thread(pid, first.tid, grant).map_err(reply::mechanism_error)?;
+        if standing == Some(Standing::Refused) && !request.keep_if_refused {
+            let _ = self.assign_thread(pid, first.tid, None);
             return Err(self.admission_refused(&request.grant));
         }
-        for tid in tids.iter().filter(|tid| **tid != process.tid) {
-            // A thread that ended meanwhile needs nothing, and the promise to the process stands without it.
-            if let Err(error) = self.assign(*tid, Some(request.grant)) {
+        for tid in tids.iter().filter(|tid| **tid != first.tid) {
+            // A thread that ended meanwhile needs nothing, and the promise to the process stands without it. Its id may
+            // be that of somebody else's process by now.
+            if let Err(error) = self.assign_thread(pid, *tid, grant) {
                 tracing::debug!(tid, %error, "a thread got nothing");
             }
         }
-        Ok(first)
+        Ok(standing)
     }
 
     fn given(
@@ -227,14 +236,14 @@ impl Daemon {
         let tasks: Vec<TaskRecord> = tasks.into_iter().filter(is_meant).collect();
         let mut released = 0;
         for task in &tasks {
-            match self.assign(task.tid, None) {
+            match self.assign_thread(pid, task.tid, None) {
                 Ok(_) => released += 1,
                 Err(error) => tracing::debug!(tid = task.tid, %error, "a thread was not released"),
             }
         }
         if let Err(error) = self.still_of(&held, user) {
             for task in &tasks {
-                let _ = self.assign(task.tid, Some(task.grant));
+                let _ = self.assign_thread(pid, task.tid, Some(task.grant));
             }
             return Err(error);
         }

@@ -93,11 +93,24 @@ impl Daemon {
         }
     }
 
+    /// Gives or takes, for one thread of a process, if it still is one.
+    pub(crate) fn assign_thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        match self.cpu.mechanism.as_mut() {
+            Some(mechanism) => mechanism.assign_thread(pid, tid, grant),
+            None => Err(MechanismError::Gone { reason: self.gone_reason() }),
+        }
+    }
+
     pub(crate) fn carry_out(&mut self, steps: &[Step]) -> Applied {
         let mut applied = Applied::default();
         let mut failures = Vec::new();
         for step in steps {
-            match self.assign(step.tid, step.grant) {
+            match self.assign_thread(step.pid, step.tid, step.grant) {
                 Ok(standing) => {
                     log_step(step, standing);
                     let counter =
