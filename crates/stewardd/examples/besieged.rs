@@ -3,8 +3,8 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `descriptors`, `clients` (in which seven users more
-//! do what user 1000 does).
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `descriptors`, and `clients`, in which seven users
+//! more do what user 1000 does.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -2,8 +2,9 @@
 //!
 //! Nothing here waits for a client. Every descriptor is nonblocking, every buffer is bounded, and a turn takes at most
 //! one read and one call from each client, so that one who floods, stops half-way, never reads or vanishes costs the
-//! others nothing. An answer that takes long to make is made in [pieces](pieces), one of them in a turn. Among users [time](turns), [connections](room) and memory are divided, whoever they say they are: a
-//! user can only crowd out himself.
+//! others nothing. An answer that takes long to make is made in [pieces](pieces), one of them in a turn. Among users
+//! [time](turns), [connections](room) and memory are divided, whoever they say they are: a user can only crowd out
+//! himself.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};

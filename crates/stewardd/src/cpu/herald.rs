@@ -201,8 +201,8 @@ impl Sampler {
         }
     }
 
-    /// Leave to make a long reply for this user, for as long as it is held: each has one made at a time, or whoever asks
-    /// on many connections would have as many half-made ones kept. `None` while another one is made.
+    /// Leave to make a long reply for this user, for as long as it is held: each has one made at a time, or whoever
+    /// asks on many connections would have as many half-made ones kept. `None` while another one is made.
     pub(crate) fn may_make(&mut self, payer: Payer) -> Option<Arc<()>> {
         self.making.retain(|_, made| made.strong_count() > 0);
         if self.making.contains_key(&payer) {

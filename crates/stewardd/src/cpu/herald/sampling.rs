@@ -34,8 +34,8 @@ impl Daemon {
         }
     }
 
-    /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again. Returns whether they
-    /// were read.
+    /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again. Returns whether
+    /// they were read.
     pub(crate) fn refresh(&mut self, now_ns: u64) -> bool {
         self.cpu.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
         self.sample_if_old(now_ns)

@@ -1,5 +1,5 @@
-//! A reply about forecasts that is made in pieces: the text of thousands of tasks takes long, and nobody else is answered
-//! meanwhile.
+//! A reply about forecasts that is made in pieces: the text of thousands of tasks takes long, and nobody else is
+//! answered meanwhile.
 //!
 //! It is made of what was known when it was begun, whatever is read or changed until it is whole.
 
