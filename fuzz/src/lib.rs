@@ -14,6 +14,7 @@ use stewardd::fake::disk::FakeDisk;
 use stewardd::fake::{Fake, options};
 use stewardd::server::Answer;
 use stewardd::server::peer::Caller;
+use stewardd::server::pieces::Put;
 
 /// The owner of the machine.
 pub const OWNER: u32 = 1000;
@@ -55,7 +56,11 @@ impl Machine {
     /// What the daemon answers to this process in the name of this user.
     pub fn answer(&mut self, uid: u32, call: Call) -> Answer {
         let caller = Caller::of_process(uid, uid, std::process::id() as i32);
-        self.daemon.answer(&caller, call)
+        let mut answer = self.daemon.answer(&caller, call.clone());
+        while let Answer::Again(made) = answer {
+            answer = self.daemon.answer(&caller, Put { call: call.clone(), made: Some(made) });
+        }
+        answer
     }
 
     /// As [`Machine::answer`], for calls that have one reply.
@@ -68,7 +73,7 @@ impl Machine {
             Answer::Text(text) => Ok(serde_json::from_str(&text).expect("a reply is an object")),
             Answer::Error(error) => Err(error),
             Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
-            Answer::Wait => panic!("this caller cannot wait"),
+            Answer::Wait | Answer::Again(_) => panic!("this caller cannot wait"),
         }
     }
 

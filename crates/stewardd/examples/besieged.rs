@@ -3,7 +3,8 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `cgroups`, `descriptors`.
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `descriptors`, and `clients`, in which seven users
+//! more do what user 1000 does.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 const ATTACKER: u32 = 1000;
 const BYSTANDER: u32 = 1001;
+/// Who helps the attacker in `clients`.
+const HELPERS: std::ops::Range<u32> = 1002..1009;
+/// With those of all eight, nearly as many connections as there may be beside those kept for root and the owner.
+const CLIENTS_EACH: usize = 55;
 /// As in the report that this was written for.
 const CONNECTIONS: usize = 480;
 const THREADS: usize = 4000;
@@ -36,7 +41,8 @@ fn main() -> anyhow::Result<()> {
         ["probe", method] => probe(method),
         ["attack", scenario] => attack(scenario),
         [] => bail!(
-            "besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts releases cgroups descriptors"
+            "besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts releases ends cgroups \
+             descriptors clients"
         ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
@@ -71,6 +77,12 @@ fn measure(scenario: &str) -> anyhow::Result<()> {
         map_users(&mut attacker)?;
     }
     print!("{}", wait_for(&mut attacker)?.replace("ready\n", ""));
+    let helpers = if scenario == "clients" { HELPERS } else { 0..0 };
+    let mut helpers: Vec<Child> =
+        helpers.map(|uid| own(uid, &["attack", scenario])).collect::<Result<_, _>>()?;
+    for helper in &mut helpers {
+        wait_for(helper)?;
+    }
     let method = if scenario == "files" { "file" } else { "io.steward.ListSpecs" };
     let mut bystander = own(BYSTANDER, &["probe", method])?;
     let line = wait_for(&mut bystander)?;
@@ -82,6 +94,7 @@ fn measure(scenario: &str) -> anyhow::Result<()> {
         let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_default();
         println!("  {}", line.split_whitespace().collect::<Vec<_>>().join(" "));
     }
+    println!("  descriptors: {}", std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     if scenario == "subordinates" {
         // It is told of the next decision, so it was not dropped.
         fill_history_with(1)?;
@@ -91,8 +104,10 @@ fn measure(scenario: &str) -> anyhow::Result<()> {
             if monitor.next().is_some_and(|event| event.is_ok()) { "kept" } else { "lost" }
         );
     }
-    attacker.kill()?;
-    attacker.wait()?;
+    for mut child in helpers.into_iter().chain([attacker]) {
+        child.kill()?;
+        child.wait()?;
+    }
     Ok(())
 }
 
@@ -180,6 +195,8 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
         }
         "mounts" => mounts(),
         "releases" => releases(),
+        "ends" => ends(),
+        "clients" => clients(),
         "cgroups" => cgroups(),
         "descriptors" => descriptors(),
         other => bail!("there is no scenario {other}"),
@@ -212,6 +229,63 @@ fn releases() -> anyhow::Result<()> {
     }
 }
 
+/// Has what each of many programs has taken from it, then ends all of them, again and again.
+fn ends() -> anyhow::Result<()> {
+    let mut client = Client::connect(SOCKET_PATH)?;
+    for round in 0.. {
+        let mut programs = Vec::with_capacity(ENDS_AT_ONCE);
+        for _ in 0..ENDS_AT_ONCE {
+            // SAFETY: there is one thread, and the child only waits.
+            match unsafe { libc::fork() } {
+                0 => loop {
+                    // SAFETY: it has no arguments, and waits for a signal.
+                    unsafe { libc::pause() };
+                },
+                pid if pid > 0 => programs.push(pid),
+                _ => break,
+            }
+        }
+        for pid in &programs {
+            let _ = client.call(&api::Release { pid: *pid });
+        }
+        if round == 0 {
+            println!("ready");
+        }
+        for pid in &programs {
+            // SAFETY: they are this program's own children, and were not waited for yet.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        for pid in programs {
+            // SAFETY: a child, and nobody wants its status.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        }
+    }
+    Ok(())
+}
+
+/// Many connections, each with a call at a time.
+fn clients() -> anyhow::Result<()> {
+    let connect = || UnixStream::connect(SOCKET_PATH);
+    let mut streams: Vec<UnixStream> = (0..CLIENTS_EACH).map(|_| connect()).collect::<Result<_, _>>()?;
+    println!("ready");
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        for stream in &mut streams {
+            stream.write_all(b"{\"method\":\"io.steward.ListSpecs\"}\0")?;
+        }
+        for stream in &mut streams {
+            let mut is_whole = false;
+            while !is_whole {
+                let count = stream.read(&mut bytes)?;
+                anyhow::ensure!(count > 0, "a connection was closed");
+                is_whole = bytes[count - 1] == 0;
+            }
+        }
+    }
+}
+
+/// How many programs end at once.
+const ENDS_AT_ONCE: usize = 512;
 /// Where root has made a cgroup for the attacker.
 const OWN_CGROUP: &str = "/sys/fs/cgroup/crowd";
 const CGROUPS: usize = 4000;

@@ -2,8 +2,9 @@
 //!
 //! Nothing here waits for a client. Every descriptor is nonblocking, every buffer is bounded, and a turn takes at most
 //! one read and one call from each client, so that one who floods, stops half-way, never reads or vanishes costs the
-//! others nothing. Among users [time](turns), [connections](room) and memory are divided, whoever they say they are: a
-//! user can only crowd out himself.
+//! others nothing. An answer that takes long to make is made in [pieces](pieces), one of them in a turn. Among users
+//! [time](turns), [connections](room) and memory are divided, whoever they say they are: a user can only crowd out
+//! himself.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -32,6 +33,7 @@ pub mod metrics;
 mod output;
 pub mod peer;
 pub mod permission;
+pub mod pieces;
 mod place;
 pub mod polkit;
 pub mod report;
@@ -45,12 +47,13 @@ pub mod turns;
 pub mod watch;
 
 use output::Output;
+use pieces::{Put, Unfinished};
 use place::{Lock, another, bind_only};
 use room::Entry;
 pub use sight::Topic;
 use sight::{About, Listening, Sight, View};
 use turns::{Payer, Turns};
-use watch::{NextReply, Watch, Watched};
+use watch::{Next, NextReply, Watch, Watched};
 
 /// What may be held for all clients together, in bytes: what waits for them to read it, and what they sent of calls
 /// that are not whole.
@@ -81,6 +84,8 @@ pub enum Answer {
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
     Wait,
+    /// None yet: the call is to be put again in the next turn, with what was made so far.
+    Again(Unfinished),
 }
 
 struct Client {
@@ -88,8 +93,8 @@ struct Client {
     caller: Caller,
     framer: Framer,
     output: Output,
-    /// The call that waits for its answer.
-    waiting: Option<Call>,
+    /// The call that is not answered yet.
+    unanswered: Option<Unanswered>,
     /// What it listens to; `Some` once it monitors.
     monitoring: Option<Listening>,
     /// What it is answered again and again, and when next, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -99,6 +104,21 @@ struct Client {
     /// To be closed once its output is sent.
     closing: bool,
     gone: bool,
+}
+
+/// A call that is not answered yet.
+struct Unanswered {
+    put: Put,
+    /// How long it was as it came, in bytes.
+    call_bytes: usize,
+    /// Somebody is asked for permission; else more of the answer can be made at any time.
+    waits: bool,
+}
+
+impl Unanswered {
+    fn held_bytes(&self) -> usize {
+        self.call_bytes + self.put.made.as_ref().map_or(0, Unfinished::held_bytes)
+    }
 }
 
 /// The socket and its clients.
@@ -190,14 +210,15 @@ impl Server {
 
     /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. When its time is used up,
     /// the rest is left for the next one, in which whoever has used less comes first.
-    pub fn take_turn(&mut self, ready: &[PollFlags], handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    pub fn take_turn(&mut self, ready: &[PollFlags], handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         self.turn += 1;
         let Server { clients, calls, turn, owner_uid, .. } = self;
         let has_work = |(client, ready): &(&Client, &PollFlags)| !ready.is_empty() || client.has_call();
         let mut order: Vec<usize> = (0..clients.len().min(ready.len() - 1))
             .filter(|index| has_work(&(&clients[*index], &ready[1 + index])))
             .collect();
-        order.sort_by_key(|index| clients[*index].last_turn);
+        // Whoever's answer is begun has it finished first, so that a user has few that are begun.
+        order.sort_by_key(|index| (!clients[*index].is_begun(), clients[*index].last_turn));
         let work: Vec<(Payer, usize)> =
             order.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
         calls.share(work, &now_ns, &mut |index| {
@@ -259,10 +280,10 @@ impl Server {
     }
 
     /// Puts every call again that waits for its answer, if `now`: there may be one.
-    pub fn answer_waiting(&mut self, now: bool, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    pub fn answer_waiting(&mut self, now: bool, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         for client in self.clients.iter_mut().filter(|_| now) {
-            if let Some(call) = client.waiting.take() {
-                client.put(call, handle);
+            if let Some(waiting) = client.unanswered.take_if(|unanswered| unanswered.waits) {
+                client.put(waiting.put, waiting.call_bytes, handle);
                 client.write_out();
             }
         }
@@ -273,8 +294,13 @@ impl Server {
     pub fn serve_watchers(&mut self, now_ns: u64, answer: &mut dyn FnMut(&Caller, &mut Watch) -> NextReply) {
         let Server { clients, watches, owner_uid, .. } = self;
         let is_due = |client: &Client| client.watching.as_ref().is_some_and(|(_, due_ns)| *due_ns <= now_ns);
-        let due = clients.iter().enumerate().filter(|(_, client)| is_due(client));
-        let work: Vec<(Payer, usize)> = due.map(|(index, client)| (client.caller.payer, index)).collect();
+        let mut due: Vec<usize> = (0..clients.len()).filter(|index| is_due(&clients[*index])).collect();
+        // Whoever's reply is begun has it finished first, then whoever has been due for longest.
+        due.sort_by_key(|index| {
+            clients[*index].watching.as_ref().map(|(watch, due_ns)| (!watch.is_begun(), *due_ns))
+        });
+        let work: Vec<(Payer, usize)> =
+            due.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
         // Whoever is left when time is used up stays due.
         watches.share(work, &crate::turn::clock::now_ns, &mut |index| {
             clients[index].serve_watch(now_ns, answer);
@@ -432,7 +458,7 @@ impl Client {
             caller,
             framer,
             output,
-            waiting: None,
+            unanswered: None,
             monitoring: None,
             watching: None,
             last_turn: turn,
@@ -446,14 +472,23 @@ impl Client {
     fn wants_input(&self) -> bool {
         self.output.is_empty()
             && !self.closing
-            && self.waiting.is_none()
+            && self.unanswered.is_none()
             && self.monitoring.is_none()
             && self.watching.is_none()
     }
 
-    /// Whether a whole call of it waits to be answered.
+    /// Whether a whole call of it waits to be answered, or more of an answer can be made.
     fn has_call(&self) -> bool {
-        self.wants_input() && self.framer.has_message()
+        match &self.unanswered {
+            Some(unanswered) => !unanswered.waits,
+            None => self.wants_input() && self.framer.has_message(),
+        }
+    }
+
+    /// Whether something of the answer to its call is made.
+    fn is_begun(&self) -> bool {
+        let made = self.unanswered.as_ref().and_then(|unanswered| unanswered.put.made.as_ref());
+        made.is_some_and(Unfinished::is_begun)
     }
 
     /// Whether it is silent because it listens.
@@ -463,10 +498,12 @@ impl Client {
 
     /// What it takes of memory, in bytes.
     fn held_bytes(&self) -> usize {
-        self.output.held_bytes() + self.framer.len()
+        let unanswered = self.unanswered.as_ref().map_or(0, Unanswered::held_bytes);
+        let watched = self.watching.as_ref().map_or(0, |(watch, _)| watch.held_bytes());
+        self.output.held_bytes() + self.framer.len() + unanswered + watched
     }
 
-    fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         if ready.contains(PollFlags::OUT) {
             self.write_out();
         }
@@ -475,7 +512,18 @@ impl Client {
         {
             self.gone = true;
         }
-        if self.gone || !self.wants_input() {
+        if self.gone {
+            return;
+        }
+        if let Some(Unanswered { put, call_bytes, .. }) =
+            self.unanswered.take_if(|unanswered| !unanswered.waits)
+        {
+            self.last_turn = turn;
+            self.put(put, call_bytes, handle);
+            self.write_out();
+            return;
+        }
+        if !self.wants_input() {
             return;
         }
         if ready.contains(PollFlags::IN) && !self.framer.has_message() {
@@ -514,8 +562,10 @@ impl Client {
             return;
         }
         match answer(&self.caller, watch) {
-            Ok(Some(text)) => self.send_text(&text, true),
-            Ok(None) => {}
+            Ok(Next::Reply(text)) => self.send_text(&text, true),
+            Ok(Next::Nothing) => {}
+            // Still due, behind those who were due before.
+            Ok(Next::Again) => *due_ns = now_ns,
             Err(error) => {
                 self.watching = None;
                 self.send_error(&error);
@@ -540,20 +590,23 @@ impl Client {
         self.send(&Reply { error: Some(name), parameters, continues: None });
     }
 
-    fn answer(&mut self, message: &[u8], handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    fn answer(&mut self, message: &[u8], handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         let call: Call = match serde_json::from_slice(message) {
             Ok(call) => call,
             Err(error) => return self.refuse(&format!("not a varlink call: {error}")),
         };
-        self.put(call, handle);
+        self.put(call.into(), message.len(), handle);
     }
 
-    fn put(&mut self, call: Call, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    fn put(&mut self, put: Put, call_bytes: usize, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
+        let call = put.call.clone();
         let oneway = call.oneway == Some(true);
         let more = call.more == Some(true);
-        match handle(&self.caller, call.clone()) {
-            Answer::Wait => self.waiting = Some(call),
+        let unanswered = |made, waits| Some(Unanswered { put: Put { call, made }, call_bytes, waits });
+        match handle(&self.caller, put) {
+            Answer::Wait => self.unanswered = unanswered(None, true),
             _ if oneway => {}
+            Answer::Again(made) => self.unanswered = unanswered(Some(made), false),
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
             Answer::Text(parameters) => self.send_text(&parameters, false),
             Answer::Error(error) => self.send_error(&error),
@@ -582,215 +635,4 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::server::watch::ForecastWatch;
-
-    /// One text of this many bytes is more than a socket takes.
-    const LONG_BYTES: usize = 1 << 20;
-
-    fn watched(server: &mut Server) -> UnixStream {
-        let mut client = UnixStream::connect(&server.path).expect("it listens");
-        client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
-        let request = libsteward::api::WatchForecasts::default();
-        let about = Watched::Forecasts(ForecastWatch { request, granted: true, told_at_ns: 0 });
-        let watch = Watch { about, every_ns: 100 };
-        for _ in 0..2 {
-            let ready = vec![PollFlags::IN; 1 + server.clients.len()];
-            server.take_turn(&ready, &mut |_, _| Answer::Watch(watch.clone()));
-        }
-        client
-    }
-
-    fn server() -> (tempfile::TempDir, Server) {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("socket");
-        let server = Server::bind(&path, Box::new(crate::server::peer::from_kernel)).expect("it is free");
-        server.listen().expect("it listens");
-        (directory, server)
-    }
-
-    #[test]
-    fn nobody_connects_before_there_are_answers_and_no_other_daemon_takes_the_place_meanwhile() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("socket");
-        let bind = || Server::bind(&path, Box::new(crate::server::peer::from_kernel));
-        let server = bind().expect("it is free");
-        let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
-        assert_eq!(refused, ErrorKind::ConnectionRefused);
-        let starting = libsteward::Client::connect_within(&path, std::time::Duration::ZERO);
-        assert!(matches!(starting, Err(libsteward::Error::Starting { .. })), "{starting:?}");
-        let error = bind().err().expect("it is taken").to_string();
-        assert!(error.contains("another stewardd"), "{error}");
-        server.listen().expect("it listens");
-        UnixStream::connect(&path).expect("it listens");
-        server.close();
-        assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
-        // One that was killed leaves both files behind, and is in nobody's way.
-        drop(bind().expect("it is free"));
-        bind().expect("it is free").close();
-    }
-
-    #[test]
-    fn no_client_can_leave_a_file_with_the_daemon_for_it_to_close() {
-        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-        let (_keep, mut server) = server();
-        let client = UnixStream::connect(&server.path).expect("it listens");
-        let file = [client.as_fd()];
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut files = SendAncillaryBuffer::new(&mut space);
-        assert!(files.push(SendAncillaryMessage::ScmRights(&file)));
-        let sent = sendmsg(&client, &[io::IoSlice::new(b"x")], &mut files, SendFlags::empty());
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says its version");
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        if (numbers.next(), numbers.next()) >= (Some(6), Some(16)) {
-            assert_eq!(sent, Err(Errno::PERM), "on Linux {release}");
-        }
-        (&client).write_all(b"{\"method\":\"a.B\"}\0").expect("all else goes on");
-        server.accept();
-        turn(&mut server, &mut |_, _| Answer::Reply(Map::new()));
-        let mut bytes = [0; 200];
-        assert_ne!((&client).read(&mut bytes).expect("an answer"), 0);
-    }
-
-    #[test]
-    fn watchers_are_served_on_a_common_beat() {
-        let (_keep, mut server) = server();
-        let _clients = [watched(&mut server), watched(&mut server)];
-        let mut answers = 0;
-        for now_ns in [1030, 1040, 1099, 1100, 1350] {
-            server.serve_watchers(now_ns, &mut |_, _| {
-                answers += 1;
-                Ok(Some("{}".into()))
-            });
-        }
-        assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
-    }
-
-    #[test]
-    fn one_who_does_not_read_has_at_most_one_reply_waiting() {
-        let (_keep, mut server) = server();
-        let _client = watched(&mut server);
-        let mut answers = 0;
-        for beat in 1..1000 {
-            server.serve_watchers(beat * 100, &mut |_, _| {
-                answers += 1;
-                Ok(Some("1".repeat(LONG_BYTES).into()))
-            });
-        }
-        assert_eq!((answers, server.clients.len()), (1, 1));
-        assert!(server.clients[0].output.len() <= LONG_BYTES + 100);
-    }
-
-    /// A client that has asked, as this user.
-    fn asking(server: &mut Server, uid: u32) -> UnixStream {
-        server.user_of = Box::new(move |_| Ok(uid));
-        server.identify = Box::new(move |stream| {
-            let caller = crate::server::peer::from_kernel(stream)?;
-            Ok(Caller { uid, payer: uid, ..caller })
-        });
-        let mut client = UnixStream::connect(&server.path).expect("it listens");
-        client.write_all(b"{\"method\":\"a.B\"}\0").expect("sent");
-        server.accept();
-        client
-    }
-
-    fn turn(server: &mut Server, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
-        let ready = vec![PollFlags::IN; 1 + server.clients.len()];
-        server.take_turn(&ready, handle);
-    }
-
-    #[test]
-    fn what_waits_to_be_read_is_bounded_after_each_answer_and_a_shared_text_counts_once() {
-        let (_keep, mut server) = server();
-        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
-        let shared: Arc<str> = "1".repeat(LONG_BYTES).into();
-        while server.clients.iter().any(|client| client.output.is_empty()) {
-            turn(&mut server, &mut |_, _| Answer::Text(Arc::clone(&shared)));
-        }
-        assert_eq!(server.clients.len(), 60, "the same text for all");
-
-        let (_keep, mut server) = self::server();
-        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
-        let _other = asking(&mut server, 1001);
-        let (mut answered, mut most) = (0, 0);
-        while answered < 61 {
-            let mut texts = Vec::new();
-            turn(&mut server, &mut |_, _| {
-                let text: Arc<str> = "1".repeat(LONG_BYTES).into();
-                answered += 1;
-                // Who has been sent it, and not gone, holds it.
-                texts.push(Arc::downgrade(&text));
-                Answer::Text(text)
-            });
-            most = most.max(server.clients.iter().map(Client::held_bytes).sum());
-        }
-        assert!(most <= HELD_BYTES_MAX, "{most}");
-        assert!(server.clients.iter().any(|client| client.caller.uid == 1001), "who holds little stays");
-    }
-
-    #[test]
-    fn of_two_users_the_one_with_many_costly_calls_keeps_the_other_waiting_for_one_turn() {
-        let (_keep, mut server) = server();
-        let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
-        let costly = &mut |_: &Caller, _: Call| {
-            let begun_ns = now_ns();
-            while now_ns() - begun_ns < turns::TURN_NS {}
-            Answer::Reply(Map::new())
-        };
-        turn(&mut server, costly);
-        let answered = |server: &Server, uid: u32| {
-            let of_uid = server.clients.iter().filter(|client| client.caller.uid == uid);
-            of_uid.filter(|client| client.last_turn > 1 || (uid == 1000 && client.last_turn > 0)).count()
-        };
-        assert_eq!(answered(&server, 1000), 1, "one turn, one costly call");
-        let _other = asking(&mut server, 1001);
-        turn(&mut server, costly);
-        assert_eq!((answered(&server, 1000), answered(&server, 1001)), (1, 1), "first, however many wait");
-    }
-
-    #[test]
-    fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_and_again() {
-        let (_keep, mut server) = server();
-        let _crowd: Vec<UnixStream> =
-            (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
-        let newcomers = |server: &Server| -> Vec<UnixStream> {
-            (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
-        };
-        let identified = Arc::new(AtomicUsize::new(0));
-        let mut accept_as = |uid: u32| {
-            let count = Arc::clone(&identified);
-            server.user_of = Box::new(move |_| Ok(uid));
-            server.identify = Box::new(move |stream| {
-                count.fetch_add(1, Ordering::Relaxed);
-                Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
-            });
-            let _newcomers = newcomers(&server);
-            server.accept();
-            identified.swap(0, Ordering::Relaxed)
-        };
-        // In each turn again: a newer connection does go before an older one.
-        assert_eq!((accept_as(1000), accept_as(1000)), (REPLACED_PER_TURN, REPLACED_PER_TURN));
-        assert_eq!(accept_as(0), 100, "never root");
-        assert_eq!(
-            accept_as(1001),
-            room::CLIENTS_PER_USER_MAX + REPLACED_PER_TURN,
-            "who has none yet gets theirs"
-        );
-    }
-
-    #[test]
-    fn an_error_ends_the_watch_and_not_the_connection() {
-        let (_keep, mut server) = server();
-        let client = watched(&mut server);
-        server.serve_watchers(1, &mut |_, _| Err(ApiError::NoSuchTask { pid: 7 }));
-        assert_eq!(server.watcher_due_ns(), None);
-        let mut bytes = [0; 200];
-        let count = (&client).read(&mut bytes).expect("an answer");
-        assert!(String::from_utf8_lossy(&bytes[..count]).contains("io.steward.NoSuchTask"));
-        assert!(server.clients[0].wants_input());
-    }
-}
+mod tests;

@@ -5,8 +5,12 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{Machine, Running};
+use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use stewardd::fake::tasks::FakeTask;
+use stewardd::server::Answer;
+use stewardd::server::peer::Caller;
+use stewardd::server::pieces::Put;
 
 /// Rules under which nobody sees what is others'.
 const PRIVATE: &str =
@@ -312,4 +316,77 @@ fn of_those_whom_the_caller_may_not_see_only_how_slow_the_slowest_is_is_told() {
     let seen = slowed(&daemon, "theirs");
     let all: Vec<Option<&str>> = told(&seen).into_iter().map(|(_, _, name)| name).collect();
     assert_eq!(all, names, "what root is told is nobody else's text");
+}
+
+/// As many tasks as one user may have, of whom the last alone does something.
+fn crowded() -> Machine {
+    let machine = Machine::new();
+    let tasks = (1..=4000).map(|pid| FakeTask::new(pid, 1000, 1, if pid == 4000 { 0.5 } else { 0.0 }, 0.0));
+    machine.tasks.tasks().extend(tasks);
+    machine
+}
+
+/// Somebody on a connection of their own.
+fn caller(uid: u32) -> Caller {
+    Caller::of_process(uid, uid, std::process::id() as i32)
+}
+
+#[test]
+fn what_is_said_of_thousands_of_tasks_is_made_in_pieces_and_is_what_was_known_when_it_was_begun() {
+    let machine = crowded();
+    let mut daemon = machine.daemon().expect("it starts");
+    let call = || Call { method: <api::ListForecasts as api::Method>::NAME.into(), ..Call::default() };
+    let (first, second) = (caller(1000), caller(1000));
+    let mut answer = daemon.answer(&first, call());
+    let (mut pieces, mut beside) = (0, None);
+    let text = loop {
+        match answer {
+            Answer::Text(text) => break text,
+            Answer::Again(made) => {
+                pieces += 1;
+                if pieces == 3 {
+                    // Another connection of that user waits, and has nothing made for it meanwhile.
+                    let Answer::Again(made) = daemon.answer(&second, call()) else { panic!("it waits") };
+                    assert!(!made.is_begun());
+                    beside = Some(made);
+                    // What is changed now is of the next reply, and does not make this one begin anew.
+                    machine.tasks.tasks().truncate(10);
+                    let settings = api::DomainSettings { cpu: Some(0.1), ..Default::default() };
+                    let create = api::CreateDomain { domain: "new".into(), settings, ..Default::default() };
+                    let Ok(serde_json::Value::Object(parameters)) = serde_json::to_value(&create) else {
+                        unreachable!("a struct with named fields")
+                    };
+                    let method = <api::CreateDomain as api::Method>::NAME.into();
+                    let changed = daemon.answer(&caller(0), Call { method, parameters, ..Call::default() });
+                    assert!(matches!(changed, Answer::Reply(_) | Answer::Text(_)));
+                }
+                answer = daemon.answer(&first, Put { call: call(), made: Some(made) });
+            }
+            _ => panic!("neither a list nor a part of one"),
+        }
+    };
+    let list: api::Forecasts = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(tids(&list), (1..=4000).collect::<Vec<_>>());
+    // Reading them is one piece, and each of the others is about some hundreds.
+    assert!((10..40).contains(&pieces), "{pieces}");
+    let made = beside.expect("it was asked");
+    assert!(!matches!(daemon.answer(&second, Put { call: call(), made: Some(made) }), Answer::Error(_)));
+}
+
+#[test]
+fn who_lists_and_who_watches_get_what_was_made_in_pieces_as_a_whole() {
+    let machine = crowded();
+    let daemon = machine.start();
+    let request = api::WatchForecasts::default();
+    let mut watchers: Vec<_> =
+        (0..3).map(|_| daemon.client().watch_forecasts(&request).expect("sent")).collect();
+    assert_eq!(tids(&forecasts(&daemon, &api::ListForecasts::default())).len(), 4000);
+    for _ in 0..3 {
+        for watcher in &mut watchers {
+            let reply = watcher.next().expect("it goes on").expect("it may be asked");
+            assert_eq!(tids(&reply).len(), 4000);
+        }
+    }
+    let one = forecasts(&daemon, &api::ListForecasts { pid: Some(4000), ..Default::default() });
+    assert!(tids(&one) == [4000] && one.tasks[0].forecast.actual_ms_per_s > 499.0, "{one:?}");
 }

@@ -8,7 +8,8 @@
 //! read since; the tree of cgroups behind it when something has changed in it, at most once a second, or when a task
 //! turns up in a cgroup that is not known, or when something was changed through the daemon.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use libsteward::api::WatchForecasts;
 use steward_core::cpu::forecast::{DomainSample, GAP_MAX_NS, Herald, Model, Report, Stalls};
@@ -19,6 +20,7 @@ use steward_tasks::Source;
 
 use crate::cpu::real_time::RealTimeUse;
 use crate::domains::reading::Groups;
+use crate::server::turns::Payer;
 
 mod sampling;
 
@@ -122,6 +124,8 @@ pub(crate) struct Sampler {
     outlook: Option<(u64, Arc<Outlook>)>,
     /// What was said of it.
     texts: OutlookTexts,
+    /// For whom a reply is being made in pieces, by who pays for it.
+    making: HashMap<Payer, Weak<()>>,
 }
 
 /// The texts of replies about one outlook.
@@ -179,12 +183,15 @@ impl Sampler {
         texts.into_iter().find(|(of, _)| of == asked).map(|(_, text)| Arc::clone(text))
     }
 
-    /// Keeps the text of a reply about the outlook that was made last, unless it is for one caller alone (`None`), and
-    /// notes what CPU time it took to make, in nanoseconds.
-    pub(crate) fn keep_text(&mut self, asked: Option<OutlookAsked>, text: &Arc<str>, cost_ns: u64) {
+    /// Notes what CPU time was taken to make some of a reply, in nanoseconds.
+    pub(crate) fn note_reply(&mut self, cost_ns: u64) {
         self.pace.note_reply(cost_ns);
-        let Some(asked) = asked else { return };
-        let Some((made_at_ns, _)) = self.outlook else { return };
+    }
+
+    /// Keeps the text of a reply about an outlook, if that is still the one that was made last.
+    pub(crate) fn keep_text(&mut self, outlook: &Arc<Outlook>, asked: OutlookAsked, text: &Arc<str>) {
+        let latest = self.outlook.as_ref().filter(|(_, latest)| Arc::ptr_eq(latest, outlook));
+        let Some((made_at_ns, _)) = latest.map(|(at_ns, latest)| (*at_ns, latest)) else { return };
         if self.texts.of_ns != made_at_ns {
             self.texts = OutlookTexts { of_ns: made_at_ns, texts: Vec::new() };
         }
@@ -192,6 +199,18 @@ impl Sampler {
         if self.texts.texts.len() < TEXTS_MAX && bytes + text.len() <= TEXTS_BYTES_MAX {
             self.texts.texts.push((asked, Arc::clone(text)));
         }
+    }
+
+    /// Leave to make a long reply for this user, for as long as it is held: each has one made at a time, or whoever
+    /// asks on many connections would have as many half-made ones kept. `None` while another one is made.
+    pub(crate) fn may_make(&mut self, payer: Payer) -> Option<Arc<()>> {
+        self.making.retain(|_, made| made.strong_count() > 0);
+        if self.making.contains_key(&payer) {
+            return None;
+        }
+        let leave = Arc::new(());
+        self.making.insert(payer, Arc::downgrade(&leave));
+        Some(leave)
     }
 
     /// When [`Daemon::sample_if_due`] has something to do.

@@ -19,6 +19,7 @@ mod audit;
 mod explain;
 mod forecast_text;
 mod forecasts;
+mod making;
 mod suspension;
 
 pub(crate) use explain::taken;

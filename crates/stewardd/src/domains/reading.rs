@@ -4,6 +4,7 @@
 //! a second. What the scheduler itself knows of domains is asked for every time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use steward_core::cpu::forecast::{Changed, DomainSample, TaskReading, TaskSample};
 use steward_core::cpu::mechanism::DomainRecord;
@@ -71,7 +72,8 @@ impl Group {
 /// All cgroups, parents before children.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    groups: Vec<Group>,
+    /// Shared with answers that are being made from them.
+    groups: Arc<Vec<Group>>,
     by_id: HashMap<u64, usize>,
     read_at_ns: Option<u64>,
     /// What CPU time that took, in nanoseconds.
@@ -97,6 +99,11 @@ impl Groups {
     /// All of them, in the order of [`Groups::samples`].
     pub(crate) fn all(&self) -> &[Group] {
         &self.groups
+    }
+
+    /// The same, as they stay for whoever holds on to them.
+    pub(crate) fn shared(&self) -> Arc<Vec<Group>> {
+        Arc::clone(&self.groups)
     }
 
     /// The index of the cgroup with this id.
@@ -204,7 +211,7 @@ impl Groups {
             self.changes = None;
         }
         let guarantees = domains.guarantees();
-        self.groups.clear();
+        let mut groups: Vec<Group> = Vec::with_capacity(listed.len());
         self.by_id.clear();
         let mut by_path: HashMap<String, usize> = HashMap::new();
         for cgroup in &listed {
@@ -213,49 +220,52 @@ impl Groups {
                 // The one above it has gone meanwhile.
                 continue;
             }
-            let index = self.groups.len();
+            let index = groups.len();
             let mut users = vec![domains.user_of(cgroup)];
             // The root belongs to root, which says nothing about those below.
-            let above = parent.map(|parent| &self.groups[parent]).filter(|above| !above.path.is_empty());
+            let above = parent.map(|parent| &groups[parent]).filter(|above| !above.path.is_empty());
             users.extend(above.into_iter().flat_map(|above| above.users.iter().copied()));
-            self.groups.push(Group {
+            let parent_id = parent.map(|parent| groups[parent].cgroup_id());
+            groups.push(Group {
                 name: domains.names().name_of(name::domain_of(&cgroup.path)),
                 is_domain: name::domain_of(&cgroup.path) == cgroup.path,
                 parent,
                 users,
                 guaranteed: guaranteed(&guarantees, domains, &cgroup.path),
-                sample: self.sample(domains, &cgroup.path, cgroup.id, parent),
+                sample: sample(domains, &cgroup.path, cgroup.id, parent_id),
                 path: cgroup.path.clone(),
             });
             self.by_id.insert(cgroup.id, index);
             by_path.insert(cgroup.path.clone(), index);
         }
-        if self.groups.is_empty() {
-            self.groups.push(Group {
+        if groups.is_empty() {
+            groups.push(Group {
                 path: String::new(),
                 name: domains.names().name_of(""),
                 is_domain: true,
                 parent: None,
                 users: vec![0],
                 guaranteed: 0.0,
-                sample: self.sample(domains, "", ROOT_ID, None),
+                sample: sample(domains, "", ROOT_ID, None),
             });
             self.by_id.insert(ROOT_ID, 0);
         }
+        self.groups = Arc::new(groups);
     }
+}
 
-    fn sample(&self, domains: &Domains, path: &str, cgroup_id: u64, parent: Option<usize>) -> DomainSample {
-        let cgroups = domains.cgroups().ok();
-        let share = cgroups.map(|cgroups| cgroups.cpu_share(path)).unwrap_or_default();
-        let suspended = cgroups.is_some_and(|cgroups| cgroups.is_frozen(path).unwrap_or(false));
-        let weight = if parent.is_none() { Some(WEIGHT_DEFAULT) } else { weight(&share) };
-        DomainSample {
-            cgroup_id,
-            parent_id: parent.map_or(0, |parent| self.groups[parent].sample.cgroup_id),
-            policy: DomainPolicy { weight, ..DomainPolicy::default() },
-            limit_cpus: limit_cpus(&share),
-            suspended,
-        }
+/// What the kernel's files say of a cgroup, with the id of the one above it.
+fn sample(domains: &Domains, path: &str, cgroup_id: u64, parent_id: Option<u64>) -> DomainSample {
+    let cgroups = domains.cgroups().ok();
+    let share = cgroups.map(|cgroups| cgroups.cpu_share(path)).unwrap_or_default();
+    let suspended = cgroups.is_some_and(|cgroups| cgroups.is_frozen(path).unwrap_or(false));
+    let weight = if parent_id.is_none() { Some(WEIGHT_DEFAULT) } else { weight(&share) };
+    DomainSample {
+        cgroup_id,
+        parent_id: parent_id.unwrap_or(0),
+        policy: DomainPolicy { weight, ..DomainPolicy::default() },
+        limit_cpus: limit_cpus(&share),
+        suspended,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::daemon::Daemon;
 use crate::memory::looks::Amounts;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
-use crate::server::watch::{AvailabilityWatch, NamedDomain, NextReply, Watch, Watched};
+use crate::server::watch::{AvailabilityWatch, NamedDomain, Next, NextReply, Watch, Watched};
 use crate::server::{Answer, report};
 use crate::turn::clock::now_ns;
 
@@ -73,7 +73,7 @@ impl Daemon {
                 && !is_news(told.at_once_bytes, now.at_once_bytes)
         };
         if watch.told.as_ref().is_some_and(is_told) {
-            return Ok(None);
+            return Ok(Next::Nothing);
         }
         watch.told = Some((domain.clone(), now));
         let reply = api::Availability {
@@ -84,7 +84,7 @@ impl Daemon {
             available_at_once: now.at_once_bytes,
             time_to_free_ns: now.time_to_free_ns,
         };
-        Ok(Some(report::json(&reply)))
+        Ok(Next::Reply(report::json(&reply)))
     }
 
     /// The domain that somebody asked about, if it is still that one, and still the caller's own or granted.

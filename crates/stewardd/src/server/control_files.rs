@@ -19,6 +19,7 @@ use crate::daemon::Daemon;
 use crate::health::Topic;
 use crate::server::Answer;
 use crate::server::peer::Caller;
+use crate::server::pieces::Put;
 use crate::server::turns::Turns;
 use crate::turn::clock::now_ns;
 use crate::turn::front::{self, Inbox, Outlet};
@@ -49,7 +50,7 @@ impl Given {
 /// One call, and where its answer goes.
 struct Request {
     caller: Caller,
-    call: Call,
+    put: Put,
     answer: SyncSender<Result<Given, ApiError>>,
 }
 
@@ -106,12 +107,12 @@ impl ControlFiles {
     }
 
     /// Answers what has come.
-    pub fn take_turn(&mut self, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    pub fn take_turn(&mut self, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         self.queue.take_turn(handle);
     }
 
     /// Puts every call again that waits for its answer, if `now`: there may be one.
-    pub fn answer_waiting(&mut self, now: bool, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    pub fn answer_waiting(&mut self, now: bool, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         if now {
             self.queue.answer_waiting(handle);
         }
@@ -135,13 +136,18 @@ impl Queue {
         Ok((queue, Front(outlet)))
     }
 
-    fn take_turn(&mut self, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
+    fn take_turn(&mut self, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         self.new.extend(self.inbox.take());
         let new = self.new.drain(..).map(|request| (request.caller.payer, request));
-        let waiting = &mut self.waiting;
-        self.new = self.turns.share(new.collect::<Vec<_>>(), &now_ns, &mut |request| {
-            waiting.extend(answer(request, handle));
+        let (waiting, mut again) = (&mut self.waiting, Vec::new());
+        self.new = self.turns.share(new.collect::<Vec<_>>(), &now_ns, &mut |request| match answer(
+            request, handle,
+        ) {
+            Left::Nothing => {}
+            Left::Waits(request) => waiting.push(request),
+            Left::Again(request) => again.push(request),
         });
+        self.new.append(&mut again);
     }
 
     /// Whether some are not answered yet, so that there is nothing to wait for.
@@ -149,24 +155,44 @@ impl Queue {
         !self.new.is_empty()
     }
 
-    fn answer_waiting(&mut self, handle: &mut dyn FnMut(&Caller, Call) -> Answer) {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.waiting = waiting.into_iter().filter_map(|request| answer(request, handle)).collect();
+    fn answer_waiting(&mut self, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
+        for request in std::mem::take(&mut self.waiting) {
+            match answer(request, handle) {
+                Left::Nothing => {}
+                Left::Waits(request) => self.waiting.push(request),
+                Left::Again(request) => self.new.push(request),
+            }
+        }
     }
 }
 
-/// Answers a request; gives it back when it has to wait.
-fn answer(request: Request, handle: &mut dyn FnMut(&Caller, Call) -> Answer) -> Option<Request> {
-    let outcome = match handle(&request.caller, request.call.clone()) {
+/// What is left of a request that was put.
+enum Left {
+    /// It is answered.
+    Nothing,
+    /// Somebody is asked for permission.
+    Waits(Request),
+    /// More of its answer is to be made.
+    Again(Request),
+}
+
+/// Answers a request, if that can be now.
+fn answer(request: Request, handle: &mut dyn FnMut(&Caller, Put) -> Answer) -> Left {
+    let Request { caller, put, answer } = request;
+    let call = put.call.clone();
+    let outcome = match handle(&caller, put) {
         Answer::Reply(parameters) => Ok(Given::Parameters(parameters)),
         Answer::Text(text) => Ok(Given::Text(text)),
         Answer::Error(error) => Err(error),
         Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
-        Answer::Wait => return Some(request),
+        Answer::Wait => return Left::Waits(Request { caller, put: call.into(), answer }),
+        Answer::Again(made) => {
+            return Left::Again(Request { caller, put: Put { call, made: Some(made) }, answer });
+        }
     };
     // It has room for one, and whoever gave up waiting needs none.
-    let _ = request.answer.try_send(outcome);
-    None
+    let _ = answer.try_send(outcome);
+    Left::Nothing
 }
 
 impl Backend for Front {
@@ -175,7 +201,7 @@ impl Backend for Front {
         let mut caller = Caller::of_process(asker.uid, asker.gid, asker.pid);
         caller.can_wait = asker.can_wait;
         let (answer, answered) = sync_channel(1);
-        self.0.put(Request { caller, call, answer }).map_err(|error| match error {
+        self.0.put(Request { caller, put: call.into(), answer }).map_err(|error| match error {
             TrySendError::Full(_) => failed("too many requests wait for stewardd; try again"),
             TrySendError::Disconnected(_) => failed("stewardd is about to stop"),
         })?;
@@ -194,6 +220,7 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
+    use crate::server::pieces::Unfinished;
 
     fn ask(front: &Front, method: &str) -> Outcome {
         let caller = Credentials { uid: 7, gid: 8, pid: std::process::id() as i32, can_wait: true };
@@ -206,7 +233,7 @@ mod tests {
         let asking = std::thread::spawn(move || [ask(&front, "a.B"), ask(&front, "a.C")]);
         for _ in 0..2 {
             poll(&mut [PollFd::new(queue.inbox.bell(), PollFlags::IN)], None).expect("woken");
-            queue.take_turn(&mut |caller, call| {
+            queue.take_turn(&mut |caller, Put { call, .. }| {
                 assert_eq!((caller.uid, caller.gids[0], caller.is_alive()), (7, 8, true));
                 match call.method.as_str() {
                     "a.B" => Answer::Reply(Map::new()),
@@ -230,6 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_made_in_pieces_is_gone_on_with_in_the_next_turn() {
+        let (mut queue, front) = Queue::new().expect("a queue");
+        let asking = std::thread::spawn(move || ask(&front, "a.B"));
+        poll(&mut [PollFd::new(queue.inbox.bell(), PollFlags::IN)], None).expect("woken");
+        for turn in 0..3 {
+            queue.take_turn(
+                &mut |_, put| match put.made.and_then(Unfinished::into_work::<i32>).unwrap_or(0) {
+                    2 => Answer::Reply(Map::new()),
+                    made => Answer::Again(Unfinished::new(made + 1, 0, true)),
+                },
+            );
+            assert_eq!(queue.has_requests(), turn < 2, "there is nothing to wait for");
+        }
+        assert_eq!(asking.join().expect("answered"), Ok(Map::new()));
+    }
+
+    #[test]
     fn nobody_waits_for_a_loop_that_has_ended_or_is_full() {
         let (queue, front) = Queue::new().expect("a queue");
         drop(queue);
@@ -238,7 +282,7 @@ mod tests {
         for _ in 0..WAITING_MAX {
             let (answer, _) = sync_channel(1);
             let caller = Caller::of_process(0, 0, 0);
-            let request = Request { caller, call: Call::default(), answer };
+            let request = Request { caller, put: Call::default().into(), answer };
             front.0.put(request).unwrap_or_else(|_| panic!("there is room"));
         }
         assert!(ask(&front, "a.B").expect_err("full").to_string().contains("too many"));

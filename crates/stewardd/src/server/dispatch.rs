@@ -13,15 +13,21 @@ use steward_core::authority::{Request, Target};
 use crate::daemon::Daemon;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
+use crate::server::pieces::Put;
 use crate::server::service::{GetInfo, GetInterfaceDescription};
 use crate::server::watch::{NextReply, Watch, Watched};
 use crate::server::{Answer, report};
 use crate::turn::clock::now_ns;
 
 impl Daemon {
-    /// Answers one call.
-    pub fn answer(&mut self, caller: &Caller, call: Call) -> Answer {
-        let answer = match handle(self, caller, call) {
+    /// Answers one call, or makes more of an answer that was begun: who may have it was decided then.
+    pub fn answer(&mut self, caller: &Caller, put: impl Into<Put>) -> Answer {
+        let Put { call, made } = put.into();
+        let outcome = match made {
+            None => handle(self, caller, call),
+            Some(made) => self.go_on_with_forecasts(caller, made),
+        };
+        let answer = match outcome {
             // While polkit is asked about it, it is not refused yet.
             Err(_) if self.polkit.is_waiting(caller.id) => return Answer::Wait,
             Ok(answer) => answer,

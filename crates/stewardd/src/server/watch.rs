@@ -5,13 +5,25 @@ use std::sync::Arc;
 use libsteward::ApiError;
 use libsteward::api::WatchForecasts;
 
+use super::pieces::Unfinished;
 use crate::memory::looks::Amounts;
 
-/// The JSON text of the next reply to somebody who watches, `None` when there is nothing new.
-pub type NextReply = Result<Option<Arc<str>>, ApiError>;
+/// What somebody who watches is told next.
+pub type NextReply = Result<Next, ApiError>;
+
+/// What somebody who watches is told next, unless it is an error.
+#[derive(Debug)]
+pub enum Next {
+    /// This: the JSON text of the parameters.
+    Reply(Arc<str>),
+    /// There is nothing new.
+    Nothing,
+    /// Nothing yet: more of the reply is to be made, in the next turn.
+    Again,
+}
 
 /// A call that is answered again and again.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Watch {
     /// What about.
     pub about: Watched,
@@ -19,8 +31,23 @@ pub struct Watch {
     pub every_ns: u64,
 }
 
+impl Watch {
+    /// Whether something of the next reply is made.
+    pub fn is_begun(&self) -> bool {
+        matches!(&self.about, Watched::Forecasts(ForecastWatch { made: Some(made), .. }) if made.is_begun())
+    }
+
+    /// What takes memory of the next reply, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        match &self.about {
+            Watched::Forecasts(watch) => watch.made.as_ref().map_or(0, Unfinished::held_bytes),
+            Watched::Availability(_) => 0,
+        }
+    }
+}
+
 /// What somebody watches.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Watched {
     /// What tasks and domains get of the CPU.
     Forecasts(ForecastWatch),
@@ -29,7 +56,7 @@ pub enum Watched {
 }
 
 /// Who watches forecasts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ForecastWatch {
     /// What was asked for.
     pub request: WatchForecasts,
@@ -37,6 +64,15 @@ pub struct ForecastWatch {
     pub granted: bool,
     /// When what was told last was seen, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first reply.
     pub told_at_ns: u64,
+    /// What is made of the next reply.
+    pub made: Option<Unfinished>,
+}
+
+impl ForecastWatch {
+    /// Somebody who asks for this, `granted` all of it or not.
+    pub fn new(request: WatchForecasts, granted: bool) -> Self {
+        ForecastWatch { request, granted, told_at_ns: 0, made: None }
+    }
 }
 
 /// Who watches how much memory a domain may use.

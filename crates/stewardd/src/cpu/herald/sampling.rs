@@ -34,17 +34,20 @@ impl Daemon {
         }
     }
 
-    /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again.
-    pub(crate) fn refresh(&mut self, now_ns: u64) {
+    /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again. Returns whether
+    /// they were read.
+    pub(crate) fn refresh(&mut self, now_ns: u64) -> bool {
         self.cpu.sampler.pace.asked_until_ns = now_ns + ASKED_FOR_NS;
-        self.sample_if_old(now_ns);
+        self.sample_if_old(now_ns)
     }
 
-    /// Reads all tasks, unless that was done a moment ago.
-    pub(crate) fn sample_if_old(&mut self, now_ns: u64) {
-        if !self.cpu.sampler.pace.is_fresh(now_ns) {
+    /// Reads all tasks, unless that was done a moment ago. Returns whether they were read.
+    pub(crate) fn sample_if_old(&mut self, now_ns: u64) -> bool {
+        let is_old = !self.cpu.sampler.pace.is_fresh(now_ns);
+        if is_old {
             self.sample(now_ns);
         }
+        is_old
     }
 
     /// Reads all tasks.

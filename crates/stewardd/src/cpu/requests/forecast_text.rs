@@ -25,11 +25,21 @@ pub(crate) struct TaskTexts {
     /// The names of domains as JSON, by the index of the group.
     names: HashMap<usize, String>,
     text: String,
+    /// Whether there is one yet.
+    any: bool,
     /// The end of the text of the last task.
     last: Option<(Alike, String)>,
 }
 
 impl TaskTexts {
+    /// The text of `reply` up to its tasks, of which there are none yet.
+    pub(crate) fn begin(reply: &api::Forecasts) -> Self {
+        let mut text = serde_json::to_string(reply).expect("replies are plain JSON");
+        debug_assert!(text.ends_with("\"tasks\":[]}"), "tasks are the last field, and there are none");
+        text.truncate(text.len() - "]}".len());
+        TaskTexts { text, ..TaskTexts::default() }
+    }
+
     /// One task more, which is in the group with this index, of the domain of that name.
     pub(crate) fn push(&mut self, sample: &TaskSample, group: usize, domain: &str, figures: &Forecast) {
         let alike = (group, sample.weight, sample.reserved, sample.runnable, *figures);
@@ -38,7 +48,7 @@ impl TaskTexts {
             let end = end_of(sample, domain, figures);
             self.last = Some((alike, end));
         }
-        let separator = if self.text.is_empty() { "" } else { "," };
+        let separator = if std::mem::replace(&mut self.any, true) { "," } else { "" };
         // Writing into a string cannot fail.
         let _ = write!(self.text, "{separator}{{\"tid\":{},\"pid\":{},\"name\":", sample.tid, sample.pid);
         push_name(&mut self.text, &sample.name);
@@ -46,15 +56,15 @@ impl TaskTexts {
         self.text.push_str(self.last.as_ref().map_or("", |(_, end)| end));
     }
 
-    /// The text of `reply`, whose tasks are these.
-    pub(crate) fn into_reply(self, reply: &api::Forecasts) -> String {
-        let mut text = serde_json::to_string(reply).expect("replies are plain JSON");
-        let none = "\"tasks\":[]}";
-        debug_assert!(text.ends_with(none), "tasks are the last field, and there are none");
-        text.truncate(text.len() - "]}".len());
-        text.push_str(&self.text);
-        text.push_str("]}");
-        text
+    /// What it takes of memory, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.text.capacity()
+    }
+
+    /// The whole reply, with the tasks so far.
+    pub(crate) fn into_reply(mut self) -> String {
+        self.text.push_str("]}");
+        self.text
     }
 }
 
@@ -188,11 +198,11 @@ mod tests {
         fn the_text_is_that_of_the_interfaces_own_types(tasks in proptest::collection::vec(task(), 0..20)) {
             let domains = ["/", "a \"b\"/\\n"];
             let reply = api::Forecasts { model: "steward".to_owned(), cpus: 2, ..api::Forecasts::default() };
-            let mut texts = TaskTexts::default();
+            let mut texts = TaskTexts::begin(&reply);
             for (sample, group, figures) in &tasks {
                 texts.push(sample, *group, domains[*group], figures);
             }
-            let text = texts.into_reply(&reply);
+            let text = texts.into_reply();
             let tasks = tasks.iter().map(|(sample, group, figures)| typed(sample, domains[*group], figures));
             let typed = api::Forecasts { tasks: tasks.collect(), ..reply };
             let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");

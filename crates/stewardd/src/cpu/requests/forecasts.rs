@@ -11,6 +11,7 @@ use steward_core::cpu::forecast::{Model, TaskSample};
 use steward_kernel::process;
 
 use super::forecast_text::TaskTexts;
+use super::making::{Making, PIECE_TASKS};
 use crate::cpu::herald::{Outlook, OutlookAsked};
 use crate::cpu::reply::forecast;
 use crate::daemon::Daemon;
@@ -18,8 +19,9 @@ use crate::domains::reading::Group;
 use crate::server::Answer;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
+use crate::server::pieces::Unfinished;
 use crate::server::report::invalid;
-use crate::server::watch::{ForecastWatch, NextReply, Watch, Watched};
+use crate::server::watch::{ForecastWatch, Next, NextReply, Watch, Watched};
 use crate::turn::clock::{cpu_time_ns, now_ns};
 
 /// Time between two replies to a watcher, in milliseconds, unless said.
@@ -43,6 +45,24 @@ enum Subject {
     Domain(usize),
     /// A process.
     Process(i32),
+}
+
+/// How far a reply is.
+enum Progress {
+    /// It is whole: its text, and when the tasks in it were seen.
+    Made(u64, Arc<str>),
+    /// More of it is to be made.
+    Going(Box<Making>),
+    /// Another one is made for the same user, and this one after it.
+    Behind,
+}
+
+/// What a call goes on with in the next turn.
+enum Unmade {
+    /// It may be asked, and tasks were read for it; `granted` says that all may be seen.
+    Asked { request: api::WatchForecasts, granted: bool },
+    /// It is begun.
+    Begun(Box<Making>),
 }
 
 /// What a caller may see.
@@ -78,8 +98,45 @@ impl Daemon {
     ) -> Result<Answer, ApiError> {
         let api::ListForecasts { domain, pid, domains_only } = request;
         let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None, slowed: None };
-        let granted = self.permit_forecasts(caller, &request)?;
-        Ok(Answer::Text(self.forecasts(caller, &request, granted)?.1))
+        let (granted, were_read) = self.permit_forecasts(caller, &request)?;
+        if were_read && self.is_crowded() {
+            return Ok(Answer::Again(Unmade::Asked { request, granted }.into()));
+        }
+        self.answer_with_forecasts(caller, request, granted)
+    }
+
+    /// Whether there are so many tasks that what is said of all of them is made in pieces.
+    fn is_crowded(&self) -> bool {
+        self.cpu.sampler.herald.tasks().len() > PIECE_TASKS
+    }
+
+    fn answer_with_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: api::WatchForecasts,
+        granted: bool,
+    ) -> Result<Answer, ApiError> {
+        Ok(match self.forecasts(caller, &request, granted)? {
+            Progress::Made(_, text) => Answer::Text(text),
+            Progress::Going(making) => Answer::Again(making.into()),
+            Progress::Behind => Answer::Again(Unmade::Asked { request, granted }.into()),
+        })
+    }
+
+    /// Goes on with an answer about forecasts, which alone are made in pieces.
+    pub(crate) fn go_on_with_forecasts(
+        &mut self,
+        caller: &Caller,
+        made: Unfinished,
+    ) -> Result<Answer, ApiError> {
+        match made.into_work().expect("only forecasts are made in pieces") {
+            Unmade::Asked { request, granted } => self.answer_with_forecasts(caller, request, granted),
+            Unmade::Begun(making) => Ok(match self.go_on(making) {
+                Progress::Made(_, text) => Answer::Text(text),
+                Progress::Going(making) => Answer::Again(making.into()),
+                Progress::Behind => unreachable!("it was begun"),
+            }),
+        }
     }
 
     pub(crate) fn watch_forecasts(
@@ -96,18 +153,30 @@ impl Daemon {
         if request.slowed == Some(true) && request.domain.is_none() {
             return Err(invalid("slowed", "it is about those outside of a domain; give a domain"));
         }
-        let granted = self.permit_forecasts(caller, &request)?;
-        let about = Watched::Forecasts(ForecastWatch { request, granted, told_at_ns: 0 });
+        let (granted, _) = self.permit_forecasts(caller, &request)?;
+        let about = Watched::Forecasts(ForecastWatch::new(request, granted));
         Ok(Answer::Watch(Watch { about, every_ns: every_ms * 1_000_000 }))
     }
 
     /// Whether somebody may see all of what they ask for, though it is not theirs; what is theirs is found anew for
     /// each reply. A person is asked only for what is named: in a list of everything, what may not be seen is left out.
-    /// Tasks are read unless that was done a moment ago.
-    fn permit_forecasts(&mut self, caller: &Caller, request: &api::WatchForecasts) -> Result<bool, ApiError> {
+    /// Tasks are read unless that was done a moment ago; returns whether they were, too.
+    fn permit_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: &api::WatchForecasts,
+    ) -> Result<(bool, bool), ApiError> {
+        let were_read = self.refresh(now_ns());
+        Ok((self.may_see_forecasts(caller, request)?, were_read))
+    }
+
+    fn may_see_forecasts(
+        &mut self,
+        caller: &Caller,
+        request: &api::WatchForecasts,
+    ) -> Result<bool, ApiError> {
         let sees_all = self.sees_all(caller);
         let now_ns = now_ns();
-        self.refresh(now_ns);
         let sought = self.look_for(request, now_ns)?;
         let subject = self.subject(&sought, request)?;
         let (owner, about) = match subject {
@@ -182,23 +251,45 @@ impl Daemon {
 
     /// The next reply to somebody who watches; none when all that is known was told before.
     pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut ForecastWatch) -> NextReply {
-        self.sample_if_old(now_ns());
-        if self.cpu.sampler.herald.at_ns() == Some(watch.told_at_ns) {
-            return Ok(None);
-        }
-        let (at_ns, text) = self.forecasts(caller, &watch.request, watch.granted)?;
-        watch.told_at_ns = at_ns;
-        Ok(Some(text))
+        let progress = match watch.made.take().and_then(Unfinished::into_work::<Unmade>) {
+            Some(Unmade::Begun(making)) => self.go_on(making),
+            // Read for it already: whoever comes to his turn seldom would have them read each time.
+            Some(Unmade::Asked { .. }) => self.forecasts(caller, &watch.request, watch.granted)?,
+            None => {
+                if self.sample_if_old(now_ns()) && self.is_crowded() {
+                    watch.made = Some(Unmade::asked_by(watch).into());
+                    return Ok(Next::Again);
+                }
+                if self.cpu.sampler.herald.at_ns() == Some(watch.told_at_ns) {
+                    return Ok(Next::Nothing);
+                }
+                self.forecasts(caller, &watch.request, watch.granted)?
+            }
+        };
+        Ok(match progress {
+            Progress::Made(at_ns, text) => {
+                watch.told_at_ns = at_ns;
+                Next::Reply(text)
+            }
+            Progress::Going(making) => {
+                watch.made = Some(making.into());
+                Next::Again
+            }
+            Progress::Behind => {
+                watch.made = Some(Unmade::asked_by(watch).into());
+                Next::Again
+            }
+        })
     }
 
-    /// The reply as text, from what was read last, and when that was. `granted` says that the caller may see all of
-    /// what is asked for. Those who ask the same and may see the same are given the same text.
+    /// The reply from what was read last, or the first piece of it. `granted` says that the caller may see all of what
+    /// is asked for. Those who ask the same and may see the same are given the same text.
     fn forecasts(
         &mut self,
         caller: &Caller,
         request: &api::WatchForecasts,
         granted: bool,
-    ) -> Result<(u64, Arc<str>), ApiError> {
+    ) -> Result<Progress, ApiError> {
         let now_ns = now_ns();
         let sought = self.look_for(request, now_ns)?;
         let outlook = self.outlook_of_last_read(now_ns);
@@ -210,32 +301,61 @@ impl Daemon {
         // Who may see what is asked for, but not all that is outside of it, is given a text of one's own.
         let is_shared = request.slowed != Some(true) || granted == sees_all;
         if let Some(text) = self.cpu.sampler.text(&asked).filter(|_| is_shared) {
-            return Ok((outlook.report.at_ns, text));
+            return Ok(Progress::Made(outlook.report.at_ns, text));
+        }
+        let leave = self.is_crowded().then(|| self.cpu.sampler.may_make(caller.payer));
+        if leave == Some(None) {
+            return Ok(Progress::Behind);
         }
         // Only now: places among groups and tasks are those of the outlook.
         let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
         let begun_ns = cpu_time_ns();
-        let (mut reply, tasks) =
+        let (mut reply, places) =
             self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
         if let (Subject::Domain(domain), Some(true)) = (&subject, request.slowed) {
             let sight = Sight { uid: caller.uid, all: sees_all };
             self.add_slowed(&mut reply, &outlook, *domain, &sight);
         }
-        let text = tasks.into_reply(&reply).into();
-        let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
-        self.cpu.sampler.keep_text(is_shared.then_some(asked), &text, cost_ns);
-        Ok((outlook.report.at_ns, text))
+        let making = Box::new(Making {
+            asked: is_shared.then_some(asked),
+            outlook,
+            groups: self.cpu.sampler.groups.shared(),
+            places,
+            done: 0,
+            texts: TaskTexts::begin(&reply),
+            _leave: leave.flatten(),
+        });
+        self.cpu.sampler.note_reply(cpu_time_ns().saturating_sub(begun_ns));
+        Ok(self.go_on(making))
     }
 
-    /// The reply without its tasks, and the text of these.
+    /// Makes one piece more of a reply.
+    fn go_on(&mut self, mut making: Box<Making>) -> Progress {
+        let begun_ns = cpu_time_ns();
+        let is_whole = making.go_on();
+        let progress = if is_whole {
+            let Making { asked, outlook, texts, .. } = *making;
+            let text: Arc<str> = texts.into_reply().into();
+            if let Some(asked) = asked {
+                self.cpu.sampler.keep_text(&outlook, asked, &text);
+            }
+            Progress::Made(outlook.report.at_ns, text)
+        } else {
+            Progress::Going(making)
+        };
+        self.cpu.sampler.note_reply(cpu_time_ns().saturating_sub(begun_ns));
+        progress
+    }
+
+    /// The reply without its tasks, and the places of these.
     fn reported(
         &self,
         outlook: &Outlook,
         subject: &Subject,
         sight: &Sight,
         domains_only: bool,
-    ) -> (api::Forecasts, TaskTexts) {
+    ) -> (api::Forecasts, Vec<u32>) {
         let report = &outlook.report;
         let samples = report.samples();
         let meant: Vec<usize> = match subject {
@@ -250,15 +370,13 @@ impl Daemon {
             }
         };
         let mut hidden = 0;
-        let mut tasks = TaskTexts::default();
+        let mut shown = Vec::new();
         let groups = self.cpu.sampler.groups.all();
         for &place in &meant {
-            let home = report.home(place).unwrap_or(0);
-            let (sample, group) = (&samples[place], &groups[home]);
-            if !sight.has_task(sample, group) {
+            if !sight.has_task(&samples[place], &groups[report.home(place).unwrap_or(0)]) {
                 hidden += 1;
             } else if !domains_only {
-                tasks.push(sample, home, &group.name, &report.task(place));
+                shown.push(place as u32);
             }
         }
         let others = match subject {
@@ -281,7 +399,7 @@ impl Daemon {
             slowed: Vec::new(),
             tasks: Vec::new(),
         };
-        (reply, tasks)
+        (reply, shown)
     }
 
     fn domain_forecasts(
@@ -317,6 +435,28 @@ impl Daemon {
                 forecast: forecast(&figures.forecast),
             })
             .collect()
+    }
+}
+
+impl Unmade {
+    fn asked_by(watch: &ForecastWatch) -> Self {
+        Unmade::Asked { request: watch.request.clone(), granted: watch.granted }
+    }
+}
+
+impl From<Unmade> for Unfinished {
+    fn from(unmade: Unmade) -> Self {
+        match unmade {
+            Unmade::Asked { .. } => Unfinished::new(unmade, 0, false),
+            Unmade::Begun(making) => making.into(),
+        }
+    }
+}
+
+impl From<Box<Making>> for Unfinished {
+    fn from(making: Box<Making>) -> Self {
+        let held_bytes = making.held_bytes();
+        Unfinished::new(Unmade::Begun(making), held_bytes, true)
     }
 }
 

@@ -1,11 +1,13 @@
 //! The text is held to the format, and the endpoint to its limits, on loopback.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 use steward_core::cpu::audit::Tally;
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
+use steward_core::disk::explain::Use;
 use steward_core::memory;
 
 use super::*;
@@ -29,6 +31,7 @@ fn figures() -> Figures {
         waited_ns: 20,
         audit: Some(tally),
         memory: Some(memory),
+        disk: Some(Use { read_bytes: 4096, device_time_ns: Some(20), ..Use::default() }),
         ..DomainFigures::default()
     };
     let root = DomainFigures { name: "/".to_owned(), best_effort_ns: u64::MAX, ..DomainFigures::default() };
@@ -176,6 +179,32 @@ fn the_other_text_says_the_same_in_the_format_of_prometheus_own_tools() {
             }
         }
     }
+}
+
+/// What Prometheus' own tool says of every family with a sample, where it is installed.
+#[test]
+fn promtool_finds_nothing_wrong_with_any_metric() {
+    let text = prometheus_text(&text(&figures()));
+    let (mut families, mut with_sample) = (BTreeSet::new(), BTreeSet::new());
+    for line in text.lines() {
+        match line.strip_prefix("# TYPE ").and_then(|rest| rest.split(' ').next()) {
+            Some(family) => families.insert(family),
+            None => with_sample.insert(line.split(['{', ' ']).next().expect("a name")),
+        };
+    }
+    assert_eq!(families.difference(&with_sample).collect::<Vec<_>>(), <[&&str; 0]>::default());
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = match command.spawn() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return println!("skipped: promtool is not installed (Debian's package prometheus has it)");
+        }
+        started => started.expect("it starts"),
+    };
+    promtool.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+    let output = promtool.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
 }
 
 /// An endpoint with a loop that answers until the test ends.

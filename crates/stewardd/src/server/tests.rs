@@ -1,0 +1,261 @@
+//! The socket with clients of many users, over handlers that tests play.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::server::watch::ForecastWatch;
+
+/// One text of this many bytes is more than a socket takes.
+const LONG_BYTES: usize = 1 << 20;
+
+fn watched(server: &mut Server) -> UnixStream {
+    let mut client = UnixStream::connect(&server.path).expect("it listens");
+    client.write_all(b"{\"method\":\"a.B\",\"more\":true}\0").expect("sent");
+    let request = libsteward::api::WatchForecasts::default();
+    for _ in 0..2 {
+        turn(server, &mut |_, _| {
+            let about = Watched::Forecasts(ForecastWatch::new(request.clone(), true));
+            Answer::Watch(Watch { about, every_ns: 100 })
+        });
+    }
+    client
+}
+
+fn server() -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("socket");
+    let server = Server::bind(&path, Box::new(crate::server::peer::from_kernel)).expect("it is free");
+    server.listen().expect("it listens");
+    (directory, server)
+}
+
+#[test]
+fn nobody_connects_before_there_are_answers_and_no_other_daemon_takes_the_place_meanwhile() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("socket");
+    let bind = || Server::bind(&path, Box::new(crate::server::peer::from_kernel));
+    let server = bind().expect("it is free");
+    let refused = UnixStream::connect(&path).expect_err("nobody listens").kind();
+    assert_eq!(refused, ErrorKind::ConnectionRefused);
+    let starting = libsteward::Client::connect_within(&path, std::time::Duration::ZERO);
+    assert!(matches!(starting, Err(libsteward::Error::Starting { .. })), "{starting:?}");
+    let error = bind().err().expect("it is taken").to_string();
+    assert!(error.contains("another stewardd"), "{error}");
+    server.listen().expect("it listens");
+    UnixStream::connect(&path).expect("it listens");
+    server.close();
+    assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
+    // One that was killed leaves both files behind, and is in nobody's way.
+    drop(bind().expect("it is free"));
+    bind().expect("it is free").close();
+}
+
+#[test]
+fn no_client_can_leave_a_file_with_the_daemon_for_it_to_close() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let (_keep, mut server) = server();
+    let client = UnixStream::connect(&server.path).expect("it listens");
+    let file = [client.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut files = SendAncillaryBuffer::new(&mut space);
+    assert!(files.push(SendAncillaryMessage::ScmRights(&file)));
+    let sent = sendmsg(&client, &[io::IoSlice::new(b"x")], &mut files, SendFlags::empty());
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says its version");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) >= (Some(6), Some(16)) {
+        assert_eq!(sent, Err(Errno::PERM), "on Linux {release}");
+    }
+    (&client).write_all(b"{\"method\":\"a.B\"}\0").expect("all else goes on");
+    server.accept();
+    turn(&mut server, &mut |_, _| Answer::Reply(Map::new()));
+    let mut bytes = [0; 200];
+    assert_ne!((&client).read(&mut bytes).expect("an answer"), 0);
+}
+
+#[test]
+fn watchers_are_served_on_a_common_beat() {
+    let (_keep, mut server) = server();
+    let _clients = [watched(&mut server), watched(&mut server)];
+    let mut answers = 0;
+    for now_ns in [1030, 1040, 1099, 1100, 1350] {
+        server.serve_watchers(now_ns, &mut |_, _| {
+            answers += 1;
+            Ok(Next::Reply("{}".into()))
+        });
+    }
+    assert_eq!((answers, server.watcher_due_ns()), (6, Some(1400)));
+}
+
+#[test]
+fn one_who_does_not_read_has_at_most_one_reply_waiting() {
+    let (_keep, mut server) = server();
+    let _client = watched(&mut server);
+    let mut answers = 0;
+    for beat in 1..1000 {
+        server.serve_watchers(beat * 100, &mut |_, _| {
+            answers += 1;
+            Ok(Next::Reply("1".repeat(LONG_BYTES).into()))
+        });
+    }
+    assert_eq!((answers, server.clients.len()), (1, 1));
+    assert!(server.clients[0].output.len() <= LONG_BYTES + 100);
+}
+
+/// A client that has asked, as this user.
+fn asking(server: &mut Server, uid: u32) -> UnixStream {
+    server.user_of = Box::new(move |_| Ok(uid));
+    server.identify = Box::new(move |stream| {
+        let caller = crate::server::peer::from_kernel(stream)?;
+        Ok(Caller { uid, payer: uid, ..caller })
+    });
+    let mut client = UnixStream::connect(&server.path).expect("it listens");
+    client.write_all(b"{\"method\":\"a.B\"}\0").expect("sent");
+    server.accept();
+    client
+}
+
+fn turn(server: &mut Server, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
+    let ready = vec![PollFlags::IN; 1 + server.clients.len()];
+    server.take_turn(&ready, handle);
+}
+
+#[test]
+fn what_waits_to_be_read_is_bounded_after_each_answer_and_a_shared_text_counts_once() {
+    let (_keep, mut server) = server();
+    let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+    let shared: Arc<str> = "1".repeat(LONG_BYTES).into();
+    while server.clients.iter().any(|client| client.output.is_empty()) {
+        turn(&mut server, &mut |_, _| Answer::Text(Arc::clone(&shared)));
+    }
+    assert_eq!(server.clients.len(), 60, "the same text for all");
+
+    let (_keep, mut server) = self::server();
+    let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+    let _other = asking(&mut server, 1001);
+    let (mut answered, mut most) = (0, 0);
+    while answered < 61 {
+        let mut texts = Vec::new();
+        turn(&mut server, &mut |_, _| {
+            let text: Arc<str> = "1".repeat(LONG_BYTES).into();
+            answered += 1;
+            // Who has been sent it, and not gone, holds it.
+            texts.push(Arc::downgrade(&text));
+            Answer::Text(text)
+        });
+        most = most.max(server.clients.iter().map(Client::held_bytes).sum());
+    }
+    assert!(most <= HELD_BYTES_MAX, "{most}");
+    assert!(server.clients.iter().any(|client| client.caller.uid == 1001), "who holds little stays");
+}
+
+#[test]
+fn of_two_users_the_one_with_many_costly_calls_keeps_the_other_waiting_for_one_turn() {
+    let (_keep, mut server) = server();
+    let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
+    let costly = &mut |_: &Caller, _: Put| {
+        let begun_ns = now_ns();
+        while now_ns() - begun_ns < turns::TURN_NS {}
+        Answer::Reply(Map::new())
+    };
+    turn(&mut server, costly);
+    let answered = |server: &Server, uid: u32| {
+        let of_uid = server.clients.iter().filter(|client| client.caller.uid == uid);
+        of_uid.filter(|client| client.last_turn > 1 || (uid == 1000 && client.last_turn > 0)).count()
+    };
+    assert_eq!(answered(&server, 1000), 1, "one turn, one costly call");
+    let _other = asking(&mut server, 1001);
+    turn(&mut server, costly);
+    assert_eq!((answered(&server, 1000), answered(&server, 1001)), (1, 1), "first, however many wait");
+}
+
+#[test]
+fn an_answer_that_is_made_in_pieces_keeps_another_user_waiting_for_one_and_is_finished_before_the_next() {
+    const PIECES: usize = 10;
+    let (_keep, mut server) = server();
+    let _crowd: Vec<UnixStream> = (0..20).map(|_| asking(&mut server, 1000)).collect();
+    let made_of = |answers: &mut usize, caller: &Caller, put: Put| {
+        if caller.uid != 1000 {
+            return Answer::Reply(Map::new());
+        }
+        *answers += 1;
+        let begun_ns = now_ns();
+        while now_ns() - begun_ns < turns::TURN_NS {}
+        match put.made.and_then(Unfinished::into_work::<usize>).unwrap_or(0) + 1 {
+            PIECES => Answer::Reply(Map::new()),
+            made => Answer::Again(Unfinished::new(made, LONG_BYTES, true)),
+        }
+    };
+    let mut pieces = 0;
+    turn(&mut server, &mut |caller, put| made_of(&mut pieces, caller, put));
+    assert_eq!(pieces, 1, "one turn, one piece");
+    assert!(server.has_calls(), "there is nothing to wait for");
+    let held: usize = server.clients.iter().map(Client::held_bytes).sum();
+    assert!(held > LONG_BYTES, "what is made so far counts");
+    let mut other = asking(&mut server, 1001);
+    turn(&mut server, &mut |caller, put| made_of(&mut pieces, caller, put));
+    let mut bytes = [0; 200];
+    assert_ne!(other.read(&mut bytes).expect("an answer"), 0);
+    while pieces < PIECES {
+        turn(&mut server, &mut |caller, put| made_of(&mut pieces, caller, put));
+    }
+    assert!(server.clients.iter().all(|client| client.unanswered.is_none()), "one after the other");
+}
+
+#[test]
+fn a_reply_to_a_watcher_that_is_made_in_pieces_is_due_until_it_is_whole() {
+    let (_keep, mut server) = server();
+    let client = watched(&mut server);
+    let mut pieces = 0;
+    for _ in 0..5 {
+        server.serve_watchers(1030, &mut |_, _| {
+            pieces += 1;
+            Ok(if pieces == 3 { Next::Reply("{}".into()) } else { Next::Again })
+        });
+    }
+    assert_eq!((pieces, server.watcher_due_ns()), (3, Some(1100)));
+    let mut bytes = [0; 200];
+    assert_ne!((&client).read(&mut bytes).expect("a reply"), 0);
+}
+
+#[test]
+fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_and_again() {
+    let (_keep, mut server) = server();
+    let _crowd: Vec<UnixStream> =
+        (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
+    let newcomers = |server: &Server| -> Vec<UnixStream> {
+        (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
+    };
+    let identified = Arc::new(AtomicUsize::new(0));
+    let mut accept_as = |uid: u32| {
+        let count = Arc::clone(&identified);
+        server.user_of = Box::new(move |_| Ok(uid));
+        server.identify = Box::new(move |stream| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
+        });
+        let _newcomers = newcomers(&server);
+        server.accept();
+        identified.swap(0, Ordering::Relaxed)
+    };
+    // In each turn again: a newer connection does go before an older one.
+    assert_eq!((accept_as(1000), accept_as(1000)), (REPLACED_PER_TURN, REPLACED_PER_TURN));
+    assert_eq!(accept_as(0), 100, "never root");
+    assert_eq!(
+        accept_as(1001),
+        room::CLIENTS_PER_USER_MAX + REPLACED_PER_TURN,
+        "who has none yet gets theirs"
+    );
+}
+
+#[test]
+fn an_error_ends_the_watch_and_not_the_connection() {
+    let (_keep, mut server) = server();
+    let client = watched(&mut server);
+    server.serve_watchers(1, &mut |_, _| Err(ApiError::NoSuchTask { pid: 7 }));
+    assert_eq!(server.watcher_due_ns(), None);
+    let mut bytes = [0; 200];
+    let count = (&client).read(&mut bytes).expect("an answer");
+    assert!(String::from_utf8_lossy(&bytes[..count]).contains("io.steward.NoSuchTask"));
+    assert!(server.clients[0].wants_input());
+}
