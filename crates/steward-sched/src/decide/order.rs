@@ -2,7 +2,7 @@
 
 use steward_core::cpu::best_effort::BestEffortOrder;
 
-use super::{CpuOrder, DomainTable};
+use super::domain::{CpuOrder, DomainTable};
 
 /// The service cycle unless settings say otherwise (Eclipse 1998, section 6.2).
 pub const SERVICE_CYCLE_DEFAULT_NS: u64 = 500_000_000;
