@@ -266,3 +266,21 @@ fn a_task_comes_back_to_its_cpu_when_its_period_begins() {
         assert!(reservation.periods >= 199, "{outcome}");
     }
 }
+
+/// A budget of a second, for a fifth of which nothing else has run, waits for half a millisecond of best-effort work
+/// again and again, and so does a deadline that is nearer than that.
+#[test]
+fn a_deadline_within_half_a_millisecond_of_its_budget_does_not_hold_beside_a_budget_of_a_second() {
+    let missed = |beside| {
+        let outcome = run(&format!(
+            "duration = \"20s\"\n\
+             [[task]]\nname = \"short\"\ncpu = \"0.6ms/1ms\"\nprogram = [{{ run = \"0.6ms\" }}, {{ until = \"1ms\" }}]\n\
+             [[task]]\nname = \"long\"\ncpu = \"{beside}\"\nprogram = [{{ run = \"forever\" }}]\n\
+             [[task]]\nname = \"loop\"\nprogram = [{{ run = \"forever\" }}]\n"
+        ));
+        assert_eq!((outcome.decisions.admitted, outcome.decisions.refused), (2, 0), "{outcome}");
+        outcome.task("short").unwrap().reservation.as_ref().unwrap().deadlines_missed
+    };
+    assert_eq!(missed("15ms/100ms"), 0);
+    assert!(missed("1s/10s") > 0);
+}

@@ -1,6 +1,8 @@
 //! What busy domains beside each other are due that may each use some of the CPUs: the weighted fair shares of all that
 //! the CPUs have, of which none can be raised without lowering one that is no larger (max-min).
 
+use steward_sim::cpu::scenario::DomainSpec;
+
 /// A busy domain: its weight, and the CPUs that its tasks may use, by bit. It has a task for each of these at least.
 pub type Confined = (u32, u32);
 
@@ -33,6 +35,33 @@ pub fn fair_shares(domains: &[Confined]) -> Vec<f64> {
         rest.retain(|place| !settled.contains(place));
     }
     shares
+}
+
+/// The part of all CPUs' time that each domain of a tree is due with all below it, whose own tasks (where `busy`) and
+/// those below could use all CPUs.
+pub fn of_busy_tree(domains: &[DomainSpec], busy: &[bool], cpus: u32) -> Vec<f64> {
+    let mut dues = vec![0.0; domains.len()];
+    // Parents come before their children.
+    for place in 0..domains.len() {
+        let parent = domains[place].parent;
+        let beside = || domains.iter().filter(|other| other.parent == parent);
+        let own = parent
+            .filter(|parent| busy[*parent])
+            .map(|parent| (domains[parent].own_priority, domains[parent].own_weight.unwrap_or(100 * cpus)));
+        let highest = beside().map(|other| other.priority).chain(own.map(|(priority, _)| priority)).max();
+        let contenders = beside().map(|other| (other.priority, other.weight)).chain(own);
+        let weights: u32 =
+            contenders.filter(|(priority, _)| Some(*priority) == highest).map(|(_, weight)| weight).sum();
+        let rest = 1.0 - beside().map(|other| other.reserved).sum::<f64>();
+        let domain = &domains[place];
+        let by_weight = if Some(domain.priority) == highest {
+            f64::from(domain.weight) / f64::from(weights)
+        } else {
+            0.0
+        };
+        dues[place] = parent.map_or(1.0, |parent| dues[parent]) * (domain.reserved + rest * by_weight);
+    }
+    dues
 }
 
 #[test]

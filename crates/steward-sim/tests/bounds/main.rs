@@ -139,6 +139,63 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The recursive definition, with reservations and priorities, where everybody could use all CPUs.
+    #[test]
+    fn busy_trees_with_reservations_and_priorities_follow_the_recursive_definition(
+        cpus in 1u32..=8, mut domains in domains(8), own in prop::collection::vec(any::<bool>(), 8), seed: u16,
+    ) {
+        domains.iter_mut().for_each(|domain| domain.quota = None);
+        let busy: Vec<bool> = (0..domains.len())
+            .map(|place| own[place] || domains.iter().all(|other| other.parent != Some(place)))
+            .collect();
+        let tasks: Vec<TaskSpec> = (0..domains.len()).filter(|place| busy[*place])
+            .map(|place| TaskSpec {
+                starts: vec![Amount::Fixed(0)], ..task(&format!("t{place}"), Some(place), cpus, &BUSY)
+            })
+            .collect();
+        let mut watch = Watch::new(&plain(cpus, seed, domains.clone(), tasks));
+        watch.run(DURATION_NS)?;
+        for (place, due) in due::of_busy_tree(&domains, &busy, cpus).into_iter().enumerate() {
+            let due_ns = due * f64::from(cpus) * DURATION_NS as f64;
+            let got_ns = watch.served_ns(place) as f64;
+            let depth = std::iter::successors(Some(place), |place| domains[*place].parent).count() as u64;
+            // At each level what every CPU is in the middle of, and what a reservation may be ahead; and rescues.
+            let bound_ns = (u64::from(cpus) * depth * (2 * QUANTUM_NS + 6 * MS) + 10 * MS) as f64;
+            prop_assert!((got_ns - due_ns).abs() <= bound_ns, "{place}: {got_ns} of {due_ns}, within {bound_ns}");
+        }
+    }
+
+    /// A budget of more than a fifth of a second lets best-effort work go first for half a millisecond again and again:
+    /// whose deadline is 4 ms away or more meets it all the same.
+    #[test]
+    fn deadlines_of_4_ms_and_more_are_met_beside_long_budgets(
+        long_ms in 300u64..3000, period_us in prop::collection::vec(4_000u64..40_000, 1..5), part in 0.1..0.78f64,
+        seed: u16,
+    ) {
+        let long = Reservation { budget_ns: long_ms * MS, period_ns: long_ms * MS * 10 };
+        let each = (part - 0.1) / period_us.len() as f64;
+        let mut tasks = vec![
+            task("loop", None, 3, &BUSY),
+            TaskSpec {
+                reservation: Some((long, false)),
+                starts: vec![Amount::Uniform(100 * MS, SECOND)],
+                ..task("honest", None, 1, &[Phase::Run(Amount::Fixed(long.budget_ns)), Phase::Until(long.period_ns)])
+            },
+        ];
+        for period_us in period_us {
+            let (budget_ns, period_ns) = (((period_us as f64 * each) as u64 * US).max(100 * US), period_us * US);
+            tasks.push(TaskSpec {
+                reservation: Some((Reservation { budget_ns, period_ns }, false)),
+                ..task("honest", None, 1, &[Phase::Run(Amount::Fixed(budget_ns)), Phase::Until(period_ns)])
+            });
+        }
+        Watch::new(&plain(1, seed, Vec::new(), tasks)).run(DURATION_NS)?;
+    }
+}
+
 /// A machine with these domains and tasks.
 fn plain(cpus: u32, seed: u16, domains: Vec<DomainSpec>, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario {
