@@ -73,8 +73,8 @@ pub fn reservation_holds() -> Outcome {
     ))
 }
 
-/// A loop goes on as best-effort work on the other CPU, which nobody else wants, once its budget is spent. When its next
-/// period begins it is back on its own at once: neither it nor the one that is pinned there misses a deadline.
+/// A loop goes on as best-effort work on the other CPU, which nobody else wants, once its budget is spent. When its
+/// next period begins it is back on its own at once: neither it nor the one that is pinned there misses a deadline.
 pub fn back_on_its_cpu() -> Outcome {
     let mut scheduler = shared()?;
     let (free, other) = (Program::start(&["spin"]), Program::start(&["spin"]));
