@@ -324,6 +324,22 @@ fn a_period_that_ends_with_budget_owed_is_counted_once_and_goes_on() {
 }
 
 #[test]
+fn a_budget_that_is_used_up_only_after_the_deadline_is_a_miss_though_nobody_looked_in_between() {
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(MS);
+    assert_eq!(task.update(19 * MS), EdfOutcome::Continues);
+    task.charge(4 * MS);
+    assert_eq!(task.update(23 * MS), EdfOutcome::NewPeriod);
+    assert_eq!((task.missed, task.start_ns), (1, 23 * MS));
+
+    // What was late is the timer, and not the budget.
+    let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
+    task.charge(6 * MS);
+    task.update(20 * MS + MS / 2);
+    assert_eq!((task.missed, task.left_ns), (0, 4 * MS as i64));
+}
+
+#[test]
 fn a_period_in_which_the_task_slept_of_its_own_will_is_served_not_missed() {
     let mut task = EdfTask::begin(5 * MS, 20 * MS, 0);
     task.charge(MS);

@@ -11,3 +11,4 @@ pub(crate) mod report;
 pub mod scenario;
 pub(crate) mod scheduler;
 pub mod timesharing;
+pub mod view;

@@ -14,7 +14,5 @@ pub mod replay;
 pub mod scenario;
 mod steward;
 
+pub use lru::GROUP_BYTES;
 pub use steward::Told;
-
-/// Pages come in groups of this many bytes, which are used, taken and read together: the least that Steward takes.
-pub const GROUP_BYTES: u64 = steward_core::memory::victims::PIECE_MIN_BYTES;

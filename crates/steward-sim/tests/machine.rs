@@ -250,3 +250,37 @@ fn a_task_that_may_use_any_cpu_makes_room_for_one_that_may_not() {
         assert_eq!(task.frames.as_ref().unwrap().frames_late, 0, "{outcome}");
     }
 }
+
+/// The loop has used its budget up and goes on as best-effort work on the other CPU, which nobody else wants, while the
+/// player has its own. When its next period begins it has all of its budget to come on its CPU.
+#[test]
+fn a_task_comes_back_to_its_cpu_when_its_period_begins() {
+    let outcome = run("duration = \"10s\"\n[machine]\ncpus = 2\n\
+         [[task]]\nname = \"loop\"\ncpu = \"20ms/50ms\"\nprogram = [{ run = \"forever\" }]\n\
+         [[task]]\nname = \"player\"\npin = 0\nstart = \"1ms\"\ncpu = \"2ms/5.5ms\"\n\
+         program = [{ run = \"2ms\" }, { until = \"5.5ms\" }]\n");
+    assert_eq!((outcome.decisions.admitted, outcome.decisions.refused), (2, 0), "{outcome}");
+    for task in &outcome.tasks {
+        let reservation = task.reservation.as_ref().unwrap();
+        assert_eq!(reservation.deadlines_missed, 0, "{}: {outcome}", task.name);
+        assert!(reservation.periods >= 199, "{outcome}");
+    }
+}
+
+/// A budget of a second, for a fifth of which nothing else has run, waits for half a millisecond of best-effort work
+/// again and again, and so does a deadline that is nearer than that.
+#[test]
+fn a_deadline_within_half_a_millisecond_of_its_budget_does_not_hold_beside_a_budget_of_a_second() {
+    let missed = |beside| {
+        let outcome = run(&format!(
+            "duration = \"20s\"\n\
+             [[task]]\nname = \"short\"\ncpu = \"0.6ms/1ms\"\nprogram = [{{ run = \"0.6ms\" }}, {{ until = \"1ms\" }}]\n\
+             [[task]]\nname = \"long\"\ncpu = \"{beside}\"\nprogram = [{{ run = \"forever\" }}]\n\
+             [[task]]\nname = \"loop\"\nprogram = [{{ run = \"forever\" }}]\n"
+        ));
+        assert_eq!((outcome.decisions.admitted, outcome.decisions.refused), (2, 0), "{outcome}");
+        outcome.task("short").unwrap().reservation.as_ref().unwrap().deadlines_missed
+    };
+    assert_eq!(missed("15ms/100ms"), 0);
+    assert!(missed("1s/10s") > 0);
+}

@@ -73,6 +73,31 @@ pub fn reservation_holds() -> Outcome {
     ))
 }
 
+/// A loop goes on as best-effort work on the other CPU, which nobody else wants, once its budget is spent. When its
+/// next period begins it is back on its own at once: neither it nor the one that is pinned there misses a deadline.
+pub fn back_on_its_cpu() -> Outcome {
+    let mut scheduler = shared()?;
+    let (free, other) = (Program::start(&["spin"]), Program::start(&["spin"]));
+    assign(&mut scheduler, free.pid(), grant(19_000, 50_000))?;
+    let home = record(&mut scheduler, free.pid()).ok_or("no record")?.cpu;
+    let pinned = other.pin(home as usize);
+    let standing = assign(&mut scheduler, pinned.pid(), grant(2_000, 5_000))?;
+    check!(standing == Standing::Admitted, "the one that is pinned was {standing}");
+    sleep(Duration::from_secs(1));
+    let mut missed = Vec::new();
+    for _ in 0..2 {
+        let records = [record(&mut scheduler, free.pid()), record(&mut scheduler, pinned.pid())];
+        check!(records.iter().flatten().all(|task| task.cpu == home), "{records:?}");
+        missed.push(records.iter().flatten().map(|task| task.deadlines_missed).sum::<u64>());
+        sleep(Duration::from_secs(3));
+    }
+    drop((free, pinned));
+    drop(scheduler);
+    let missed = missed[1] - missed[0];
+    check!(missed <= 2, "{missed} deadlines missed in 3 s");
+    Ok(format!("{missed} deadlines missed in 3 s"))
+}
+
 /// A greedy task with 0.3 ms in every millisecond: what it takes out of its reservation never exceeds it.
 pub fn fine_budgets() -> Outcome {
     let mut scheduler = shared()?;

@@ -87,6 +87,7 @@ const CHECKS: &[Check] = &[
     // The kernel is busy with their end for a while, which would take from others' shares.
     ("thousands-of-cgroups-stop-nobody", 1, shares::thousands_of_cgroups),
     ("a-second-scheduler-is-refused", 1, system::second_load),
+    ("a-task-is-back-on-its-cpu-when-its-period-begins", 2, interactive::back_on_its_cpu),
     ("affinity-moves-a-reservation", 2, system::affinity),
 ];
 

@@ -293,6 +293,18 @@ static __always_inline void lend_again(struct task_slot *slot, u32 index, bool r
 }
 
 /*
+ * Whether a task that runs here as best-effort work is to be served out of its reservation, on another CPU: its period
+ * has begun meanwhile. If it went on here, it would come there late, with all of its budget due within what is left of
+ * the period, and others would miss their deadlines.
+ */
+static __always_inline bool belongs_elsewhere(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
+{
+	struct task_slot *slot = slot_of(t);
+
+	return slot && slot->cpu != cpu && served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu);
+}
+
+/*
  * The slot's timer: a period begins for a task that had used its budget up, or its standing or CPU changed. Brings a
  * task that waits to the queue where it now belongs, or makes the CPU on which it runs choose again.
  */

@@ -343,7 +343,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (serve_overdue(run, now_ns, false) || serve_leaving(cpu, now_ns, false))
 		return;
 
-	if (t && (held_by_quota(t) || bumped(prev, t)))
+	if (t && (held_by_quota(t) || bumped(prev, t) || belongs_elsewhere(prev, t, cpu, now_ns)))
 		t = NULL;
 	if (t && table)
 		join_late(table, t, cpu);

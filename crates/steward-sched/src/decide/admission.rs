@@ -1,7 +1,7 @@
 //! Who is taken into the interactive class beside what the load says, and who is taken back first
 //! (`src/bpf/decide/admission.h`).
 
-use super::{Load, LoadThresholds};
+use super::load::{Load, LoadThresholds};
 
 /// Users whose sums one CPU can hold at a time.
 pub const ADMISSION_USERS_MAX: usize = 32;

@@ -4,6 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 pub use crate::DOMAINS_MAX;
 
+/// The service cycle unless settings say otherwise (Eclipse 1998, section 6.2).
+pub const SERVICE_CYCLE_DEFAULT_NS: u64 = 500_000_000;
 /// How many levels of the tree are looked at.
 pub const DEPTH_MAX: usize = 16;
 /// The index of the root domain; 0 means none.
@@ -385,7 +387,7 @@ impl DomainTable {
             }
             Box::from_raw(table)
         };
-        (table.cpus, table.service_cycle_ns) = (1, super::SERVICE_CYCLE_DEFAULT_NS);
+        (table.cpus, table.service_cycle_ns) = (1, SERVICE_CYCLE_DEFAULT_NS);
         table
     }
 

@@ -2,10 +2,8 @@
 
 use steward_core::cpu::best_effort::BestEffortOrder;
 
-use super::{CpuOrder, DomainTable};
+use super::domain::{CpuOrder, DomainTable};
 
-/// The service cycle unless settings say otherwise (Eclipse 1998, section 6.2).
-pub const SERVICE_CYCLE_DEFAULT_NS: u64 = 500_000_000;
 /// A slice of best-effort work. The kernel ends it at the tick after it.
 pub const SLICE_NS: u64 = 3_000_000;
 /// Virtual time that a nanosecond costs is this, divided by the weight in [`WEIGHT_SCALE`](super::WEIGHT_SCALE)-ths.

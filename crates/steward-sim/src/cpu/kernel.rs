@@ -43,6 +43,10 @@ pub(crate) struct KernelTask {
     pub(crate) used_ns: u64,
     /// When it last became runnable, until it runs.
     pub(crate) woken_ns: Option<u64>,
+    /// Since when it could run and does not.
+    pub(crate) waits_since_ns: Option<u64>,
+    /// The longest that it could run and did not, of such times that are over.
+    pub(crate) longest_wait_ns: u64,
     queued: Option<(Queue, u64, u64)>,
 }
 
@@ -58,6 +62,8 @@ impl KernelTask {
             wants_ns: 0,
             used_ns: 0,
             woken_ns: None,
+            waits_since_ns: None,
+            longest_wait_ns: 0,
             queued: None,
         }
     }
@@ -69,9 +75,20 @@ impl KernelTask {
         self.runnable = runnable;
     }
 
+    /// It begins to run.
+    pub(crate) fn waits_no_more(&mut self, now_ns: u64) {
+        let waited_ns = now_ns - self.waits_since_ns.take().unwrap_or(now_ns);
+        self.longest_wait_ns = self.longest_wait_ns.max(waited_ns);
+    }
+
     /// Time for which it was runnable, up to now.
     pub(crate) fn ready_until(&self, now_ns: u64) -> u64 {
         self.ready_ns + if self.runnable { now_ns - self.turned_ns } else { 0 }
+    }
+
+    /// The queue in which it stands.
+    pub(crate) fn queue(&self) -> Option<Queue> {
+        self.queued.map(|(queue, ..)| queue)
     }
 
     pub(crate) fn may_run_on(&self, cpu: u32) -> bool {

@@ -6,7 +6,6 @@ use crate::cpu::event::Event;
 use crate::cpu::kernel::{Kernel, KernelTask, TaskId};
 use crate::cpu::measure::Measured;
 use crate::cpu::program::{Buffer, Disk, Next, Progress};
-use crate::cpu::report::Outcome;
 use crate::cpu::scenario::Scenario;
 use crate::cpu::scheduler::{Enqueued, Scheduler};
 use crate::random::Random;
@@ -107,13 +106,6 @@ impl Machine {
         }
     }
 
-    /// Runs to the end of the scenario and returns what was measured.
-    pub fn run(mut self) -> Outcome {
-        let end_ns = self.scenario.duration_ns;
-        self.run_until(end_ns);
-        Outcome::of(&self)
-    }
-
     /// CPU time that the tasks of a domain, without those below it, have used and waited for so far, in nanoseconds. A
     /// wait counts once it is over. `None` if there is no domain of that name.
     pub fn domain_times(&self, name: &str) -> Option<(u64, u64)> {
@@ -144,7 +136,13 @@ impl Machine {
 
     /// Runs up to a moment, in nanoseconds from the start.
     pub fn run_until(&mut self, end_ns: u64) {
-        while let Some(at_ns) = self.kernel.events.next_ns().filter(|at_ns| *at_ns <= end_ns) {
+        while self.step(end_ns) {}
+    }
+
+    /// Lets the next thing happen that is due by a moment, and every CPU choose that is to because of it. False when
+    /// there was none: then it is that moment.
+    pub fn step(&mut self, end_ns: u64) -> bool {
+        if let Some(at_ns) = self.kernel.events.next_ns().filter(|at_ns| *at_ns <= end_ns) {
             self.kernel.now_ns = at_ns;
             if let Some((_, event)) = self.kernel.events.pop() {
                 self.handle(event);
@@ -152,11 +150,13 @@ impl Machine {
             while let Some(cpu) = self.kernel.next_choosing() {
                 self.choose(cpu);
             }
+            return true;
         }
         self.kernel.now_ns = end_ns;
         for cpu in 0..self.kernel.cpu_count() {
             self.kernel.account(cpu);
         }
+        false
     }
 
     fn handle(&mut self, event: Event) {
@@ -216,6 +216,7 @@ impl Machine {
         entry.set_runnable(true, now_ns);
         entry.wants_ns = wants_ns;
         entry.woken_ns = Some(now_ns);
+        entry.waits_since_ns = Some(now_ns);
         let given = self.scheduler.select_cpu(&mut self.kernel, p);
         if !given {
             self.scheduler.enqueue(&mut self.kernel, p, Enqueued::Woken);
@@ -252,6 +253,7 @@ impl Machine {
         if let Some(prev) = prev {
             self.scheduler.stopping(kernel, prev, cpu);
             kernel.cpu_mut(cpu).current = None;
+            kernel.task_mut(prev).waits_since_ns = Some(kernel.now_ns);
             let why = if next.is_some() { Enqueued::SliceOver } else { Enqueued::Last };
             self.scheduler.enqueue(kernel, prev, why);
         }
@@ -266,6 +268,7 @@ impl Machine {
         kernel.set_idle(cpu, false);
         kernel.cpu_mut(cpu).current = Some(p);
         let now_ns = kernel.now_ns;
+        kernel.task_mut(p).waits_no_more(now_ns);
         if let Some(woken_ns) = kernel.task_mut(p).woken_ns.take()
             && woken_ns >= self.measured_from_ns
         {

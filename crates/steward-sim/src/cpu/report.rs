@@ -119,8 +119,17 @@ pub struct DomainOutcome {
     pub own_share: f64,
 }
 
+impl Machine {
+    /// Runs to the end of the scenario and returns what was measured.
+    pub fn run(mut self) -> Outcome {
+        let end_ns = self.scenario.duration_ns;
+        self.run_until(end_ns);
+        Outcome::of(&self)
+    }
+}
+
 impl Outcome {
-    pub(crate) fn of(machine: &Machine) -> Self {
+    fn of(machine: &Machine) -> Self {
         let measured_ns = machine.kernel.now_ns - machine.measured_from_ns;
         let capacity_ns = measured_ns as f64 * f64::from(machine.kernel.cpu_count());
         let busy_ns: u64 = machine.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();

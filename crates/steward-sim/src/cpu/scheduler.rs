@@ -8,119 +8,17 @@
 mod best_effort;
 mod interactive;
 mod sampler;
+mod state;
 
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_sched::decide::{
-    CLASS_GAP_NS, ClassUse, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS,
-    SLICE_NS, WEIGHT_DEFAULT, Waiters,
+    CLASS_GAP_NS, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS,
+    WEIGHT_DEFAULT, Waiters,
 };
 
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
-use interactive::{Counts, CpuState};
-pub(crate) use interactive::{Slot, Standing};
-
-/// No deadline: what runs is best-effort.
-const NEVER: u64 = u64::MAX;
-
-/// What a task runs as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mode {
-    /// It is not on a CPU.
-    #[default]
-    Off,
-    BestEffort,
-    Interactive,
-}
-
-/// Why a task is put into a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enqueued {
-    /// It woke up.
-    Woken,
-    /// Its slice is over.
-    SliceOver,
-    /// Its slice is over, and its CPU has nothing else, yet it was not kept there.
-    Last,
-}
-
-/// What the scheduler knows of a task.
-#[derive(Clone, Debug, Default)]
-struct TaskState {
-    charged_ns: u64,
-    vtime: u64,
-    waiting_since_ns: u64,
-    slot: Option<u32>,
-    weight: u32,
-    runnable_weight: u32,
-    domain: u16,
-    mode: Mode,
-    counted_waiting: bool,
-    restricted_waiting: bool,
-    rescued: bool,
-    /// Began to run without waiting in the order, and its domain's credit has not been looked at since.
-    unjoined: bool,
-}
-
-/// What only the CPU itself needs at each switch.
-#[derive(Clone, Debug)]
-struct CpuRun {
-    deadline_ns: u64,
-    budget_end_ns: Option<u64>,
-    rescued_ns: u64,
-    began_ns: u64,
-    /// Virtual time and weight of the task that runs as best-effort, and when they were taken.
-    vtime: u64,
-    vtime_at_ns: u64,
-    weight: u32,
-    /// What tasks of a domain used here and the domain has not paid yet.
-    unpaid: Option<(u16, u64)>,
-    /// The domain of the task that runs as best-effort.
-    domain: Option<u16>,
-    /// Its slice is a long one, because nothing waited.
-    alone: bool,
-    /// What is chosen now goes before the interactive class, for a moment.
-    gap: bool,
-    class: ClassUse,
-}
-
-impl CpuRun {
-    fn new() -> Self {
-        CpuRun {
-            deadline_ns: NEVER,
-            budget_end_ns: None,
-            rescued_ns: 0,
-            began_ns: 0,
-            vtime: 0,
-            vtime_at_ns: 0,
-            weight: 0,
-            unpaid: None,
-            domain: None,
-            alone: false,
-            gap: false,
-            class: ClassUse::default(),
-        }
-    }
-}
-
-/// The scheduler's state: the BPF program's maps.
-pub(crate) struct Scheduler {
-    thresholds: LoadThresholds,
-    tasks: Vec<TaskState>,
-    pub(crate) slots: Vec<Slot>,
-    cpu_states: Vec<CpuState>,
-    cpu_runs: Vec<CpuRun>,
-    orders: Vec<Box<CpuOrder>>,
-    pub(crate) domains: Box<DomainTable>,
-    preemption_interval_ns: u64,
-    overdue: bool,
-    /// The domain at which the next look for tasks that have waited too long begins.
-    overdue_cursor: u16,
-    room: u32,
-    waiters: Waiters,
-    samples: u32,
-    sampled_ns: u64,
-    pub(crate) counts: Counts,
-}
+use state::{Counts, CpuRun, CpuState, Mode, NEVER, TaskState};
+pub(crate) use state::{Enqueued, Scheduler, Slot, Standing};
 
 impl Scheduler {
     pub(crate) fn new(cpus: u32, thresholds: LoadThresholds, best_effort: &BestEffortSettings) -> Self {
@@ -209,6 +107,7 @@ impl Scheduler {
         run.domain = Some(t.domain);
         (run.vtime, run.vtime_at_ns, run.weight) = (t.vtime, t.charged_ns, t.weight);
         run.alone = false;
+        run.rescue = false;
     }
 
     /// prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting.
@@ -221,6 +120,21 @@ impl Scheduler {
         self.run_best_effort(k, prev, cpu);
         self.cpu_runs[cpu as usize].alone = alone;
         k.task_mut(prev).slice_ns = if alone { SLICE_ALONE_NS } else { SLICE_NS };
+    }
+
+    /// Whether a task that has a CPU runs out of its reservation.
+    pub(crate) fn runs_reserved(&self, p: TaskId) -> bool {
+        self.tasks[p as usize].mode == Mode::Interactive
+    }
+
+    /// Whether what runs on a CPU does so because it had waited too long.
+    pub(crate) fn rescues(&self, cpu: u32) -> bool {
+        self.cpu_runs[cpu as usize].rescue
+    }
+
+    /// The slot of a task that has a specification.
+    pub(crate) fn slot_of(&self, p: TaskId) -> Option<&Slot> {
+        Some(&self.slots[self.tasks[p as usize].slot? as usize])
     }
 
     /// The index of the task's slot if it is admitted.
@@ -321,6 +235,13 @@ impl Scheduler {
         true
     }
 
+    /// Whether a task that runs here as best-effort work is to be served out of its reservation on another CPU.
+    fn belongs_elsewhere(&self, k: &Kernel, p: TaskId, cpu: u32) -> bool {
+        let Some(index) = self.admitted(p) else { return false };
+        let slot = &self.slots[index as usize];
+        slot.cpu != cpu && slot.served_by_deadline(k.now_ns) && k.task(p).may_run_on(slot.cpu)
+    }
+
     /// A CPU has nothing to run: gives it a task, or lets prev, which could go on, do so by giving it a slice.
     pub(crate) fn dispatch(&mut self, k: &mut Kernel, cpu: u32, prev: Option<TaskId>) {
         self.counts.decisions += 1;
@@ -341,7 +262,7 @@ impl Scheduler {
         if self.serve_overdue(k, cpu, false) {
             return;
         }
-        let prev = prev.filter(|prev| !self.held_by_quota(*prev));
+        let prev = prev.filter(|prev| !self.held_by_quota(*prev) && !self.belongs_elsewhere(k, *prev, cpu));
         if let Some(prev) = prev {
             self.join_late(k, prev, cpu);
         }
@@ -408,6 +329,7 @@ impl Scheduler {
         if !std::mem::take(&mut self.tasks[p as usize].rescued) {
             return false;
         }
+        self.cpu_runs[cpu as usize].rescue = true;
         k.task_mut(p).slice_ns = RESCUE_SLICE_NS;
         self.watch_budget(k, cpu, RESCUE_SLICE_NS);
         true

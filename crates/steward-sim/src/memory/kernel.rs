@@ -1,9 +1,8 @@
 //! What a stock kernel does with memory: it charges who touches first, takes memory in the background and from those
 //! who allocate, and does not take what `memory.min` protects.
 
-use super::GROUP_BYTES;
 use super::event::{Event, Events};
-use super::lru::{Group, Kind, Lru, Place};
+use super::lru::{GROUP_BYTES, Group, Kind, Lru, Place};
 use super::measure::Counts;
 use super::scenario::MachineSettings;
 use crate::random::Random;

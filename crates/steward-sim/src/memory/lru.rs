@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use steward_core::memory::ageing::Generation;
 
-use super::GROUP_BYTES;
+/// Pages come in groups of this many bytes, which are used, taken and read together: the least that Steward takes.
+pub const GROUP_BYTES: u64 = steward_core::memory::victims::PIECE_MIN_BYTES;
 
 /// No more generations than this (`MAX_NR_GENS`), and no fewer than that (`MIN_NR_GENS`).
 const GENERATIONS_MAX: u64 = 4;

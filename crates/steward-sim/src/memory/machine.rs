@@ -2,11 +2,10 @@
 
 use steward_core::memory::manager::Manager;
 
-use super::GROUP_BYTES;
 use super::decide::Decide;
 use super::event::Event;
 use super::kernel::{Kernel, Used};
-use super::lru::{Kind, Place};
+use super::lru::{GROUP_BYTES, Kind, Place};
 use super::measure::{Kill, Outcome};
 use super::program::{FILL_NS, Next, Program, View};
 use super::scenario::Scenario;

@@ -1,8 +1,7 @@
 //! What programs of the memory machine do, one step after the other.
 
-use super::GROUP_BYTES;
 use super::kernel::Kernel;
-use super::lru::Kind;
+use super::lru::{GROUP_BYTES, Kind};
 use super::scenario::{Behaviour, Interactive, ProgramSpec};
 use crate::random::Random;
 

@@ -12,11 +12,10 @@ use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
 use steward_core::memory::victims::Victim;
 
-use super::GROUP_BYTES;
 use super::decide::Decide;
 use super::event::Event;
 use super::kernel::{FILE_TAKE_NS, Kernel};
-use super::lru::Kind;
+use super::lru::{GROUP_BYTES, Kind};
 use super::measure::Outcome;
 use super::scenario::{DomainSpec, StewardSettings};
 use crate::random::Random;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 20] = [
     "crates/libsteward",
     "crates/libsteward-c",
     "crates/steward",
@@ -18,8 +18,10 @@ const CRATES: [&str; 18] = [
     "crates/steward-kernel",
     "crates/steward-pool",
     "crates/steward-record",
+    "crates/steward-sched",
     "crates/steward-server",
     "crates/steward-server-c",
+    "crates/steward-sim",
     "crates/steward-tasks",
     "crates/steward-waits",
     "crates/stewardd",

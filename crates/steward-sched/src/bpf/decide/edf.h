@@ -121,6 +121,17 @@ DECIDE void edf_next_period(struct edf_task *t, u64 start_ns)
 	t->periods++;
 }
 
+/*
+ * Whether a task that has just used its budget up had to wait for it beyond the deadline. Nobody needs to have looked
+ * at it in between; what it has overrun the budget by came after that.
+ */
+DECIDE bool edf_spent_late(const struct edf_task *t, u64 now_ns)
+{
+	u64 overrun_ns = (u64)(-t->left_ns);
+
+	return !t->slept && !t->blocked && !t->late && now_ns > t->deadline_ns && now_ns - t->deadline_ns > overrun_ns;
+}
+
 /* Listing 2: called when a task starts, after its budget was charged, and when it wakes. */
 DECIDE enum edf_outcome edf_update(struct edf_task *t, u64 now_ns)
 {
@@ -135,6 +146,8 @@ DECIDE enum edf_outcome edf_update(struct edf_task *t, u64 now_ns)
 			t->missed++;
 			return EDF_MISSED;
 		}
+	} else if (edf_spent_late(t, now_ns)) {
+		t->missed++;
 	}
 	edf_next_period(t, max_u64(now_ns, t->deadline_ns));
 	return EDF_NEW_PERIOD;

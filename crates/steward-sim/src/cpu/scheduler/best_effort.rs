@@ -6,7 +6,7 @@ use steward_sched::decide::{
     task_preempts,
 };
 
-use super::{CpuRun, Scheduler, TaskState};
+use super::state::{CpuRun, Scheduler, TaskState};
 use crate::cpu::event::Event;
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 
@@ -168,7 +168,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn held_by_quota(&self, p: TaskId) -> bool {
+    pub(crate) fn held_by_quota(&self, p: TaskId) -> bool {
         self.domains.quotas > 0 && self.domains.held(self.tasks[p as usize].domain)
     }
 

@@ -1,12 +1,9 @@
 //! The interactive class, as in `interactive.bpf.h`: slots, admission, and the timers of periods and budgets.
 
 use steward_core::cpu::reservation::Reservation;
-use steward_sched::decide::{
-    Claim, Declared, EdfTask, LOAD_VICTIM_RANKS, Load, LoadCut, Rule, SLICE_NS, Verdict, edf_bandwidth,
-    task_join,
-};
+use steward_sched::decide::{Claim, EdfTask, Rule, SLICE_NS, Verdict, edf_bandwidth, task_join};
 
-use super::{Mode, Scheduler};
+use super::state::{Decision, Mode, Scheduler, Slot, Standing};
 use crate::cpu::event::Event;
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 
@@ -15,79 +12,6 @@ const BUDGET_SLACK_NS: u64 = 20_000;
 
 /// How many admitted tasks are tried to make room (`MOVES_TRIED_MAX`).
 const MOVES_TRIED_MAX: usize = 32;
-
-/// Where a task that has a specification stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Its task is gone.
-    None,
-    Admitted,
-    Refused,
-    Revoked,
-}
-
-/// A task that has a specification.
-#[derive(Clone, Debug)]
-pub(crate) struct Slot {
-    pub(crate) task: TaskId,
-    pub(crate) standing: Standing,
-    pub(crate) edf: EdfTask,
-    pub(crate) reserved_time_ns: u64,
-    pub(crate) best_effort_time_ns: u64,
-    pub(super) cpu: u32,
-    /// What it asks for, and while it is admitted, what it counts as.
-    pub(super) claim: Claim,
-    revocable: bool,
-    pub(super) used: u32,
-    pub(super) sampled_reserved_ns: u64,
-    pub(super) sampled_exhausted: u64,
-    pub(super) exhausted_sample: u32,
-    pub(super) admitted_sample: u32,
-    pub(super) waiting_since_ns: u64,
-    pub(super) failures: u32,
-    pub(super) retry_sample: u32,
-    pub(crate) reservation: Reservation,
-    timer: u32,
-}
-
-impl Slot {
-    /// Whether the reservation can be served on its CPU at this moment.
-    pub(super) fn served_by_deadline(&self, now_ns: u64) -> bool {
-        self.standing == Standing::Admitted && self.edf.eligible(now_ns)
-    }
-}
-
-/// The reservations of one CPU.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CpuState {
-    pub(super) load: Load,
-    pub(super) declared: Declared,
-    pub(super) reserved_time_ns: u64,
-    pub(super) sampled_ns: u64,
-    /// The sampler's scratch: what those used who may be put out, and whom to put out.
-    pub(super) used_by_rank: [u32; LOAD_VICTIM_RANKS],
-    pub(super) cut: Option<LoadCut>,
-}
-
-/// How often each thing was decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) decisions: u64,
-    pub(crate) admitted: u64,
-    pub(crate) refused: u64,
-    pub(crate) revoked: u64,
-    pub(crate) reactivated: u64,
-    pub(crate) rescued: u64,
-}
-
-/// What is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    Admitted,
-    Refused,
-    Revoked,
-    Reactivated,
-}
 
 impl Scheduler {
     pub(super) fn report(&mut self, decision: Decision) {
@@ -346,7 +270,10 @@ impl Scheduler {
             return k.kick(k.task(p).cpu, true);
         }
         if standing != Standing::Admitted {
-            return self.return_to_domain(k, p);
+            if matches!(k.task(p).queue(), Some(Queue::Interactive(_))) {
+                self.return_to_domain(k, p);
+            }
+            return;
         }
         if edf.start_ns > k.now_ns {
             return self.watch_period(k, index);

@@ -4,8 +4,7 @@ use steward_sched::decide::{
     LOAD_NO_VICTIM, LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, Waiter, load_victim_rank, retry_after,
 };
 
-use super::Scheduler;
-use super::interactive::{Decision, Standing};
+use super::state::{Decision, Scheduler, Standing};
 use crate::cpu::event::Event;
 use crate::cpu::kernel::Kernel;
 

@@ -1,0 +1,224 @@
+//! Every bound of docs/scheduler.md, over a minute, on random machines of one to eight CPUs with domains' weights,
+//! reservations, priorities and limits, tasks' reservations and pinned tasks together.
+
+mod due;
+mod random;
+mod watch;
+
+use proptest::prelude::*;
+use random::*;
+use steward_core::cpu::reservation::Reservation;
+use steward_sim::cpu::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
+use steward_sim::{Amount, Phase, Scenario};
+use watch::Watch;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_on_it_a_machine_keeps_its_promises(case in machine(8)) {
+        let mut watch = Watch::new(&case.0);
+        watch.run(DURATION_NS)?;
+    }
+
+    /// Eclipse 1998, definition 3, of two siblings somewhere in such a machine.
+    #[test]
+    fn two_busy_siblings_stay_within_some_slices_whatever_is_beside_them(
+        case in machine(8), at in any::<prop::sample::Index>(), weights in prop::array::uniform2(20u32..500),
+    ) {
+        let (scenario, probes) = with_probes(case.0, at, weights);
+        let cpus = scenario.machine.cpus;
+        let mut watch = Watch::new(&scenario);
+        let smallest = f64::from(weights[0].min(weights[1]));
+        let bound_ns = (2 * (u64::from(cpus) + 1) * QUANTUM_NS) as f64;
+        let (mut least, mut most) = (f64::MAX, f64::MIN);
+        for at_ns in (0..DURATION_NS).step_by(20 * MS as usize) {
+            watch.run(at_ns)?;
+            let part = |place: usize| watch.served_ns(probes + place) as f64 / f64::from(weights[place]);
+            let difference = part(0) - part(1);
+            (least, most) = (least.min(difference), most.max(difference));
+            let distance_ns = (most - least) * smallest;
+            prop_assert!(distance_ns <= bound_ns, "{distance_ns} ns, above {bound_ns}, at {at_ns}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever may use some of the CPUs gets its fair share of them, beside others that may use some, too, or all.
+    #[test]
+    fn busy_domains_that_may_use_some_cpus_each_get_their_fair_shares(
+        cpus in 1u32..=8, all in prop::collection::vec((20u32..500, any::<u32>(), 0u8..3), 1..6),
+    ) {
+        let every = (1u32 << cpus) - 1;
+        let groups: Vec<due::Confined> = all.into_iter().map(|(weight, mask, kind)| {
+            let mask = if kind == 0 { every } else if kind == 1 { 1 << (mask % cpus) } else { mask & every };
+            (weight, if mask == 0 { every } else { mask })
+        }).collect();
+        let domains: Vec<DomainSpec> = groups.iter().enumerate()
+            .map(|(place, (weight, _))| DomainSpec { weight: *weight, ..DomainSpec::new(format!("d{place}"), None) })
+            .collect();
+        let tasks = groups.iter().enumerate().map(|(place, (_, mask))| TaskSpec {
+            pinned: (*mask != every).then(|| CpuSet::of((0..cpus).filter(|cpu| mask >> cpu & 1 == 1))).flatten(),
+            ..task(&format!("t{place}"), Some(place), cpus, &BUSY)
+        }).collect();
+        let scenario = plain(cpus, 0, domains, tasks);
+        let mut watch = Watch::new(&scenario);
+        watch.run(10 * SECOND)?;
+        let before: Vec<u64> = (0..groups.len()).map(|place| watch.served_ns(place)).collect();
+        watch.run(DURATION_NS)?;
+        for (place, due) in due::fair_shares(&groups).into_iter().enumerate() {
+            let got = (watch.served_ns(place) - before[place]) as f64 / (DURATION_NS - 10 * SECOND) as f64;
+            prop_assert!((got - due).abs() <= 0.01 + 0.01 * due, "{place}: {got} of {due}, {groups:?} on {cpus}");
+        }
+    }
+
+    /// Beside others that are busy, come and go, or are pinned; that have reservations, or tasks that have; and some of
+    /// a lower priority.
+    #[test]
+    fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
+        cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500,
+        others in prop::collection::vec((20u32..500, 0u8..3, any::<bool>(), any::<bool>()), 1..20),
+        reserved in prop::collection::vec((0.03..0.2f64, 100u64..3000, 100u64..3000), 0..4),
+        reserving in prop::collection::vec((2_000u64..40_000, 0.02..0.1f64), 0..5),
+    ) {
+        let mut domains = vec![DomainSpec { weight, ..DomainSpec::new("sleeper", None) }];
+        let mut tasks = Vec::new();
+        for (number, (weight, kind, lower, pinned)) in others.iter().enumerate() {
+            let place = domains.len();
+            domains.push(DomainSpec {
+                weight: *weight, priority: 4 - u8::from(*lower), ..DomainSpec::new(format!("d{place}"), None)
+            });
+            let phases = if *kind == 0 { &BUSY[..] } else { &ONOFF[..] };
+            tasks.push(TaskSpec {
+                pinned: pinned.then(|| CpuSet::of([number as u32 % cpus])).flatten(),
+                ..task(&format!("t{place}"), Some(place), cpus, phases)
+            });
+        }
+        for (fraction, run_ms, away_ms) in &reserved {
+            let place = domains.len();
+            domains.push(DomainSpec { reserved: *fraction, ..DomainSpec::new(format!("r{place}"), None) });
+            tasks.push(task(&format!("r{place}"), Some(place), cpus, &[
+                Phase::Run(Amount::Uniform(MS, run_ms * MS)), Phase::Sleep(Amount::Uniform(MS, away_ms * MS)),
+            ]));
+        }
+        for (number, (period_us, part)) in reserving.iter().enumerate() {
+            let place = domains.len();
+            let reservation = Reservation {
+                budget_ns: ((*period_us as f64 * part) as u64 * US).max(100 * US), period_ns: period_us * US,
+            };
+            domains.push(DomainSpec::new(format!("i{place}"), None));
+            tasks.push(TaskSpec {
+                reservation: Some((reservation, false)),
+                ..task(&format!("honest{number}"), Some(place), 1, &[
+                    Phase::Run(Amount::Fixed(reservation.budget_ns)), Phase::Until(reservation.period_ns),
+                ])
+            });
+        }
+        // What the class of a CPU may take at once, and of all time, if all of it is there.
+        let budgets_ns: f64 = tasks.iter().filter_map(|task| task.reservation).map(|(r, _)| r.budget_ns as f64).sum();
+        let class: f64 = tasks.iter().filter_map(|task| task.reservation).map(|(r, _)| r.bandwidth()).sum();
+        let fractions: f64 = reserved.iter().map(|(fraction, ..)| fraction).sum();
+        let weights: u32 = domains.iter().map(|domain| domain.weight).sum();
+        let share = (1.0 - fractions) * (1.0 - class) * f64::from(weight) / f64::from(weights) * f64::from(cpus);
+        let away_ns = (run_us as f64 * 2000.0 / share.min(1.0)) as u64;
+        tasks.push(TaskSpec {
+            starts: vec![Amount::Fixed(0)],
+            ..task("sleeper", Some(0), 1, &[
+                Phase::Run(Amount::Fixed(run_us * US)), Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
+            ])
+        });
+        let sleeper = tasks.iter().map(|task| task.count as usize).sum::<usize>() - 1;
+        let credit_ns = CYCLE_NS as f64 * fractions / (1.0 - fractions);
+        let bound_ns = (credit_ns + QUANTUM_NS as f64 + budgets_ns) / (1.0 - class);
+        let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
+        watch.run(DURATION_NS)?;
+        let waited_ns = watch.machine.task_view(sleeper).longest_wait_ns as f64;
+        prop_assert!(waited_ns <= bound_ns, "{waited_ns}, at most {bound_ns}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The recursive definition, with reservations and priorities, where everybody could use all CPUs.
+    #[test]
+    fn busy_trees_with_reservations_and_priorities_follow_the_recursive_definition(
+        cpus in 1u32..=8, mut domains in domains(8), own in prop::collection::vec(any::<bool>(), 8), seed: u16,
+    ) {
+        domains.iter_mut().for_each(|domain| domain.quota = None);
+        let busy: Vec<bool> = (0..domains.len())
+            .map(|place| own[place] || domains.iter().all(|other| other.parent != Some(place)))
+            .collect();
+        let tasks: Vec<TaskSpec> = (0..domains.len()).filter(|place| busy[*place])
+            .map(|place| TaskSpec {
+                starts: vec![Amount::Fixed(0)], ..task(&format!("t{place}"), Some(place), cpus, &BUSY)
+            })
+            .collect();
+        let mut watch = Watch::new(&plain(cpus, seed, domains.clone(), tasks));
+        watch.run(DURATION_NS)?;
+        for (place, due) in due::of_busy_tree(&domains, &busy, cpus).into_iter().enumerate() {
+            let due_ns = due * f64::from(cpus) * DURATION_NS as f64;
+            let got_ns = watch.served_ns(place) as f64;
+            let depth = std::iter::successors(Some(place), |place| domains[*place].parent).count() as u64;
+            // At each level what every CPU is in the middle of, and what a reservation may be ahead; and rescues.
+            let bound_ns = (u64::from(cpus) * depth * (2 * QUANTUM_NS + 6 * MS) + 10 * MS) as f64;
+            prop_assert!((got_ns - due_ns).abs() <= bound_ns, "{place}: {got_ns} of {due_ns}, within {bound_ns}");
+        }
+    }
+
+    /// A budget of more than a fifth of a second lets best-effort work go first for half a millisecond again and again:
+    /// whose deadline is 4 ms away or more meets it all the same.
+    #[test]
+    fn deadlines_of_4_ms_and_more_are_met_beside_long_budgets(
+        long_ms in 300u64..3000, period_us in prop::collection::vec(4_000u64..40_000, 1..5), part in 0.1..0.78f64,
+        seed: u16,
+    ) {
+        let long = Reservation { budget_ns: long_ms * MS, period_ns: long_ms * MS * 10 };
+        let each = (part - 0.1) / period_us.len() as f64;
+        let mut tasks = vec![
+            task("loop", None, 3, &BUSY),
+            TaskSpec {
+                reservation: Some((long, false)),
+                starts: vec![Amount::Uniform(100 * MS, SECOND)],
+                ..task("honest", None, 1, &[Phase::Run(Amount::Fixed(long.budget_ns)), Phase::Until(long.period_ns)])
+            },
+        ];
+        for period_us in period_us {
+            let (budget_ns, period_ns) = (((period_us as f64 * each) as u64 * US).max(100 * US), period_us * US);
+            tasks.push(TaskSpec {
+                reservation: Some((Reservation { budget_ns, period_ns }, false)),
+                ..task("honest", None, 1, &[Phase::Run(Amount::Fixed(budget_ns)), Phase::Until(period_ns)])
+            });
+        }
+        Watch::new(&plain(1, seed, Vec::new(), tasks)).run(DURATION_NS)?;
+    }
+}
+
+/// A machine with these domains and tasks.
+fn plain(cpus: u32, seed: u16, domains: Vec<DomainSpec>, tasks: Vec<TaskSpec>) -> Scenario {
+    Scenario {
+        seed: seed.into(),
+        duration_ns: DURATION_NS,
+        machine: MachineSettings { cpus, ..MachineSettings::default() },
+        domains,
+        tasks,
+        ..Scenario::default()
+    }
+}
+
+/// Two more domains, of these weights, below one of those that are there or the root, with a loop for each CPU. Returns
+/// the place of the first.
+fn with_probes(mut scenario: Scenario, at: prop::sample::Index, weights: [u32; 2]) -> (Scenario, usize) {
+    let parent = at.index(scenario.domains.len() + 1).checked_sub(1);
+    let probes = scenario.domains.len();
+    for (place, weight) in weights.into_iter().enumerate() {
+        scenario.domains.push(DomainSpec { weight, ..DomainSpec::new(format!("probe{place}"), parent) });
+        scenario.tasks.push(TaskSpec {
+            starts: vec![Amount::Fixed(0)],
+            ..task(&format!("probe{place}"), Some(probes + place), scenario.machine.cpus, &BUSY)
+        });
+    }
+    (scenario, probes)
+}
