@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use steward_machine::{GuestFile, MachineConfig, build_directory, run};
 
-/// Runs the checks for that many CPUs, and fails with the lines of those that failed, or when fewer than `least`
-/// passed.
-fn run_checks(cpus: u32, least: usize) {
+/// Runs the checks for that many CPUs, or those of these names, and fails with the lines of those that failed, or when
+/// fewer than `least` passed. An instruction takes 2 to the power of `icount_shift` ns.
+fn run_checks(cpus: u32, icount_shift: u8, names: &str, least: usize) {
     let program = build_directory().join("examples/checks");
     let config = MachineConfig {
         cpus,
-        icount_shift: Some(3),
+        icount_shift: Some(icount_shift),
         timeout_host: Duration::from_secs(1800),
         ..MachineConfig::default()
     };
     let files = [GuestFile::from_host(program, "/usr/bin/checks").expect("make test-kernel built it")];
-    let command = ["/bin/sh", "-c", "exec checks >/run/lab/results 2>&1"].map(String::from);
+    let script = format!("exec checks {names} >/run/lab/results 2>&1");
+    let command = ["/bin/sh", "-c", &script].map(String::from);
     let (mut lines, mut since) = (Vec::new(), Instant::now());
     let outcome = run(&config, &files, &command, &mut |line| {
         println!("{:4} s {line}", since.elapsed().as_secs());
@@ -35,11 +36,19 @@ fn run_checks(cpus: u32, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 44);
+    run_checks(1, 3, "", 42);
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
-    run_checks(2, 12);
+    run_checks(2, 3, "", 12);
+}
+
+/// For longer than the kernel lets a scheduler keep its watchdog waiting.
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn crowds_of_an_ordinary_user_take_nothing_away_on_one_cpu() {
+    let names = "a-crowd-that-is-never-revoked-takes-nothing-away a-crowd-of-shells-takes-nothing-away";
+    run_checks(1, 4, names, 2);
 }

@@ -55,8 +55,8 @@ impl Seen {
         let (frames, late, shown) = (self.frames, self.late, 25.0 * SECONDS);
         check!(f64::from(frames) > 0.98 * shown, "the film has shown {frames} frames of {shown:.0}");
         check!(f64::from(late) <= 0.005 * shown, "{late} of the film's {frames} frames were late");
-        // Two of very many that share what is left.
-        check!(self.rest > 0.0003, "best-effort work got {:.5} of the CPU", self.rest);
+        // Two of very many that share what is left: beside 250 they are due 0.0004.
+        check!(self.rest > 0.0002, "best-effort work got {:.5} of the CPU", self.rest);
         Ok(())
     }
 
