@@ -79,11 +79,11 @@ impl Daemon {
         let given = self.give(caller.pid, id, &[caller.pid], &request);
         // The pid meant the caller throughout only if the caller still runs.
         if !caller.is_alive() {
-            let _ = self.assign(caller.pid, None);
+            let _ = self.assign_thread(caller.pid, caller.pid, None);
             return Err(gone());
         }
         if process::user(caller.pid, &self.options.roots).ok().flatten() != user {
-            let _ = self.assign(caller.pid, None);
+            let _ = self.assign_thread(caller.pid, caller.pid, None);
             return Err(became_anothers(caller.pid));
         }
         let api::Standings { standing, .. } = self.given(id, &request, given, caller)?;

@@ -81,18 +81,6 @@ impl Daemon {
         }
     }
 
-    /// Gives or takes, for one task.
-    pub(crate) fn assign(
-        &mut self,
-        tid: i32,
-        grant: Option<Grant>,
-    ) -> Result<Option<Standing>, MechanismError> {
-        match self.cpu.mechanism.as_mut() {
-            Some(mechanism) => mechanism.assign(tid, grant),
-            None => Err(MechanismError::Gone { reason: self.gone_reason() }),
-        }
-    }
-
     /// Gives or takes, for one thread of a process, if it still is one.
     pub(crate) fn assign_thread(
         &mut self,
