@@ -389,6 +389,27 @@ impl DeadlineMechanism {
             reason: None,
         });
     }
+
+    /// Gives or takes, for a thread that was just seen to be one of the process `pid`.
+    fn assign_of(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        let standing = self.give(tid, pid, grant)?;
+        let stat = process::stat(tid, &self.roots).map_err(|_| MechanismError::NoSuchTask { tid })?;
+        if tid != pid {
+            if grant.is_none() {
+                self.exempt.insert(stat.id)
+            } else {
+                self.exempt.remove(&stat.id)
+            };
+        } else if let Ok(Some(process)) = process::find(pid, &self.roots) {
+            self.lineage.set(&process, grant);
+        }
+        Ok(standing)
+    }
 }
 
 impl Mechanism for DeadlineMechanism {
@@ -404,7 +425,7 @@ impl Mechanism for DeadlineMechanism {
 
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
         let pid = process::process_of(tid, &self.roots).map_err(|_| MechanismError::NoSuchTask { tid })?;
-        self.assign_thread(pid, tid, grant)
+        self.assign_of(pid, tid, grant)
     }
 
     fn assign_thread(
@@ -416,18 +437,7 @@ impl Mechanism for DeadlineMechanism {
         if process::process_of(tid, &self.roots).ok() != Some(pid) {
             return Err(MechanismError::NoSuchTask { tid });
         }
-        let standing = self.give(tid, pid, grant)?;
-        let stat = process::stat(tid, &self.roots).map_err(|_| MechanismError::NoSuchTask { tid })?;
-        if tid != pid {
-            if grant.is_none() {
-                self.exempt.insert(stat.id)
-            } else {
-                self.exempt.remove(&stat.id)
-            };
-        } else if let Ok(Some(process)) = process::find(pid, &self.roots) {
-            self.lineage.set(&process, grant);
-        }
-        Ok(standing)
+        self.assign_of(pid, tid, grant)
     }
 
     fn allow_interactive_exec(&mut self, tid: i32) -> Result<(), MechanismError> {
