@@ -301,12 +301,12 @@ fn make_cgroups() -> std::io::Result<()> {
     })
 }
 
-/// Makes cgroups and removes them without end, each under another name.
+/// Makes cgroups and removes them without end, each under another name, none of which is one for a terminal.
 fn churn() -> anyhow::Result<()> {
     make_cgroups()?;
     println!("ready");
     for round in 0_u64.. {
-        let path = format!("{OWN_CGROUP}/0/{}\n", round % 3000);
+        let path = format!("{OWN_CGROUP}/0/{}\u{1b}[2J", round % 3000);
         std::fs::create_dir(&path)?;
         std::fs::remove_dir(&path)?;
     }

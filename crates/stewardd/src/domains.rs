@@ -19,7 +19,7 @@ pub mod requests;
 mod survey;
 pub mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
@@ -325,17 +325,6 @@ impl Domains {
         let given =
             self.held.get(&cgroup.path).filter(|held| held.cgroup_id == cgroup.id).map(|held| held.user);
         given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
-    }
-
-    /// The users that cgroups were given to, by their id.
-    pub(crate) fn users_given(&self) -> HashMap<u64, u32> {
-        self.held.values().map(|held| (held.cgroup_id, held.user)).collect()
-    }
-
-    /// Those that have something reserved of the CPU, by path and id.
-    pub(crate) fn reserved(&self) -> impl Iterator<Item = (&str, u64)> {
-        let reserved = self.held.values().filter(|held| held.settings.cpu.reserved.is_some());
-        reserved.map(|held| (held.path.as_str(), held.cgroup_id))
     }
 
     /// The users of all domains above one, nearest first.

@@ -39,8 +39,8 @@ impl Tree {
     }
 }
 
-/// The same as [`Tree::guarantees`] of domains in a list, parents before children and the root first: each with the place
-/// of its parent in the list. One without a parent is guaranteed nothing.
+/// The same as [`Tree::guarantees`] of domains in a list, parents before children and the root first: each with the
+/// place of its parent in the list. One without a parent is guaranteed nothing.
 pub fn guarantees_of(domains: &[(Option<usize>, Node)]) -> Vec<f64> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); domains.len()];
     for (place, (parent, _)) in domains.iter().enumerate() {

@@ -183,7 +183,7 @@ impl Survey {
             self.anew = vec![Look::Below { id, again: true }];
             (self.anew_at_ns, self.is_asked_for) = (now_ns, false);
         }
-        if now_ns < self.rest_until_ns || !(self.has_work() || !self.anew.is_empty()) {
+        if now_ns < self.rest_until_ns || (!self.has_work() && self.anew.is_empty()) {
             return;
         }
         let begun_ns = cpu_time_ns();

@@ -89,6 +89,17 @@ struct Nodes {
 }
 
 impl Domains {
+    /// The users that cgroups were given to, by their id.
+    pub(crate) fn users_given(&self) -> HashMap<u64, u32> {
+        self.held.values().map(|held| (held.cgroup_id, held.user)).collect()
+    }
+
+    /// Those that have something reserved of the CPU, by path and id.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = (&str, u64)> {
+        let reserved = self.held.values().filter(|held| held.settings.cpu.reserved.is_some());
+        reserved.map(|held| (held.path.as_str(), held.cgroup_id))
+    }
+
     /// What each domain among these is guaranteed, by path.
     pub(crate) fn guarantees_among(&self, groups: &[Group]) -> HashMap<Arc<str>, f64> {
         let Nodes { place_of, nodes } = self.nodes(groups);

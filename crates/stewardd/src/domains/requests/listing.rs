@@ -1,8 +1,8 @@
 //! The list of all domains, made in pieces: there may be thousands, and each is shown from some ten files.
 //!
 //! First the tree is looked at until all is known that was changed before the list was asked for, then it is read what
-//! each uses of the memory, and only then can it be said what each may use. It tells of the domains that there were when
-//! the tree was known; who watches domains from then on is told of what became of them meanwhile at its end.
+//! each uses of the memory, and only then can it be said what each may use. It tells of the domains that there were
+//! when the tree was known; who watches domains from then on is told of what became of them meanwhile at its end.
 
 use std::sync::Arc;
 
