@@ -9,6 +9,7 @@ use libsteward::api::{DomainSettings, EventKind};
 use libsteward::{ApiError, Error, api};
 use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_core::cpu::mechanism::MechanismKind;
+use steward_kernel::cgroup::reading::MemoryUse;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
@@ -510,4 +511,44 @@ fn what_is_declared_and_cannot_be_is_listed_with_its_file_and_line() {
     assert!(find(&daemon, "b").is_none() && !machine.cgroups.tree().has("steward.b"));
     assert_eq!(declare(&machine, &daemon, &text.replace("90", "80")).len(), 1);
     assert!(find(&daemon, "b").is_some());
+}
+
+#[test]
+fn one_among_thousands_is_shown_without_a_look_at_each_and_those_given_something_count() {
+    let machine = Machine::new();
+    let used =
+        |mib: u64| MemoryUse { used_bytes: mib << 20, anonymous_bytes: mib << 20, ..MemoryUse::default() };
+    {
+        let mut tree = machine.cgroups.tree();
+        tree.add("crowd", 0);
+        (0..1000).for_each(|number| tree.add(&format!("crowd/{number}"), 0));
+        tree.used.insert("crowd".to_owned(), used(1000));
+        (0..1000).for_each(|number| _ = tree.used.insert(format!("crowd/{number}"), used(1)));
+    }
+    let daemon = machine.start();
+    let show = |name: &str| {
+        let request = api::ShowDomain { domain: Some(name.into()), pid: None };
+        daemon.client().call(&request).expect("everyone may read").domain
+    };
+    daemon.client().call(&reserve("crowd/7", 0.5)).expect("there is room");
+    let reads = || machine.cgroups.tree().memory_reads;
+    let before = reads();
+    let (one, other) = (show("crowd/7"), show("crowd/8"));
+    assert!(reads() - before < 40, "each of the others was read for these two: {}", reads() - before);
+    assert_eq!(
+        [&one, &other].map(|shown| shown.memory.as_ref().map(|memory| memory.used)),
+        [Some(1 << 20); 2]
+    );
+    // The root's own tasks weigh what they weigh, so that nothing but what is reserved is sure.
+    assert_eq!((one.cpu, other.cpu, other.weight), (Some(0.5), None, 100));
+    let listed = list(&daemon);
+    assert_eq!(listed.len(), 1005);
+    let in_list =
+        |name: &str| listed.iter().find(|domain| domain.name == name).cloned().expect("it is there");
+    let without_memory = |shown: api::Domain| api::Domain { memory: None, cpu_guaranteed: 0.0, ..shown };
+    for shown in [one, other] {
+        let listed = in_list(&shown.name);
+        assert!((listed.cpu_guaranteed - shown.cpu_guaranteed).abs() < 1e-3, "{listed:?} {shown:?}");
+        assert_eq!(without_memory(listed), without_memory(shown));
+    }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use libsteward::ApiError;
 use steward_core::domain::{Setting, Tree, name};
-use steward_kernel::cgroup::tree::Cgroup;
 
 use super::Domains;
 
@@ -28,13 +27,12 @@ impl Domains {
         }
         let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
         // Who has no process takes nothing.
-        let beside: Vec<Cgroup> = payers
+        let beside: Vec<String> = payers
             .into_iter()
-            .filter_map(|path| cgroups.children(path).ok())
-            .flatten()
-            .filter(|cgroup| cgroups.is_populated(&cgroup.path).unwrap_or(false))
+            .flat_map(|path| self.children_of(cgroups.as_ref(), path).each)
+            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
             .collect();
-        Some(self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str())))
+        Some(self.tree_of(beside.iter().map(String::as_str)))
     }
 
     /// Whether a domain may have what it was given of the disk.

@@ -12,20 +12,33 @@ use steward_core::memory::signs::Evidence;
 use steward_core::printable::printable;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
-use steward_kernel::cgroup::tree::Cgroup;
+use steward_kernel::cgroup::tree::{BELOW_MAX, Cgroup};
 
 use super::Domains;
 use super::reading::Group;
 use crate::domains::cgroups::Cgroups;
 use crate::memory::activity::Known;
 use crate::memory::looks::Amounts;
-use crate::memory::usage::{Usage, User, divide, shown};
+use crate::memory::usage::{Usage, User, divide, rest_of, shown};
 use crate::server::sight::Whose;
 use crate::turn::clock::now_ns;
 
 /// How exactly it is shown when somebody used a domain, in nanoseconds: anybody may ask, and from the moments of keys
 /// it could be guessed what was typed. The kernel says of a terminal to 8 seconds when it was read.
 const USE_SHOWN_NS: u64 = 10_000_000_000;
+
+/// So many cgroups directly below one are looked at one by one for what is said of one of them. Whoever has a part of
+/// the tree makes as many in it as they like, and nobody else is answered meanwhile: of more than these only those are
+/// looked at that were given something, and the rest are taken for one that weighs as many as they are.
+const EACH_MAX: usize = 256;
+
+/// Who is directly below a cgroup.
+pub(crate) struct Children {
+    /// The paths of those that are looked at one by one.
+    pub(crate) each: Vec<String>,
+    /// How many there are beside them.
+    pub(crate) rest: usize,
+}
 
 /// What the mechanism says of each cgroup, by id.
 pub type Records = BTreeMap<u64, DomainRecord>;
@@ -229,9 +242,34 @@ impl Domains {
     /// A domain with its children, its siblings and those of everybody above it: what it is guaranteed, and what it
     /// may use, depends on them.
     pub(crate) fn tree_around(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
-        let above = std::iter::successors(Some(path), |path| name::parent_of(path));
-        let beside: Vec<Cgroup> = above.filter_map(|path| cgroups.children(path).ok()).flatten().collect();
-        self.tree_of(beside.iter().map(|cgroup| cgroup.path.as_str()).chain([path]))
+        let mut beside = vec![path.to_owned()];
+        let mut rests = Vec::new();
+        for above in std::iter::successors(Some(path), |path| name::parent_of(path)) {
+            let Children { each, rest } = self.children_of(cgroups, above);
+            beside.extend(each);
+            rests.extend((rest > 0).then(|| (rest_of(above), rest)));
+        }
+        let mut tree = self.tree_of(beside.iter().map(String::as_str));
+        for (path, count) in rests {
+            let weights =
+                u32::try_from(count).unwrap_or(u32::MAX).saturating_mul(Node::default().kernel_weight);
+            tree.insert(&path, Node { kernel_weight: weights, ..Node::default() });
+        }
+        tree
+    }
+
+    /// Who is directly below a cgroup.
+    pub(crate) fn children_of(&self, cgroups: &dyn Cgroups, above: &str) -> Children {
+        // At the top it is root alone who makes them.
+        let names_max = if above.is_empty() { usize::MAX } else { BELOW_MAX[0] };
+        let names = cgroups.names_below(above, names_max).unwrap_or_default();
+        if above.is_empty() || names.len() <= EACH_MAX {
+            let path = |name: String| if above.is_empty() { name } else { format!("{above}/{name}") };
+            return Children { each: names.into_iter().map(|(name, _)| path(name)).collect(), rest: 0 };
+        }
+        let given = self.held.keys().filter(|held| name::parent_of(held) == Some(above));
+        let each: Vec<String> = given.take(EACH_MAX).cloned().collect();
+        Children { rest: names.len().saturating_sub(each.len()), each }
     }
 
     /// Whose a domain is, for who is to be told of it: also of one whose cgroup is gone.

@@ -42,6 +42,8 @@ pub struct Tree {
     pub machine: Machine,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
+    /// How often somebody read that of any of them.
+    pub memory_reads: u64,
     /// What cgroups had of the disks, by path.
     pub disk_used: BTreeMap<String, Use>,
     /// What the kernel has counted of their memory, by path.
@@ -76,6 +78,7 @@ impl Default for Tree {
             memory_available: 0,
             machine: Machine::default(),
             used: BTreeMap::new(),
+            memory_reads: 0,
             disk_used: BTreeMap::new(),
             memory_counters: BTreeMap::new(),
             reclaimed_bytes: BTreeMap::new(),
@@ -289,7 +292,9 @@ impl Cgroups for FakeCgroups {
     }
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
-        self.tree().used.get(path).copied()
+        let mut tree = self.tree();
+        tree.memory_reads += 1;
+        tree.used.get(path).copied()
     }
 
     fn disk_use(&self, path: &str) -> Option<Use> {

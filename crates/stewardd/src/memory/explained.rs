@@ -55,15 +55,15 @@ impl Daemon {
             })
         };
         let level = |path: &str| {
-            let beside = cgroups.children(name::parent_of(path)?).unwrap_or_default();
-            let others = beside.iter().map(|cgroup| cgroup.path.as_str()).filter(|other| *other != path);
+            let beside = self.domains.children_of(cgroups, name::parent_of(path)?).each;
+            let others = beside.iter().map(String::as_str).filter(|other| *other != path);
             let others = others.filter(|other| !other.ends_with(OWN_LEAF));
             Some(Level {
                 name: self.domains.names().name_of(path),
                 own: standing(path)?,
                 others: others.filter_map(&standing).collect(),
                 in_turns: self.domains.held(path).is_none()
-                    && cgroups.children(path).is_ok_and(|below| below.is_empty()),
+                    && cgroups.names_below(path, 1).is_ok_and(|below| below.is_empty()),
             })
         };
         let above = std::iter::successors(Some(path), |path| name::parent_of(path));

@@ -30,12 +30,17 @@ impl Usage {
     /// the memory loop keeps of them.
     pub(crate) fn of(cgroups: &dyn Cgroups, tree: &Tree, cared: &Cared) -> Self {
         let read = |path: &String| Some((path.clone(), cgroups.memory_use(path)?));
-        let mut used: BTreeMap<String, MemoryUse> =
-            tree.iter().map(|(path, _)| path).filter(|path| !path.is_empty()).filter_map(read).collect();
+        let (rests, paths): (Vec<&String>, Vec<&String>) =
+            tree.iter().map(|(path, _)| path).filter(|path| !path.is_empty()).partition(|path| is_rest(path));
+        let mut used: BTreeMap<String, MemoryUse> = paths.into_iter().filter_map(read).collect();
         // What a domain's own processes use beside its children can be taken from them where they have a leaf.
         let parents: BTreeSet<&str> = used.keys().filter_map(|path| name::parent_of(path)).collect();
         let leaves: Vec<String> = parents.into_iter().map(|path| format!("{path}/{OWN_LEAF}")).collect();
         used.extend(leaves.iter().filter_map(read));
+        for rest in rests {
+            let of_rest = used_by_rest(rest, &used);
+            used.extend(of_rest.map(|of_rest| (rest.clone(), of_rest)));
+        }
         // Where it cannot be read, nothing is known to be free.
         let machine = cgroups.machine_memory().unwrap_or_default();
         let amounts = divide_of_tree(tree, &used, &machine, cared);
@@ -53,6 +58,32 @@ impl Usage {
         let amounts = self.amounts.get(path).copied().unwrap_or_default();
         Some(shown(cgroups, path, used, &amounts, cared))
     }
+}
+
+/// Stands in a tree for those directly below a cgroup that are not in it one by one: no cgroup has such a path.
+pub(crate) fn rest_of(above: &str) -> String {
+    format!("{above}/")
+}
+
+fn is_rest(path: &str) -> bool {
+    path.ends_with('/')
+}
+
+/// What they use: what all below that cgroup use without those that are known.
+fn used_by_rest(rest: &str, used: &BTreeMap<String, MemoryUse>) -> Option<MemoryUse> {
+    let above = rest.strip_suffix('/')?;
+    let beside = used.iter().filter(|(path, _)| name::parent_of(path) == Some(above));
+    let all = MemoryUse { max_bytes: None, ..*used.get(above)? };
+    Some(beside.fold(all, |all, (_, one)| MemoryUse {
+        used_bytes: all.used_bytes.saturating_sub(one.used_bytes),
+        swapped_bytes: all.swapped_bytes.saturating_sub(one.swapped_bytes),
+        file_bytes: all.file_bytes.saturating_sub(one.file_bytes),
+        clean_bytes: all.clean_bytes.saturating_sub(one.clean_bytes),
+        anonymous_bytes: all.anonymous_bytes.saturating_sub(one.anonymous_bytes),
+        fixed_bytes: all.fixed_bytes.saturating_sub(one.fixed_bytes),
+        refaulted_bytes: all.refaulted_bytes.saturating_sub(one.refaulted_bytes),
+        max_bytes: None,
+    }))
 }
 
 /// What the API says of one that uses and may use this much.
@@ -226,6 +257,16 @@ mod tests {
         assert_eq!(of_second(used(400, 200, 0), &machine(), &reserve), (382, 364, 2));
         let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
         assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
+    }
+
+    #[test]
+    fn those_who_are_not_looked_at_one_by_one_use_what_is_left_of_what_all_use() {
+        let of = |mib: u64| used(mib, 2 * mib, mib);
+        let known = [("a", of(100)), ("a/x", of(10)), ("a/.own", of(5)), ("a/x/deep", of(3)), ("b", of(50))];
+        let known = known.map(|(path, used)| (path.to_owned(), used)).into_iter().collect();
+        assert_eq!(used_by_rest(&rest_of("a"), &known), Some(of(85)));
+        assert_eq!(used_by_rest(&rest_of("a/x"), &known), Some(of(7)));
+        assert_eq!(used_by_rest(&rest_of("c"), &known), None, "nobody counts it");
     }
 
     #[test]
