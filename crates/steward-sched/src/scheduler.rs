@@ -161,6 +161,25 @@ impl SchedExt {
         }
     }
 
+    /// Gives or takes, for a thread of this process, or whosever it is.
+    fn assign_of(
+        &mut self,
+        pid: Option<i32>,
+        tid: i32,
+        grant: Option<Grant>,
+    ) -> Result<Option<Standing>, MechanismError> {
+        self.still_loaded()?;
+        let mut request = types::assign_request {
+            grant: grant.as_ref().map(encode_grant).unwrap_or_default(),
+            tid,
+            has_grant: u32::from(grant.is_some()),
+            standing: 0,
+            pid: pid.unwrap_or(0),
+        };
+        self.request(true, &mut request)?;
+        Ok(decode_standing(request.standing))
+    }
+
     /// Runs one of the program's requests; returns its answer.
     fn request(&self, assign: bool, request: &mut types::assign_request) -> Result<(), MechanismError> {
         let program = if assign {
@@ -273,7 +292,7 @@ impl Mechanism for SchedExt {
     }
 
     fn assign(&mut self, tid: i32, grant: Option<Grant>) -> Result<Option<Standing>, MechanismError> {
-        self.assign_thread(0, tid, grant)
+        self.assign_of(None, tid, grant)
     }
 
     fn assign_thread(
@@ -282,16 +301,11 @@ impl Mechanism for SchedExt {
         tid: i32,
         grant: Option<Grant>,
     ) -> Result<Option<Standing>, MechanismError> {
-        self.still_loaded()?;
-        let mut request = types::assign_request {
-            grant: grant.as_ref().map(encode_grant).unwrap_or_default(),
-            tid,
-            has_grant: u32::from(grant.is_some()),
-            standing: 0,
-            pid,
-        };
-        self.request(true, &mut request)?;
-        Ok(decode_standing(request.standing))
+        match pid {
+            // No process has that number: the program takes it for "whosever thread it is".
+            0 => Err(MechanismError::NoSuchTask { tid }),
+            pid => self.assign_of(Some(pid), tid, grant),
+        }
     }
 
     fn allow_interactive_exec(&mut self, tid: i32) -> Result<(), MechanismError> {

@@ -3,8 +3,8 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `descriptors`, and `clients`, in which seven users
-//! more do what user 1000 does.
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `descriptors`, and `clients`, in
+//! which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -41,8 +41,8 @@ fn main() -> anyhow::Result<()> {
         ["probe", method] => probe(method),
         ["attack", scenario] => attack(scenario),
         [] => bail!(
-            "besieged SCENARIO...: quiet forecasts events monitor subordinates files mounts releases ends cgroups \
-             descriptors clients"
+            "besieged SCENARIO[:METHOD]...: quiet forecasts events monitor subordinates files mounts releases ends \
+             cgroups churn shows descriptors clients"
         ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
@@ -63,12 +63,13 @@ fn wait_for(child: &mut Child) -> anyhow::Result<String> {
     Ok(line)
 }
 
-fn measure(scenario: &str) -> anyhow::Result<()> {
+fn measure(asked: &str) -> anyhow::Result<()> {
+    let (scenario, method) = asked.split_once(':').unwrap_or((asked, "ListSpecs"));
     if scenario == "events" || scenario == "monitor" {
         fill_history()?;
     }
-    if scenario == "cgroups" {
-        std::fs::create_dir(OWN_CGROUP)?;
+    if ["cgroups", "churn", "shows"].contains(&scenario) {
+        std::fs::create_dir_all(OWN_CGROUP)?;
         std::os::unix::fs::chown(OWN_CGROUP, Some(ATTACKER), Some(ATTACKER))?;
     }
     let monitor = Client::connect(SOCKET_PATH)?.monitor(false)?;
@@ -83,11 +84,11 @@ fn measure(scenario: &str) -> anyhow::Result<()> {
     for helper in &mut helpers {
         wait_for(helper)?;
     }
-    let method = if scenario == "files" { "file" } else { "io.steward.ListSpecs" };
-    let mut bystander = own(BYSTANDER, &["probe", method])?;
+    let method = if scenario == "files" { "file".to_owned() } else { format!("io.steward.{method}") };
+    let mut bystander = own(BYSTANDER, &["probe", &method])?;
     let line = wait_for(&mut bystander)?;
     bystander.wait()?;
-    print!("{scenario}: {line}");
+    print!("{asked}: {line}");
     let pid = Client::connect(SOCKET_PATH)?.call(&api::Status {})?.pid;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     for key in ["VmHWM:", "VmRSS:"] {
@@ -198,6 +199,8 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
         "ends" => ends(),
         "clients" => clients(),
         "cgroups" => cgroups(),
+        "churn" => churn(),
+        "shows" => shows(),
         "descriptors" => descriptors(),
         other => bail!("there is no scenario {other}"),
     }
@@ -290,10 +293,44 @@ const ENDS_AT_ONCE: usize = 512;
 const OWN_CGROUP: &str = "/sys/fs/cgroup/crowd";
 const CGROUPS: usize = 4000;
 
-fn cgroups() -> anyhow::Result<()> {
-    for number in 0..CGROUPS {
-        std::fs::create_dir(format!("{OWN_CGROUP}/{number}"))?;
+fn make_cgroups() -> std::io::Result<()> {
+    (0..CGROUPS).try_for_each(|number| match std::fs::create_dir(format!("{OWN_CGROUP}/{number}")) {
+        // From a scenario before.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    })
+}
+
+/// Makes cgroups and removes them without end, each under another name.
+fn churn() -> anyhow::Result<()> {
+    make_cgroups()?;
+    println!("ready");
+    for round in 0_u64.. {
+        let path = format!("{OWN_CGROUP}/0/{}\n", round % 3000);
+        std::fs::create_dir(&path)?;
+        std::fs::remove_dir(&path)?;
     }
+    Ok(())
+}
+
+/// Asks about one of many, and changes it, again and again.
+fn shows() -> anyhow::Result<()> {
+    make_cgroups()?;
+    let mut client = Client::connect(SOCKET_PATH)?;
+    println!("ready");
+    let domain = "crowd/7".to_owned();
+    for round in 0.. {
+        let _ = client.call(&api::ShowDomain { domain: Some(domain.clone()), pid: None });
+        let settings = api::DomainSettings { weight: Some(100 - round % 2), ..Default::default() };
+        let _ = client.call(&api::SetDomain { domain: domain.clone(), settings, ..Default::default() });
+        let _ = client.call(&api::ExplainDomain { domain: Some(domain.clone()) });
+        let _ = Client::connect(SOCKET_PATH)?.watch_domains(true)?.next();
+    }
+    Ok(())
+}
+
+fn cgroups() -> anyhow::Result<()> {
+    make_cgroups()?;
     let mut client = Client::connect(SOCKET_PATH)?;
     println!("ready");
     loop {

@@ -16,9 +16,10 @@ pub mod making;
 mod processes;
 pub(crate) mod reading;
 pub mod requests;
+mod survey;
 pub mod view;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
@@ -326,6 +327,17 @@ impl Domains {
         given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
     }
 
+    /// The users that cgroups were given to, by their id.
+    pub(crate) fn users_given(&self) -> HashMap<u64, u32> {
+        self.held.values().map(|held| (held.cgroup_id, held.user)).collect()
+    }
+
+    /// Those that have something reserved of the CPU, by path and id.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = (&str, u64)> {
+        let reserved = self.held.values().filter(|held| held.settings.cpu.reserved.is_some());
+        reserved.map(|held| (held.path.as_str(), held.cgroup_id))
+    }
+
     /// The users of all domains above one, nearest first.
     pub fn users_above(&self, path: &str) -> Vec<Option<u32>> {
         let mut users = Vec::new();
@@ -476,11 +488,16 @@ impl Domains {
     }
 
     fn node(&self, path: &str) -> Node {
+        self.node_with(path, || self.cgroups().ok().and_then(|cgroups| cgroups.weight(path)))
+    }
+
+    /// As [`Domains::node`], with the weight that the kernel's file says.
+    fn node_with(&self, path: &str, kernel_weight: impl FnOnce() -> Option<u32>) -> Node {
         let held = self.held.get(path);
         let kernel_weight = match held {
             // Nobody but Steward sets weights there, and Steward sets none.
             Some(held) if held.made => None,
-            _ => self.cgroups().ok().and_then(|cgroups| cgroups.weight(path)),
+            _ => kernel_weight(),
         };
         Node {
             settings: held.map(|held| held.settings.clone()).unwrap_or_default(),

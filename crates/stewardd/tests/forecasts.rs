@@ -374,6 +374,35 @@ fn what_is_said_of_thousands_of_tasks_is_made_in_pieces_and_is_what_was_known_wh
 }
 
 #[test]
+fn what_is_said_of_many_domains_is_made_in_pieces_too_and_is_all_of_it() {
+    let machine = machine();
+    (0..300).for_each(|number| machine.cgroups.tree().add(&format!("d{number:03}"), 1001));
+    let mut daemon = machine.daemon().expect("it starts");
+    let call = || Call { method: <api::ListForecasts as api::Method>::NAME.into(), ..Call::default() };
+    let asker = caller(1000);
+    let mut answer = daemon.answer(&asker, call());
+    let mut begun = 0;
+    let text = loop {
+        match answer {
+            Answer::Text(text) => break text,
+            Answer::Again(made) => {
+                begun += usize::from(made.is_begun());
+                answer = daemon.answer(&asker, Put { call: call(), made: Some(made) });
+            }
+            _ => panic!("neither a list nor a part of one"),
+        }
+    };
+    let list: api::Forecasts = serde_json::from_str(&text).expect("JSON");
+    let expected: Vec<String> = ["/".to_owned()]
+        .into_iter()
+        .chain((0..300).map(|number| format!("d{number:03}")))
+        .chain(["system.slice", "user.slice", "user.slice/user-1000.slice"].map(str::to_owned))
+        .collect();
+    assert_eq!(names(&list), expected);
+    assert_eq!((tids(&list), begun), (vec![10, 11, 12, 13], 4), "64 of them in each piece");
+}
+
+#[test]
 fn who_lists_and_who_watches_get_what_was_made_in_pieces_as_a_whole() {
     let machine = crowded();
     let daemon = machine.start();

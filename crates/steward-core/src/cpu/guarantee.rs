@@ -31,29 +31,49 @@ impl Tree {
         }
         let mut factors = BTreeMap::new();
         for (parent, level) in children {
-            divide(self.get(parent), &level, &mut factors);
+            let nodes: Vec<&Node> = level.iter().map(|(_, node)| *node).collect();
+            let paths = level.iter().map(|(path, _)| (*path).to_owned());
+            factors.extend(paths.zip(divide(self.get(parent), &nodes)));
         }
         factors
     }
 }
 
-/// Divides one domain among its children and its own tasks.
-fn divide(parent: Option<&Node>, level: &[(&str, &Node)], factors: &mut BTreeMap<String, f64>) {
+/// The same as [`Tree::guarantees`] of domains in a list, parents before children and the root first: each with the place
+/// of its parent in the list. One without a parent is guaranteed nothing.
+pub fn guarantees_of(domains: &[(Option<usize>, Node)]) -> Vec<f64> {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); domains.len()];
+    for (place, (parent, _)) in domains.iter().enumerate() {
+        if let Some(level) = parent.and_then(|parent| children.get_mut(parent)) {
+            level.push(place);
+        }
+    }
+    let mut guarantees = vec![0.0; domains.len()];
+    guarantees.iter_mut().take(1).for_each(|root| *root = 1.0);
+    for (above, level) in children.iter().enumerate().filter(|(_, level)| !level.is_empty()) {
+        let nodes: Vec<&Node> = level.iter().map(|place| &domains[*place].1).collect();
+        for (place, factor) in level.iter().zip(divide(Some(&domains[above].1), &nodes)) {
+            guarantees[*place] = guarantees[above] * factor;
+        }
+    }
+    guarantees
+}
+
+/// Divides one domain among its children and its own tasks: what each child gets of it.
+fn divide(parent: Option<&Node>, level: &[&Node]) -> Vec<f64> {
     let reserved = |node: &Node| node.settings.cpu.reserved.unwrap_or(0.0);
     let own = parent.filter(|node| node.has_own_tasks);
-    let priorities = level.iter().map(|(_, node)| node.settings.common.priority);
+    let priorities = level.iter().map(|node| node.settings.common.priority);
     let first = priorities.chain(own.map(|node| node.settings.common.own_priority)).max().unwrap_or(0);
     let weight =
         |node: &Node| if node.settings.common.priority == first { f64::from(node.weight()) } else { 0.0 };
     let beside = own.filter(|node| node.settings.common.own_priority == first);
     let own_weight =
         beside.map_or(0.0, |node| node.settings.common.own_weight.map_or(f64::INFINITY, f64::from));
-    let weights: f64 = level.iter().map(|(_, node)| weight(node)).sum::<f64>() + own_weight;
-    let rest = (1.0 - level.iter().map(|(_, node)| reserved(node)).sum::<f64>()).max(0.0);
-    for (path, node) in level {
-        let part = if weights > 0.0 { rest * weight(node) / weights } else { 0.0 };
-        factors.insert((*path).to_owned(), reserved(node) + part);
-    }
+    let weights: f64 = level.iter().map(|node| weight(node)).sum::<f64>() + own_weight;
+    let rest = (1.0 - level.iter().map(|node| reserved(node)).sum::<f64>()).max(0.0);
+    let part = |node: &Node| if weights > 0.0 { rest * weight(node) / weights } else { 0.0 };
+    level.iter().map(|node| reserved(node) + part(node)).collect()
 }
 
 #[cfg(test)]

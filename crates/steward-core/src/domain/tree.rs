@@ -105,15 +105,21 @@ impl Tree {
     /// The most that the children of the domain at `path` may reserve together: a fraction of what it has, bytes of
     /// memory. Memory is paid out of what the domain itself is promised.
     pub fn limit(&self, path: &str, resource: Resource) -> f64 {
-        let settings = self.get(path).map(|node| &node.settings);
-        match (resource, path.is_empty()) {
+        self.machine.limit(self.get(path).map(|node| &node.settings), path.is_empty(), resource)
+    }
+}
+
+impl Machine {
+    /// The most that the children of a domain with these settings may reserve together, as [`Tree::limit`] has it.
+    pub fn limit(&self, settings: Option<&Settings>, is_root: bool, resource: Resource) -> f64 {
+        match (resource, is_root) {
             (Resource::Cpu, is_root) => {
-                let of_all = if is_root { self.machine.cpu } else { 1.0 };
+                let of_all = if is_root { self.cpu } else { 1.0 };
                 settings.and_then(|settings| settings.cpu.reservable).map_or(of_all, |own| own.min(of_all))
             }
-            (Resource::Memory, true) => self.machine.memory_bytes as f64,
+            (Resource::Memory, true) => self.memory_bytes as f64,
             (Resource::Memory, false) => settings.map_or(0.0, |own| reserved_by(own, Resource::Memory)),
-            (Resource::Disk, true) => self.machine.disk,
+            (Resource::Disk, true) => self.disk,
             (Resource::Disk, false) => 1.0,
         }
     }

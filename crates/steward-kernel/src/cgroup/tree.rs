@@ -23,7 +23,7 @@ const CGROUP2_MAGIC: u64 = 0x6367_7270;
 /// How often the processes of a cgroup are moved while new ones may be forked meanwhile.
 const MOVE_ROUNDS_MAX: usize = 100;
 /// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
-const DEPTH_MAX: usize = 40;
+pub const DEPTH_MAX: usize = 40;
 
 /// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as
 /// many as can have a domain of their own there (docs/scheduler.md, the tree of domains).
@@ -134,6 +134,21 @@ impl CgroupTree {
         // Seen from one level above the deepest, so that nothing below the children is looked at.
         self.list_below(&directory, path, DEPTH_MAX - 1, usize::MAX, &mut found);
         Ok(found)
+    }
+
+    /// The names and ids of the cgroups directly below one, in no particular order, and no more than `names_max`: each
+    /// costs far less than with [`CgroupTree::children`].
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when it cannot be read.
+    pub fn names_below(&self, path: &str, names_max: usize) -> Result<Vec<(String, u64)>, KernelError> {
+        let directory =
+            self.open_below(path, OFlags::DIRECTORY).map_err(|errno| self.failed(path, "list", errno))?;
+        let entries = Dir::new(directory).map_err(|errno| self.failed(path, "list", errno))?;
+        let named = entries.filter_map(Result::ok).filter(|entry| entry.file_type() == FileType::Directory);
+        let named =
+            named.filter_map(|entry| Some((entry.file_name().to_str().ok()?.to_owned(), entry.ino())));
+        Ok(named.filter(|(name, _)| name != "." && name != "..").take(names_max).collect())
     }
 
     /// Finds at most `room` more.
@@ -413,6 +428,9 @@ mod tests {
         assert!(tree.find("c").expect_err("it is not").is_absent());
         assert_eq!(tree.children("").expect("readable"), listed[1..2]);
         assert_eq!(tree.children("a").expect("readable"), listed[2..]);
+        assert_eq!(tree.names_below("a", 9).expect("readable"), [("b".to_owned(), listed[2].id)]);
+        assert!(tree.names_below("a", 0).expect("readable").is_empty());
+        assert!(tree.names_below("c", 9).expect_err("it is not there").is_absent());
     }
 
     #[test]

@@ -215,7 +215,8 @@ impl Sampler {
 
     /// When [`Daemon::sample_if_due`] has something to do.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> u64 {
-        self.pace.due_ns(now_ns)
+        let groups_at_ns = self.groups.wake_at_ns().unwrap_or(u64::MAX);
+        self.pace.due_ns(now_ns).min(groups_at_ns)
     }
 }
 

@@ -93,7 +93,7 @@ fn take_back(mut mechanism: Box<dyn Enforcer>) {
         tracing::warn!(%error, "while stopping");
     }
     for task in held {
-        match mechanism.assign(task.tid, None) {
+        match mechanism.assign_thread(task.pid, task.tid, None) {
             Ok(_) | Err(MechanismError::NoSuchTask { .. } | MechanismError::Gone { .. }) => {}
             Err(error) => tracing::warn!(%error, "while stopping"),
         }

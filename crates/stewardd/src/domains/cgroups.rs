@@ -25,6 +25,8 @@ pub trait Cgroups: Send {
     fn list(&self) -> Result<Vec<Cgroup>, KernelError>;
     /// Those directly below one.
     fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError>;
+    /// The names and ids of those directly below one, so many at most.
+    fn names_below(&self, path: &str, names_max: usize) -> Result<Vec<(String, u64)>, KernelError>;
     /// The one at a path.
     fn find(&self, path: &str) -> Result<Cgroup, KernelError>;
     /// The path of the one that a process is in.
@@ -106,6 +108,14 @@ pub fn open(roots: &Roots, journal: &OwnJournal) -> Result<Box<dyn Cgroups>, Str
     }
 }
 
+/// As [`open`], of a directory that stands in for the hierarchy.
+#[cfg(test)]
+pub(crate) fn open_any(roots: &Roots) -> Result<Box<dyn Cgroups>, KernelError> {
+    let (tree, journal) = (CgroupTree::open_any(roots)?, Err("there is none in a test".to_owned()));
+    let memory_knobs = Arc::new(KernelKnobs::new(roots, &journal));
+    Ok(Box::new(Kernel { tree, roots: roots.clone(), memory_knobs }))
+}
+
 /// What is counted of a cgroup's memory, by six files.
 fn counters(reader: &CgroupReader) -> Result<Option<Counters>, KernelError> {
     let (Some(used_bytes), Some(stat)) = (reader.memory_current_bytes()?, reader.memory_stat()?) else {
@@ -137,6 +147,10 @@ impl Cgroups for Kernel {
 
     fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError> {
         self.tree.children(path)
+    }
+
+    fn names_below(&self, path: &str, names_max: usize) -> Result<Vec<(String, u64)>, KernelError> {
+        self.tree.names_below(path, names_max)
     }
 
     fn find(&self, path: &str) -> Result<Cgroup, KernelError> {

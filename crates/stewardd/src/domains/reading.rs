@@ -1,9 +1,10 @@
 //! The tree of cgroups as forecasts need it: what each has, what it is called and whose it is.
 //!
-//! Reading it costs some files for each cgroup, so it is read again only when something has changed in it, at most once
-//! a second. What the scheduler itself knows of domains is asked for every time.
+//! What the kernel's files say of cgroups is [kept](super::survey), and looked at in pieces where it has changed. What
+//! is made of it here stands for a second, unless somebody asks about a cgroup that is not in it, tasks are in one, or
+//! something was changed through the daemon. What the scheduler itself knows of domains is asked for every time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use steward_core::cpu::forecast::{Changed, DomainSample, TaskReading, TaskSample};
@@ -12,50 +13,60 @@ use steward_core::cpu::policy::DomainPolicy;
 use steward_core::domain::name;
 use steward_kernel::cgroup::changes::CgroupChanges;
 use steward_kernel::cgroup::reading::CpuShare;
+use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::domains::Domains;
-use crate::turn::clock::cpu_time_ns;
+use crate::domains::survey::{Seen, Survey};
+use crate::turn::clock::now_ns;
 
-/// How old what is known of cgroups may be, in nanoseconds, when something has changed or nobody tells of changes.
+/// How old what is known of cgroups may be for an answer, in nanoseconds.
 const KEPT_FOR_NS: u64 = 1_000_000_000;
-/// The same when nothing has changed as far as is known.
-const KEPT_UNCHANGED_FOR_NS: u64 = 30_000_000_000;
 /// How soon after the last look a task in an unknown cgroup is reason for another, in nanoseconds.
 const UNKNOWN_AFTER_NS: u64 = 90_000_000;
-/// How often what is told of changes is taken in although nobody asks, in nanoseconds.
-const DRAIN_EVERY_NS: u64 = 1_000_000_000;
+/// How many pieces are looked at for an answer before it is made of what is known: whoever changes the tree without end
+/// holds up nobody else's.
+pub(crate) const PIECES_MAX: usize = 8;
 /// `cpu.weight` of a cgroup that nobody gave one.
 const WEIGHT_DEFAULT: u32 = 100;
 /// What a cgroup with `cpu.idle` weighs: the least that there is (the kernel takes 3 of 1024).
 const WEIGHT_IDLE: u32 = 1;
-/// Reading that took less is no matter, in nanoseconds of CPU time.
-const COSTLY_NS: u64 = 20_000_000;
 /// The id that stands for the root where there are no cgroups. The kernel's own root has it too.
 const ROOT_ID: u64 = 1;
 
 /// A cgroup.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// From the root of the hierarchy, without a leading slash.
-    pub(crate) path: String,
-    /// The name of the domain that it belongs to: a leaf's is its parent's.
-    pub(crate) name: String,
-    /// Whether it is a domain, and not the leaf of one.
-    pub(crate) is_domain: bool,
+    /// What stays as it is for most.
+    pub(crate) about: Arc<About>,
     /// The index of the one above it.
     pub(crate) parent: Option<usize>,
-    /// The users whose it is: its own and those of all above it.
-    users: Vec<u32>,
     /// The fraction of the machine that is guaranteed to it, 0 when nothing is.
     pub(crate) guaranteed: f64,
     /// As the kernel's own files say.
     sample: DomainSample,
+    /// `cpu.weight`, where it has one.
+    pub(crate) kernel_weight: Option<u32>,
+    /// The user that its directory belongs to.
+    uid: u32,
+}
+
+/// What a cgroup is called, and whose it is.
+#[derive(Debug)]
+pub(crate) struct About {
+    /// From the root of the hierarchy, without a leading slash.
+    pub(crate) path: Arc<str>,
+    /// The name of the domain that it belongs to: a leaf's is its parent's.
+    pub(crate) name: String,
+    /// Whether it is a domain, and not the leaf of one.
+    pub(crate) is_domain: bool,
+    /// The users whose it is: its own and those of all above it.
+    users: Vec<u32>,
 }
 
 impl Group {
     /// Whether the user owns it, or a domain above it.
     pub(crate) fn belongs_to(&self, uid: u32) -> bool {
-        self.users.contains(&uid)
+        self.about.users.contains(&uid)
     }
 
     /// The cgroup's id.
@@ -63,32 +74,49 @@ impl Group {
         self.sample.cgroup_id
     }
 
+    /// The users whose it is: its own, then those of all above it, nearest first.
+    pub(crate) fn users(&self) -> &[u32] {
+        &self.about.users
+    }
+
     /// The user that it belongs to itself.
     pub(crate) fn user(&self) -> Option<u32> {
-        self.users.first().copied()
+        self.about.users.first().copied()
+    }
+
+    /// The cgroup itself.
+    pub(crate) fn cgroup(&self) -> Cgroup {
+        Cgroup { path: self.about.path.to_string(), id: self.cgroup_id(), uid: self.uid }
     }
 }
 
 /// All cgroups, parents before children.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
+    survey: Survey,
     /// Shared with answers that are being made from them.
     groups: Arc<Vec<Group>>,
     by_id: HashMap<u64, usize>,
-    read_at_ns: Option<u64>,
-    /// What CPU time that took, in nanoseconds.
-    cost_ns: u64,
+    /// What they were made of, and when.
+    made_of: Option<MadeOf>,
     generation: u64,
-    /// Tells of changes; `None` where nobody does.
-    changes: Option<CgroupChanges>,
-    /// When what it tells was taken in last although nobody asked.
-    drained_at_ns: u64,
+    /// When something was changed through the daemon last.
+    invalid_since_ns: u64,
+    /// When unknown ones were looked for last.
+    sought_at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MadeOf {
+    at_ns: u64,
+    revision: u64,
+    was_whole: bool,
 }
 
 impl Groups {
     /// From now on changes are told of by this.
     pub(crate) fn watch(&mut self, changes: Option<CgroupChanges>) {
-        self.changes = changes;
+        self.survey.watch(changes);
     }
 
     /// A number that changes when their places may.
@@ -111,45 +139,84 @@ impl Groups {
         self.by_id.get(&cgroup_id).copied()
     }
 
-    /// They are read again when they are needed next.
+    /// Something was changed through the daemon.
     pub(crate) fn invalidate(&mut self) {
-        self.read_at_ns = None;
+        self.invalid_since_ns = now_ns();
+        self.made_of = None;
     }
 
-    /// Looks for new cgroups when the one with this id is not known.
-    pub(crate) fn ensure(&mut self, cgroup_id: u64, domains: &Domains, now_ns: u64) {
-        let is_missing = self.index(cgroup_id).is_none() && self.may_be_read_again(now_ns, 0);
-        if self.read_at_ns.is_none() || is_missing {
-            self.read(domains, now_ns);
+    /// Looks at some of what has changed, unless what is known will do for an answer of this moment, for which so many
+    /// pieces were looked at. Returns whether it will do now.
+    pub(crate) fn look(&mut self, domains: &Domains, pieces: usize) -> bool {
+        let since_ns = now_ns().saturating_sub(KEPT_FOR_NS).max(self.invalid_since_ns);
+        if self.survey.is_whole_since(since_ns) {
+            return true;
         }
+        self.survey.go_on(domains.cgroups().ok());
+        self.survey.is_whole_since(since_ns) || (pieces >= PIECES_MAX && self.survey.was_whole())
+    }
+
+    /// Looks at some of what has changed, until all that was changed before this moment is known, which is what is
+    /// returned.
+    pub(crate) fn look_until_whole(&mut self, domains: &Domains, since_ns: u64) -> bool {
+        if !self.survey.is_whole_since(since_ns) {
+            self.survey.go_on(domains.cgroups().ok());
+        }
+        self.survey.is_whole_since(since_ns)
+    }
+
+    /// Has all that is known be among them.
+    pub(crate) fn take_over(&mut self, domains: &Domains, now_ns: u64) {
+        if self.made_of.is_none_or(|made_of| made_of.revision != self.survey.revision()) {
+            self.make(domains, now_ns);
+        }
+    }
+
+    /// Looks for a cgroup that somebody asks about when it is not known.
+    pub(crate) fn ensure(&mut self, cgroup: &Cgroup, domains: &Domains, now_ns: u64) {
+        if self.index(cgroup.id).is_some() && self.made_of.is_some() {
+            return;
+        }
+        if self.survey.get(cgroup.id).is_none()
+            && let Ok(cgroups) = domains.cgroups()
+        {
+            if !self.survey.was_whole() {
+                self.survey.go_on(Some(cgroups));
+            }
+            self.survey.look_at(&cgroup.path, cgroups);
+        }
+        self.make(domains, now_ns);
+    }
+
+    /// To be called often: looks at some of what has changed, now and then.
+    pub(crate) fn go_on_at_rest(&mut self, domains: &Domains, now_ns: u64) {
+        self.survey.go_on_at_rest(domains.cgroups().ok(), now_ns);
+    }
+
+    /// When [`Groups::go_on_at_rest`] has something to do that nothing else announces.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        self.survey.wake_at_ns()
     }
 
     /// Looks for new cgroups when tasks are in one that is not known.
     pub(crate) fn adopt(&mut self, reading: &TaskReading<'_>, domains: &Domains, now_ns: u64) {
-        if let Some(changes) = &mut self.changes
-            && now_ns.saturating_sub(self.drained_at_ns) >= DRAIN_EVERY_NS
-        {
-            // So that they do not pile up while nobody asks.
-            changes.has_changed();
-            self.drained_at_ns = now_ns;
+        if now_ns.saturating_sub(self.sought_at_ns) < UNKNOWN_AFTER_NS {
+            return;
         }
-        if self.may_be_read_again(now_ns, UNKNOWN_AFTER_NS) {
-            let mut last_id = 0;
-            let mut is_unknown = |sample: &TaskSample| {
-                let differs = sample.cgroup_id != last_id;
-                last_id = sample.cgroup_id;
-                differs && !self.by_id.contains_key(&sample.cgroup_id)
-            };
-            let is_missing = self.read_at_ns.is_none()
-                || match reading.changed {
-                    Changed::All => reading.tasks.iter().any(&mut is_unknown),
-                    Changed::At(places) => {
-                        places.iter().any(|place| is_unknown(&reading.tasks[*place as usize]))
-                    }
-                };
-            if is_missing {
-                self.read(domains, now_ns);
-            }
+        let mut last_id = 0;
+        let mut is_unknown = |sample: &TaskSample| {
+            let differs = sample.cgroup_id != last_id;
+            last_id = sample.cgroup_id;
+            differs && !self.by_id.contains_key(&sample.cgroup_id)
+        };
+        let is_missing = match reading.changed {
+            Changed::All => reading.tasks.iter().any(&mut is_unknown),
+            Changed::At(places) => places.iter().any(|place| is_unknown(&reading.tasks[*place as usize])),
+        };
+        if is_missing {
+            self.sought_at_ns = now_ns;
+            self.survey.go_on(domains.cgroups().ok());
+            self.take_over(domains, now_ns);
         }
     }
 
@@ -161,7 +228,7 @@ impl Groups {
         now_ns: u64,
     ) -> Vec<DomainSample> {
         if self.is_old(now_ns) {
-            self.read(domains, now_ns);
+            self.make(domains, now_ns);
         }
         let mut samples: Vec<DomainSample> = self.groups.iter().map(|group| group.sample.clone()).collect();
         let Some(records) = records else { return samples };
@@ -178,101 +245,99 @@ impl Groups {
         samples
     }
 
-    fn is_old(&mut self, now_ns: u64) -> bool {
-        let Some(read_at_ns) = self.read_at_ns else { return true };
-        let age_ns = now_ns.saturating_sub(read_at_ns);
-        self.may_be_read_again(now_ns, KEPT_FOR_NS)
-            && (age_ns >= KEPT_UNCHANGED_FOR_NS
-                || self.changes.as_mut().is_none_or(CgroupChanges::has_changed))
+    fn is_old(&self, now_ns: u64) -> bool {
+        let Some(made_of) = self.made_of else { return true };
+        let is_partial = self.survey.was_whole() && !made_of.was_whole;
+        made_of.revision != self.survey.revision()
+            && (is_partial || now_ns.saturating_sub(made_of.at_ns) >= KEPT_FOR_NS)
     }
 
-    /// Whether they were read at least so long ago, and where that was costly ten times as long ago as it took: whoever
-    /// makes and removes cgroups without end has a tenth of a CPU spent on them.
-    fn may_be_read_again(&self, now_ns: u64, after_ns: u64) -> bool {
-        let patience_ns = if self.cost_ns < COSTLY_NS { 0 } else { 10 * self.cost_ns };
-        self.read_at_ns.is_none_or(|at| now_ns.saturating_sub(at) >= after_ns.max(patience_ns))
-    }
-
-    fn read(&mut self, domains: &Domains, now_ns: u64) {
-        let begun_ns = cpu_time_ns();
-        self.read_all(domains);
-        self.read_at_ns = Some(now_ns);
-        self.cost_ns = cpu_time_ns().saturating_sub(begun_ns);
-    }
-
-    fn read_all(&mut self, domains: &Domains) {
-        self.generation += 1;
-        if let Some(changes) = &mut self.changes {
-            changes.forget();
-        }
-        let listed = domains.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
-        if let Some(Err(error)) = self.changes.as_mut().map(|changes| changes.follow(&listed)) {
-            tracing::warn!(%error, "cannot watch all cgroups: they are read once a second while somebody watches forecasts");
-            self.changes = None;
-        }
-        let guarantees = domains.guarantees();
-        let mut groups: Vec<Group> = Vec::with_capacity(listed.len());
-        self.by_id.clear();
-        let mut by_path: HashMap<String, usize> = HashMap::new();
-        for cgroup in &listed {
-            let parent = name::parent_of(&cgroup.path).and_then(|above| by_path.get(above).copied());
-            if parent.is_none() && !cgroup.path.is_empty() {
-                // The one above it has gone meanwhile.
-                continue;
-            }
-            let index = groups.len();
-            let mut users = vec![domains.user_of(cgroup)];
-            // The root belongs to root, which says nothing about those below.
-            let above = parent.map(|parent| &groups[parent]).filter(|above| !above.path.is_empty());
-            users.extend(above.into_iter().flat_map(|above| above.users.iter().copied()));
-            let parent_id = parent.map(|parent| groups[parent].cgroup_id());
+    fn make(&mut self, domains: &Domains, now_ns: u64) {
+        let before = std::mem::take(&mut self.by_id);
+        let seen = self.survey.all();
+        let given = domains.users_given();
+        let mut guarantees = None;
+        let mut groups: Vec<Group> = Vec::with_capacity(seen.len().max(1));
+        for seen in seen {
+            let parent = self.by_id.get(&seen.parent_id).copied();
+            let old = before.get(&seen.cgroup_id).map(|index| &self.groups[*index]);
+            let user = given.get(&seen.cgroup_id).copied();
+            let user = user.or_else(|| name::user_of_slice(&seen.path)).unwrap_or(seen.uid);
+            let about = about(&seen.path, user, parent.map(|parent| &groups[parent]), old, domains);
+            self.by_id.insert(seen.cgroup_id, groups.len());
             groups.push(Group {
-                name: domains.names().name_of(name::domain_of(&cgroup.path)),
-                is_domain: name::domain_of(&cgroup.path) == cgroup.path,
+                about,
                 parent,
-                users,
-                guaranteed: guaranteed(&guarantees, domains, &cgroup.path),
-                sample: sample(domains, &cgroup.path, cgroup.id, parent_id),
-                path: cgroup.path.clone(),
+                guaranteed: 0.0,
+                sample: sample(seen),
+                kernel_weight: seen.share.weight.and_then(|weight| u32::try_from(weight).ok()),
+                uid: seen.uid,
             });
-            self.by_id.insert(cgroup.id, index);
-            by_path.insert(cgroup.path.clone(), index);
         }
         if groups.is_empty() {
-            groups.push(Group {
-                path: String::new(),
-                name: domains.names().name_of(""),
-                is_domain: true,
-                parent: None,
-                users: vec![0],
-                guaranteed: 0.0,
-                sample: sample(domains, "", ROOT_ID, None),
-            });
+            groups.push(nothing_but_the_root(domains));
             self.by_id.insert(ROOT_ID, 0);
         }
+        for (path, cgroup_id) in domains.reserved() {
+            if let Some(index) = self.by_id.get(&cgroup_id) {
+                let guarantees = guarantees.get_or_insert_with(|| domains.guarantees_among(&groups));
+                groups[*index].guaranteed = guarantees.get(path).copied().unwrap_or(0.0);
+            }
+        }
+        let (revision, was_whole) = (self.survey.revision(), self.survey.was_whole());
+        self.made_of = Some(MadeOf { at_ns: now_ns, revision, was_whole });
+        self.generation += 1;
         self.groups = Arc::new(groups);
     }
 }
 
-/// What the kernel's files say of a cgroup, with the id of the one above it.
-fn sample(domains: &Domains, path: &str, cgroup_id: u64, parent_id: Option<u64>) -> DomainSample {
-    let cgroups = domains.cgroups().ok();
-    let share = cgroups.map(|cgroups| cgroups.cpu_share(path)).unwrap_or_default();
-    let suspended = cgroups.is_some_and(|cgroups| cgroups.is_frozen(path).unwrap_or(false));
-    let weight = if parent_id.is_none() { Some(WEIGHT_DEFAULT) } else { weight(&share) };
-    DomainSample {
-        cgroup_id,
-        parent_id: parent_id.unwrap_or(0),
-        policy: DomainPolicy { weight, ..DomainPolicy::default() },
-        limit_cpus: limit_cpus(&share),
-        suspended,
+/// What a cgroup is called and whose it is: as before, where that is the same.
+fn about(
+    path: &Arc<str>,
+    user: u32,
+    above: Option<&Group>,
+    old: Option<&Group>,
+    domains: &Domains,
+) -> Arc<About> {
+    // The root belongs to root, which says nothing about those below.
+    let above = above.filter(|above| !above.about.path.is_empty());
+    let users_above = above.map_or(&[][..], |above| &above.about.users);
+    let is_same = |old: &&Group| old.about.users.split_first() == Some((&user, users_above));
+    if let Some(old) = old.filter(|old| Arc::ptr_eq(&old.about.path, path)).filter(is_same) {
+        return Arc::clone(&old.about);
     }
+    Arc::new(About {
+        path: Arc::clone(path),
+        name: domains.names().name_of(name::domain_of(path)),
+        is_domain: name::domain_of(path) == &**path,
+        users: [&[user], users_above].concat(),
+    })
 }
 
-/// What is guaranteed to a domain by a reservation of its own or below one; a mere weight guarantees nothing for sure.
-fn guaranteed(guarantees: &BTreeMap<String, f64>, domains: &Domains, path: &str) -> f64 {
-    let is_reserved = domains.held(path).is_some_and(|held| held.settings.cpu.reserved.is_some());
-    if is_reserved { guarantees.get(path).copied().unwrap_or(0.0) } else { 0.0 }
+/// The root, where there are no cgroups.
+fn nothing_but_the_root(domains: &Domains) -> Group {
+    let about = About { path: "".into(), name: domains.names().name_of(""), is_domain: true, users: vec![0] };
+    let policy = DomainPolicy { weight: Some(WEIGHT_DEFAULT), ..DomainPolicy::default() };
+    let sample = DomainSample {
+        cgroup_id: ROOT_ID,
+        parent_id: 0,
+        policy,
+        limit_cpus: f64::INFINITY,
+        suspended: false,
+    };
+    Group { about: Arc::new(about), parent: None, guaranteed: 0.0, sample, kernel_weight: None, uid: 0 }
+}
+
+/// What the kernel's files say of a cgroup.
+fn sample(seen: &Seen) -> DomainSample {
+    let weight = if seen.parent_id == 0 { Some(WEIGHT_DEFAULT) } else { weight(&seen.share) };
+    DomainSample {
+        cgroup_id: seen.cgroup_id,
+        parent_id: seen.parent_id,
+        policy: DomainPolicy { weight, ..DomainPolicy::default() },
+        limit_cpus: limit_cpus(&seen.share),
+        suspended: seen.is_frozen,
+    }
 }
 
 fn weight(share: &CpuShare) -> Option<u32> {
@@ -295,16 +360,6 @@ mod tests {
     use steward_kernel::cgroup::reading::CpuLimit;
 
     use super::*;
-
-    #[test]
-    fn what_was_costly_to_read_is_read_again_after_ten_times_as_long() {
-        const MS: u64 = 1_000_000;
-        let cheap = Groups { read_at_ns: Some(0), cost_ns: 5 * MS, ..Groups::default() };
-        assert!(cheap.may_be_read_again(1, 0) && !cheap.may_be_read_again(MS, 2 * MS));
-        let costly = Groups { read_at_ns: Some(0), cost_ns: 30 * MS, ..Groups::default() };
-        assert!(!costly.may_be_read_again(299 * MS, 0) && costly.may_be_read_again(300 * MS, 100 * MS));
-        assert!(Groups { read_at_ns: None, ..costly }.may_be_read_again(0, 100 * MS));
-    }
 
     #[test]
     fn files_become_a_weight_and_a_limit_in_cpus() {

@@ -6,13 +6,10 @@
 //! protection of pages and having disk requests served before all others, which are requests to reserve wherever the
 //! domain is.
 
+pub(crate) mod listing;
 mod slowed;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use libsteward::api::{self, ApiError, Method};
-use libsteward::wire;
+use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request, Target};
 use steward_core::domain::settings::CommonChange;
 use steward_core::domain::{Change, Setting, Settings, name};
@@ -21,16 +18,15 @@ use steward_core::{cpu, disk, memory};
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process;
 
+use self::listing::Purpose;
 use crate::daemon::Daemon;
 use crate::domains::view::Records;
 use crate::domains::{Asker, Given};
 use crate::server::access::{Access, Handler, PROMISED, reply};
 use crate::server::peer::Caller;
-use crate::server::report::{self, invalid};
-use crate::server::sight::{Sight, Whose};
+use crate::server::report::invalid;
 use crate::server::target::{for_process, kernel_error};
 use crate::server::{Answer, Topic};
-use crate::turn::clock::now_ns;
 
 /// How much a process can complain of at once.
 const MISSED_MAX: u64 = 1_000_000;
@@ -39,8 +35,8 @@ impl Handler for api::ListDomains {
     const ACCESS: Access = PROMISED;
     const CHANGES_FORECASTS: bool = false;
 
-    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
-        daemon.shared::<Self>(Daemon::list_domains)
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.begin_listing(caller, Purpose::List)
     }
 }
 
@@ -95,8 +91,13 @@ impl Handler for api::WatchDomains {
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
         let sight = daemon.permit_decisions(caller)?;
-        let present = daemon.present_domains(self.present == Some(true), sight);
-        Ok(Answer::Stream(Topic::Domains, sight, present))
+        match self.present {
+            // Without domains there are none present.
+            Some(true) if daemon.domains.cgroups().is_ok() => {
+                daemon.begin_listing(caller, Purpose::Present(sight))
+            }
+            _ => Ok(Answer::Stream(Topic::Domains, sight, "".into())),
+        }
     }
 }
 
@@ -111,19 +112,6 @@ impl Handler for api::Complain {
 }
 
 impl Daemon {
-    pub(crate) fn list_domains(&mut self) -> Result<api::DomainList, ApiError> {
-        let records = self.domain_records();
-        let settings = self.best_effort();
-        Ok(api::DomainList {
-            domains: self.domains.list(&records)?,
-            best_effort: api::BestEffort {
-                order: settings.order.to_string(),
-                service_cycle_ns: settings.service_cycle_ns,
-                preemption_interval_ns: settings.preemption_interval_ns,
-            },
-        })
-    }
-
     /// What the mechanism counts; nothing where it counts nothing.
     fn domain_records(&mut self) -> Records {
         let records =
@@ -441,31 +429,6 @@ impl Daemon {
         outcome
     }
 
-    /// The replies to one who starts to watch domains, as they travel: one for each domain that there is, if `wanted`.
-    pub(crate) fn present_domains(&mut self, wanted: bool, sight: Sight) -> Arc<str> {
-        if !wanted {
-            return "".into();
-        }
-        let begun_ns = now_ns();
-        let sees_all = sight == Sight::ALL;
-        if let Some(text) = self.texts.recent(api::WatchDomains::NAME, begun_ns).filter(|_| sees_all) {
-            return text;
-        }
-        let domains = self.list_domains().map(|list| list.domains).unwrap_or_default();
-        let domains = if sees_all { domains } else { seen(domains, sight) };
-        let (before, after) = wire::around_reply(true);
-        let mut text = String::new();
-        for domain in domains {
-            let watched = api::DomainWatched { domain: Some(domain), ..api::DomainWatched::default() };
-            text.extend([before, &*report::json(&watched), after]);
-        }
-        let text = Arc::from(text);
-        if sees_all {
-            self.texts.keep(api::WatchDomains::NAME, &text, begun_ns, now_ns());
-        }
-        text
-    }
-
     pub(crate) fn complain(
         &mut self,
         caller: &Caller,
@@ -488,22 +451,6 @@ impl Daemon {
         tracing::debug!(decision = "complaint", pid = caller.pid, missed = request.missed, of);
         Ok(api::Complaints { complaints })
     }
-}
-
-/// Those of all domains that somebody may see.
-fn seen(domains: Vec<api::Domain>, sight: Sight) -> Vec<api::Domain> {
-    let users: BTreeMap<String, u32> =
-        domains.iter().map(|domain| (domain.path.trim_start_matches('/').to_owned(), domain.user)).collect();
-    let is_seen = |domain: &api::Domain| {
-        let above = std::iter::successors(name::parent_of(domain.path.trim_start_matches('/')), |path| {
-            name::parent_of(path)
-        });
-        // The root belongs to root, which says nothing about those below.
-        let above = above.filter(|path| !path.is_empty()).filter_map(|path| users.get(path).copied());
-        sight.sees(&Whose { user: Some(domain.user), above: above.collect() })
-    };
-    let is_seen: Vec<bool> = domains.iter().map(is_seen).collect();
-    domains.into_iter().zip(is_seen).filter_map(|(domain, is_seen)| is_seen.then_some(domain)).collect()
 }
 
 fn asker(caller: &Caller) -> Asker {

@@ -1,21 +1,25 @@
 //! Domains as the API shows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use libsteward::api::{self, ApiError};
+use steward_core::cpu::guarantee::guarantees_of;
 use steward_core::cpu::mechanism::DomainRecord;
 use steward_core::disk;
-use steward_core::domain::{OWN_LEAF, Settings, Tree, name};
+use steward_core::domain::{Node, OWN_LEAF, Settings, Tree, name};
 use steward_core::memory::signs::Evidence;
 use steward_core::printable::printable;
 use steward_core::resource::Resource;
+use steward_kernel::cgroup::reading::MemoryUse;
 use steward_kernel::cgroup::tree::Cgroup;
 
-use super::{Domains, kernel_failed};
+use super::Domains;
+use super::reading::Group;
 use crate::domains::cgroups::Cgroups;
 use crate::memory::activity::Known;
-use crate::memory::cared::Cared;
-use crate::memory::usage::Usage;
+use crate::memory::looks::Amounts;
+use crate::memory::usage::{Usage, User, divide, shown};
 use crate::server::sight::Whose;
 use crate::turn::clock::now_ns;
 
@@ -26,14 +30,15 @@ const USE_SHOWN_NS: u64 = 10_000_000_000;
 /// What the mechanism says of each cgroup, by id.
 pub type Records = BTreeMap<u64, DomainRecord>;
 
-/// Everything that is needed to show any domain of a tree.
-struct Sight<'a> {
-    tree: Tree,
-    guarantees: BTreeMap<String, f64>,
-    /// What children have reserved together, by the path of who pays.
-    sums: BTreeMap<String, Sums>,
-    records: Option<&'a Records>,
-    memory: Option<Usage>,
+/// What is to be known of a domain beside itself, to show it: what it has of others and others of it.
+struct Beside {
+    weight: u32,
+    /// What its children have reserved together.
+    sums: Sums,
+    /// What they may reserve together.
+    limits: Sums,
+    guaranteed: f64,
+    memory: Option<api::DomainMemory>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -43,44 +48,145 @@ struct Sums {
     disk: f64,
 }
 
-impl<'a> Sight<'a> {
-    fn of(tree: Tree, records: Option<&'a Records>, cgroups: Option<&dyn Cgroups>, cared: &Cared) -> Self {
-        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
-        for (path, node) in tree.iter() {
-            let Some(payer) = name::parent_of(path) else { continue };
-            let sum = sums.entry(payer.to_owned()).or_default();
-            let settings = &node.settings;
-            sum.cpu += settings.cpu.reserved.unwrap_or(0.0);
-            let min_bytes = settings.memory.min_bytes.unwrap_or(0);
-            sum.memory_min_bytes = sum.memory_min_bytes.saturating_add(min_bytes);
-            sum.disk += settings.disk.reserved.unwrap_or(0.0);
+impl Sums {
+    fn add(&mut self, settings: &Settings) {
+        self.cpu += settings.cpu.reserved.unwrap_or(0.0);
+        let min_bytes = settings.memory.min_bytes.unwrap_or(0);
+        self.memory_min_bytes = self.memory_min_bytes.saturating_add(min_bytes);
+        self.disk += settings.disk.reserved.unwrap_or(0.0);
+    }
+
+    fn limits(limit: impl Fn(Resource) -> f64) -> Self {
+        Sums {
+            cpu: limit(Resource::Cpu),
+            memory_min_bytes: limit(Resource::Memory) as u64,
+            disk: limit(Resource::Disk),
         }
-        let memory = cgroups.map(|cgroups| Usage::of(cgroups, &tree, cared));
-        Sight { guarantees: tree.guarantees(), tree, sums, records, memory }
     }
 }
 
+/// What is to be known of all groups, to show any of their domains: by their indices.
+pub(crate) struct Figures {
+    weights: Vec<u32>,
+    sums: Vec<Sums>,
+    guarantees: Vec<f64>,
+    used: Vec<Option<(MemoryUse, Amounts)>>,
+}
+
+impl Figures {
+    /// What they take of memory, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let each = size_of::<u32>() + size_of::<Sums>() + size_of::<f64>();
+        self.weights.capacity() * (each + size_of::<Option<(MemoryUse, Amounts)>>())
+    }
+}
+
+/// The domains among groups: their places, and each with the place of the one above it.
+struct Nodes {
+    /// Of each group, the place of the domain that it belongs to.
+    place_of: Vec<usize>,
+    nodes: Vec<(Option<usize>, Node)>,
+}
+
 impl Domains {
-    /// All domains, parents before children.
-    ///
-    /// # Errors
-    /// [`ApiError::MechanismFailed`] when the tree cannot be read.
-    pub fn list(&self, records: &Records) -> Result<Vec<api::Domain>, ApiError> {
-        let mut cgroups = self.cgroups()?.list().map_err(|error| kernel_failed(&error))?;
-        cgroups.retain(|cgroup| name::domain_of(&cgroup.path) == cgroup.path);
-        cgroups.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
-        let tree = self.tree_of(cgroups.iter().map(|cgroup| cgroup.path.as_str()));
-        let sight = Sight::of(tree, Some(records), self.cgroups().ok(), &self.cared);
-        Ok(cgroups.iter().map(|cgroup| self.show(cgroup, &sight)).collect())
+    /// What each domain among these is guaranteed, by path.
+    pub(crate) fn guarantees_among(&self, groups: &[Group]) -> HashMap<Arc<str>, f64> {
+        let Nodes { place_of, nodes } = self.nodes(groups);
+        let guarantees = guarantees_of(&nodes);
+        let of = |(group, place): (&Group, usize)| (Arc::clone(&group.about.path), guarantees[place]);
+        groups.iter().zip(place_of).filter(|(group, _)| group.about.is_domain).map(of).collect()
     }
 
-    /// What each domain is guaranteed, by path; nothing where nobody has reserved anything.
-    pub fn guarantees(&self) -> BTreeMap<String, f64> {
-        if self.held.values().all(|held| held.settings.cpu.reserved.is_none()) {
-            return BTreeMap::new();
+    fn nodes(&self, groups: &[Group]) -> Nodes {
+        let mut place_of = Vec::with_capacity(groups.len());
+        let mut nodes: Vec<(Option<usize>, Node)> = Vec::with_capacity(groups.len());
+        for group in groups {
+            let parent: Option<usize> = group.parent.map(|parent| place_of[parent]);
+            match parent.filter(|_| !group.about.is_domain) {
+                Some(domain) => place_of.push(domain),
+                None => {
+                    place_of.push(nodes.len());
+                    nodes.push((parent, self.node_with(&group.about.path, || group.kernel_weight)));
+                }
+            }
         }
-        let listed = self.cgroups().ok().and_then(|cgroups| cgroups.list().ok()).unwrap_or_default();
-        self.tree_of(listed.iter().map(|cgroup| cgroup.path.as_str())).guarantees()
+        Nodes { place_of, nodes }
+    }
+
+    /// What is to be known of these groups to show them. `used` is what each uses of the memory, where that is counted.
+    pub(crate) fn figures(&self, groups: &[Group], used: Vec<Option<MemoryUse>>) -> Figures {
+        let Nodes { place_of, nodes } = self.nodes(groups);
+        let mut sums = vec![Sums::default(); nodes.len()];
+        for (parent, node) in &nodes {
+            if let Some(parent) = parent {
+                sums[*parent].add(&node.settings);
+            }
+        }
+        let guarantees = guarantees_of(&nodes);
+        let amounts = self.amounts(groups, &used, &place_of, &nodes);
+        Figures {
+            weights: place_of.iter().map(|place| nodes[*place].1.weight()).collect(),
+            sums: place_of.iter().map(|place| sums[*place]).collect(),
+            guarantees: place_of.iter().map(|place| guarantees[*place]).collect(),
+            used: used.into_iter().zip(amounts).map(|(used, amounts)| used.zip(amounts)).collect(),
+        }
+    }
+
+    /// What those of whom that is counted may use of the memory.
+    fn amounts(
+        &self,
+        groups: &[Group],
+        used: &[Option<MemoryUse>],
+        place_of: &[usize],
+        nodes: &[(Option<usize>, Node)],
+    ) -> Vec<Option<Amounts>> {
+        // What a domain's own processes use can be taken from its children where they have a leaf.
+        let mut has_children = vec![false; groups.len()];
+        for (group, used) in groups.iter().zip(used) {
+            if let (true, true, Some(parent)) = (group.about.is_domain, used.is_some(), group.parent) {
+                has_children[parent] = true;
+            }
+        }
+        let mut users: Vec<User<'_>> = Vec::new();
+        let mut user_of: Vec<Option<usize>> = Vec::with_capacity(groups.len());
+        for (index, group) in groups.iter().enumerate() {
+            let counts = group.about.is_domain || group.parent.is_some_and(|parent| has_children[parent]);
+            let user = used[index].as_ref().filter(|_| counts && group.parent.is_some()).map(|used| User {
+                path: &group.about.path,
+                parent: group.parent.and_then(|parent| user_of[parent]),
+                node: &nodes[place_of[index]].1,
+                used,
+            });
+            user_of.push(user.is_some().then_some(users.len()));
+            users.extend(user);
+        }
+        // Where it cannot be read, nothing is known to be free.
+        let machine = self.cgroups().ok().and_then(|cgroups| cgroups.machine_memory()).unwrap_or_default();
+        let amounts = divide(&users, &machine, &self.cared);
+        user_of.into_iter().map(|user| user.map(|user| amounts[user])).collect()
+    }
+
+    /// The domain with this index among those that these figures are about; `None` where it is none of its own.
+    pub(crate) fn listed(
+        &self,
+        groups: &[Group],
+        index: usize,
+        figures: &Figures,
+        records: &Records,
+    ) -> Option<api::Domain> {
+        let group = &groups[index];
+        let path = &*group.about.path;
+        let cgroups = self.cgroups().ok().filter(|_| group.about.is_domain)?;
+        let settings = self.held.get(path).map(|held| &held.settings);
+        let used = figures.used[index].as_ref();
+        let beside = Beside {
+            weight: figures.weights[index],
+            sums: figures.sums[index],
+            limits: Sums::limits(|resource| self.machine.limit(settings, path.is_empty(), resource)),
+            guaranteed: figures.guarantees[index],
+            memory: used.map(|(used, amounts)| shown(cgroups, path, used, amounts, &self.cared)),
+        };
+        Some(self.show(&group.cgroup(), beside, Some(records)))
     }
 
     /// One domain; `None` when it is not there.
@@ -88,7 +194,16 @@ impl Domains {
         let cgroups = self.cgroups().ok()?;
         let cgroup = cgroups.find(path).ok()?;
         let tree = self.tree_around(cgroups, path);
-        Some(self.show(&cgroup, &Sight::of(tree, records, Some(cgroups), &self.cared)))
+        let mut sums = Sums::default();
+        tree.paid_by(path).for_each(|(_, node)| sums.add(&node.settings));
+        let beside = Beside {
+            weight: tree.get(path).map_or(100, Node::weight),
+            sums,
+            limits: Sums::limits(|resource| tree.limit(path, resource)),
+            guaranteed: tree.guarantees().get(path).copied().unwrap_or(0.0),
+            memory: Usage::of(cgroups, &tree, &self.cared).show(cgroups, path, &self.cared),
+        };
+        Some(self.show(&cgroup, beside, records))
     }
 
     /// What the children of a domain use of the memory and could use, and those of all above it.
@@ -116,13 +231,12 @@ impl Domains {
         Whose { user, above: self.users_above(path).into_iter().flatten().collect() }
     }
 
-    fn show(&self, cgroup: &Cgroup, sight: &Sight<'_>) -> api::Domain {
+    fn show(&self, cgroup: &Cgroup, beside: Beside, records: Option<&Records>) -> api::Domain {
         let path = cgroup.path.as_str();
         let held = self.held.get(path).filter(|held| held.cgroup_id == cgroup.id);
         let settings = held.map(|held| held.settings.clone()).unwrap_or_default();
         let Settings { common, cpu, memory, disk } = settings;
-        let tree = &sight.tree;
-        let sums = sight.sums.get(path).copied().unwrap_or_default();
+        let Beside { weight, sums, limits, guaranteed, memory: memory_use } = beside;
         api::Domain {
             name: self.names.name_of(path),
             path: format!("/{}", printable(path)),
@@ -133,30 +247,27 @@ impl Domains {
             user: self.user_of(cgroup),
             priority: common.priority,
             lowered: self.is_lowered(cgroup.id),
-            weight: tree.get(path).map_or(100, steward_core::domain::Node::weight),
+            weight,
             own_priority: common.own_priority,
             own_weight: common.own_weight,
             cpu: cpu.reserved,
             cpu_sum: sums.cpu,
-            cpu_reservable: tree.limit(path, Resource::Cpu),
-            cpu_guaranteed: sight.guarantees.get(path).copied().unwrap_or(0.0),
+            cpu_reservable: limits.cpu,
+            cpu_guaranteed: guaranteed,
             memory_min: memory.min_bytes,
             memory_max: memory.max_bytes,
             protect: memory.protect_ns,
             memory_min_sum: sums.memory_min_bytes,
-            memory_reservable: tree.limit(path, Resource::Memory) as u64,
-            memory: self
-                .cgroups()
-                .ok()
-                .and_then(|cgroups| sight.memory.as_ref()?.show(cgroups, path, &self.cared)),
+            memory_reservable: limits.memory_min_bytes,
+            memory: memory_use,
             activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
             io: disk.class.map(class),
             disk: disk.reserved,
             disk_use: self.cgroups().ok().and_then(|cgroups| cgroups.disk_use(path)).map(disk_use),
             disk_sum: sums.disk,
-            disk_reservable: tree.limit(path, Resource::Disk),
+            disk_reservable: limits.disk,
             complaints: self.complaints.get(path).copied().unwrap_or(0),
-            usage: sight.records.and_then(|records| self.usage(cgroup, records)),
+            usage: records.and_then(|records| self.usage(cgroup, records)),
             problem: self.problem(path),
         }
     }

@@ -224,6 +224,13 @@ impl Cgroups for FakeCgroups {
         children.map(|path| tree.cgroup(path)).collect()
     }
 
+    fn names_below(&self, path: &str, names_max: usize) -> Result<Vec<(String, u64)>, KernelError> {
+        let tree = self.tree();
+        let children = tree.groups.iter().filter(|(other, _)| parent_of(other) == Some(path));
+        let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(children.map(|(path, group)| (name(path), group.id)).take(names_max).collect())
+    }
+
     fn find(&self, path: &str) -> Result<Cgroup, KernelError> {
         self.tree().cgroup(path)
     }

@@ -1,10 +1,10 @@
 //! What domains use of the memory and could use, as the API shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use libsteward::api;
-use steward_core::domain::{OWN_LEAF, Tree, name};
+use steward_core::domain::{Node, OWN_LEAF, Tree, name};
 use steward_core::memory::availability::{Available, Room, available};
 use steward_core::memory::manager::Machine;
 use steward_core::memory::pace::time_to_write_ns;
@@ -33,15 +33,12 @@ impl Usage {
         let mut used: BTreeMap<String, MemoryUse> =
             tree.iter().map(|(path, _)| path).filter(|path| !path.is_empty()).filter_map(read).collect();
         // What a domain's own processes use beside its children can be taken from them where they have a leaf.
-        let parents: Vec<String> = used
-            .keys()
-            .filter_map(|path| name::parent_of(path))
-            .map(|path| format!("{path}/{OWN_LEAF}"))
-            .collect();
-        used.extend(parents.iter().filter_map(read));
+        let parents: BTreeSet<&str> = used.keys().filter_map(|path| name::parent_of(path)).collect();
+        let leaves: Vec<String> = parents.into_iter().map(|path| format!("{path}/{OWN_LEAF}")).collect();
+        used.extend(leaves.iter().filter_map(read));
         // Where it cannot be read, nothing is known to be free.
         let machine = cgroups.machine_memory().unwrap_or_default();
-        let amounts = divide(tree, &used, &machine, cared);
+        let amounts = divide_of_tree(tree, &used, &machine, cared);
         Usage { used, amounts }
     }
 
@@ -54,62 +51,94 @@ impl Usage {
     pub(crate) fn show(&self, cgroups: &dyn Cgroups, path: &str, cared: &Cared) -> Option<api::DomainMemory> {
         let used = self.used.get(path)?;
         let amounts = self.amounts.get(path).copied().unwrap_or_default();
-        Some(api::DomainMemory {
-            used: used.used_bytes,
-            swapped: used.swapped_bytes,
-            available: amounts.available_bytes,
-            available_at_once: amounts.at_once_bytes,
-            time_to_free_ns: amounts.time_to_free_ns,
-            kept: cared.kept(path),
-            taken: cared.taken(path),
-            claimed: cared.claimed_bytes(path, used.used_bytes),
-            claims_from: match cared.file_uses.contains_key(path) {
-                true => api::ClaimSource::MappedPages,
-                false => api::ClaimSource::Charge,
-            },
-            refaulted: used.refaulted_bytes,
-            stalled_ns: cgroups.stalled_ns(path, Resource::Memory).unwrap_or(0),
-        })
+        Some(shown(cgroups, path, used, &amounts, cared))
     }
 }
 
-fn divide(
+/// What the API says of one that uses and may use this much.
+pub(crate) fn shown(
+    cgroups: &dyn Cgroups,
+    path: &str,
+    used: &MemoryUse,
+    amounts: &Amounts,
+    cared: &Cared,
+) -> api::DomainMemory {
+    api::DomainMemory {
+        used: used.used_bytes,
+        swapped: used.swapped_bytes,
+        available: amounts.available_bytes,
+        available_at_once: amounts.at_once_bytes,
+        time_to_free_ns: amounts.time_to_free_ns,
+        kept: cared.kept(path),
+        taken: cared.taken(path),
+        claimed: cared.claimed_bytes(path, used.used_bytes),
+        claims_from: match cared.file_uses.contains_key(path) {
+            true => api::ClaimSource::MappedPages,
+            false => api::ClaimSource::Charge,
+        },
+        refaulted: used.refaulted_bytes,
+        stalled_ns: cgroups.stalled_ns(path, Resource::Memory).unwrap_or(0),
+    }
+}
+
+fn divide_of_tree(
     tree: &Tree,
     used: &BTreeMap<String, MemoryUse>,
     machine: &Machine,
     cared: &Cared,
 ) -> BTreeMap<String, Amounts> {
     let places: BTreeMap<&str, usize> = used.keys().map(String::as_str).zip(0..).collect();
-    let principal = |(path, used): (&String, &MemoryUse)| {
-        let parent = name::parent_of(path).and_then(|parent| places.get(parent)).copied();
+    let default = Node::default();
+    let user = |(path, used)| User {
+        path,
+        parent: name::parent_of(path).and_then(|parent| places.get(parent)).copied(),
+        node: tree.get(name::domain_of(path)).unwrap_or(&default),
+        used,
+    };
+    let users: Vec<User<'_>> = used.iter().map(|(path, used)| user((path.as_str(), used))).collect();
+    let amounts = divide(&users, machine, cared);
+    users.iter().map(|user| user.path.to_owned()).zip(amounts).collect()
+}
+
+/// One of those that memory is divided among: a domain, or the leaf of a domain's own processes.
+#[derive(Clone, Copy)]
+pub(crate) struct User<'a> {
+    pub(crate) path: &'a str,
+    /// The place of the one above it among them, before its own; `None` at the top.
+    pub(crate) parent: Option<usize>,
+    /// The domain, or the one that the leaf is of.
+    pub(crate) node: &'a Node,
+    pub(crate) used: &'a MemoryUse,
+}
+
+/// What each of them uses and may use.
+pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Vec<Amounts> {
+    let principal = |user: &User<'_>| {
+        let User { path, parent, node, used } = *user;
         let principal = Principal {
             parent,
             claimed_bytes: used.used_bytes,
             clean_bytes: used.clean_bytes,
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
-            ..standing(tree, path)
+            ..standing(node, path)
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
     };
-    let principals: Vec<Principal> = used.iter().map(principal).collect();
-    let told = available(&principals, &room(used, machine, cared));
-    let amounts = |((path, used), told): ((&String, &MemoryUse), Available)| {
-        let amounts = Amounts {
-            used_bytes: used.used_bytes,
-            available_bytes: told.bytes,
-            at_once_bytes: told.at_once_bytes,
-            time_to_free_ns: time_to_write_ns(told.to_write_bytes, cared.written_per_second),
-        };
-        (path.clone(), amounts)
+    let principals: Vec<Principal> = users.iter().map(principal).collect();
+    let told = available(&principals, &room(users, machine, cared));
+    let amounts = |(user, told): (&User<'_>, Available)| Amounts {
+        used_bytes: user.used.used_bytes,
+        available_bytes: told.bytes,
+        at_once_bytes: told.at_once_bytes,
+        time_to_free_ns: time_to_write_ns(told.to_write_bytes, cared.written_per_second),
     };
-    used.iter().zip(told).map(amounts).collect()
+    users.iter().zip(told).map(amounts).collect()
 }
 
 /// What one stands for beside its siblings: a domain, or the leaf of a domain's own processes.
-fn standing(tree: &Tree, path: &str) -> Principal {
+fn standing(node: &Node, path: &str) -> Principal {
     let weight = |weight: u32| NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN);
-    let node = tree.get(name::domain_of(path)).cloned().unwrap_or_default();
     let common = &node.settings.common;
     if name::domain_of(path) != path {
         let own = Principal::of_weight(weight(common.own_weight.unwrap_or(OWN_WEIGHT)));
@@ -132,9 +161,9 @@ fn stays_bytes(used: &MemoryUse, machine: &Machine) -> u64 {
 }
 
 /// What there is beside what is charged to those at the top.
-fn room(used: &BTreeMap<String, MemoryUse>, machine: &Machine, cared: &Cared) -> Room {
-    let at_top = used.iter().filter(|(path, _)| name::parent_of(path) == Some(""));
-    let of_files = at_top.map(|(_, used)| used.file_bytes).fold(0, u64::saturating_add);
+fn room(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Room {
+    let at_top = users.iter().filter(|user| name::parent_of(user.path) == Some(""));
+    let of_files = at_top.map(|user| user.used.file_bytes).fold(0, u64::saturating_add);
     // Pages of files that are charged to nobody below the root: what has been read, and nobody has left.
     let nobodys_bytes = machine.file_bytes.saturating_sub(of_files);
     Room {
@@ -183,7 +212,7 @@ mod tests {
         let used =
             BTreeMap::from([("steward.a".to_owned(), has), ("steward.b".to_owned(), MemoryUse::default())]);
         let tree = Tree::new(Names::default(), tree::Machine::default());
-        let amounts = divide(&tree, &used, machine, cared)["steward.b"];
+        let amounts = divide_of_tree(&tree, &used, machine, cared)["steward.b"];
         (amounts.available_bytes / MIB, amounts.at_once_bytes / MIB, amounts.time_to_free_ns / 1_000_000_000)
     }
 

@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use steward_core::authority::{Request, Target};
 
 use crate::daemon::Daemon;
+use crate::domains::requests::listing::Listing;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
-use crate::server::pieces::Put;
+use crate::server::pieces::{Put, Unfinished};
 use crate::server::service::{GetInfo, GetInterfaceDescription};
 use crate::server::watch::{NextReply, Watch, Watched};
 use crate::server::{Answer, report};
@@ -25,7 +26,7 @@ impl Daemon {
         let Put { call, made } = put.into();
         let outcome = match made {
             None => handle(self, caller, call),
-            Some(made) => self.go_on_with_forecasts(caller, made),
+            Some(made) => self.go_on_with(caller, made),
         };
         let answer = match outcome {
             // While polkit is asked about it, it is not refused yet.
@@ -41,6 +42,15 @@ impl Daemon {
         // What polkit said was about this call and no other.
         self.polkit.forget(caller.id);
         answer
+    }
+
+    /// Makes more of an answer that was begun.
+    fn go_on_with(&mut self, caller: &Caller, made: Unfinished) -> Result<Answer, ApiError> {
+        if made.is_of::<Box<Listing>>() {
+            let listing = made.into_work().expect("it is a list of domains");
+            return self.go_on_listing(caller, listing);
+        }
+        self.go_on_with_forecasts(caller, made)
     }
 
     /// The next reply to somebody who watches; none when all that is known was told before.

@@ -46,6 +46,8 @@ struct Texts {
 #[derive(Default)]
 pub(crate) struct History {
     events: VecDeque<Remembered>,
+    /// How many there were so far.
+    noted: u64,
     /// Those who asked last, until there is another decision.
     texts: VecDeque<Texts>,
 }
@@ -60,6 +62,7 @@ impl History {
         if self.events.len() == HISTORY_MAX {
             self.events.pop_front();
         }
+        self.noted += 1;
         self.events.push_back(Remembered { event, json: json.into(), about, bare_json });
         self.texts.clear();
     }
@@ -67,6 +70,24 @@ impl History {
     /// All of them.
     pub(crate) fn events(&self) -> impl Iterator<Item = &api::Event> {
         self.events.iter().map(|remembered| &remembered.event)
+    }
+
+    /// How many there were so far.
+    pub(crate) fn noted(&self) -> u64 {
+        self.noted
+    }
+
+    /// Those after so many that are remembered, as somebody may see them.
+    pub(crate) fn since(&self, noted: u64, sight: Sight) -> Vec<api::Event> {
+        let new = usize::try_from(self.noted.saturating_sub(noted)).unwrap_or(usize::MAX);
+        let known = self.events.iter().skip(self.events.len().saturating_sub(new));
+        let told =
+            known.filter_map(|remembered| match (sight.view(&remembered.about), &remembered.about.naming) {
+                (View::Nothing, _) => None,
+                (View::Bare, Some(naming)) => Some((*naming.bare).clone()),
+                _ => Some(remembered.event.clone()),
+            });
+        told.collect()
     }
 
     /// Those about the domain of this name, for somebody who may see what becomes of it, with the names of others as
@@ -178,6 +199,25 @@ mod tests {
         assert_eq!(read(&mut history), (10..count).map(event).collect::<Vec<_>>());
         assert!(Arc::ptr_eq(&history.list(3, Sight::ALL), &history.list(3, Sight::ALL)), "made once");
         assert!(history.list(4, Sight::ALL).ends_with("\"lost\":4}"));
+    }
+
+    #[test]
+    fn what_came_after_a_moment_is_told_as_far_as_it_is_remembered_and_may_be_seen() {
+        let mut history = History::default();
+        let pids = |events: Vec<api::Event>| events.iter().filter_map(api::Event::pid).collect::<Vec<_>>();
+        for pid in 0..3 {
+            history.note(event(pid), About::of(Whose::of_user(Some(pid as u32))));
+        }
+        let before = history.noted();
+        assert_eq!(pids(history.since(before, Sight::ALL)), [0; 0]);
+        for pid in 3..6 {
+            history.note(event(pid), About::of(Whose::of_user(Some(pid as u32))));
+        }
+        assert_eq!(pids(history.since(before, Sight::ALL)), [3, 4, 5]);
+        let own = Sight::of(4, |target| target == Target::Own).expect("something");
+        assert_eq!(pids(history.since(before, own)), [4]);
+        (0..HISTORY_MAX as i32).for_each(|pid| history.note(event(pid), About::default()));
+        assert_eq!(history.since(before, Sight::ALL).len(), HISTORY_MAX, "the rest is forgotten");
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Unfinished {
         self.work.downcast().ok().map(|work| *work)
     }
 
+    /// Whether it is this one's.
+    pub fn is_of<T: Any>(&self) -> bool {
+        self.work.is::<T>()
+    }
+
     /// What it takes of memory, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes

@@ -108,6 +108,13 @@ proptest! {
         }
         let guarantees = tree.guarantees();
         let factors = tree.factors();
+        let paths: Vec<&String> = tree.iter().map(|(path, _)| path).collect();
+        let place_of = |path: &str| paths.iter().position(|other| *other == path);
+        let listed: Vec<(Option<usize>, Node)> = tree
+            .iter()
+            .map(|(path, node)| (name::parent_of(path).and_then(place_of), node.clone()))
+            .collect();
+        prop_assert_eq!(guarantees_of(&listed), guarantees.values().copied().collect::<Vec<_>>());
         for (path, node) in tree.iter().filter(|(path, _)| !path.is_empty()) {
             // Each gets at least what it reserved of whoever pays for it.
             let above = guarantees[name::parent_of(path).expect("not the root")];

@@ -32,6 +32,7 @@ impl Daemon {
         if self.cpu.sampler.pace.due_ns(now_ns) <= now_ns {
             self.sample(now_ns);
         }
+        self.cpu.sampler.groups.go_on_at_rest(&self.domains, now_ns);
     }
 
     /// Reads all tasks, unless that was done a moment ago, because somebody asks and may ask again. Returns whether

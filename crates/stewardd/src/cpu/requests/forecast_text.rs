@@ -25,19 +25,41 @@ pub(crate) struct TaskTexts {
     /// The names of domains as JSON, by the index of the group.
     names: HashMap<usize, String>,
     text: String,
-    /// Whether there is one yet.
+    /// Whether there is one yet, or a domain while those are written.
     any: bool,
+    has_all_domains: bool,
     /// The end of the text of the last task.
     last: Option<(Alike, String)>,
 }
 
 impl TaskTexts {
-    /// The text of `reply` up to its tasks, of which there are none yet.
+    /// The text of `reply` without its domains and tasks, of which there are none yet: first domains are added.
     pub(crate) fn begin(reply: &api::Forecasts) -> Self {
-        let mut text = serde_json::to_string(reply).expect("replies are plain JSON");
-        debug_assert!(text.ends_with("\"tasks\":[]}"), "tasks are the last field, and there are none");
-        text.truncate(text.len() - "]}".len());
+        let text = serde_json::to_string(reply).expect("replies are plain JSON");
+        // Before it there are numbers, and words of the daemon's own.
+        let mut text = text.replacen("\"domains\":[],", "", 1);
+        debug_assert!(text.ends_with(",\"tasks\":[]}"), "tasks are the last field, and there are none");
+        text.truncate(text.len() - "\"tasks\":[]}".len());
+        text.push_str("\"domains\":[");
         TaskTexts { text, ..TaskTexts::default() }
+    }
+
+    /// One domain more.
+    pub(crate) fn push_domain(&mut self, domain: &api::DomainForecast) {
+        let separator = if std::mem::replace(&mut self.any, true) { "," } else { "" };
+        self.text.push_str(separator);
+        self.text.push_str(&serde_json::to_string(domain).expect("replies are plain JSON"));
+    }
+
+    /// These were all domains: from now on tasks are added.
+    pub(crate) fn end_domains(&mut self) {
+        self.text.push_str("],\"tasks\":[");
+        (self.any, self.has_all_domains) = (false, true);
+    }
+
+    /// Whether all domains were added.
+    pub(crate) fn has_all_domains(&self) -> bool {
+        self.has_all_domains
     }
 
     /// One task more, which is in the group with this index, of the domain of that name.
@@ -199,12 +221,17 @@ mod tests {
             let domains = ["/", "a \"b\"/\\n"];
             let reply = api::Forecasts { model: "steward".to_owned(), cpus: 2, ..api::Forecasts::default() };
             let mut texts = TaskTexts::begin(&reply);
+            let listed: Vec<api::DomainForecast> = domains[..tasks.len().min(2)].iter().map(|name| api::DomainForecast {
+                name: (*name).to_owned(), ..api::DomainForecast::default()
+            }).collect();
+            listed.iter().for_each(|domain| texts.push_domain(domain));
+            texts.end_domains();
             for (sample, group, figures) in &tasks {
                 texts.push(sample, *group, domains[*group], figures);
             }
             let text = texts.into_reply();
             let tasks = tasks.iter().map(|(sample, group, figures)| typed(sample, domains[*group], figures));
-            let typed = api::Forecasts { tasks: tasks.collect(), ..reply };
+            let typed = api::Forecasts { domains: listed.clone(), tasks: tasks.collect(), ..reply };
             let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
             prop_assert_eq!(value(&text), value(&serde_json::to_string(&typed).expect("plain")));
         }

@@ -11,7 +11,7 @@ use steward_core::cpu::forecast::{Model, TaskSample};
 use steward_kernel::process;
 
 use super::forecast_text::TaskTexts;
-use super::making::{Making, PIECE_TASKS};
+use super::making::{Making, PIECE_DOMAINS, PIECE_TASKS};
 use crate::cpu::herald::{Outlook, OutlookAsked};
 use crate::cpu::reply::forecast;
 use crate::daemon::Daemon;
@@ -53,14 +53,15 @@ enum Progress {
     Made(u64, Arc<str>),
     /// More of it is to be made.
     Going(Box<Making>),
-    /// Another one is made for the same user, and this one after it.
+    /// Another one is made for the same user, and this one after it; or the tree of cgroups is to be looked at first.
     Behind,
 }
 
 /// What a call goes on with in the next turn.
 enum Unmade {
     /// It may be asked, and tasks were read for it; `granted` says that all may be seen.
-    Asked { request: api::WatchForecasts, granted: bool },
+    /// How many pieces of the tree of cgroups were looked at for it is counted, too.
+    Asked { request: api::WatchForecasts, granted: bool, pieces: usize },
     /// It is begun.
     Begun(Box<Making>),
 }
@@ -100,14 +101,15 @@ impl Daemon {
         let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None, slowed: None };
         let (granted, were_read) = self.permit_forecasts(caller, &request)?;
         if were_read && self.is_crowded() {
-            return Ok(Answer::Again(Unmade::Asked { request, granted }.into()));
+            return Ok(Answer::Again(Unmade::Asked { request, granted, pieces: 0 }.into()));
         }
-        self.answer_with_forecasts(caller, request, granted)
+        self.answer_with_forecasts(caller, request, granted, 0)
     }
 
-    /// Whether there are so many tasks that what is said of all of them is made in pieces.
+    /// Whether there are so many tasks or domains that what is said of all of them is made in pieces.
     fn is_crowded(&self) -> bool {
         self.cpu.sampler.herald.tasks().len() > PIECE_TASKS
+            || self.cpu.sampler.groups.all().len() > PIECE_DOMAINS
     }
 
     fn answer_with_forecasts(
@@ -115,22 +117,25 @@ impl Daemon {
         caller: &Caller,
         request: api::WatchForecasts,
         granted: bool,
+        pieces: usize,
     ) -> Result<Answer, ApiError> {
-        Ok(match self.forecasts(caller, &request, granted)? {
+        Ok(match self.forecasts(caller, &request, granted, pieces)? {
             Progress::Made(_, text) => Answer::Text(text),
             Progress::Going(making) => Answer::Again(making.into()),
-            Progress::Behind => Answer::Again(Unmade::Asked { request, granted }.into()),
+            Progress::Behind => Answer::Again(Unmade::Asked { request, granted, pieces: pieces + 1 }.into()),
         })
     }
 
-    /// Goes on with an answer about forecasts, which alone are made in pieces.
+    /// Goes on with an answer about forecasts.
     pub(crate) fn go_on_with_forecasts(
         &mut self,
         caller: &Caller,
         made: Unfinished,
     ) -> Result<Answer, ApiError> {
-        match made.into_work().expect("only forecasts are made in pieces") {
-            Unmade::Asked { request, granted } => self.answer_with_forecasts(caller, request, granted),
+        match made.into_work().expect("it is about forecasts") {
+            Unmade::Asked { request, granted, pieces } => {
+                self.answer_with_forecasts(caller, request, granted, pieces)
+            }
             Unmade::Begun(making) => Ok(match self.go_on(making) {
                 Progress::Made(_, text) => Answer::Text(text),
                 Progress::Going(making) => Answer::Again(making.into()),
@@ -187,7 +192,7 @@ impl Daemon {
                 if group.belongs_to(caller.uid) {
                     return Ok(false);
                 }
-                (group.user(), format!("the forecast of the domain {}", group.name))
+                (group.user(), format!("the forecast of the domain {}", group.about.name))
             }
             Subject::Process(pid) => {
                 let task = self.cpu.sampler.herald.tasks().iter().find(|task| task.pid == pid);
@@ -217,7 +222,7 @@ impl Daemon {
             (None, None) => Ok(Sought::Machine),
             (Some(domain), None) => {
                 let cgroup = self.domains.resolve(domain)?;
-                self.cpu.sampler.groups.ensure(cgroup.id, &self.domains, now_ns);
+                self.cpu.sampler.groups.ensure(&cgroup, &self.domains, now_ns);
                 Ok(Sought::Domain(cgroup.id))
             }
             (None, Some(pid)) => {
@@ -251,19 +256,23 @@ impl Daemon {
 
     /// The next reply to somebody who watches; none when all that is known was told before.
     pub(crate) fn forecasts_of_watch(&mut self, caller: &Caller, watch: &mut ForecastWatch) -> NextReply {
+        let mut pieces = 0;
         let progress = match watch.made.take().and_then(Unfinished::into_work::<Unmade>) {
             Some(Unmade::Begun(making)) => self.go_on(making),
             // Read for it already: whoever comes to his turn seldom would have them read each time.
-            Some(Unmade::Asked { .. }) => self.forecasts(caller, &watch.request, watch.granted)?,
+            Some(Unmade::Asked { pieces: looked, .. }) => {
+                pieces = looked;
+                self.forecasts(caller, &watch.request, watch.granted, looked)?
+            }
             None => {
                 if self.sample_if_old(now_ns()) && self.is_crowded() {
-                    watch.made = Some(Unmade::asked_by(watch).into());
+                    watch.made = Some(Unmade::asked_by(watch, 0).into());
                     return Ok(Next::Again);
                 }
                 if self.cpu.sampler.herald.at_ns() == Some(watch.told_at_ns) {
                     return Ok(Next::Nothing);
                 }
-                self.forecasts(caller, &watch.request, watch.granted)?
+                self.forecasts(caller, &watch.request, watch.granted, 0)?
             }
         };
         Ok(match progress {
@@ -276,20 +285,25 @@ impl Daemon {
                 Next::Again
             }
             Progress::Behind => {
-                watch.made = Some(Unmade::asked_by(watch).into());
+                watch.made = Some(Unmade::asked_by(watch, pieces + 1).into());
                 Next::Again
             }
         })
     }
 
     /// The reply from what was read last, or the first piece of it. `granted` says that the caller may see all of what
-    /// is asked for. Those who ask the same and may see the same are given the same text.
+    /// is asked for, and `pieces` counts how often this was called for it. Those who ask the same and may see the same
+    /// are given the same text.
     fn forecasts(
         &mut self,
         caller: &Caller,
         request: &api::WatchForecasts,
         granted: bool,
+        pieces: usize,
     ) -> Result<Progress, ApiError> {
+        if !self.cpu.sampler.groups.look(&self.domains, pieces) {
+            return Ok(Progress::Behind);
+        }
         let now_ns = now_ns();
         let sought = self.look_for(request, now_ns)?;
         let outlook = self.outlook_of_last_read(now_ns);
@@ -311,7 +325,7 @@ impl Daemon {
         let subject = self.subject(&sought, request)?;
         let sight = Sight { uid: caller.uid, all: granted };
         let begun_ns = cpu_time_ns();
-        let (mut reply, places) =
+        let (mut reply, places, domains) =
             self.reported(&outlook, &subject, &sight, request.domains_only == Some(true));
         if let (Subject::Domain(domain), Some(true)) = (&subject, request.slowed) {
             let sight = Sight { uid: caller.uid, all: sees_all };
@@ -321,6 +335,7 @@ impl Daemon {
             asked: is_shared.then_some(asked),
             outlook,
             groups: self.cpu.sampler.groups.shared(),
+            domains,
             places,
             done: 0,
             texts: TaskTexts::begin(&reply),
@@ -348,14 +363,14 @@ impl Daemon {
         progress
     }
 
-    /// The reply without its tasks, and the places of these.
+    /// The reply without its tasks and domains, and the places of these.
     fn reported(
         &self,
         outlook: &Outlook,
         subject: &Subject,
         sight: &Sight,
         domains_only: bool,
-    ) -> (api::Forecasts, Vec<u32>) {
+    ) -> (api::Forecasts, Vec<u32>, Vec<u32>) {
         let report = &outlook.report;
         let samples = report.samples();
         let meant: Vec<usize> = match subject {
@@ -395,52 +410,34 @@ impl Daemon {
             hidden,
             machine: forecast(&report.machine),
             others: forecast(&others),
-            domains: self.domain_forecasts(outlook, subject, sight),
+            domains: Vec::new(),
             slowed: Vec::new(),
             tasks: Vec::new(),
         };
-        (reply, shown)
+        (reply, shown, self.domains_meant(subject, sight))
     }
 
-    fn domain_forecasts(
-        &self,
-        outlook: &Outlook,
-        subject: &Subject,
-        sight: &Sight,
-    ) -> Vec<api::DomainForecast> {
+    /// The places of the domains that are asked for and may be seen.
+    fn domains_meant(&self, subject: &Subject, sight: &Sight) -> Vec<u32> {
         let groups = self.cpu.sampler.groups.all();
-        let is_at_or_below = |mut index: usize, above: usize| loop {
-            match groups[index].parent {
-                _ if index == above => return true,
-                Some(parent) => index = parent,
-                None => return false,
+        let mut is_meant = vec![matches!(subject, Subject::Machine); groups.len()];
+        if let Subject::Domain(domain) = subject {
+            // Parents are before their children.
+            for index in *domain..groups.len() {
+                is_meant[index] =
+                    index == *domain || groups[index].parent.is_some_and(|above| is_meant[above]);
             }
+        }
+        let is_shown = |index: &usize| {
+            is_meant[*index] && groups[*index].about.is_domain && sight.has_domain(&groups[*index])
         };
-        let is_meant = |index: usize| match subject {
-            Subject::Machine => true,
-            Subject::Domain(domain) => is_at_or_below(index, *domain),
-            Subject::Process(_) => false,
-        };
-        let shown = groups.iter().zip(&outlook.report.domains).zip(&outlook.samples).enumerate().filter(
-            |(index, ((group, _), _))| group.is_domain && is_meant(*index) && sight.has_domain(group),
-        );
-        shown
-            .map(|(_, ((group, figures), sample))| api::DomainForecast {
-                name: group.name.clone(),
-                parent: group.parent.map(|parent| groups[parent].name.clone()),
-                tasks: figures.tasks,
-                runnable: figures.runnable,
-                guaranteed: group.guaranteed,
-                suspended: sample.suspended,
-                forecast: forecast(&figures.forecast),
-            })
-            .collect()
+        (0..groups.len()).filter(is_shown).map(|index| index as u32).collect()
     }
 }
 
 impl Unmade {
-    fn asked_by(watch: &ForecastWatch) -> Self {
-        Unmade::Asked { request: watch.request.clone(), granted: watch.granted }
+    fn asked_by(watch: &ForecastWatch, pieces: usize) -> Self {
+        Unmade::Asked { request: watch.request.clone(), granted: watch.granted, pieces }
     }
 }
 

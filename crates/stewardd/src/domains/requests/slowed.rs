@@ -56,7 +56,7 @@ impl Daemon {
                 Resource::Memory => Lack::Memory,
                 Resource::Disk => Lack::Disk,
             };
-            told.add(by, sight.has_domain(group).then(|| (*cgroup_id, group.name.clone())), slowdown);
+            told.add(by, sight.has_domain(group).then(|| (*cgroup_id, group.about.name.clone())), slowdown);
         }
         forecasts.slowed = told.slowest_first();
     }
@@ -66,7 +66,7 @@ impl Daemon {
         let mut spared = BTreeSet::from([domain]);
         for (index, group) in self.cpu.sampler.groups.all().iter().enumerate() {
             let is_below = group.parent.is_some_and(|parent| spared.contains(&parent));
-            if is_below || self.domains.is_lowered_at(&group.path) {
+            if is_below || self.domains.is_lowered_at(&group.about.path) {
                 spared.insert(index);
             }
         }
@@ -93,7 +93,7 @@ impl Daemon {
     fn read_pressure(&mut self, places: &[usize], at_ns: u64) {
         let mut totals: Vec<((u64, Resource), u64)> = Vec::new();
         for group in places.iter().map(|index| &self.cpu.sampler.groups.all()[*index]) {
-            let Ok(reader) = CgroupReader::open(&group.path, &self.options.roots) else { continue };
+            let Ok(reader) = CgroupReader::open(&group.about.path, &self.options.roots) else { continue };
             for resource in Resource::STALLS {
                 // Where nobody counts it, nobody is seen.
                 if let Ok(Some(stalled)) = reader.stalled(resource) {
