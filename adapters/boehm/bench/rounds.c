@@ -8,8 +8,8 @@
  *     rounds ROUNDS SECONDS_MAX [FIXED_MIB [DEPTH]]
  *
  * With FIXED_MIB it collects by the rules of the adapter (decide.h) as if so much might be used, whatever there is: the
- * fixed scheduler of the paper. Without it, or with 0, libgc decides, or the adapter where that is preloaded. With DEPTH
- * trees are no deeper than that, of 14 otherwise: of 12 and less, what is in use at once is a quarter of that or less.
+ * fixed scheduler of the paper. Without it, or with 0, libgc decides, or the adapter where that is preloaded. DEPTH is
+ * that of the largest trees, 14 otherwise: with 12 trees have a quarter of the memory, and as much less is in use.
  *
  * Prints after each round, in the lab's line format (milliseconds of CLOCK_MONOTONIC): `w ROUNDS AT`, the work that is
  * done; `g MS COUNT`, how long it has collected so far and how often. Ends after the round in which SECONDS_MAX are
@@ -43,8 +43,8 @@ extern void GC_set_on_collection_event(void (*heard)(int event));
 #define EVENT_START 0
 #define EVENT_END 5
 /*
- * The tree that stays has 2^15 nodes of 256 bytes at most, and so many numbers stay. The nodes are larger than those of the
- * original, so that a slow machine fills its memory in seconds.
+ * The tree that stays has 2^15 nodes of 256 bytes at most, and so many numbers stay. The nodes are larger than those
+ * of the original, so that a slow machine fills its memory in seconds.
  */
 #define NUMBERS 500000
 #define DEPTH_MIN 4
