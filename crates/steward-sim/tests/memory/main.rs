@@ -333,6 +333,72 @@ fn busy_siblings_have_what_their_weights_say_five_seconds_after_a_change() {
     }
 }
 
+/// Collectors of garbage that go by what they are told, started one after the other, in seconds.
+fn collectors(weights: &[u32], starts: &[u64], adapts: bool) -> Scenario {
+    let one = |(weight, start): (&u32, &u64)| {
+        let collector = Behaviour::Collector { bytes_per_second: 400 * MIB, kept_bytes: 4 * MIB };
+        let mut part = part(*weight, start * SECOND, collector);
+        part.domain.adapts = adapts;
+        part
+    };
+    let parts: Vec<Part> = weights.iter().zip(starts).map(one).collect();
+    scenario(1, MachineSettings::default(), Vec::new(), &parts)
+}
+
+/// How far the first of them are from their shares by weight within the second until then, as a part of what is due, at
+/// most: by what they use, and by what they are told.
+fn off_shares(machine: &mut Machine, until_ns: u64, weights: &[u32]) -> [f64; 2] {
+    let mut sums = vec![[0_u64; 2]; weights.len()];
+    for tenth in 1..=10 {
+        machine.run_until(until_ns - SECOND + tenth * 100 * MS - 1);
+        for (place, [used, told]) in sums.iter_mut().enumerate() {
+            *used += machine.used_bytes(place);
+            *told += machine.told(place).available_bytes;
+        }
+    }
+    let weight_sum = f64::from(weights.iter().sum::<u32>());
+    [0, 1].map(|amount| {
+        let all = sums.iter().map(|sum| sum[amount]).sum::<u64>() as f64;
+        let off = sums
+            .iter()
+            .zip(weights)
+            .map(|(sum, weight)| sum[amount] as f64 / (all * f64::from(*weight) / weight_sum) - 1.0);
+        off.map(f64::abs).fold(0.0, f64::max)
+    })
+}
+
+#[test]
+fn collectors_have_what_their_weights_say_five_seconds_after_each_of_them_came() {
+    let weights = [20, 40, 5];
+    let furthest = |adapts| {
+        let mut machine = Machine::new(&collectors(&weights, &[0, 10, 20], adapts));
+        [2, 3].map(|count| {
+            off_shares(&mut machine, (count as u64 - 1) * 10 * SECOND + 6 * SECOND, &weights[..count])
+        })
+    };
+    for off in furthest(true).as_flattened() {
+        assert!(*off < 0.1, "{:?}", furthest(true));
+    }
+    // Where it is not known that they go by it, the last is told what the others leave.
+    let [_, [used, told]] = furthest(false);
+    assert!(used > 0.1 && told > 0.1, "{used} {told}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn collectors_of_any_weights_have_their_shares(
+        weights in prop::collection::vec(5..50_u32, 2..5), starts in 0..4_u64,
+    ) {
+        let starts: Vec<u64> = (0..weights.len() as u64).map(|nth| nth * starts).collect();
+        let mut machine = Machine::new(&collectors(&weights, &starts, true));
+        let settled_ns = (starts.last().copied().unwrap_or(0) + 6) * SECOND;
+        let off = off_shares(&mut machine, settled_ns, &weights);
+        prop_assert!(off[0] < 0.1 && off[1] < 0.1, "{off:?} of {weights:?} from {starts:?}");
+    }
+}
+
 /// Three that do not fit together, the second the largest.
 fn crowd() -> Scenario {
     let mut parts = vec![protected(120), protected(180), protected(90), part(100, 0, hog(200))];

@@ -15,6 +15,7 @@ use steward_kernel::cgroup::reading::MemoryUse;
 use super::cared::Cared;
 use super::looks::Amounts;
 use crate::domains::cgroups::Cgroups;
+use crate::turn::clock::now_ns;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.
 const OWN_WEIGHT: u32 = 100;
@@ -79,6 +80,7 @@ fn divide(
     machine: &Machine,
     cared: &Cared,
 ) -> BTreeMap<String, Amounts> {
+    let now_ns = now_ns();
     let places: BTreeMap<&str, usize> = used.keys().map(String::as_str).zip(0..).collect();
     let principal = |(path, used): (&String, &MemoryUse)| {
         let parent = name::parent_of(path).and_then(|parent| places.get(parent)).copied();
@@ -88,6 +90,7 @@ fn divide(
             clean_bytes: used.clean_bytes,
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
+            adapts: cared.adapts(path, now_ns),
             ..standing(tree, path)
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
