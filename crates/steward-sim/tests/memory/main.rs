@@ -399,6 +399,61 @@ proptest! {
     }
 }
 
+/// Ten that use all of theirs now and then, beside four hogs, on a slow disk: five of them fit.
+fn ten() -> Scenario {
+    let one = |nth: u64| {
+        let mut one = protected(90);
+        one.domain.protected = Some(ProtectedSpec { period_ns: 1800 * SECOND, is_revocable: true });
+        one.start_ns = nth * 3500 * MS;
+        interactive_of(&mut one).pause = Amount::Fixed(40 * SECOND);
+        one
+    };
+    let hogs = (0..4).map(|_| part(100, 40 * SECOND, hog(300)));
+    let parts: Vec<Part> = (0..10).map(one).chain(hogs).collect();
+    let machine = MachineSettings {
+        total_bytes: 730 * MIB,
+        swap_bytes: 2 << 30,
+        swap_ns: 10 * MS,
+        high_watermark_bytes: 30 * MIB,
+        low_watermark_bytes: 24 * MIB,
+        min_watermark_bytes: 16 * MIB,
+        ..MachineSettings::default()
+    };
+    scenario(1, machine, Vec::new(), &parts)
+}
+
+#[test]
+fn of_ten_as_many_as_fit_lose_nothing_and_the_others_are_given_up_once() {
+    let scenario = ten();
+    let mut machine = Machine::new(&scenario);
+    // All have their memory, and have used it once after that.
+    machine.run_until(82 * SECOND);
+    let before = machine.outcome();
+    machine.run_until(300 * SECOND);
+    let outcome = machine.outcome();
+    let changes: Vec<(u64, u64, bool)> = outcome
+        .changes
+        .iter()
+        .map(|(at_ns, change)| (at_ns / SECOND, change.id, change.is_demoted))
+        .collect();
+    let kept = never_demoted(&scenario, &outcome);
+    // Each needs 90 and half an eighth of that, of this room.
+    let room_bytes = outcome.changes.last().map_or(0, |(_, change)| change.room_bytes);
+    let fit = room_bytes / least_bytes(90 * MIB);
+    assert_eq!((kept.len() as u64, changes.len()), (fit, 10 - kept.len()), "{changes:?}");
+    for place in kept {
+        let counts = |outcome: &Outcome| {
+            let counts = outcome.domains[place];
+            (counts.faults, counts.faults_within_period_count, counts.taken_below_min)
+        };
+        // While it came, it took memory faster than a disk could write what had to make room for it.
+        assert!(counts(&before).0 <= 1 && counts(&outcome) == counts(&before), "{place}: {outcome:#?}");
+        assert!(outcome.domains[place].rounds >= 5, "{place}: {outcome:#?}");
+    }
+    let wrong = run_with(&scenario, 300, rules::keeps_nothing());
+    assert!(wrong.domains.iter().take(10).all(|counts| counts.faults > 100), "{wrong:#?}");
+}
+
 /// Three that do not fit together, the second the largest.
 fn crowd() -> Scenario {
     let mut parts = vec![protected(120), protected(180), protected(90), part(100, 0, hog(200))];
