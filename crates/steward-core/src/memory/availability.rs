@@ -65,7 +65,17 @@ pub struct Available {
 pub fn available(principals: &[Principal], room: &Room) -> Vec<Available> {
     let family = Family::of(principals);
     let takeable_bytes = takeable(principals);
-    let share = |(place, principal)| Share::of(principal, takeable_bytes[place], family.min_bytes[place]);
+    let mut spared_bytes = vec![0; principals.len()];
+    // Who does not go by it leaves what those below leave. Children come after their parents.
+    for (place, principal) in principals.iter().enumerate().rev() {
+        let of_children = || sum(family.children[place].iter().map(|child| spared_bytes[*child]));
+        let own_bytes = if principal.adapts { principal.claimed_bytes / SPARED_PART } else { of_children() };
+        spared_bytes[place] = own_bytes;
+    }
+    let share = |(place, principal)| Share {
+        spared_bytes: spared_bytes[place],
+        ..Share::of(principal, takeable_bytes[place], family.min_bytes[place])
+    };
     let shares: Vec<Share> = principals.iter().enumerate().map(share).collect();
     let claimed_of = |places: &[usize]| sum(places.iter().map(|place| shares[*place].claimed_bytes));
     let mut grants = vec![Grant::default(); principals.len()];
@@ -101,7 +111,8 @@ struct Share {
     priority: u8,
     weight: NonZeroU32,
     claimed_bytes: u64,
-    adapts: bool,
+    /// What it leaves of what it is told, and wants all the same.
+    spared_bytes: u64,
     /// What is not taken from it.
     held_bytes: u64,
     /// What it is promised.
@@ -127,7 +138,7 @@ impl Share {
             priority: principal.priority,
             weight: principal.weight,
             claimed_bytes,
-            adapts: principal.adapts,
+            spared_bytes: 0,
             held_bytes,
             min_bytes,
             max_bytes,
@@ -145,8 +156,7 @@ impl Share {
     /// One that wants this, and what it leaves of what it is told; all that is not held of it goes to others at a level
     /// that is low enough.
     fn wanting(&self) -> Contender {
-        let spared_bytes = if self.adapts { self.claimed_bytes / SPARED_PART } else { 0 };
-        let wanted_bytes = self.claimed_bytes.saturating_add(spared_bytes).min(self.max_bytes);
+        let wanted_bytes = self.claimed_bytes.saturating_add(self.spared_bytes).min(self.max_bytes);
         Contender::new(self.held_bytes, wanted_bytes, self.weight)
     }
 

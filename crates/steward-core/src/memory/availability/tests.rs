@@ -46,6 +46,9 @@ fn what_those_leave_who_stay_below_what_they_are_told_makes_no_small_part_larger
     assert_eq!(bytes(&used.map(adapts), 650), [2000, 4000, 500]);
     // Who uses little leaves what it does not use, but for a quarter of that.
     assert_eq!(bytes(&[adapts(domain(100, 1)), domain(900, 1)], 0), [500, 875]);
+    let below = Principal { parent: Some(0), ..adapts(domain(100, 1)) };
+    let [one, other, _] = bytes(&[domain(300, 1), domain(700, 1), below], 0)[..] else { panic!("three") };
+    assert_eq!((one, other), (500, 675), "what is left below a domain, that leaves");
     let limited = Principal { max_bytes: 110, ..adapts(domain(100, 1)) };
     assert_eq!(bytes(&[adapts(limited), domain(900, 1)], 0), [110, 890]);
 }
