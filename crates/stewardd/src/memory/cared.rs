@@ -63,3 +63,20 @@ impl Cared {
         of(path).saturating_add(of(&format!("{path}/{OWN_LEAF}")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_not_looked_for_a_while_goes_by_it_no_longer_and_is_forgotten() {
+        let mut cared = Cared::default();
+        cared.note_adapting("a", 0);
+        assert!(cared.adapts("a", ADAPTS_FOR_NS - 1) && !cared.adapts("b", 0));
+        cared.note_adapting("a", ADAPTS_FOR_NS - 1);
+        assert!(cared.adapts("a", ADAPTS_FOR_NS));
+        cared.note_adapting("b", 2 * ADAPTS_FOR_NS);
+        assert!(!cared.adapts("a", 2 * ADAPTS_FOR_NS));
+        assert_eq!(cared.adapting.len(), 1);
+    }
+}

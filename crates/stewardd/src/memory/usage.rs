@@ -203,6 +203,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_by_who_goes_by_what_it_is_told_is_told_to_nobody_else() {
+        let mut cared = Cared::default();
+        let of_first = |has_mib: u64, cared: &Cared| {
+            let used = BTreeMap::from([
+                ("steward.a".to_owned(), used(has_mib, 0, 0)),
+                ("steward.b".to_owned(), used(100, 0, 0)),
+            ]);
+            let tree = Tree::new(Names::default(), tree::Machine::default());
+            divide(&tree, &used, &machine(), cared)["steward.a"].available_bytes / MIB
+        };
+        let before = of_first(200, &cared);
+        cared.note_adapting("steward.b", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "a quarter of what b has");
+        cared.note_adapting("steward.a", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "its own makes no difference to it");
+    }
+
+    #[test]
     fn what_has_no_room_in_the_swap_or_is_the_kernels_own_is_told_to_nobody() {
         let of = |has, swap_mib: u64| {
             let machine = Machine { swap_free_bytes: swap_mib * MIB, ..machine() };
