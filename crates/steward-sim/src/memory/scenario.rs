@@ -70,6 +70,8 @@ pub struct DomainSpec {
     pub priority: u8,
     /// Its part among siblings of one priority; at least 1.
     pub weight: u32,
+    /// Whether a program of it goes by what is available to it, and says so by watching that.
+    pub adapts: bool,
     /// What it is promised, in bytes: the kernel's minimum from the start.
     pub min_bytes: u64,
     /// Protected, and how.
@@ -78,7 +80,7 @@ pub struct DomainSpec {
 
 impl Default for DomainSpec {
     fn default() -> Self {
-        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, min_bytes: 0, protected: None }
+        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, adapts: false, min_bytes: 0, protected: None }
     }
 }
 
@@ -134,6 +136,14 @@ pub enum Behaviour {
     Adaptive {
         /// At most so much, in bytes.
         bytes: u64,
+    },
+    /// A collector of garbage that adapts. Its heap grows to 15/16 of what is available to its domain, and is then gone
+    /// through and used anew; where less is available than it has, it gives up what exceeds 7/8.
+    Collector {
+        /// How fast it allocates.
+        bytes_per_second: u64,
+        /// Its heap is no smaller than this, in bytes.
+        kept_bytes: u64,
     },
 }
 

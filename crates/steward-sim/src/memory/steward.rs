@@ -158,6 +158,7 @@ impl Steward {
                 claimed_bytes: claimed_bytes[place],
                 clean_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 min_bytes: domain.min_bytes,
+                adapts: domain.adapts,
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {

@@ -333,6 +333,127 @@ fn busy_siblings_have_what_their_weights_say_five_seconds_after_a_change() {
     }
 }
 
+/// Collectors of garbage that go by what they are told, started one after the other, in seconds.
+fn collectors(weights: &[u32], starts: &[u64], adapts: bool) -> Scenario {
+    let one = |(weight, start): (&u32, &u64)| {
+        let collector = Behaviour::Collector { bytes_per_second: 400 * MIB, kept_bytes: 4 * MIB };
+        let mut part = part(*weight, start * SECOND, collector);
+        part.domain.adapts = adapts;
+        part
+    };
+    let parts: Vec<Part> = weights.iter().zip(starts).map(one).collect();
+    scenario(1, MachineSettings::default(), Vec::new(), &parts)
+}
+
+/// How far the first of them are from their shares by weight within the second until then, as a part of what is due, at
+/// most: by what they use, and by what they are told.
+fn off_shares(machine: &mut Machine, until_ns: u64, weights: &[u32]) -> [f64; 2] {
+    let mut sums = vec![[0_u64; 2]; weights.len()];
+    for tenth in 1..=10 {
+        machine.run_until(until_ns - SECOND + tenth * 100 * MS - 1);
+        for (place, [used, told]) in sums.iter_mut().enumerate() {
+            *used += machine.used_bytes(place);
+            *told += machine.told(place).available_bytes;
+        }
+    }
+    let weight_sum = f64::from(weights.iter().sum::<u32>());
+    [0, 1].map(|amount| {
+        let all = sums.iter().map(|sum| sum[amount]).sum::<u64>() as f64;
+        let off = sums
+            .iter()
+            .zip(weights)
+            .map(|(sum, weight)| sum[amount] as f64 / (all * f64::from(*weight) / weight_sum) - 1.0);
+        off.map(f64::abs).fold(0.0, f64::max)
+    })
+}
+
+#[test]
+fn collectors_have_what_their_weights_say_five_seconds_after_each_of_them_came() {
+    let weights = [20, 40, 5];
+    let furthest = |adapts| {
+        let mut machine = Machine::new(&collectors(&weights, &[0, 10, 20], adapts));
+        [2, 3].map(|count| {
+            off_shares(&mut machine, (count as u64 - 1) * 10 * SECOND + 6 * SECOND, &weights[..count])
+        })
+    };
+    for off in furthest(true).as_flattened() {
+        assert!(*off < 0.1, "{:?}", furthest(true));
+    }
+    // Where it is not known that they go by it, the last is told what the others leave.
+    let [_, [used, told]] = furthest(false);
+    assert!(used > 0.1 && told > 0.1, "{used} {told}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn collectors_of_any_weights_have_their_shares(
+        weights in prop::collection::vec(5..50_u32, 2..5), starts in 0..4_u64,
+    ) {
+        let starts: Vec<u64> = (0..weights.len() as u64).map(|nth| nth * starts).collect();
+        let mut machine = Machine::new(&collectors(&weights, &starts, true));
+        let settled_ns = (starts.last().copied().unwrap_or(0) + 6) * SECOND;
+        let off = off_shares(&mut machine, settled_ns, &weights);
+        prop_assert!(off[0] < 0.1 && off[1] < 0.1, "{off:?} of {weights:?} from {starts:?}");
+    }
+}
+
+/// Ten that use all of theirs now and then, beside four hogs, on a slow disk: five of them fit.
+fn ten() -> Scenario {
+    let one = |nth: u64| {
+        let mut one = protected(90);
+        one.domain.protected = Some(ProtectedSpec { period_ns: 1800 * SECOND, is_revocable: true });
+        one.start_ns = nth * 3500 * MS;
+        interactive_of(&mut one).pause = Amount::Fixed(40 * SECOND);
+        one
+    };
+    let hogs = (0..4).map(|_| part(100, 40 * SECOND, hog(300)));
+    let parts: Vec<Part> = (0..10).map(one).chain(hogs).collect();
+    let machine = MachineSettings {
+        total_bytes: 730 * MIB,
+        swap_bytes: 2 << 30,
+        swap_ns: 10 * MS,
+        high_watermark_bytes: 30 * MIB,
+        low_watermark_bytes: 24 * MIB,
+        min_watermark_bytes: 16 * MIB,
+        ..MachineSettings::default()
+    };
+    scenario(1, machine, Vec::new(), &parts)
+}
+
+#[test]
+fn of_ten_as_many_as_fit_lose_nothing_and_the_others_are_given_up_once() {
+    let scenario = ten();
+    let mut machine = Machine::new(&scenario);
+    // All have their memory, and have used it once after that.
+    machine.run_until(82 * SECOND);
+    let before = machine.outcome();
+    machine.run_until(300 * SECOND);
+    let outcome = machine.outcome();
+    let changes: Vec<(u64, u64, bool)> = outcome
+        .changes
+        .iter()
+        .map(|(at_ns, change)| (at_ns / SECOND, change.id, change.is_demoted))
+        .collect();
+    let kept = never_demoted(&scenario, &outcome);
+    // Each needs 90 and half an eighth of that, of this room.
+    let room_bytes = outcome.changes.last().map_or(0, |(_, change)| change.room_bytes);
+    let fit = room_bytes / least_bytes(90 * MIB);
+    assert_eq!((kept.len() as u64, changes.len()), (fit, 10 - kept.len()), "{changes:?}");
+    for place in kept {
+        let counts = |outcome: &Outcome| {
+            let counts = outcome.domains[place];
+            (counts.faults, counts.faults_within_period_count, counts.taken_below_min)
+        };
+        // While it came, it took memory faster than a disk could write what had to make room for it.
+        assert!(counts(&before).0 <= 1 && counts(&outcome) == counts(&before), "{place}: {outcome:#?}");
+        assert!(outcome.domains[place].rounds >= 5, "{place}: {outcome:#?}");
+    }
+    let wrong = run_with(&scenario, 300, rules::keeps_nothing());
+    assert!(wrong.domains.iter().take(10).all(|counts| counts.faults > 100), "{wrong:#?}");
+}
+
 /// Three that do not fit together, the second the largest.
 fn crowd() -> Scenario {
     let mut parts = vec![protected(120), protected(180), protected(90), part(100, 0, hog(200))];

@@ -144,6 +144,8 @@ impl Daemon {
             target_bytes: news.target_bytes,
             written_per_second: news.written_per_second,
             file_uses: news.file_uses.clone(),
+            // Nothing that the loop knows of.
+            adapting: self.domains.cared().adapting.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ use steward_kernel::cgroup::reading::MemoryUse;
 use super::cared::Cared;
 use super::looks::Amounts;
 use crate::domains::cgroups::Cgroups;
+use crate::turn::clock::now_ns;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.
 const OWN_WEIGHT: u32 = 100;
@@ -113,6 +114,7 @@ pub(crate) struct User<'a> {
 
 /// What each of them uses and may use.
 pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Vec<Amounts> {
+    let now_ns = now_ns();
     let principal = |user: &User<'_>| {
         let User { path, parent, node, used } = *user;
         let principal = Principal {
@@ -121,6 +123,7 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
             clean_bytes: used.clean_bytes,
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
+            adapts: cared.adapts(path, now_ns),
             ..standing(node, path)
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
@@ -226,6 +229,24 @@ mod tests {
         assert_eq!(of_second(used(400, 200, 0), &machine(), &reserve), (382, 364, 2));
         let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
         assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
+    }
+
+    #[test]
+    fn what_is_left_by_who_goes_by_what_it_is_told_is_told_to_nobody_else() {
+        let mut cared = Cared::default();
+        let of_first = |has_mib: u64, cared: &Cared| {
+            let used = BTreeMap::from([
+                ("steward.a".to_owned(), used(has_mib, 0, 0)),
+                ("steward.b".to_owned(), used(100, 0, 0)),
+            ]);
+            let tree = Tree::new(Names::default(), tree::Machine::default());
+            divide(&tree, &used, &machine(), cared)["steward.a"].available_bytes / MIB
+        };
+        let before = of_first(200, &cared);
+        cared.note_adapting("steward.b", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "a quarter of what b has");
+        cared.note_adapting("steward.a", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "its own makes no difference to it");
     }
 
     #[test]
