@@ -152,8 +152,12 @@ impl Machine {
                     match self.kernel.use_group(now_ns, program.domain, id, is_mapped) {
                         Used::Hit if is_new => now_ns += work_ns.max(FILL_NS),
                         Used::Hit => now_ns += work_ns,
-                        Used::Read(done_ns) => now_ns = done_ns + work_ns,
+                        Used::Read(done_ns) => {
+                            self.kernel.cgroups[program.domain].counts.disk_ns += done_ns - now_ns;
+                            now_ns = done_ns + work_ns;
+                        }
                         Used::Blocked(until_ns) => {
+                            self.kernel.cgroups[program.domain].counts.stalled_ns += until_ns - now_ns;
                             program.put_off(next);
                             now_ns = until_ns;
                             break;

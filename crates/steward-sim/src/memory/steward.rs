@@ -10,6 +10,8 @@ use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings
 use steward_core::memory::pace::{Pace, time_to_write_ns};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
+use steward_core::memory::source::Source;
+use steward_core::memory::trials::{Signs, Trials};
 use steward_core::memory::victims::Victim;
 
 use super::decide::Decide;
@@ -54,6 +56,7 @@ pub(super) struct Steward {
     spared_until_ns: Vec<u64>,
     /// By domain: its pages' ages as they were read last.
     read: Vec<Option<Reading>>,
+    trials: Trials,
     /// By domain: what it was told last.
     pub(super) told: Vec<Told>,
     pace: Pace,
@@ -90,6 +93,7 @@ impl Steward {
             written_at_ns: 0,
             spared_until_ns: vec![0; domains.len()],
             read: vec![None; domains.len()],
+            trials: Trials::default(),
             told: vec![Told::default(); domains.len()],
             pace: Pace::default(),
             settings: settings.clone(),
@@ -115,7 +119,9 @@ impl Steward {
         self.look_at_ns = now_ns + self.settings.look_every_ns;
         kernel.events.push(self.look_at_ns, Event::Look);
         self.read(now_ns, kernel, domains);
-        let (machine, seen) = (self.machine(kernel), self.seen(now_ns, kernel, domains));
+        self.try_out(now_ns, kernel, domains);
+        let machine = self.machine(kernel);
+        let seen = self.seen(now_ns, kernel, domains);
         let settings =
             Settings { reserve_bytes: self.settings.reserve_bytes, reservable: self.settings.reservable };
         let decision = self.manager.decide(now_ns, &machine, &seen, &settings);
@@ -142,6 +148,25 @@ impl Steward {
         }
     }
 
+    /// Sees what came of what was offered of protected domains, and offers more.
+    fn try_out(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) {
+        let is_parent = |place: usize| domains.iter().any(|domain| domain.parent == Some(place));
+        for (place, domain) in domains.iter().enumerate() {
+            let (Some(spec), cgroup) = (domain.protected, &kernel.cgroups[place]) else { continue };
+            if self.settings.source != Source::RefaultsAndPressure || is_parent(place) {
+                continue;
+            }
+            let signs = Signs {
+                period_ns: spec.period_ns,
+                charged_bytes: cgroup.charged_bytes(),
+                refaulted_bytes: cgroup.counts.faults * GROUP_BYTES,
+                stalled_ns: cgroup.counts.stalled_ns,
+                disk_ns: cgroup.counts.disk_ns,
+            };
+            self.trials.see(now_ns, place as u64, signs);
+        }
+    }
+
     fn seen(&self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) -> Vec<Seen> {
         let mut claimed_bytes: Vec<u64> =
             kernel.cgroups.iter().map(|cgroup| cgroup.charged_bytes()).collect();
@@ -165,6 +190,7 @@ impl Steward {
                 idle_bytes: self.read[place]
                     .as_ref()
                     .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
+                offered_bytes: self.trials.offered_bytes(place as u64),
                 swapped_bytes: cgroup.swapped * GROUP_BYTES,
                 file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 is_revocable: spec.is_revocable,
@@ -177,6 +203,9 @@ impl Steward {
 
     /// Reads the ages of those that are protected, where what was read is too old.
     fn read(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) {
+        if self.settings.source != Source::Mglru {
+            return;
+        }
         for (place, domain) in domains.iter().enumerate() {
             let Some(spec) = domain.protected else { continue };
             let cgroup = &kernel.cgroups[place];
@@ -196,7 +225,10 @@ impl Steward {
             let idle_bytes = seen[place].protected.map_or(0, |protected| protected.idle_bytes);
             let used_bytes = seen[place].principal.claimed_bytes.saturating_sub(idle_bytes);
             let cgroup = &mut kernel.cgroups[place];
-            if kept.is_demoted || kept.bytes < least_bytes(used_bytes) {
+            // The kernel leaves it what is offered, too.
+            let kept_bytes =
+                if self.trials.offered_bytes(kept.id) > 0 { kept.minimum_bytes } else { kept.bytes };
+            if kept.is_demoted || kept_bytes < least_bytes(used_bytes) {
                 // What happens to it from now on is nobody's fault.
                 cgroup.protected = None;
             } else if cgroup.protected.is_none()
@@ -245,6 +277,9 @@ impl Steward {
     }
 
     fn age(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec]) {
+        if self.settings.source != Source::Mglru {
+            return;
+        }
         let protected: Vec<(u64, u64)> = domains
             .iter()
             .enumerate()
@@ -345,12 +380,7 @@ impl Steward {
             let allowed_bytes = self.decision.target_bytes + PIECE_BYTES * self.settings.threads as u64;
             let taken = match self.kept_of(place) {
                 0 => kernel.take_from(now_ns, place),
-                _ => take_idle(
-                    now_ns,
-                    kernel,
-                    place,
-                    domains[place].protected.map_or(0, |spec| spec.period_ns),
-                ),
+                _ => self.take_from_protected(now_ns, kernel, domains, place),
             };
             let Some(done_ns) = taken else {
                 // Those that are in use after all are not idle at the next reading.
@@ -372,6 +402,30 @@ impl Steward {
             self.threads[thread].left_bytes = left_bytes.saturating_sub(GROUP_BYTES);
             kernel.events.push(done_ns, Event::Take { thread });
             return true;
+        }
+    }
+
+    /// Takes a group of what a protected domain does not use, as far as that is known, or of what is offered of it.
+    fn take_from_protected(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        place: usize,
+    ) -> Option<u64> {
+        match self.settings.source {
+            Source::Mglru => {
+                let period_ns = domains[place].protected.map_or(0, |spec| spec.period_ns);
+                take_idle(now_ns, kernel, place, period_ns)
+            }
+            Source::RefaultsAndPressure => {
+                if self.trials.offered_bytes(place as u64) < GROUP_BYTES {
+                    return None;
+                }
+                self.trials.ask(now_ns, place as u64, GROUP_BYTES);
+                kernel.take_from(now_ns, place)
+            }
+            Source::None => None,
         }
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use libsteward::api;
 use steward_core::domain::OWN_LEAF;
 use steward_core::memory::principal::Principal;
+use steward_core::memory::source::Source;
 
 use super::sharing::FileUses;
 
@@ -24,6 +26,8 @@ pub(crate) struct Cared {
     pub(crate) written_per_second: Option<u64>,
     /// What was found out of who uses pages of files that are charged to others.
     pub(crate) file_uses: Arc<FileUses>,
+    /// By what it is known what protected domains use; `None` while none is protected.
+    pub(crate) source: Option<Source>,
 }
 
 impl Cared {
@@ -38,6 +42,15 @@ impl Cared {
     pub(crate) fn claimed_bytes(&self, path: &str, charged_bytes: u64) -> u64 {
         let principal = Principal { claimed_bytes: charged_bytes, ..Principal::of_weight(NonZeroU32::MIN) };
         self.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal)).claimed_bytes
+    }
+
+    /// By what it is known what protected domains use, as the API says it.
+    pub(crate) fn used_from(&self) -> Option<api::UseSource> {
+        self.source.map(|source| match source {
+            Source::Mglru => api::UseSource::Mglru,
+            Source::RefaultsAndPressure => api::UseSource::RefaultsAndPressure,
+            Source::None => api::UseSource::None,
+        })
     }
 
     /// What was taken from a domain itself.
