@@ -122,7 +122,7 @@ impl Machine {
             Event::Look => steward.turn(now_ns, kernel, domains, &mut self.outcome),
             Event::Check => steward.check(now_ns, kernel, domains, &mut self.outcome),
             Event::Take { thread } => steward.take(now_ns, kernel, domains, thread, &mut self.outcome),
-            Event::Minimum { domain, bytes } => kernel.cgroups[domain].min_bytes = bytes,
+            Event::Minimum { domain, bytes } => steward.written(now_ns, kernel, domain, bytes),
             _ => {}
         }
     }

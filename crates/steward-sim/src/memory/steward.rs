@@ -50,8 +50,9 @@ pub(super) struct Steward {
     threads: Vec<Thread>,
     /// By domain: the minimum that was written last, or is being written.
     told_bytes: Vec<u64>,
-    /// When the last of these is in the kernel.
-    written_at_ns: u64,
+    /// Whose minimum waits to be written, in order; and whether one is being written.
+    to_write: VecDeque<usize>,
+    is_writing: bool,
     /// By domain: until when nothing is taken from it, since the kernel found nothing there.
     spared_until_ns: Vec<u64>,
     /// By domain: its pages' ages as they were read last.
@@ -90,7 +91,8 @@ impl Steward {
             plan: VecDeque::new(),
             threads: vec![Thread { place: 0, left_bytes: 0, is_idle: true }; settings.threads],
             told_bytes: domains.iter().map(|domain| domain.min_bytes).collect(),
-            written_at_ns: 0,
+            to_write: VecDeque::new(),
+            is_writing: false,
             spared_until_ns: vec![0; domains.len()],
             read: vec![None; domains.len()],
             trials: Trials::default(),
@@ -220,6 +222,7 @@ impl Steward {
 
     /// Has the kernel told what each keeps, where that is news.
     fn protect(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec], seen: &[Seen]) {
+        let mut lowered = Vec::new();
         for kept in &self.decision.kept {
             let place = kept.id as usize;
             let idle_bytes = seen[place].protected.map_or(0, |protected| protected.idle_bytes);
@@ -239,14 +242,33 @@ impl Steward {
                 cgroup.protected = domains[place].protected.map(|spec| (now_ns, spec.period_ns));
             }
             let bytes = kept.minimum_bytes.max(domains[place].min_bytes);
-            if bytes != self.told_bytes[place] {
-                self.told_bytes[place] = bytes;
-                let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
-                // One thread writes one after the other.
-                self.written_at_ns = self.written_at_ns.max(now_ns + write_ns);
-                kernel.events.push(self.written_at_ns, Event::Minimum { domain: place, bytes });
+            let told_bytes = std::mem::replace(&mut self.told_bytes[place], bytes);
+            // What is written later is what is wanted then. Those of whom more is kept come first.
+            if bytes != told_bytes && !self.to_write.contains(&place) {
+                if bytes > told_bytes { self.to_write.push_back(place) } else { lowered.push(place) }
             }
         }
+        self.to_write.extend(lowered);
+        if !self.is_writing {
+            self.write_next(now_ns, kernel);
+        }
+    }
+
+    /// One thread writes one minimum after the other.
+    fn write_next(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        let next = self.to_write.pop_front();
+        self.is_writing = next.is_some();
+        if let Some(domain) = next {
+            let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
+            let bytes = self.told_bytes[domain];
+            kernel.events.push(now_ns + write_ns, Event::Minimum { domain, bytes });
+        }
+    }
+
+    /// A minimum is in the kernel.
+    pub(super) fn written(&mut self, now_ns: u64, kernel: &mut Kernel, domain: usize, bytes: u64) {
+        kernel.cgroups[domain].min_bytes = bytes;
+        self.write_next(now_ns, kernel);
     }
 
     fn publish(&mut self, kernel: &Kernel, seen: &[Seen]) {
