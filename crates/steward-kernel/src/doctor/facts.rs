@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steward_core::disk::device::Device;
+use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
 use crate::disk::devices;
 use crate::error::KernelError;
 use crate::memory::ages::{self, NoPageAges};
+use crate::memory::slow;
 use crate::memory::swap;
 use crate::process;
 use crate::roots::{Roots, read_if_present};
@@ -104,6 +106,13 @@ pub struct Cgroup {
 pub struct Memory {
     /// Why the ages of pages cannot be read; `None` where they can.
     pub no_page_ages: Option<NoPageAges>,
+    /// A disk that rotates, from which what was taken may have to come back.
+    #[serde(default)]
+    pub slow_disk: Option<String>,
+    /// By what it is known what protected domains use, unless `memory.ages` of the configuration says otherwise; `None`
+    /// where who asks may not see that.
+    #[serde(default)]
+    pub used_from: Option<Source>,
     /// Whether memory can be taken from a cgroup (`memory.reclaim`).
     pub reclaim: bool,
     /// Room for what is swapped out, in bytes.
@@ -290,8 +299,16 @@ impl<'a> Look<'a> {
                 .filter(|obstacle| *obstacle == NoPageAges::Denied)
                 .map(|obstacle| format!("whether page ages can be had: {}", obstacle.why())),
         );
+        let slow_disk = slow::disk(self.roots).unwrap_or_else(|error| {
+            self.not_seen.push(error.to_string());
+            None
+        });
+        let is_seen = no_page_ages != Some(NoPageAges::Denied) || self.caller().uid == 0;
+        let source = Choice::Auto.source(no_page_ages.is_none(), slow_disk.is_some());
         Memory {
             no_page_ages,
+            used_from: is_seen.then_some(source),
+            slow_disk,
             // The root has it too, where any cgroup has it.
             reclaim: self.roots.cgroup.join("memory.reclaim").exists(),
             swap_bytes: swap.iter().map(|area| area.size_bytes).sum(),

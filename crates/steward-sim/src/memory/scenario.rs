@@ -1,6 +1,8 @@
 //! What happens in a run of the memory machine: its memory and disks, the domains, the programs, and how Steward is
 //! set.
 
+use steward_core::memory::source::Source;
+
 use crate::random::Amount;
 
 /// The whole of it.
@@ -190,6 +192,8 @@ pub struct StewardSettings {
     pub write_ns: u64,
     /// How many threads take memory.
     pub threads: usize,
+    /// By what it is known what protected domains use.
+    pub source: Source,
     /// What an ageing costs of CPU time for each group.
     pub age_group_ns: u64,
     /// What is kept free on top of the kernel's high watermark.
@@ -205,6 +209,7 @@ impl Default for StewardSettings {
             check_every_ns: 20_000_000,
             write_ns: 100_000_000,
             threads: 4,
+            source: Source::Mglru,
             age_group_ns: 10_000,
             reserve_bytes: 16 << 20,
             reservable: 0.8,

@@ -4,6 +4,7 @@
 mod histories;
 mod replay;
 mod rules;
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use steward_sim::memory::decide::Decide;
 use steward_sim::memory::machine::Machine;
 use steward_sim::memory::measure::Outcome;
 use steward_sim::memory::scenario::{
-    Behaviour, Change, DomainSpec, Interactive, MachineSettings, ProtectedSpec, Scenario,
+    Behaviour, Change, DomainSpec, Interactive, MachineSettings, ProgramSpec, ProtectedSpec, Scenario,
 };
 
 /// How long a random history is.
@@ -36,6 +37,12 @@ fn run_with(scenario: &Scenario, seconds: u64, manager: Box<dyn Decide>) -> Outc
 
 fn run(scenario: &Scenario, seconds: u64) -> Outcome {
     run_with(scenario, seconds, steward())
+}
+
+/// How many histories a property is tried with: `PROPTEST_CASES` where that is set.
+fn with_cases(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
 }
 
 /// What happened, short enough to be read.
@@ -60,7 +67,28 @@ fn fits_without_steward(scenario: &Scenario) -> bool {
     let slow = Scenario { steward: None, ..scenario.clone() };
     let mut fast = slow.clone();
     (fast.machine.swap_ns, fast.machine.disk_ns) = (1000, 1000);
-    run(&slow, SECONDS).kills.is_empty() && run(&fast, SECONDS).kills.is_empty()
+    has_room(scenario) && run(&slow, SECONDS).kills.is_empty() && run(&fast, SECONDS).kills.is_empty()
+}
+
+/// Whether all that programs may have of their own at one time has room in the memory and the swap together. Where it
+/// has not, and all live, that is by chance: who waits less, because it is protected, has what it wants sooner.
+fn has_room(scenario: &Scenario) -> bool {
+    let most_bytes = |program: &ProgramSpec| match &program.behaviour {
+        Behaviour::Hog { bytes, .. } | Behaviour::Grower { bytes, .. } | Behaviour::Adaptive { bytes } => {
+            *bytes
+        }
+        Behaviour::Interactive(one) => one.bytes.max(one.most_bytes),
+        Behaviour::Reader { .. } => 0,
+    };
+    let wanted_at = |at_ns: u64| -> u64 {
+        let is_there =
+            |one: &&ProgramSpec| one.start_ns <= at_ns && one.end_ns.is_none_or(|end_ns| end_ns > at_ns);
+        scenario.programs.iter().filter(is_there).map(most_bytes).sum()
+    };
+    let machine = &scenario.machine;
+    let room_bytes =
+        machine.total_bytes + machine.swap_bytes - machine.kernel_bytes - machine.high_watermark_bytes;
+    scenario.programs.iter().all(|program| wanted_at(program.start_ns) <= room_bytes)
 }
 
 /// A domain that is protected for five seconds, with an interactive program of this size that uses all of it twice a
@@ -114,7 +142,7 @@ fn beside_hogs(mut one: Part, burst_bytes: u64) -> Scenario {
 
 proptest! {
     // It was in one of three thousand that something was lost.
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(with_cases(600))]
 
     #[test]
     fn who_is_protected_has_what_it_used_within_its_period(scenario in any_history(swaps())) {
@@ -128,7 +156,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(with_cases(48))]
 
     #[test]
     fn nobody_is_killed_who_would_not_be_without_steward(scenario in fixed_demand(swaps())) {
@@ -196,7 +224,7 @@ fn left_out(looks: &Looks) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(with_cases(300))]
 
     #[test]
     fn who_is_demoted_comes_back_once_it_fits_its_users_fair_part(scenario in of_users()) {
@@ -550,7 +578,7 @@ fn once_memory_was_taken_the_time_that_is_told_is_that_of_the_disk() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(with_cases(48))]
 
     #[test]
     fn what_is_told_can_be_had_within_the_time_that_is_told_with_it(scenario in holders()) {

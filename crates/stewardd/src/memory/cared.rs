@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use libsteward::api;
 use steward_core::domain::OWN_LEAF;
 use steward_core::memory::principal::Principal;
+use steward_core::memory::source::Source;
 
 use super::sharing::FileUses;
 
@@ -26,6 +28,8 @@ pub(crate) struct Cared {
     pub(crate) file_uses: Arc<FileUses>,
     /// Whose programs go by how much they may use, and until when that is known, in nanoseconds.
     pub(crate) adapting: BTreeMap<String, u64>,
+    /// By what it is known what protected domains use; `None` while none is protected.
+    pub(crate) source: Option<Source>,
 }
 
 /// Who watches how much its own domain may use goes by it, and is known to for so long after it looked, in nanoseconds:
@@ -55,6 +59,15 @@ impl Cared {
     pub(crate) fn claimed_bytes(&self, path: &str, charged_bytes: u64) -> u64 {
         let principal = Principal { claimed_bytes: charged_bytes, ..Principal::of_weight(NonZeroU32::MIN) };
         self.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal)).claimed_bytes
+    }
+
+    /// By what it is known what protected domains use, as the API says it.
+    pub(crate) fn used_from(&self) -> Option<api::UseSource> {
+        self.source.map(|source| match source {
+            Source::Mglru => api::UseSource::Mglru,
+            Source::RefaultsAndPressure => api::UseSource::RefaultsAndPressure,
+            Source::None => api::UseSource::None,
+        })
     }
 
     /// What was taken from a domain itself.

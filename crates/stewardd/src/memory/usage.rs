@@ -71,6 +71,7 @@ pub(crate) fn shown(
         available_at_once: amounts.at_once_bytes,
         time_to_free_ns: amounts.time_to_free_ns,
         kept: cared.kept(path),
+        used_from: cared.kept(path).and(cared.used_from()),
         taken: cared.taken(path),
         claimed: cared.claimed_bytes(path, used.used_bytes),
         claims_from: match cared.file_uses.contains_key(path) {
