@@ -1,12 +1,12 @@
 //! The moments in which somebody who is served first waits for the disk (`Yang 2009, section 10.1.1`: the journal is
-//! interactive while an interactive program waits for it): when one begins, and when it is over. Nobody is kept from the
-//! disk for somebody who might come.
+//! interactive while an interactive program waits for it): when one begins, and when it is over. Nobody is kept from
+//! the disk for somebody who might come.
 //!
 //! What watches announces the first wait only. From then on it is asked now and then whether anybody still waits, and
 //! the next one is announced again once it has said that nobody does.
 
-/// Nobody has waited for so long, in nanoseconds: the moment is over. Longer than a film's frame takes, so that a player
-/// that reads one after the other is one moment and not hundreds.
+/// Nobody has waited for so long, in nanoseconds: the moment is over. Longer than a film's frame takes, so that a
+/// player that reads one after the other is one moment and not hundreds.
 pub const OVER_AFTER_NS: u64 = 50_000_000;
 /// How often it is asked, in nanoseconds.
 const ASK_EVERY_NS: u64 = OVER_AFTER_NS / 2;
@@ -26,8 +26,8 @@ impl Moments {
         begins
     }
 
-    /// When it is to be asked whether anybody still waits, in nanoseconds of the caller's clock; `None` while this is no
-    /// such moment.
+    /// When it is to be asked whether anybody still waits, in nanoseconds of the caller's clock; `None` while this is
+    /// no such moment.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.ask_at_ns
     }

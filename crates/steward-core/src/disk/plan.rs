@@ -78,8 +78,8 @@ impl Plan {
         self.guarded_at_ns.is_none_or(|at_ns| now_ns >= at_ns + GUARD_EVERY_NS)
     }
 
-    /// Decides about a look. `taken` is what those who are served first have had so far, and what the disks did since it
-    /// was said last, where it is [due](Plan::guard_is_due).
+    /// Decides about a look. `taken` is what those who are served first have had so far, and what the disks did since
+    /// it was said last, where it is [due](Plan::guard_is_due).
     pub fn decide(
         &mut self,
         now_ns: u64,

@@ -2,8 +2,8 @@
 //! for their next request, and the journals of file systems are written for them. The rest of the time nobody is kept
 //! from the disk for somebody who might come.
 //!
-//! When one begins and is over is `steward_core::disk::moments`' to say. A save takes 30 ms, so that a thread does it which waits for nothing else; each change is one write into the kernel,
-//! and nothing of it waits for a disk.
+//! When one begins and is over is `steward_core::disk::moments`' to say. A save takes 30 ms, so that a thread does it
+//! which waits for nothing else; each change is one write into the kernel, and nothing of it waits for a disk.
 
 use std::fmt;
 use std::io::{PipeReader, PipeWriter, pipe};

@@ -1,10 +1,10 @@
-//! BFQ as far as the decisions rest on it (block/bfq-iosched.c, block/bfq-wf2q.c of Linux): groups and queues of tasks in
-//! them, each served for a while in an order by virtual time; classes one before the other within a group; the device
-//! kept idle for the next request of who is being served. Charged is the time of being served, which is what it does to
-//! queues that jump about the disk.
+//! BFQ as far as the decisions rest on it (block/bfq-iosched.c, block/bfq-wf2q.c of Linux): groups and queues of tasks
+//! in them, each served for a while in an order by virtual time; classes one before the other within a group; the
+//! device kept idle for the next request of who is being served. Charged is the time of being served, which is what it
+//! does to queues that jump about the disk.
 //!
-//! Left out: the guess who is interactive (`low_latency`, which Steward turns off), budgets in sectors, requests of others
-//! that are let in while it idles, queues that are merged.
+//! Left out: the guess who is interactive (`low_latency`, which Steward turns off), budgets in sectors, requests of
+//! others that are let in while it idles, queues that are merged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -224,8 +224,8 @@ impl Bfq {
         }
     }
 
-    /// Who is due: at each level the first class that has anybody, and of those whose time has come who ends first. With
-    /// the virtual time of each level that this takes.
+    /// Who is due: at each level the first class that has anybody, and of those whose time has come who ends first.
+    /// With the virtual time of each level that this takes.
     fn due(&self) -> Option<(usize, Vec<(usize, usize, f64)>)> {
         let mut place = ROOT;
         let mut times = Vec::new();
