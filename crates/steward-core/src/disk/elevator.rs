@@ -34,8 +34,8 @@ const IN_MOMENTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" },
 ];
-/// The same where domains have parts of the disk's time: somebody's part counts only as long as the disk waits for their
-/// next request. Without that, two who have one request at a time take turns, whatever their parts are.
+/// The same where domains have parts of the disk's time: somebody's part counts only as long as the disk waits for
+/// their next request. Without that, two who have one request at a time take turns, whatever their parts are.
 const STRICT_IN_MOMENTS_WITH_PARTS: &[(&str, &str)] = &[
     ("low_latency", "0"),
     ("strict_guarantees", "0"),
@@ -109,7 +109,10 @@ pub enum Choice {
 pub fn choose(device: &Device, need: Need) -> Choice {
     let leave = |why: String| Choice::Leave(why);
     if device.stands_for_others {
-        return leave("it hands its requests to others, which order them".to_owned());
+        return leave(match device.below.as_slice() {
+            [] => "it hands its requests to others, which order them".to_owned(),
+            disks => format!("it hands its requests to {}, where they are ordered", and(disks)),
+        });
     }
     if !device.queues {
         return leave("the kernel queues no requests for it".to_owned());
@@ -131,6 +134,15 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         tunables,
         moments,
     })
+}
+
+/// Names in a sentence.
+fn and(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => name.clone(),
+        [names @ .., last] => format!("{} and {last}", names.join(", ")),
+    }
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -157,6 +169,9 @@ pub fn voided(device: &Device) -> Option<String> {
 /// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
 pub fn backend(device: &Device) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
+    if device.stands_for_others && !device.below.is_empty() {
+        return format!("it hands its requests to {}: what is said of that counts", and(&device.below));
+    }
     match (voided(device), choose(device, Need::default())) {
         (None, _) if elevator == BY_CLASS => {
             format!("{elevator} with {places} places: classes and fractions count")
@@ -252,6 +267,19 @@ mod tests {
                 "{why}"
             );
         }
+    }
+
+    #[test]
+    fn what_stands_for_others_says_for_which() {
+        let below = ["sda", "sdb", "sdc"].map(str::to_owned).to_vec();
+        let device = Device { stands_for_others: true, below, ..disk() };
+        assert!(
+            backend(&device).starts_with("it hands its requests to sda, sdb and sdc"),
+            "{}",
+            backend(&device)
+        );
+        let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("others order them") };
+        assert_eq!(why, "it hands its requests to sda, sdb and sdc, where they are ordered");
     }
 
     #[test]
