@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use steward_core::disk::elevator;
+use steward_core::disk::device::Device;
+use steward_core::disk::elevator::{self, Choice, Need};
 use steward_core::memory::source::Source;
 use steward_core::quantity::format_size;
 
@@ -111,6 +112,15 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
         ));
     }
     notes.extend(facts.disks.iter().map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk))));
+    let ordered = |disk: &&Device| matches!(elevator::choose(disk, Need::default()), Choice::Order(_));
+    if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {
+        let name = elevator::BY_CLASS;
+        notes.push(format!(
+            "This kernel has no elevator {name}, neither built in nor as a module: classes and fractions count on no disk that rotates. \
+             Use a kernel with CONFIG_IOSCHED_{}.",
+            name.to_uppercase()
+        ));
+    }
     notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
     if !notes.is_empty() {
         writeln!(page)?;

@@ -41,6 +41,7 @@ fn complete() -> Facts {
             swap_bytes: 1 << 30,
         },
         disks: Vec::new(),
+        has_elevator: Some(true),
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
         autogroup: Some(true),
@@ -84,6 +85,27 @@ fn each_disk_is_told_with_what_orders_it_and_why() {
     let page = page.to_string();
     assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
     assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
+    assert!(!page.contains("no elevator bfq"), "{page}");
+}
+
+#[test]
+fn a_kernel_without_the_elevator_is_said_to_have_none_where_a_disk_would_need_it() {
+    let disk = |rotational| Device { name: "sda".into(), rotational, queues: true, ..Device::default() };
+    let page = |rotational, has_elevator| {
+        diagnose(Facts { disks: vec![disk(rotational)], has_elevator, ..complete() }).to_string()
+    };
+    assert!(page(true, Some(false)).contains("This kernel has no elevator bfq"));
+    for (rotational, has_elevator) in [(false, Some(false)), (true, Some(true)), (true, None)] {
+        assert!(!page(rotational, has_elevator).contains("no elevator bfq"));
+    }
+}
+
+#[test]
+fn what_stands_for_a_disk_is_told_with_that_disk() {
+    let below = vec!["sda".to_owned()];
+    let mapped = Device { name: "dm-0".into(), stands_for_others: true, below, ..Device::default() };
+    let page = diagnose(Facts { disks: vec![mapped], ..complete() }).to_string();
+    assert!(page.contains("Disk dm-0: it hands its requests to sda: what is said of that counts."), "{page}");
 }
 
 #[test]
