@@ -21,6 +21,14 @@ const ADJUST_FIRST_AFTER: usize = 10;
 /// An adjustment after so long, in nanoseconds, or after the response time, if that is longer.
 const ADJUST_EVERY_NS: u64 = 1_000_000_000;
 
+/// Requests that wait for no more than this part of the CPU time that they use only compute.
+const SLEPT_MAX: f64 = 0.25;
+/// Of the last requests that were watched, about so many count.
+const WATCHED: f64 = 20.0;
+/// Where requests only compute, so many workers have a reservation, for each CPU: as few as leave admission parts that
+/// fit anywhere.
+const COMPUTING_WORKERS: usize = 4;
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -59,6 +67,11 @@ pub(super) struct Route {
     waiting: u64,
     counts: Counts,
     adjusted_ns: u64,
+    /// For how long requests that were watched waited for something else than a CPU, and what those have cost, in
+    /// nanoseconds; what is long ago counts less.
+    slept_ns: f64,
+    watched_ns: f64,
+    watched: usize,
 }
 
 impl Route {
@@ -76,6 +89,9 @@ impl Route {
             waiting: 0,
             counts: Counts::default(),
             adjusted_ns: now_ns,
+            slept_ns: 0.0,
+            watched_ns: 0.0,
+            watched: 0,
         };
         route.apply(now_ns);
         route
@@ -239,6 +255,34 @@ impl Route {
 
     pub(super) fn costs(&self) -> Option<Costs> {
         self.costs
+    }
+
+    /// How long so many accepted requests take at least with what is promised to the route, in nanoseconds; `None` if
+    /// nothing is known of what they cost.
+    pub(super) fn takes_ns(&self, count: usize) -> Option<u64> {
+        let cpus = self.cpu() * f64::from(self.cpus);
+        Some((count as f64 * self.costs?.average_ns as f64 / cpus) as u64)
+    }
+
+    /// A request that has cost so much waited for something else than a CPU for so long, in nanoseconds.
+    pub(super) fn slept(&mut self, slept_ns: u64, cpu_ns: u64) {
+        let kept = 1.0 - 1.0 / WATCHED;
+        self.watched = self.watched.saturating_add(1);
+        self.slept_ns = self.slept_ns * kept + slept_ns as f64;
+        self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
+    }
+
+    /// How many workers are to have a reservation, were all granted that the goal says.
+    ///
+    /// The dissertation has one for each specification (Yang 2009, 12.2.1), each with enough for the largest requests.
+    /// Where these cost far more than the mean, that is more than there is; and were it cut into as many parts, a dear
+    /// request would use up its own, while cheap ones leave most of theirs. So where requests only compute, few workers
+    /// have large parts, and serve one request after another. Requests that wait hold their worker meanwhile: those have
+    /// one each.
+    pub(super) fn workers(&self) -> usize {
+        let computes = self.watched >= ADJUST_FIRST_AFTER && self.slept_ns < self.watched_ns * SLEPT_MAX;
+        let wished = self.wished();
+        if computes { wished.min(COMPUTING_WORKERS.saturating_mul(self.cpus as usize)) } else { wished }
     }
 
     /// How many specifications there would be if all that the goal says could be reserved.

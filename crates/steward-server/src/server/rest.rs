@@ -5,6 +5,9 @@
 //! served. Those that are not hopeful are passed over [`PASSED_OVER_MAX`] times at most; then the first of them is
 //! served, so that each is some day.
 //!
+//! Where best-effort requests compute, no more hopeful ones are served at once than there are CPUs: none of them would
+//! end sooner, and most of them later.
+//!
 //! A worker that is free takes one that is not hopeful, unless it would only slow down those that can still be in time:
 //! where best-effort requests compute, and hopeful ones are there or may come, or accepted ones, which may need more
 //! than what is reserved for them.
@@ -51,6 +54,11 @@ impl<J> Rest<J> {
         self.hopeful.len() + self.others.len()
     }
 
+    /// The deadline of the hopeful request that waits and is served next, in nanoseconds.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.hopeful.front()?.ticket.as_ref().map(Ticket::deadline_ns)
+    }
+
     /// One more waits, which was let in as best-effort.
     pub(super) fn push(&mut self, entry: Entry<J>) {
         let ticket = entry.ticket.as_ref().expect(LET_IN);
@@ -92,6 +100,9 @@ impl<J> Rest<J> {
         self.look(controller, now_ns);
         let may_be_late = !self.others.is_empty() && self.may_be_late(controller, now_ns, busy);
         let is_passed_over = self.passed_over >= PASSED_OVER_MAX && may_be_late;
+        if !is_passed_over && !self.may_begin(controller, busy) {
+            return None;
+        }
         if !is_passed_over && let Some(first) = self.hopeful.pop_front() {
             self.passed_over += u32::from(!self.others.is_empty());
             return Some(first);
@@ -103,6 +114,12 @@ impl<J> Rest<J> {
         self.passed_over = 0;
         controller.begins(entry.ticket.as_ref().expect(LET_IN));
         Some(entry)
+    }
+
+    /// Whether one that is hopeful may be served: where they only compute, more of them at once than there are CPUs end
+    /// none of them sooner, and most of them later.
+    fn may_begin(&self, controller: &Controller, busy: Busy) -> bool {
+        self.hopeful.is_empty() || busy.all - busy.late < self.cpus || !controller.rest_computes()
     }
 
     /// Whether one that is not hopeful may be served.
