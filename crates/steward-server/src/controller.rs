@@ -137,8 +137,9 @@ impl Controller {
     pub fn arrive(&mut self, route: RouteId, now_ns: u64) -> Decision {
         let number = self.number();
         let unpromised = self.unpromised();
+        let is_tried = self.tries_one(route);
         let (spare, of) = (&self.spare, &mut self.routes[route.0]);
-        let admission = of.arrive(number, now_ns, |of| {
+        let admission = of.arrive(number, now_ns, is_tried, |of| {
             let Some(costs) = of.costs() else { return false };
             let deadline_ns = now_ns.saturating_add(of.goal().response_time_ns());
             let tried_ns = of.goal().response_time_ns() as f64 * unpromised * TRIED;
@@ -237,6 +238,12 @@ impl Controller {
             let is_short = |costs: Costs| self.spare.is_short(costs.average_ns, response_time_ns, now_ns);
             route.costs().is_some_and(is_short)
         })
+    }
+
+    /// Whether a request of a route is served whatever its goal says, because lately one has cost more than all that the
+    /// goal allows, and nobody is served now: as many as can be are to say when that changes.
+    pub fn tries_one(&self, route: RouteId) -> bool {
+        self.routes[route.0].is_too_dear() && self.spare.is_idle() && !self.has_accepted()
     }
 
     /// Whether a request that was accepted is in hand.

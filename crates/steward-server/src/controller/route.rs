@@ -129,11 +129,13 @@ impl Route {
         }
     }
 
-    /// `is_hopeful` says whether it can be answered in time though it is not accepted.
+    /// `is_hopeful` says whether it can be answered in time though it is not accepted, and `is_tried` whether it
+    /// is served all the same.
     pub(super) fn arrive(
         &mut self,
         number: u64,
         now_ns: u64,
+        is_tried: bool,
         is_hopeful: impl FnOnce(&Self) -> bool,
     ) -> Admission {
         self.look_at_the_clock(now_ns);
@@ -146,7 +148,7 @@ impl Route {
             return Admission::Waits;
         }
         let is_hopeful = is_hopeful(self);
-        if self.goal.otherwise == Otherwise::Refuse && !is_hopeful {
+        if self.goal.otherwise == Otherwise::Refuse && !is_hopeful && !is_tried {
             self.counts.refused += 1;
             return Admission::Refused { retry_after_ns: self.retry_after_ns(now_ns) };
         }
@@ -311,7 +313,7 @@ impl Route {
     }
 
     fn note(&self) -> Option<String> {
-        let costs = self.costs.filter(|costs| self.affordable(costs.average_ns, self.cpu()) < 1.0)?;
+        let costs = self.costs.filter(|_| self.is_too_dear())?;
         Some(format!(
             "a request costs {:.1} ms of CPU time, which is all that {:.3} of the CPU gives in {:?}, or more: one at a \
              time is accepted, to learn whether that changes",
@@ -319,6 +321,11 @@ impl Route {
             self.cpu(),
             self.goal.response_time
         ))
+    }
+
+    /// Whether a request costs all that it may, or more.
+    pub(super) fn is_too_dear(&self) -> bool {
+        self.costs.is_some_and(|costs| self.affordable(costs.average_ns, self.cpu()) < 1.0)
     }
 
     /// The part of the machine that counts.

@@ -112,9 +112,14 @@ impl Spare {
         ahead_ns + ahead_ns.min(largest_ns).max(average_ns)
     }
 
+    /// Whether no best-effort request is there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_hand == 0
+    }
+
     /// Whether one may be tried where little is known: none is there, and not many were late lately.
     pub(super) fn may_be_tried(&self) -> bool {
-        self.in_hand == 0 && self.trust >= TRUST_FIRST
+        self.is_idle() && self.trust >= TRUST_FIRST
     }
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::entry::{Entry, Job};
 use crate::controller::{Controller, Ticket};
+use crate::goal::nanoseconds;
 
 /// So many hopeful requests may be served one after another while others wait.
 pub(super) const PASSED_OVER_MAX: u32 = 10;
@@ -38,6 +39,8 @@ pub(super) struct Busy {
     pub(super) all: usize,
     /// Of those, requests that are not hopeful either.
     pub(super) late: usize,
+    /// The shortest response time that a hopeful one is to have, in nanoseconds.
+    pub(super) shortest_ns: Option<u64>,
     /// Whether somebody is at requests that were accepted.
     pub(super) has_accepted: bool,
 }
@@ -116,10 +119,14 @@ impl<J> Rest<J> {
         Some(entry)
     }
 
-    /// Whether one that is hopeful may be served: where they only compute, more of them at once than there are CPUs end
-    /// none of them sooner, and most of them later.
+    /// Whether the next one that is hopeful may be served. Where they only compute, more of them at once than there are
+    /// CPUs end none of them sooner, and most of them later; unless it is of a route that is to be answered sooner than
+    /// all that are at work.
     fn may_begin(&self, controller: &Controller, busy: Busy) -> bool {
-        self.hopeful.is_empty() || busy.all - busy.late < self.cpus || !controller.rest_computes()
+        let next = self.hopeful.front().and_then(|entry| entry.ticket.as_ref());
+        let response_time_ns = next.map(|ticket| nanoseconds(controller.goal(ticket.route()).response_time));
+        let is_short = response_time_ns < busy.shortest_ns;
+        busy.all - busy.late < self.cpus || is_short || !controller.rest_computes()
     }
 
     /// Whether one that is not hopeful may be served.

@@ -208,6 +208,7 @@ impl State {
         match &entry.ticket {
             None => {
                 self.lines[route.0].waiting.push_back(entry);
+                self.try_waiting(route);
                 self.is_due(self.controller.poll_timeout(clock::now_ns()));
             }
             Some(ticket) if ticket.is_accepted() => self.lines[route.0].accepted.push_back(entry),
@@ -218,16 +219,29 @@ impl State {
 
     /// Lets in those that wait and whose turn it is.
     pub(super) fn let_in(&mut self, now_ns: u64) {
-        for (index, line) in self.lines.iter_mut().enumerate() {
-            let route = RouteId(index);
+        for index in 0..self.lines.len() {
+            let (route, line) = (RouteId(index), &mut self.lines[index]);
             while let Some(first) = line.waiting.front()
                 && let Some(ticket) = self.controller.admit_waiting(route, first.arrived_ns, now_ns)
             {
                 let first = line.waiting.pop_front().expect("it was there");
                 line.accepted.push_back(Entry { ticket: Some(ticket), ..first });
             }
+            self.try_waiting(route);
         }
         self.hand_out();
+    }
+
+    /// Has the one that has waited longest served as best-effort, if its route's requests were too dear lately and
+    /// nobody is served: it says whether they are still.
+    fn try_waiting(&mut self, route: RouteId) {
+        let line = &mut self.lines[route.0];
+        if self.controller.tries_one(route)
+            && let Some(first) = line.waiting.pop_front()
+        {
+            let ticket = self.controller.let_in_late(route, first.arrived_ns);
+            self.rest.push(Entry { ticket: Some(ticket), ..first });
+        }
     }
 
     /// Gives what waits to workers that are idle.
@@ -265,10 +279,15 @@ impl State {
         }
         let (line, now_ns) = (&self.lines[index], clock::now_ns());
         let deadline_ns = line.accepted.front()?.ticket.as_ref()?.deadline_ns();
-        let of_route = |at_work: &AtWork| at_work.is_accepted && at_work.route.0 == index;
+        let serves = |worker: &&Worker| {
+            let in_hand = worker.hand.as_ref().and_then(|entry| entry.ticket.as_ref());
+            let in_hand = in_hand.map(|ticket| (ticket.is_accepted(), ticket.route()));
+            let at_work = worker.at_work.map(|at_work| (at_work.is_accepted, at_work.route));
+            !worker.is_stray && in_hand.or(at_work) == Some((true, RouteId(index)))
+        };
+        let served = self.workers.values().filter(serves).count();
         let at_work =
-            || self.workers.values().filter(|worker| !worker.is_stray).filter_map(|worker| worker.at_work);
-        let served = at_work().filter(of_route).count();
+            self.workers.values().filter(|worker| !worker.is_stray).filter_map(|worker| worker.at_work);
         let takes_ns = self.controller.takes_ns(RouteId(index), line.accepted.len() + served)?;
         let largest_ns = self.controller.costs(RouteId(index))?.largest_ns;
         let until_ns =
@@ -277,7 +296,7 @@ impl State {
             return None;
         }
         let is_sooner = |other_ns: &u64| now_ns < *other_ns && *other_ns < deadline_ns;
-        let sooner = at_work().filter(|at_work| at_work.is_hopeful).map(|at_work| at_work.deadline_ns);
+        let sooner = at_work.filter(|at_work| at_work.is_hopeful).map(|at_work| at_work.deadline_ns);
         let sooner: Vec<u64> = sooner.chain(self.rest.deadline_ns()).filter(is_sooner).collect();
         // On a CPU that is free nobody is in the way.
         let is_free = sooner.len() + served < self.cpus;
@@ -604,19 +623,25 @@ impl State {
 fn busy(workers: &BTreeMap<u64, Worker>, controller: &Controller, now_ns: u64) -> Busy {
     let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
     for worker in workers.values().filter(|worker| !worker.is_stray) {
-        let is_hopeful = match (&worker.at_work, &worker.hand) {
+        let response_time_ns = |route| nanoseconds(controller.goal(route).response_time);
+        let (is_hopeful, route) = match (&worker.at_work, &worker.hand) {
             (Some(at_work), _) if !at_work.is_accepted => {
-                let response_time_ns = nanoseconds(controller.goal(at_work.route).response_time);
-                if now_ns.saturating_sub(at_work.since_ns) > response_time_ns {
+                if now_ns.saturating_sub(at_work.since_ns) > response_time_ns(at_work.route) {
                     continue;
                 }
-                at_work.is_hopeful
+                (at_work.is_hopeful, at_work.route)
             }
-            (None, Some(Entry { ticket: Some(ticket), .. })) if !ticket.is_accepted() => ticket.is_hopeful(),
+            (None, Some(Entry { ticket: Some(ticket), .. })) if !ticket.is_accepted() => {
+                (ticket.is_hopeful(), ticket.route())
+            }
             _ => continue,
         };
         busy.all += 1;
         busy.late += usize::from(!is_hopeful);
+        if is_hopeful {
+            let shortest_ns = busy.shortest_ns.unwrap_or(u64::MAX).min(response_time_ns(route));
+            busy.shortest_ns = Some(shortest_ns);
+        }
     }
     busy
 }

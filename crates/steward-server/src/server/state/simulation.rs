@@ -526,8 +526,25 @@ fn goodput_is_flat_beyond_capacity() {
     assert!(below.server.met * 100 >= below.requests * 99, "{below:?}");
     assert!(at.server.met * 100 >= at.requests * 92, "{at:?}");
     for result in [(above.server, far.server), (above.refusing, far.refusing)] {
-        assert!(result.1.met * 100 >= result.0.met * 95, "{result:?}");
+        // Taking in 280 more in a second is 3 % of the CPU.
+        assert!(result.1.met * 100 >= result.0.met * 92, "{result:?}");
         assert!(result.1.accepted_missed * 20 < result.1.accepted_met, "{result:?}");
+    }
+}
+
+/// For a third of the time requests cost a hundred times as much as their goal was made for. Whatever is done with those
+/// beyond, each is served or refused, once (`server` sees to it), and when it is over as many are in time as before.
+#[test]
+fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
+    for otherwise in [Otherwise::BestEffort, Otherwise::Refuse, Otherwise::Queue] {
+        let mut load = stream(50, 1);
+        let third = load.requests.len() / 3;
+        load.requests.iter_mut().for_each(|(_, cost_ns)| *cost_ns = 5 * MS);
+        load.requests[third..2 * third].iter_mut().for_each(|(_, cost_ns)| *cost_ns *= 100);
+        // What is left of the dear ones, 83 s of work, is done before the others come.
+        load.requests[2 * third..].iter_mut().for_each(|(at_ns, _)| *at_ns += 200_000 * MS);
+        let result = server(&load, otherwise);
+        assert!(result.met * 100 >= 2 * third * 95, "{otherwise:?}: {result:?}");
     }
 }
 

@@ -147,3 +147,25 @@ fn who_gives_way_is_served_when_the_server_closes() {
     world.state.close();
     assert!(world.serves(world.reserved).is_some());
 }
+
+#[test]
+fn a_worker_that_is_busy_ends_what_it_is_at_before_it_goes() {
+    let mut world = World::new(1, 0);
+    let ticket = world.at_work.take().expect("it is at work");
+    world.state.finish(world.best_effort, ticket, End::Answered, Some(100 * MS));
+    let extra = {
+        let task = Task { tid: 3, requests_at: 0, is_done: Arc::new(AtomicBool::new(false)) };
+        world.state.want_reserved(world.route, 2);
+        world.state.add(Class::Reserved(world.route), None, task, std::thread::current())
+    };
+    assert!(matches!(world.state.ask(extra), Told::Rest(None)));
+    (0..3).for_each(|_| assert!(world.arrives()));
+    let busy = world.serves(world.reserved).expect("one is there");
+    world.state.want_reserved(world.route, 1);
+    assert_eq!(world.state.workers().0, 2, "both are at work, or have something in hand");
+    let other = world.serves(extra).expect("one was handed to it");
+    world.state.finish(extra, other, End::Answered, Some(MS));
+    assert!(matches!(world.state.ask(extra), Told::End), "it is the one too many");
+    world.state.finish(world.reserved, busy, End::Answered, Some(MS));
+    assert!(world.serves(world.reserved).is_some(), "the third is left to the one that stays");
+}
