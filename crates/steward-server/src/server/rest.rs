@@ -33,8 +33,10 @@ pub(super) struct Rest<J = Job> {
 }
 
 /// What best-effort workers are at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
+    /// The deadlines of accepted requests at work, in nanoseconds.
+    pub(super) accepted_ns: Vec<u64>,
     /// Requests that were not accepted.
     pub(super) all: usize,
     /// Of those, requests that are not hopeful either.
@@ -101,9 +103,9 @@ impl<J> Rest<J> {
             return None;
         }
         self.look(controller, now_ns);
-        let may_be_late = !self.others.is_empty() && self.may_be_late(controller, now_ns, busy);
+        let may_be_late = !self.others.is_empty() && self.may_be_late(controller, now_ns, &busy);
         let is_passed_over = self.passed_over >= PASSED_OVER_MAX && may_be_late;
-        if !is_passed_over && !self.may_begin(controller, busy) {
+        if !is_passed_over && !self.may_begin(controller, &busy) {
             return None;
         }
         if !is_passed_over && let Some(first) = self.hopeful.pop_front() {
@@ -122,21 +124,24 @@ impl<J> Rest<J> {
     /// Whether the next one that is hopeful may be served. Where they only compute, more of them at once than there are
     /// CPUs end none of them sooner, and most of them later; unless it is of a route that is to be answered sooner than
     /// all that are at work.
-    fn may_begin(&self, controller: &Controller, busy: Busy) -> bool {
+    fn may_begin(&self, controller: &Controller, busy: &Busy) -> bool {
         let next = self.hopeful.front().and_then(|entry| entry.ticket.as_ref());
         let response_time_ns = next.map(|ticket| nanoseconds(controller.goal(ticket.route()).response_time));
         let is_short = response_time_ns < busy.shortest_ns;
-        busy.all - busy.late < self.cpus || is_short || !controller.rest_computes()
+        let sooner = next.map_or(0, |ticket| {
+            busy.accepted_ns.iter().filter(|due_ns| **due_ns < ticket.deadline_ns()).count()
+        });
+        busy.all - busy.late + sooner < self.cpus || is_short || !controller.rest_computes()
     }
 
     /// Whether one that is not hopeful may be served.
-    fn may_be_late(&self, controller: &Controller, now_ns: u64, busy: Busy) -> bool {
+    fn may_be_late(&self, controller: &Controller, now_ns: u64, busy: &Busy) -> bool {
         let disturbs = busy.has_accepted || busy.all > busy.late || controller.leaves_hope(now_ns);
         if !disturbs || !controller.rest_computes() {
             return true;
         }
         // Each CPU may be put to use, and one that was passed over for long enough is served all the same.
-        busy.all < self.cpus || self.passed_over >= PASSED_OVER_MAX
+        busy.all + busy.accepted_ns.len() < self.cpus || self.passed_over >= PASSED_OVER_MAX
     }
 }
 

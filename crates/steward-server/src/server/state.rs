@@ -624,6 +624,9 @@ fn busy(workers: &BTreeMap<u64, Worker>, controller: &Controller, now_ns: u64) -
     let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
     for worker in workers.values().filter(|worker| !worker.is_stray) {
         let response_time_ns = |route| nanoseconds(controller.goal(route).response_time);
+        if let Some(at_work) = worker.at_work.filter(|at_work| at_work.is_accepted) {
+            busy.accepted_ns.push(at_work.deadline_ns);
+        }
         let (is_hopeful, route) = match (&worker.at_work, &worker.hand) {
             (Some(at_work), _) if !at_work.is_accepted => {
                 if now_ns.saturating_sub(at_work.since_ns) > response_time_ns(at_work.route) {

@@ -94,7 +94,7 @@ impl Line for Hopeful {
         let others_before = self.rest.others.len();
         let late = self.at_work.values().filter(|ticket| !ticket.is_hopeful()).count();
         let shortest_ns = (self.at_work.len() > late).then(|| self.response_time_ns);
-        let busy = Busy { all: self.at_work.len(), late, shortest_ns, has_accepted: false };
+        let busy = Busy { all: self.at_work.len(), late, shortest_ns, ..Busy::default() };
         let entry = self.rest.next(&mut self.controller, now_ns, busy)?;
         let ticket = entry.ticket.expect(LET_IN);
         let is_passed = ticket.is_hopeful() && !self.rest.others.is_empty() && others_before > 0;
@@ -264,7 +264,7 @@ fn a_hopeful_request_of_a_shorter_goal_does_not_wait_for_those_at_work() {
     let Decision::BestEffort(later) = controller.arrive(short, 2 * MS) else { panic!("one was accepted") };
     assert!(later.is_hopeful());
     rest.push(Entry { ticket: Some(later), arrived_ns: 2 * MS, job: 0 });
-    let busy = |ms: u64| Busy { all: 1, late: 0, shortest_ns: Some(ms * MS), has_accepted: false };
+    let busy = |ms: u64| Busy { all: 1, late: 0, shortest_ns: Some(ms * MS), ..Busy::default() };
     assert!(rest.next(&mut controller, 2 * MS, busy(100)).is_none(), "one of its own kind is at work");
     assert!(rest.next(&mut controller, 2 * MS, busy(2_000)).is_some());
 }
