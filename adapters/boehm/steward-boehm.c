@@ -3,9 +3,10 @@
  * Has a program with libgc, unmodified, collect garbage by how much memory it may use: LD_PRELOAD=libsteward-boehm.so.
  *
  * The collector asks before each collection of its own whether to go on (GC_set_stop_func). While it is known how much
- * may be used, the answer is no, and the heap grows instead. The functions that allocate are wrapped: each looks, now
- * and then, at the heap and at what may be used, and collects when decide.h says so. They do it because there no lock
- * of the collector's is held, and because a program that allocates nothing needs no collection.
+ * may be used, the answer is no, and the heap grows instead, until with the next piece it would be too large. The
+ * functions that allocate are wrapped: each looks, now and then, at the heap and at what may be used, and collects and
+ * discards when decide.h says so. They do it because there no lock of the collector's is held, and because a program
+ * that allocates nothing needs no collection.
  *
  * Without a daemon, or with another libgc than this knows, nothing is decided here and all is as without it.
  */
@@ -19,30 +20,31 @@
 
 #include <steward.h>
 
-#include "decide.h"
+#include "heap.h"
 
 #define EXPORTED __attribute__((visibility("default")))
+
+/* Each thread's own, at an offset that is known when the program starts: to ask for it would cost a call each time. */
+#define OWN _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* A call looks when it is this one since the last look on its thread, or wants that many bytes. */
 #define LOOK_EVERY_CALLS 256
 #define LOOK_FROM_BYTES (64 * 1024)
 /* How often it is asked how much may be used, in nanoseconds. */
 #define ASK_EVERY_NS 100000000ULL
-/* By which part of itself the heap grows at once while it is known how much may be used: the room that is left. */
-#define GROWS_BY_PART 16
+/* What libgc reads once, when it is initialized; there is no function for it. */
+#define USE_ENTIRE_HEAP "GC_USE_ENTIRE_HEAP"
 
-/* The functions of libgc that this calls; their types are those of gc.h. */
+/* The heap, and beside those that it calls the functions of libgc that this does; their types are those of gc.h. */
+static struct boehm_heap heap;
 static struct {
     void (*init)(void);
-    void (*collect_and_unmap)(void);
-    size_t (*heap_bytes)(void);
-    size_t (*free_bytes)(void);
-    size_t (*bytes_since_gc)(void);
     size_t (*free_space_divisor)(void);
-    void (*set_free_space_divisor)(size_t);
     void (*set_stop_func)(int (*)(void));
     void (*set_on_heap_resize)(void (*)(size_t));
 } gc;
+
+EXPORTED void GC_gcollect(void);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct steward_availability_watcher *watcher;
@@ -53,9 +55,9 @@ static _Atomic uint64_t available;
 static atomic_bool has_grown;
 /* A thread looks, or collects. */
 static atomic_flag looking = ATOMIC_FLAG_INIT;
-/* The program itself wants a collection, on this thread. */
-static _Thread_local bool is_asked_for;
-static _Thread_local unsigned int calls;
+/* The program itself wants a collection, or a look does, on this thread. */
+static OWN bool is_asked_for;
+static OWN unsigned int calls = LOOK_EVERY_CALLS;
 /* Both belong to the thread that looks. */
 static uint64_t asked_at_ns;
 static size_t usual_divisor;
@@ -71,20 +73,22 @@ static uint64_t now_ns(void)
 /* The collector asks, with its lock held, whether to give up a collection that it has not begun. */
 static int gives_up(void)
 {
-    return atomic_load_explicit(&available, memory_order_relaxed) != 0 && !is_asked_for;
+    uint64_t bytes = atomic_load_explicit(&available, memory_order_relaxed);
+
+    return bytes != 0 && !is_asked_for && boehm_gives_up(&heap, bytes);
 }
 
 /* The collector says, with its lock held, how large its heap is now. */
-static void grown(size_t heap)
+static void grown(size_t bytes)
 {
-    (void)heap;
+    (void)bytes;
     atomic_store_explicit(&has_grown, true, memory_order_relaxed);
 }
 
-/* Finds a function; false when libgc has none of that name. */
+/* Finds a function behind those of this library; false when libgc has none of that name. */
 static bool find(void *place, const char *name)
 {
-    void *found = dlsym(RTLD_DEFAULT, name);
+    void *found = dlsym(RTLD_NEXT, name);
 
     /* As POSIX says it: a pointer to a function is read through one to an object. */
     *(void **)place = found;
@@ -94,73 +98,76 @@ static bool find(void *place, const char *name)
 static void start(void)
 {
     const char *socket = getenv("STEWARD_SOCKET");
+    bool is_set;
 
     logs = getenv("STEWARD_BOEHM_LOG") != NULL;
-    if (!find(&gc.init, "GC_init") || !find(&gc.collect_and_unmap, "GC_gcollect_and_unmap") ||
-        !find(&gc.heap_bytes, "GC_get_heap_size") || !find(&gc.free_bytes, "GC_get_free_bytes") ||
-        !find(&gc.bytes_since_gc, "GC_get_bytes_since_gc") ||
+    heap.gc.collect = GC_gcollect;
+    if (!find(&heap.gc.heap_bytes, "GC_get_heap_size") || !find(&heap.gc.free_bytes, "GC_get_free_bytes") ||
+        !find(&heap.gc.bytes_since_gc, "GC_get_bytes_since_gc") ||
+        !find(&heap.gc.collect_and_unmap, "GC_gcollect_and_unmap") ||
+        !find(&heap.gc.malloc_atomic_uncollectable, "GC_malloc_atomic_uncollectable") ||
+        !find(&heap.gc.free, "GC_free") || !find(&gc.init, "GC_init") ||
         !find(&gc.free_space_divisor, "GC_get_free_space_divisor") ||
-        !find(&gc.set_free_space_divisor, "GC_set_free_space_divisor") ||
+        !find(&heap.gc.set_free_space_divisor, "GC_set_free_space_divisor") ||
         !find(&gc.set_stop_func, "GC_set_stop_func") || !find(&gc.set_on_heap_resize, "GC_set_on_heap_resize"))
         return;
-    gc.init();
+    /* Of versions before 8.2 it is not known what they have beside their heap. */
+    (void)find(&heap.gc.counts, "GC_get_prof_stats");
     if (steward_availability_open(socket, NULL, &watcher) != STEWARD_OK) {
         watcher = NULL;
         return;
     }
+    /* What is unused is used before the heap grows: libgc would ask for a collection instead, which it does not get. */
+    is_set = getenv(USE_ENTIRE_HEAP) != NULL;
+    if (!is_set)
+        setenv(USE_ENTIRE_HEAP, "1", 1);
+    gc.init();
+    /* Other programs that this one starts have nothing to do with it. */
+    if (!is_set)
+        unsetenv(USE_ENTIRE_HEAP);
     gc.set_stop_func(gives_up);
     gc.set_on_heap_resize(grown);
 }
 
-/* Asks how much may be used, without waiting. Whether that is less than before. */
-static bool ask(void)
+/* Asks how much may be used, without waiting. */
+static void ask(void)
 {
     struct steward_availability latest;
     uint64_t before = available, now = now_ns();
 
     if (asked_at_ns != 0 && now - asked_at_ns < ASK_EVERY_NS)
-        return false;
+        return;
     asked_at_ns = now;
     if (steward_availability_poll(watcher, &latest) != 1)
         latest.available_bytes = 0;
     if (latest.available_bytes == before)
-        return false;
+        return;
     if (before == 0) {
         usual_divisor = gc.free_space_divisor();
-        gc.set_free_space_divisor(GROWS_BY_PART);
+        heap.divisor = 0;
     } else if (latest.available_bytes == 0) {
-        /* Nobody says it any more: the collector decides again, as it would. */
-        gc.set_free_space_divisor(usual_divisor);
+        /* Nobody says it any more: the collector decides again, as it would, over all that it has. */
+        heap.gc.set_free_space_divisor(usual_divisor);
+        boehm_use_again(&heap, UINT64_MAX);
     }
     available = latest.available_bytes;
     if (logs)
         fprintf(stderr, "steward-boehm: %llu bytes may be used\n", (unsigned long long)latest.available_bytes);
-    return latest.available_bytes < before || before == 0;
 }
 
 static void look(void)
 {
-    struct boehm_state state = {.less = ask()};
-    enum boehm_step step;
-    int passes = 0;
+    struct boehm_state before, after;
 
-    state.available = available;
-    if (state.available == 0)
+    ask();
+    if (available == 0)
         return;
-    state.heap = gc.heap_bytes();
-    state.free = gc.free_bytes();
-    state.allocated = gc.bytes_since_gc();
-    step = boehm_decide(&state);
-    if (step == BOEHM_GROW)
+    before = boehm_state_of(&heap, available);
+    if (!boehm_look(&heap, available) || !logs)
         return;
-    do {
-        gc.collect_and_unmap();
-        passes++;
-    } while (boehm_goes_on(state.available, gc.heap_bytes(), gc.free_bytes(), passes));
-    if (logs)
-        fprintf(stderr, "steward-boehm: %s at a heap of %llu bytes, %llu after %d collections\n",
-                step == BOEHM_DISCARD ? "discarded" : "collected", (unsigned long long)state.heap,
-                (unsigned long long)gc.heap_bytes(), passes);
+    after = boehm_state_of(&heap, available);
+    fprintf(stderr, "steward-boehm: at a heap of %llu bytes, %llu afterwards and %llu discarded\n",
+            (unsigned long long)before.heap, (unsigned long long)after.heap, (unsigned long long)after.discarded);
 }
 
 /* Called before each allocation, with no lock of the collector's held. */
@@ -180,19 +187,23 @@ static inline void before_allocation(size_t bytes)
 }
 
 /* The next function of this name: that of libgc, which the program meant. Kept in `place`. */
-static void *next(_Atomic(void *) *place, const char *name)
+static void *look_up(_Atomic(void *) *place, const char *name)
 {
-    void *found = atomic_load_explicit(place, memory_order_relaxed);
+    void *found = dlsym(RTLD_NEXT, name);
 
-    if (found != NULL)
-        return found;
-    found = dlsym(RTLD_NEXT, name);
     if (found == NULL) {
         fprintf(stderr, "steward-boehm: there is no %s in this program\n", name);
         abort();
     }
     atomic_store_explicit(place, found, memory_order_relaxed);
     return found;
+}
+
+static inline void *next(_Atomic(void *) *place, const char *name)
+{
+    void *found = atomic_load_explicit(place, memory_order_relaxed);
+
+    return found != NULL ? found : look_up(place, name);
 }
 
 /* Declares `real` as the function of that name and type. As POSIX says it, through a pointer to an object. */
@@ -241,8 +252,6 @@ EXPORTED void GC_generic_malloc_many(size_t bytes, int kind, void **result)
     real(bytes, kind, result);
 }
 
-EXPORTED void GC_gcollect(void);
-
 /* A collection that the program asks for is not given up. */
 EXPORTED void GC_gcollect(void)
 {
@@ -250,4 +259,25 @@ EXPORTED void GC_gcollect(void)
     is_asked_for = true;
     real();
     is_asked_for = false;
+}
+
+EXPORTED void GC_init(void);
+
+/* It is initialized as this needs it, whoever comes first. */
+EXPORTED void GC_init(void)
+{
+    REAL(void, GC_init, (void));
+    pthread_once(&once, start);
+    real();
+}
+
+EXPORTED size_t GC_get_heap_size(void);
+
+/* As libgc says it of what it has discarded itself: that is not in the heap. */
+EXPORTED size_t GC_get_heap_size(void)
+{
+    REAL(size_t, GC_get_heap_size, (void));
+    size_t whole = real(), discarded = atomic_load_explicit(&heap.discarded, memory_order_relaxed);
+
+    return whole > discarded ? whole - discarded : 0;
 }

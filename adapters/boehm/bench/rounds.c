@@ -5,10 +5,11 @@
  * tree and an array stay; each round makes trees of several depths, half of them from the root down and half from the
  * leaves up, as many of each depth as have the same number of nodes together, and drops each as soon as it is whole.
  *
- *     rounds ROUNDS SECONDS_MAX [FIXED_MIB]
+ *     rounds ROUNDS SECONDS_MAX [FIXED_MIB [DEPTH]]
  *
  * With FIXED_MIB it collects by the rules of the adapter (decide.h) as if so much might be used, whatever there is: the
- * fixed scheduler of the paper. Without, libgc decides, or the adapter where that is preloaded.
+ * fixed scheduler of the paper. Without it, or with 0, libgc decides, or the adapter where that is preloaded. DEPTH is
+ * that of the largest trees, 14 otherwise: with 12 trees have a quarter of the memory, and as much less is in use.
  *
  * Prints after each round, in the lab's line format (milliseconds of CLOCK_MONOTONIC): `w ROUNDS AT`, the work that is
  * done; `g MS COUNT`, how long it has collected so far and how often. Ends after the round in which SECONDS_MAX are
@@ -19,17 +20,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../decide.h"
+#include "../heap.h"
 
 typedef size_t gc_bytes;
 extern void GC_init(void);
 extern void *GC_malloc(size_t bytes);
 extern void *GC_malloc_atomic(size_t bytes);
+extern void *GC_malloc_atomic_uncollectable(size_t bytes);
+extern void GC_free(void *object);
+extern void GC_gcollect(void);
 extern void GC_gcollect_and_unmap(void);
 extern size_t GC_get_gc_no(void);
 extern gc_bytes GC_get_heap_size(void);
 extern size_t GC_get_free_bytes(void);
 extern size_t GC_get_bytes_since_gc(void);
+extern size_t GC_get_prof_stats(struct boehm_counts *counts, size_t bytes);
 extern void GC_set_free_space_divisor(size_t divisor);
 extern void GC_set_stop_func(int (*stop)(void));
 extern void GC_set_on_collection_event(void (*heard)(int event));
@@ -38,16 +43,14 @@ extern void GC_set_on_collection_event(void (*heard)(int event));
 #define EVENT_START 0
 #define EVENT_END 5
 /*
- * The tree that stays has 2^15 nodes of 256 bytes, and so many numbers stay. The nodes are larger than those of the
- * original, so that a slow machine fills its memory in seconds.
+ * The tree that stays has 2^15 nodes of 256 bytes at most, and so many numbers stay. The nodes are larger than those
+ * of the original, so that a slow machine fills its memory in seconds.
  */
-#define DEPTH_STAYS 14
 #define NUMBERS 500000
 #define DEPTH_MIN 4
-#define DEPTH_MAX 14
-/* As in the adapter: every so many nodes it looks at the heap, which grows by this part of itself at once. */
+#define DEPTH_USUAL 14
+/* As in the adapter: every so many nodes it looks at the heap. */
 #define LOOK_EVERY 256
-#define GROWS_BY_PART 16
 
 struct node {
     struct node *left, *right;
@@ -56,7 +59,9 @@ struct node {
 
 static unsigned long long began_ns, collecting_ns, fixed_bytes;
 static unsigned int made;
-static bool is_collecting;
+/* Of the largest trees, and of the one that stays. */
+static int depth_max = DEPTH_USUAL;
+static bool is_collecting, is_asked_for;
 
 static unsigned long long now_ns(void)
 {
@@ -78,26 +83,27 @@ static void heard(int event)
     }
 }
 
-static int gives_up(void)
+static void collect(void)
 {
-    return 1;
+    is_asked_for = true;
+    GC_gcollect();
+    is_asked_for = false;
 }
 
-/* The adapter's look, at an amount that stays. */
-static void look(void)
-{
-    struct boehm_state state = {.available = fixed_bytes,
-                                .heap = GC_get_heap_size(),
-                                .free = GC_get_free_bytes(),
-                                .allocated = GC_get_bytes_since_gc()};
-    int passes = 0;
+/* What the adapter does, at an amount that stays. */
+static struct boehm_heap heap = {.gc = {.heap_bytes = GC_get_heap_size,
+                                        .free_bytes = GC_get_free_bytes,
+                                        .bytes_since_gc = GC_get_bytes_since_gc,
+                                        .counts = GC_get_prof_stats,
+                                        .set_free_space_divisor = GC_set_free_space_divisor,
+                                        .collect = collect,
+                                        .collect_and_unmap = GC_gcollect_and_unmap,
+                                        .malloc_atomic_uncollectable = GC_malloc_atomic_uncollectable,
+                                        .free = GC_free}};
 
-    if (boehm_decide(&state) == BOEHM_GROW)
-        return;
-    do {
-        GC_gcollect_and_unmap();
-        passes++;
-    } while (boehm_goes_on(fixed_bytes, GC_get_heap_size(), GC_get_free_bytes(), passes));
+static int gives_up(void)
+{
+    return !is_asked_for && boehm_gives_up(&heap, fixed_bytes);
 }
 
 static struct node *leaf(void)
@@ -105,7 +111,7 @@ static struct node *leaf(void)
     struct node *node;
 
     if (fixed_bytes != 0 && ++made % LOOK_EVERY == 0)
-        look();
+        (void)boehm_look(&heap, fixed_bytes);
     node = GC_malloc(sizeof(*node));
     if (node == NULL) {
         fputs("rounds: out of memory\n", stderr);
@@ -151,8 +157,8 @@ static long nodes_of(int depth)
 
 static void make_trees(void)
 {
-    for (int depth = DEPTH_MIN; depth <= DEPTH_MAX; depth += 2) {
-        for (long left = nodes_of(DEPTH_MAX); left > 0; left -= nodes_of(depth)) {
+    for (int depth = DEPTH_MIN; depth <= depth_max; depth += 2) {
+        for (long left = nodes_of(depth_max); left > 0; left -= nodes_of(depth)) {
             struct node *tree = leaf();
 
             from_the_root_down(tree, depth);
@@ -171,19 +177,26 @@ int main(int count_of, char **values)
     int rounds, seconds_max;
 
     if (count_of < 3) {
-        fputs("usage: rounds ROUNDS SECONDS_MAX [FIXED_MIB]\n", stderr);
+        fputs("usage: rounds ROUNDS SECONDS_MAX [FIXED_MIB [DEPTH]]\n", stderr);
         return 2;
     }
     rounds = atoi(values[1]);
     seconds_max = atoi(values[2]);
     fixed_bytes = count_of > 3 ? strtoull(values[3], NULL, 10) << 20 : 0;
+    /* As the adapter has it: what is unused is used before the heap grows, and before it is collected. */
+    if (fixed_bytes != 0)
+        setenv("GC_USE_ENTIRE_HEAP", "1", 1);
+    if (count_of > 4)
+        depth_max = atoi(values[4]);
+    if (depth_max < DEPTH_MIN || depth_max > DEPTH_USUAL) {
+        fprintf(stderr, "rounds: a depth of %d is not between %d and %d\n", depth_max, DEPTH_MIN, DEPTH_USUAL);
+        return 2;
+    }
     GC_init();
     GC_set_on_collection_event(heard);
-    if (fixed_bytes != 0) {
-        GC_set_free_space_divisor(GROWS_BY_PART);
+    if (fixed_bytes != 0)
         GC_set_stop_func(gives_up);
-    }
-    stays = from_the_leaves_up(DEPTH_STAYS);
+    stays = from_the_leaves_up(depth_max);
     numbers = GC_malloc_atomic(NUMBERS * sizeof(*numbers));
     for (int place = 0; place < NUMBERS; place++)
         numbers[place] = 1.0 / (place + 1);
@@ -197,7 +210,7 @@ int main(int count_of, char **values)
         if (now_ns() - start_ns > (unsigned long long)seconds_max * 1000000000ULL)
             break;
     }
-    if (count(stays) != nodes_of(DEPTH_STAYS) || numbers[999] != 0.001)
+    if (count(stays) != nodes_of(depth_max) || numbers[999] != 0.001)
         return 1;
     return 0;
 }

@@ -60,6 +60,13 @@ impl Trees {
         (numbers.next().expect("collections"), numbers.next().expect("the heap"))
     }
 
+    /// What it has in memory of its own, by the kernel's count, in MiB.
+    fn resident_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells") >> 10
+    }
+
     /// Waits for a round with such a heap.
     fn until(&mut self, what: &str, is_so: impl Fn(u64) -> bool) {
         let mut heaps = (0..ROUNDS_MAX).map(|_| self.round().1);
@@ -112,6 +119,7 @@ fn a_heap_grows_as_long_as_there_is_memory_and_shrinks_as_soon_as_there_is_less(
     trees.until("shrank", |heap| heap <= 64);
     let heaps: Vec<u64> = (0..200).map(|_| trees.round().1).collect();
     assert!(heaps.iter().all(|heap| *heap <= 64 + 8), "{heaps:?}");
+    assert!(trees.resident_mib() <= 64 + 8, "{} MiB are in memory", trees.resident_mib());
     set_available(&machine, 400);
     trees.until("grew again", |heap| heap > 300);
 }

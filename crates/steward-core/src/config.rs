@@ -246,6 +246,9 @@ mod tests {
             ("own-", (0.5, 1 << 20, Some(7_200_000_000_000)))
         );
         assert_eq!(parse("[memory]\nidle = \"never\"\n").0.memory.idle_ns, None);
+        let ages = |word: &str| parse(&format!("[memory]\nages = \"{word}\"\n")).0.memory.ages.name();
+        let words = ["auto", "mglru", "refaults-and-pressure", "none"];
+        assert_eq!(words.map(ages), words);
         for (line, expected) in [
             ("domains = 3", "is not a table"),
             ("memory = 3", "is not a table"),
@@ -253,6 +256,7 @@ mod tests {
             ("[memory]\nreservable = 0", "no fraction"),
             ("[memory]\nlimit = 1", "no key"),
             ("[memory]\nreserve = 5", "a text in quotes"),
+            ("[memory]\nages = \"lru\"", "is nothing by which Steward knows"),
             ("[memory]\nreserve = \"5mb\"", "powers of 1024"),
             ("[memory]\nreserve = \"2G\"", "give at most 1G"),
             ("[memory]\nidle = \"9s\"", "give 10s to 168h, or \"never\""),

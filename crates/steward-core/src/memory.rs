@@ -3,6 +3,7 @@
 //! - [`manager`]: what is done about one observation of the machine, by [`protection`] (what protected domains keep)
 //!   and [`victims`] (from whom memory is taken); [`ageing`]: whose pages are aged when. [`principal`]: the tree that
 //!   they all see.
+//! - [`source`]: by what it is known what protected domains use; [`trials`]: how that is found out without page ages.
 //! - [`activity`]: which protected domains are in use, by [`signs`] of that, and whose protection has lapsed.
 //! - [`audit`]: whether what was promised was kept, and who broke it.
 //! - [`recorded`]: what was seen and decided, to be replayed.
@@ -28,6 +29,8 @@ pub mod protection;
 pub mod recorded;
 pub mod settings;
 pub mod signs;
+pub mod source;
+pub mod trials;
 pub mod victims;
 
 pub use settings::Settings;

@@ -1,6 +1,7 @@
 //! Memory: what the machine has and does, when pages were last used, reclaim, and what limits and protects a cgroup.
 //!
-//! - [`machine`]: the machine's figures; [`swap`]: where memory is swapped to.
+//! - [`machine`]: the machine's figures; [`swap`]: where memory is swapped to; [`slow`]: whether it takes long to have
+//!   it back.
 //! - [`ages`]: when the pages of a cgroup were last used.
 //! - [`reclaim`]: takes memory from a cgroup, in threads of its own.
 //! - [`bounds`]: limits and protects a cgroup, through the undo journal.
@@ -15,4 +16,5 @@ pub mod hold;
 pub mod machine;
 pub mod reclaim;
 pub mod sharing;
+pub mod slow;
 pub mod swap;

@@ -137,12 +137,13 @@ impl Controller {
     pub fn arrive(&mut self, route: RouteId, now_ns: u64) -> Decision {
         let number = self.number();
         let unpromised = self.unpromised();
+        let is_tried = self.tries_one(route);
         let (spare, of) = (&self.spare, &mut self.routes[route.0]);
-        let admission = of.arrive(number, now_ns, |of| {
+        let admission = of.arrive(number, now_ns, is_tried, |of| {
             let Some(costs) = of.costs() else { return false };
             let deadline_ns = now_ns.saturating_add(of.goal().response_time_ns());
             let tried_ns = of.goal().response_time_ns() as f64 * unpromised * TRIED;
-            spare.is_hopeful(costs.average_ns, now_ns, deadline_ns)
+            spare.is_hopeful(costs, now_ns, deadline_ns)
                 || spare.may_be_tried() && costs.average_ns as f64 <= tried_ns
         });
         match admission {
@@ -167,8 +168,7 @@ impl Controller {
             return ticket.is_hopeful;
         }
         let costs = self.routes[ticket.route.0].costs();
-        let is_hopeful =
-            costs.is_some_and(|costs| self.spare.is_hopeful(costs.average_ns, now_ns, ticket.deadline_ns));
+        let is_hopeful = costs.is_some_and(|costs| self.spare.is_hopeful(costs, now_ns, ticket.deadline_ns));
         if is_hopeful {
             self.goes_ahead(ticket);
             ticket.is_hopeful = true;
@@ -190,8 +190,8 @@ impl Controller {
 
     /// No best-effort request whose deadline is before that, in nanoseconds, is hopeful now.
     pub fn no_hope_before_ns(&self, now_ns: u64) -> u64 {
-        let costs = self.routes.iter().filter_map(Route::costs).map(|costs| costs.average_ns).min();
-        costs.map_or(u64::MAX, |cost_ns| self.spare.earliest_ns(cost_ns, now_ns))
+        let costs = self.routes.iter().filter_map(Route::costs);
+        costs.map(|costs| self.spare.earliest_ns(costs, now_ns)).min().unwrap_or(u64::MAX)
     }
 
     /// A best-effort request that is not hopeful is served now: who comes later has to reckon with that.
@@ -211,9 +211,19 @@ impl Controller {
         self.routes[route.0].has_used(number, cpu_ns);
     }
 
-    /// A best-effort request that is about to be finished waited for something else than a CPU for so many nanoseconds.
-    pub fn slept(&mut self, slept_ns: u64) {
-        self.spare.slept(slept_ns);
+    /// A request that is about to be finished, and has cost so much CPU time, waited for something else than a CPU for
+    /// so many nanoseconds.
+    pub fn slept(&mut self, ticket: &Ticket, slept_ns: u64, cpu_ns: u64) {
+        if !ticket.is_accepted {
+            self.spare.slept(slept_ns);
+        }
+        self.routes[ticket.route.0].slept(slept_ns, cpu_ns);
+    }
+
+    /// How many workers of a route are to have a reservation, were all granted that its goal says: one for each
+    /// specification, and fewer where requests only compute.
+    pub fn workers_wished(&self, route: RouteId) -> usize {
+        self.routes[route.0].workers()
     }
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.
@@ -228,6 +238,12 @@ impl Controller {
             let is_short = |costs: Costs| self.spare.is_short(costs.average_ns, response_time_ns, now_ns);
             route.costs().is_some_and(is_short)
         })
+    }
+
+    /// Whether a request of a route is served whatever its goal says, because lately one has cost more than all that the
+    /// goal allows, and nobody is served now: as many as can be are to say when that changes.
+    pub fn tries_one(&self, route: RouteId) -> bool {
+        self.routes[route.0].is_too_dear() && self.spare.is_idle() && !self.has_accepted()
     }
 
     /// Whether a request that was accepted is in hand.
@@ -317,6 +333,12 @@ impl Controller {
         let scale = (self.reservable * OF_RESERVABLE / sum).max(OF_GOAL);
         let route = &self.routes[route.0];
         route.budget_ns(workers, route.goal().cpu * scale)
+    }
+
+    /// How long so many accepted requests of a route take with what is promised to it, in nanoseconds; `None` while it
+    /// is not known what they cost.
+    pub fn takes_ns(&self, route: RouteId, requests: usize) -> Option<u64> {
+        self.routes[route.0].takes_ns(requests)
     }
 
     /// When [`Controller::admit_waiting`] may have something to say though nothing else happens, in nanoseconds.

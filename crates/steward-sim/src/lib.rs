@@ -21,6 +21,7 @@
 //! docs/simulator.md says what is modelled and what is not.
 
 pub mod cpu;
+pub mod disk;
 pub mod memory;
 mod random;
 

@@ -346,12 +346,27 @@ fn kept_text(kept: u64) -> String {
     }
 }
 
+/// By what it is known what of its memory a protected domain uses.
+fn used_from_text(source: api::UseSource) -> String {
+    match source {
+        api::UseSource::Mglru => "the ages of pages",
+        api::UseSource::RefaultsAndPressure => {
+            "what is fetched back of the little that is given up at a time, and pressure"
+        }
+        api::UseSource::None => "nothing: all that it has counts as used",
+    }
+    .to_owned()
+}
+
 /// What it is promised of the memory, what it uses, and what it may use at most; nothing where it was given neither.
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
     rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
     rows.extend(domain.memory.and_then(|memory| Some(("memory kept", kept_text(memory.kept?)))));
+    rows.extend(
+        domain.memory.and_then(|memory| Some(("memory used, by", used_from_text(memory.used_from?)))),
+    );
     rows.extend(
         domain
             .memory

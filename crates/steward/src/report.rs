@@ -76,6 +76,7 @@ fn html(recording: &Recording, name: &str) -> String {
     let frame = Frame::of(&recording.machine.points, recording.length_s);
     introduction(&mut page, recording);
     promises(&mut page, recording, frame);
+    page.push_str(&memory::promises(recording.domains.iter(), PROMISES_MAX));
     page.push_str("<h2>CPU time and slowdown</h2>");
     let machine = figure::series("machine: all tasks together", &recording.machine, frame);
     let _ = write!(page, "<p class=\"scroll\">{machine}</p>");
@@ -171,7 +172,7 @@ fn promised(recording: &Recording) -> Vec<(String, &Series)> {
 }
 
 fn promises(page: &mut String, recording: &Recording, frame: Frame) {
-    page.push_str("<h2>Promises</h2>");
+    page.push_str("<h2>Promises of CPU time</h2>");
     let mut all = promised(recording);
     if all.is_empty() {
         page.push_str("<p>Nothing was promised to anybody.</p>");

@@ -102,7 +102,8 @@ pub fn top(socket: &Path, arguments: &TopArguments) -> anyhow::Result<()> {
     let pid =
         arguments.pid.as_ref().map(|process| who::resolve_process(process, arguments.newest)).transpose()?;
     let forecasts = api::ListForecasts { domain: arguments.domain.clone(), pid, domains_only: None };
-    let question = Question { socket: socket.to_owned(), forecasts };
+    let with_records = arguments.record.is_some();
+    let question = Question { socket: socket.to_owned(), forecasts, with_records };
     let interval = arguments.interval;
     let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
     let end = arguments.duration.map(|duration| Instant::now() + duration);

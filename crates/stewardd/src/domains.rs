@@ -561,6 +561,11 @@ impl Domains {
         self.activity.get(path).filter(|known| known.standing.id == cgroup_id)
     }
 
+    /// A program has looked how much its own domain may use.
+    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64) {
+        self.cared.note_adapting(path, now_ns);
+    }
+
     /// Takes in what the memory loop does for whom.
     pub(crate) fn care(&mut self, cared: Cared) {
         let is_changed = cared.minimum_bytes != self.cared.minimum_bytes;

@@ -96,6 +96,26 @@ fn what_another_takes_and_what_is_promised_to_it_is_told() {
 }
 
 #[test]
+fn what_a_domain_leaves_that_goes_by_what_it_is_told_is_told_to_nobody_else() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    create(&daemon, "a");
+    create(&daemon, "b");
+    uses(&machine, "steward.a", 100);
+    uses(&machine, "steward.b", 40);
+    free(&machine, 60);
+    enter(&machine, "steward.b");
+    let mut others = watch(&daemon, Some("a"));
+    assert_eq!(next(&mut others), about("a", 100, 160));
+    // A program of b watches what that may use. Somebody else's watch of it changes nothing.
+    let mut by_name = watch(&daemon, Some("b"));
+    assert_eq!(next(&mut by_name), about("b", 40, 100));
+    let mut own = watch(&daemon, None);
+    assert_eq!(next(&mut own), about("b", 40, 100));
+    assert_eq!(next(&mut others), about("a", 100, 150));
+}
+
+#[test]
 fn the_callers_own_is_that_which_it_is_in_at_the_moment() {
     let machine = Machine::new();
     let daemon = machine.start();

@@ -140,10 +140,10 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     assert!(!machine.disk.wanted().ordered && machine.disk.wanted().weights.is_empty());
     let batch = with_process(&machine, &daemon, "batch");
     let web = with_process(&machine, &daemon, "web");
-    // Half of all, and 100 parts of 101 of the other half.
-    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web") == Some(201));
+    // Half of all, and ten of eleven parts of the other half.
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web") == Some(210));
     let wanted = machine.disk.wanted();
-    assert_eq!(weight_of(&wanted, "steward.batch"), Some(1));
+    assert_eq!(weight_of(&wanted, "steward.batch"), Some(10));
     assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
     let back = api::SetDomain {

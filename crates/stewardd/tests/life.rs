@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use common::{Machine, Running, Sleeper, reservation, row, set};
 use libsteward::api;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
@@ -256,6 +259,36 @@ fn what_was_given_by_hand_survives_a_restart() {
     assert_eq!(budget_ns(&machine, kept.pid()), Some(2_000_000));
     assert_eq!(budget_ns(&machine, released.pid()), None);
     assert_eq!(budget_ns(&machine, ended_pid), None);
+}
+
+/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights.
+#[test]
+fn what_was_given_to_a_program_is_not_given_anew_to_the_one_that_its_process_executed_since() {
+    let machine = Machine::new();
+    let shell = || {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "read line; exec sleep 1000"]).stdin(Stdio::piped()).spawn().expect("it starts")
+    };
+    let (mut replaced, mut passes_on, mut same) = (shell(), shell(), shell());
+    let pids = [&replaced, &passes_on, &same].map(|child| child.id() as i32);
+    let daemon = machine.start();
+    for (pid, inherit) in pids.into_iter().zip([false, true, false]) {
+        let request = api::Set { inherit: Some(inherit), ..set(pid, reservation(2, 100)) };
+        daemon.client().call(&request).expect("it fits");
+    }
+    daemon.stop();
+    for child in [&mut replaced, &mut passes_on] {
+        writeln!(child.stdin.take().expect("it is a pipe")).expect("it reads");
+        let name = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&name).expect("it runs") != "sleep\n" {
+            std::thread::yield_now();
+        }
+    }
+    let _daemon = machine.start();
+    assert_eq!(pids.map(|pid| budget_ns(&machine, pid)), [None, Some(2_000_000), Some(2_000_000)]);
+    for child in [&mut replaced, &mut passes_on, &mut same] {
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use steward_machine::KernelChoice;
 use crate::outcome::Outcome;
 use crate::run::{RunOptions, run_scenario};
 use crate::scenario::{Contender, Scenario};
-use crate::{published, report, scenario};
+use crate::{published, read, report};
 
 /// Run experiments in a virtual machine.
 #[derive(Debug, Parser)]
@@ -140,7 +140,7 @@ fn run(arguments: &RunArguments) -> Result<bool> {
 }
 
 fn list() -> Result<()> {
-    let scenarios = scenario::files(&scenario_directory())?;
+    let scenarios = read::files(&scenario_directory())?;
     let scenarios = scenarios.iter().map(|path| Scenario::load(path)).collect::<Result<Vec<_>>>()?;
     let width = scenarios.iter().map(|scenario| scenario.id.len()).max().unwrap_or(0);
     for scenario in scenarios {

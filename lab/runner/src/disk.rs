@@ -8,9 +8,8 @@ use anyhow::bail;
 use steward_lab_guest::{DiskSetup, MachineDisk, Setting};
 
 use crate::domains;
-use crate::memory::{DiskKind, Elevator, FileSystem, TimedDisk};
 use crate::metrics::Metrics;
-use crate::scenario::{Contender, ProgramRow, Scenario};
+use crate::scenario::{Contender, DiskKind, Elevator, FileSystem, ProgramRow, Scenario, TimedDisk};
 
 /// An elevator at a device that takes one request at a time would have two to choose from.
 const REQUESTS: u32 = 128;

@@ -12,7 +12,8 @@ use steward_core::quantity::percent_to;
 use crate::figure;
 use crate::metrics::Metrics;
 use crate::outcome::{EMULATED, Outcome, TargetOutcome, readable};
-use crate::scenario::{self, Contender};
+use crate::read;
+use crate::scenario::Contender;
 
 const BEGIN: &str = "<!-- figures:begin -->\n";
 const END: &str = "<!-- figures:end -->";
@@ -68,7 +69,7 @@ pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
     };
     let results = make(root.join("docs").join(KEPT))?;
     let figures = make(root.join("docs/figures"))?;
-    let scenarios = scenario::files(&root.join("lab/scenarios"))?;
+    let scenarios = read::files(&root.join("lab/scenarios"))?;
     let mut files = Vec::new();
     for outcome in outcomes {
         if let Some(svg) = figure::frame_rates(outcome) {

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Seen};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
-use crate::memory::{DISK_SCRIPT, TimedDisk};
-use crate::metrics::{self, ProgramOutput};
+use crate::measure;
+use crate::metrics::{Metrics, ProgramOutput};
 use crate::outcome::{MachineFacts, Outcome, RunOutcome};
 use crate::plan::{self, PREPARATION};
-use crate::scenario::{Contender, FileRow, Scenario};
+use crate::scenario::{Contender, DISK_SCRIPT, FileRow, Scenario, TimedDisk};
 use crate::sweep;
 
 const AGENT: &str = "steward-lab-guest";
@@ -363,8 +363,8 @@ impl<'a> Listener<'a> {
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
-        let mut measured = metrics::measure(scenario, start_ms, end_ms, &self.outputs);
-        measured.metrics.extend(metrics::machine_metrics(seen));
+        let mut measured = measure::measure(scenario, start_ms, end_ms, &self.outputs);
+        measured.metrics.extend(measure::machine_metrics(seen));
         let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
         let error = error.or_else(|| measured.errors.first().cloned());
         match &error {
@@ -401,7 +401,7 @@ impl<'a> Listener<'a> {
             self.outcomes.push(RunOutcome {
                 contender,
                 repeat: run.repeat,
-                metrics: metrics::Metrics::new(),
+                metrics: Metrics::new(),
                 error: Some(format!("the machine stopped early: {reason}")),
                 notes: Vec::new(),
                 status: None,
@@ -432,7 +432,7 @@ fn notes(scenario: &Scenario, output: &ProgramOutput) -> Vec<String> {
             output.name
         ));
     }
-    let is_ours = metrics::row_of(scenario, &output.name).is_some();
+    let is_ours = measure::row_of(scenario, &output.name).is_some();
     if let Some(ended) = output.ended.as_ref().filter(|ended| is_ours && *ended != "exit status: 0") {
         notes.push(format!("{}: {ended}: {}", output.name, last_lines(&output.text)));
     }
@@ -445,7 +445,7 @@ fn last_lines(text: &str) -> String {
 }
 
 /// The few numbers that a line of progress has room for.
-fn headline(metrics: &metrics::Metrics) -> String {
+fn headline(metrics: &Metrics) -> String {
     let shown = ["frames_per_second_min", "frames_late", "gap_ms_max", "latency_ms_max", "work_per_second"];
     let parts = shown.iter().filter_map(|name| {
         metrics.get(*name).map(|value| format!("{name} {}", crate::outcome::readable(*value)))

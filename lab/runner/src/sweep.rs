@@ -10,45 +10,7 @@ use anyhow::{Result, bail};
 use serde::Deserialize;
 
 use crate::metrics::{Measured, Metrics, worse};
-use crate::scenario::Scenario;
-
-/// What changes from run to run.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sweep {
-    /// The parameter's name.
-    pub parameter: String,
-    /// Its values, ascending.
-    pub values: Vec<toml::Value>,
-}
-
-/// A number that is read from the runs with all values.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OverSweep {
-    /// The name of the number.
-    pub name: String,
-    /// The metric that it is read from.
-    pub metric: String,
-    /// The number is the smallest value from which on this metric is at most this.
-    pub at_most: Option<f64>,
-    /// The number when not even the largest value is enough.
-    pub otherwise: Option<f64>,
-    /// The number is this metric's worst value over its first one.
-    #[serde(default)]
-    pub growth: bool,
-}
-
-/// A scenario with one value of its parameter.
-#[derive(Clone, Debug)]
-pub struct Point {
-    /// The value as it is written.
-    pub label: String,
-    /// The value as a number.
-    pub value: f64,
-    /// The scenario.
-    pub scenario: Scenario,
-}
+use crate::scenario::{OverSweep, Point, Sweep};
 
 /// The text of a scenario for each value of its `[sweep]`; none when it has no such section.
 ///
@@ -145,6 +107,7 @@ fn growth(metric: &str, values: &[(f64, Option<f64>)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
 
     const TEXT: &str = r#"
 title = "t"

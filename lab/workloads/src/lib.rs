@@ -27,6 +27,7 @@
 pub mod clock;
 pub mod direct;
 pub mod http;
+pub mod limits;
 pub mod memory;
 pub mod output;
 pub mod process;

@@ -11,7 +11,7 @@ pub enum IoClass {
     /// As the kernel does by default.
     #[default]
     Normal,
-    /// When nobody else wants the disk, but for a hundredth of its time.
+    /// When nobody else wants the disk, but for a tenth of what a usual domain has.
     Background,
 }
 

@@ -19,6 +19,9 @@ pub struct MemoryState {
     /// How many protected domains nobody uses, so that nothing is kept of them.
     #[serde(default)]
     pub lapsed: u64,
+    /// By what it is known which of their memory protected domains use. Nothing while none is protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_from: Option<UseSource>,
 }
 
 /// What a domain and all below it use of the memory, in bytes.
@@ -39,6 +42,9 @@ pub struct DomainMemory {
     /// demoted. Nothing where it is not protected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<u64>,
+    /// By what it is known which of its memory it uses. Nothing where it is not protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_from: Option<UseSource>,
     /// What Steward has taken from it for others so far.
     pub taken: u64,
     /// What it claims, by which shares are measured and who has to pay is chosen: what is charged to it, without what
@@ -100,6 +106,20 @@ pub enum ClaimSource {
     Charge,
     /// What its processes have mapped of files, each page divided among all who have (their proportional set size).
     MappedPages,
+}
+
+/// By what it is known which of their memory protected domains use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UseSource {
+    /// The ages of pages that the kernel's multi-generational LRU keeps.
+    Mglru,
+    /// A little is given up at a time; what of it is fetched back, and how long tasks wait for memory, says whether it
+    /// was used.
+    RefaultsAndPressure,
+    /// Nothing: all that is charged to them counts as used.
+    #[default]
+    None,
 }
 
 /// How much memory a domain may use, in all and at once: first as it is, then each change of 5 % or more of what was

@@ -16,6 +16,9 @@ pub struct Device {
     /// Whether it is one of those that stand for others (device-mapper, md, loop) or for memory (zram), which order
     /// nothing themselves.
     pub stands_for_others: bool,
+    /// The disks that its requests end up at, by name, where it stands for others and that is known.
+    #[serde(default)]
+    pub below: Vec<String>,
     /// Whether the kernel queues its requests, so that an elevator can order them.
     pub queues: bool,
     /// What can order its requests, as far as it is loaded.

@@ -34,6 +34,19 @@ const IN_MOMENTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" },
 ];
+/// The same where domains have parts of the disk's time: somebody's part counts only as long as the disk waits for
+/// their next request. Without that, two who have one request at a time take turns, whatever their parts are.
+const STRICT_IN_MOMENTS_WITH_PARTS: &[(&str, &str)] = &[
+    ("low_latency", "0"),
+    ("strict_guarantees", "0"),
+    ("strict_guarantees", "1"),
+    ("slice_idle_us", "2000"),
+];
+/// To be strict changes the other one, which is therefore written in both cases.
+const IN_MOMENTS_WITH_PARTS: &[Moment] = &[
+    Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
+    Moment { name: "slice_idle_us", waiting: "2000", otherwise: "2000" },
+];
 /// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
 const ONE_AT_A_TIME: u64 = 1;
 
@@ -74,6 +87,15 @@ pub enum First {
     Told,
 }
 
+/// What devices are to be ordered for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Who is to be served first.
+    pub first: First,
+    /// Whether domains have parts of a disk's time.
+    pub has_parts: bool,
+}
+
 /// What is to be done with a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -84,10 +106,13 @@ pub enum Choice {
 }
 
 /// What to do with a device so that classes count on it.
-pub fn choose(device: &Device, first: First) -> Choice {
+pub fn choose(device: &Device, need: Need) -> Choice {
     let leave = |why: String| Choice::Leave(why);
     if device.stands_for_others {
-        return leave("it hands its requests to others, which order them".to_owned());
+        return leave(match device.below.as_slice() {
+            [] => "it hands its requests to others, which order them".to_owned(),
+            disks => format!("it hands its requests to {}, where they are ordered", and(disks)),
+        });
     }
     if !device.queues {
         return leave("the kernel queues no requests for it".to_owned());
@@ -97,8 +122,9 @@ pub fn choose(device: &Device, first: First) -> Choice {
         return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
     }
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
-    let (tunables, moments): (_, &[Moment]) = match first {
+    let (tunables, moments): (_, &[Moment]) = match need.first {
         First::Untold if takes_one => (STRICT, &[]),
+        First::Told if takes_one && need.has_parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
         First::Told if takes_one => (STRICT_IN_MOMENTS, IN_MOMENTS),
         _ => (FAIR, &[]),
     };
@@ -108,6 +134,15 @@ pub fn choose(device: &Device, first: First) -> Choice {
         tunables,
         moments,
     })
+}
+
+/// Names in a sentence.
+fn and(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => name.clone(),
+        [names @ .., last] => format!("{} and {last}", names.join(", ")),
+    }
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -134,7 +169,10 @@ pub fn voided(device: &Device) -> Option<String> {
 /// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
 pub fn backend(device: &Device) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
-    match (voided(device), choose(device, First::Nobody)) {
+    if device.stands_for_others && !device.below.is_empty() {
+        return format!("it hands its requests to {}: what is said of that counts", and(&device.below));
+    }
+    match (voided(device), choose(device, Need::default())) {
         (None, _) if elevator == BY_CLASS => {
             format!("{elevator} with {places} places: classes and fractions count")
         }
@@ -172,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
-        let order = |device: &Device| match choose(device, First::Untold) {
+        let order = |device: &Device| match choose(device, Need { first: First::Untold, has_parts: false }) {
             Choice::Order(order) => order,
             Choice::Leave(why) => panic!("{why}"),
         };
@@ -190,22 +228,31 @@ mod tests {
             (Some(32), First::Told, false),
             (None, First::Told, false),
         ] {
-            let Choice::Order(order) = choose(&Device { depth, ..disk() }, first) else {
-                panic!("it can be ordered")
-            };
-            assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
-            assert_eq!(!order.moments.is_empty(), is_strict && first == First::Told, "{depth:?}");
-            for moment in order.moments {
-                // Both are of the journal's, and the last one is that of somebody who waits.
-                let set: Vec<&str> = order
-                    .tunables
-                    .iter()
-                    .filter(|(name, _)| *name == moment.name)
-                    .map(|(_, value)| *value)
-                    .collect();
-                assert_eq!(set, [moment.otherwise, moment.waiting]);
+            for has_parts in [false, true] {
+                let Choice::Order(order) = choose(&Device { depth, ..disk() }, Need { first, has_parts })
+                else {
+                    panic!("it can be ordered")
+                };
+                assert_eq!(order.tunables.contains(&("strict_guarantees", "1")), is_strict, "{depth:?}");
+                assert_eq!(!order.moments.is_empty(), is_strict && first == First::Told, "{depth:?}");
+                for moment in order.moments {
+                    // Both are of the journal's, and the last one is that of somebody who waits.
+                    let of_it = order.tunables.iter().filter(|(name, _)| *name == moment.name);
+                    let set: Vec<&str> = of_it.map(|(_, value)| *value).collect();
+                    let mut both = vec![moment.otherwise, moment.waiting];
+                    both.dedup();
+                    assert_eq!(set, both);
+                }
             }
         }
+    }
+
+    #[test]
+    fn where_domains_have_parts_a_disk_waits_for_who_is_served_also_while_nobody_who_comes_first_does() {
+        let need = Need { first: First::Told, has_parts: true };
+        let Choice::Order(order) = choose(&disk(), need) else { panic!("it can be ordered") };
+        assert!(order.moments.iter().all(|moment| moment.name != "slice_idle_us" || moment.otherwise != "0"));
+        assert!(!order.tunables.contains(&("slice_idle_us", "0")));
     }
 
     #[test]
@@ -216,10 +263,23 @@ mod tests {
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
             assert!(
-                matches!(choose(&device, First::Told), Choice::Leave(said) if said.contains(why)),
+                matches!(choose(&device, Need { first: First::Told, has_parts: false }), Choice::Leave(said) if said.contains(why)),
                 "{why}"
             );
         }
+    }
+
+    #[test]
+    fn what_stands_for_others_says_for_which() {
+        let below = ["sda", "sdb", "sdc"].map(str::to_owned).to_vec();
+        let device = Device { stands_for_others: true, below, ..disk() };
+        assert!(
+            backend(&device).starts_with("it hands its requests to sda, sdb and sdc"),
+            "{}",
+            backend(&device)
+        );
+        let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("others order them") };
+        assert_eq!(why, "it hands its requests to sda, sdb and sdc, where they are ordered");
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn is_served(facts: &Facts) -> String {
         Class::Interactive => "are served before all others",
         Class::Normal => "are served as usual",
         Class::Background => {
-            "are served when nobody else wants the disk, but for a hundredth of what a usual domain has"
+            "are served when nobody else wants the disk, but for a tenth of what a usual domain has"
         }
     };
     format!("Its disk requests {how}{whose}.")
@@ -125,7 +125,7 @@ mod tests {
         let text = explain(&facts);
         for phrase in [
             "batch has read 5M and written 1G with 4096 requests, which took the disks 2.5s; its tasks stood still",
-            "when nobody else wants the disk, but for a hundredth of what a usual domain has.",
+            "when nobody else wants the disk, but for a tenth of what a usual domain has.",
             "20 % of the disk time of the domain above it are reserved",
             "the weight 26 of at most 1000",
             "sda: bfq with 128 places: classes and fractions count.",

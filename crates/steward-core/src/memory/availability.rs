@@ -8,6 +8,10 @@
 //! who want it, by their weights.
 //!
 //! - Siblings of a higher priority have what they use before it; from those of a lower one all is taken that can be.
+//! - Who goes by what it is told stays below that: a collector of garbage between 7/8 and 15/16 of it. It wants a
+//!   quarter more than it uses, as far as that is its part. What such leave would otherwise be told to all others at
+//!   once; that is little of a large part and much for a small one, which would have half as much again as its weight
+//!   says where the weights differ widely.
 //! - What can be taken from whom is what [`super::victims`] can take, and no more: nothing below a minimum or what is
 //!   kept, and nothing of which the kernel could not get rid.
 //! - Nobody can have more than a maximum, its own or that of a domain above it.
@@ -25,6 +29,9 @@ use super::victims::takeable;
 
 /// By how much what a domain may use has to change before who watches it is told again, in percent of what was told.
 const TOLD_PERCENT: u128 = 5;
+
+/// Who goes by what it is told wants 1 of so many parts of what it uses beside that.
+const SPARED_PART: u64 = 4;
 
 /// Whether what a domain may use now is to be told to whoever was told `told_bytes`.
 pub fn is_news(told_bytes: u64, now_bytes: u64) -> bool {
@@ -58,7 +65,17 @@ pub struct Available {
 pub fn available(principals: &[Principal], room: &Room) -> Vec<Available> {
     let family = Family::of(principals);
     let takeable_bytes = takeable(principals);
-    let share = |(place, principal)| Share::of(principal, takeable_bytes[place], family.min_bytes[place]);
+    let mut spared_bytes = vec![0; principals.len()];
+    // Who does not go by it leaves what those below leave. Children come after their parents.
+    for (place, principal) in principals.iter().enumerate().rev() {
+        let of_children = || sum(family.children[place].iter().map(|child| spared_bytes[*child]));
+        let own_bytes = if principal.adapts { principal.claimed_bytes / SPARED_PART } else { of_children() };
+        spared_bytes[place] = own_bytes;
+    }
+    let share = |(place, principal)| Share {
+        spared_bytes: spared_bytes[place],
+        ..Share::of(principal, takeable_bytes[place], family.min_bytes[place])
+    };
     let shares: Vec<Share> = principals.iter().enumerate().map(share).collect();
     let claimed_of = |places: &[usize]| sum(places.iter().map(|place| shares[*place].claimed_bytes));
     let mut grants = vec![Grant::default(); principals.len()];
@@ -94,6 +111,8 @@ struct Share {
     priority: u8,
     weight: NonZeroU32,
     claimed_bytes: u64,
+    /// What it leaves of what it is told, and wants all the same.
+    spared_bytes: u64,
     /// What is not taken from it.
     held_bytes: u64,
     /// What it is promised.
@@ -119,6 +138,7 @@ impl Share {
             priority: principal.priority,
             weight: principal.weight,
             claimed_bytes,
+            spared_bytes: 0,
             held_bytes,
             min_bytes,
             max_bytes,
@@ -133,7 +153,14 @@ impl Share {
         self.claimed_bytes.min(self.max_bytes)
     }
 
-    /// One that wants this, and of which all is held but so much.
+    /// One that wants this, and what it leaves of what it is told; all that is not held of it goes to others at a level
+    /// that is low enough.
+    fn wanting(&self) -> Contender {
+        let wanted_bytes = self.claimed_bytes.saturating_add(self.spared_bytes).min(self.max_bytes);
+        Contender::new(self.held_bytes, wanted_bytes, self.weight)
+    }
+
+    /// One that wants what it has, and of which all is held but so much.
     fn giving(&self, bytes: u64) -> Contender {
         let wanted_bytes = self.wanted_bytes();
         Contender::new(wanted_bytes.saturating_sub(bytes).max(self.held_bytes), wanted_bytes, self.weight)
@@ -193,10 +220,11 @@ impl Level<'_> {
         let held_bytes = self.sum_of(|_| true, |share| share.held_bytes);
         let held_lower_bytes = self.sum_of(lower, |share| share.held_bytes);
         let pool_bytes = self.above.bytes.saturating_sub(higher_bytes).saturating_sub(held_lower_bytes);
-        // Who has everything taken from it that can be, what is clean alone, and what is not alone.
-        let givings: [fn(&Share) -> u64; 3] =
-            [|_| u64::MAX, |share| share.clean_bytes, |share| share.slow_bytes];
-        let [all, clean, slow] = givings.map(|giving| Group::of(self.shares, places, giving));
+        // All that can be taken from each; and what is clean alone, and what is not alone.
+        let all: Vec<Contender> = places.iter().map(|place| self.shares[*place].wanting()).collect();
+        let fill = Fill::new(&all);
+        let givings: [fn(&Share) -> u64; 2] = [|share| share.clean_bytes, |share| share.slow_bytes];
+        let [clean, slow] = givings.map(|giving| Group::of(self.shares, places, giving));
         let parts = |is_meant: &dyn Fn(&Share) -> bool| {
             [
                 self.sum_of(is_meant, |share| share.clean_bytes),
@@ -206,7 +234,7 @@ impl Level<'_> {
         let (of_lower, of_all_others) = (parts(&lower), parts(&|share| share.priority != priority));
         for (nth, place) in places.iter().enumerate() {
             let share = &self.shares[*place];
-            let level = all.fill.level_for(pool_bytes, &all.contenders[nth]);
+            let level = fill.level_for(pool_bytes, &all[nth]);
             let fair_bytes = level.bytes_of(share.weight).min(pool_bytes);
             // What it is promised it can have of those of a higher priority, too.
             let left_bytes = self.above.bytes.saturating_sub(held_bytes - share.held_bytes);

@@ -4,14 +4,16 @@
 //! [memory]
 //! reservable = 0.8 # of the machine's memory, for all minima of domains together
 //! reserve = "16M" # kept free while a domain is protected, above where the kernel begins to take memory back
+//! ages = "auto" # by what it is known what protected domains use: mglru, refaults-and-pressure or none
 //! idle = "30min" # after so long without a sign of use a domain's protection lapses; or "never"
 //! ```
 
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
+use super::source::Choice;
 use crate::quantity::{format_duration, format_size, parse_duration, parse_size};
-use crate::toml_reader::Reader;
+use crate::toml_reader::{Reader, suggest};
 
 /// The part of the machine's memory that domains may be promised together unless the configuration says otherwise. The
 /// rest is the kernel's own, and everybody's who was promised nothing: minima that leave nothing to reclaim end in the
@@ -40,18 +42,26 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// After which time without a sign of use a domain's protection lapses, in nanoseconds; `None`: never.
     pub idle_ns: Option<u64>,
+    /// By what it is to be known what protected domains use.
+    #[serde(default)]
+    pub ages: Choice,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { reservable: RESERVABLE, reserve_bytes: RESERVE_BYTES, idle_ns: Some(IDLE_NS) }
+        Config {
+            reservable: RESERVABLE,
+            reserve_bytes: RESERVE_BYTES,
+            idle_ns: Some(IDLE_NS),
+            ages: Choice::default(),
+        }
     }
 }
 
 /// Reads `[memory]`. A setting that is wrong is reported and keeps its default.
 pub(crate) fn read<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Config {
     let mut config = Config::default();
-    let Some(section) = reader.section(table, "memory", &["reservable", "reserve", "idle"]) else {
+    let Some(section) = reader.section(table, "memory", &["reservable", "reserve", "idle", "ages"]) else {
         return config;
     };
     let reservable = reader.part(section, "reservable", "the machine's memory");
@@ -68,6 +78,16 @@ pub(crate) fn read<'a>(reader: &mut Reader<'a>, table: &DeTable<'a>) -> Config {
         }
     }
     config.idle_ns = read_idle(reader, section).unwrap_or(config.idle_ns);
+    if let Some(text) = reader.string(section, "ages", "auto") {
+        match text.get_ref().parse() {
+            Ok(choice) => config.ages = choice,
+            Err(()) => reader.error(
+                text.span(),
+                format!("ages = \"{}\" is nothing by which Steward knows what is used", text.get_ref()),
+                suggest(text.get_ref(), &Choice::ALL.map(Choice::name)),
+            ),
+        }
+    }
     config
 }
 

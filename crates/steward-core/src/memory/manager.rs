@@ -91,6 +91,9 @@ pub struct Protected {
     pub user: u32,
     /// What of its claims was not used within its protection period, or is that of those below it.
     pub idle_bytes: u64,
+    /// What of it may be taken, though nobody knows whether it is used ([`super::trials`]).
+    #[serde(default)]
+    pub offered_bytes: u64,
     /// What of it is in the swap.
     pub swapped_bytes: u64,
     /// Pages of files, of what it claims.
@@ -175,6 +178,7 @@ impl Manager {
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
         let (mut kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
         self.cover_idle(machine, domains, distance_bytes.saturating_sub(falls_bytes), &mut kept);
+        give_up_offers(domains, &mut kept);
         let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
         let target_bytes = machine.high_watermark_bytes.saturating_add(settings.reserve_bytes);
         self.turns.retain(|_, turn| now_ns.saturating_sub(turn.since_ns) < TURN_MAX_NS);
@@ -290,6 +294,19 @@ impl Manager {
             told.insert(kept.id, kept.minimum_bytes);
         }
         self.covered = told;
+    }
+}
+
+/// Has less be kept of those of whom something is offered. The kernel is told as if nothing were: so nobody but Steward
+/// takes it, and no more than that.
+fn give_up_offers(domains: &[Seen], kept: &mut [Kept]) {
+    for seen in domains {
+        let offered_bytes = seen.protected.map_or(0, |protected| protected.offered_bytes);
+        let Some(wanting) = seen.wanting().filter(|_| offered_bytes > 0) else { continue };
+        let left_bytes = wanting.used_bytes.saturating_sub(offered_bytes);
+        for kept in kept.iter_mut().filter(|kept| kept.id == seen.id) {
+            kept.bytes = kept.bytes.min(left_bytes);
+        }
     }
 }
 

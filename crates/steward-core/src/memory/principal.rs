@@ -36,6 +36,9 @@ pub struct Principal {
     /// Whether nobody gave it anything: such siblings pay in turns.
     #[serde(default)]
     pub takes_turns: bool,
+    /// Whether it goes by what it is told that it may use: it uses nearly all of that, and wants all of it.
+    #[serde(default)]
+    pub adapts: bool,
 }
 
 impl Principal {
@@ -54,6 +57,7 @@ impl Principal {
             kept_bytes: 0,
             max_bytes: u64::MAX,
             takes_turns: false,
+            adapts: false,
         }
     }
 

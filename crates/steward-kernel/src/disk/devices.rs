@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::Order;
 
+use super::below::{device_of_file, disks_below};
 use super::elevators::chosen;
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
@@ -44,6 +45,10 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
         sequence: number("diskseq").unwrap_or(0),
         rotational: number("queue/rotational") == Some(1),
         stands_for_others,
+        below: match stands_for_others {
+            true => disks_below(name, roots, device_of_file),
+            false => Vec::new(),
+        },
         queues: directory.join("mq").is_dir(),
         elevators: elevators
             .split_whitespace()
@@ -253,6 +258,7 @@ mod tests {
         assert_eq!(sda.elevators, ["none", "mq-deadline", "bfq"]);
         assert!(sda.rotational && sda.queues && !sda.stands_for_others);
         assert!(devices[0].stands_for_others && devices[2].stands_for_others && !devices[2].queues);
+        assert_eq!((devices[0].below.as_slice(), devices[2].below.len()), (&["sda".to_owned()][..], 0));
     }
 
     #[test]

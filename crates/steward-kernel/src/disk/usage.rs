@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use steward_core::disk::guard::Taken;
+
 use crate::roots::{Roots, read_if_present};
 
 /// The unit of a disk's figures, whatever its own blocks are (Documentation/block/stat.rst).
@@ -12,6 +14,8 @@ const SECTOR_BYTES: u64 = 512;
 pub struct DiskUsage {
     /// What it has read and written, in bytes.
     pub bytes: u64,
+    /// With how many requests.
+    pub requests: u64,
     /// For how long it had requests, in nanoseconds.
     pub busy_ns: u64,
 }
@@ -24,18 +28,23 @@ pub fn of_disks<'a>(names: impl Iterator<Item = &'a str>, roots: &Roots) -> BTre
 fn of_disk(name: &str, roots: &Roots) -> Option<DiskUsage> {
     let text = read_if_present(&roots.sys.join("block").join(name).join("stat")).ok()??;
     let fields: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [_, _, read, _, _, _, written, _, _, busy_ms, ..] = fields[..] else { return None };
-    Some(DiskUsage { bytes: (read + written) * SECTOR_BYTES, busy_ns: busy_ms * 1_000_000 })
+    let [reads, _, read, _, writes, _, written, _, _, busy_ms, ..] = fields[..] else { return None };
+    let (bytes, requests) = ((read + written) * SECTOR_BYTES, reads + writes);
+    Some(DiskUsage { bytes, requests, busy_ns: busy_ms * 1_000_000 })
 }
 
-/// What a thread has had read and written by disks, in bytes, ever (proc_pid_io(5)); `None` where it has ended.
-pub fn of_thread(tid: i32, roots: &Roots) -> Option<u64> {
+/// What a thread has had read and written by disks, ever, and with how many calls (proc_pid_io(5)); `None` where it has
+/// ended.
+pub fn of_thread(tid: i32, roots: &Roots) -> Option<Taken> {
     let text = read_if_present(&roots.proc.join(format!("{tid}/task/{tid}/io"))).ok()??;
     let value = |name: &str| {
         let mut lines = text.lines();
         lines.find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
     };
-    Some(value("read_bytes:")? + value("write_bytes:")?)
+    Some(Taken {
+        bytes: value("read_bytes:")? + value("write_bytes:")?,
+        calls: value("syscr:")? + value("syscw:")?,
+    })
 }
 
 #[cfg(test)]
@@ -53,8 +62,11 @@ mod tests {
             ("proc/7/task/7/io", io),
         ]);
         let disks = of_disks(["sda", "bad", "gone"].into_iter(), &roots);
-        let expected = DiskUsage { bytes: 6144 * 512, busy_ns: 70_000_000 };
+        let expected = DiskUsage { bytes: 6144 * 512, requests: 110, busy_ns: 70_000_000 };
         assert_eq!(disks, BTreeMap::from([("sda".to_owned(), expected)]));
-        assert_eq!((of_thread(7, &roots), of_thread(8, &roots)), (Some(12_288), None));
+        assert_eq!(
+            (of_thread(7, &roots), of_thread(8, &roots)),
+            (Some(Taken { bytes: 12_288, calls: 3 }), None)
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use steward_core::cpu::mechanism::MechanismKind;
+use steward_core::memory::source::Source;
 
 use super::facts::{Facts, Pressure};
 use super::promises::{Choice, Holds, NEWER_KERNEL};
@@ -158,7 +159,15 @@ fn memory_lacks(facts: &Facts, choice: &Choice) -> Vec<(&'static str, &'static s
     let is_told = |obstacle: &NoPageAges| *obstacle != NoPageAges::Denied || facts.caller.uid == 0;
     if let Some(obstacle) = facts.memory.no_page_ages.filter(is_told) {
         lacks.push((
-            "what a protected domain has not used for its period is kept all the same, since nobody knows the ages of pages",
+            match facts.memory.used_from {
+                Some(Source::RefaultsAndPressure) => {
+                    "what a protected domain has not used for its period is given up slowly, a little at a time, since nobody knows \
+                     the ages of pages"
+                }
+                _ => {
+                    "what a protected domain has not used for its period is kept all the same, since nobody knows the ages of pages"
+                }
+            },
             obstacle.what_to_do(),
         ));
     }

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steward_core::disk::device::Device;
+use steward_core::disk::elevator;
+use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
 use crate::disk::devices;
 use crate::error::KernelError;
 use crate::memory::ages::{self, NoPageAges};
+use crate::memory::slow;
 use crate::memory::swap;
 use crate::process;
 use crate::roots::{Roots, read_if_present};
@@ -51,9 +54,13 @@ pub struct Facts {
     /// For memory, beside pressure.
     #[serde(default)]
     pub memory: Memory,
-    /// Disks that can be ordered, or say why not; without those that stand for others.
+    /// Disks that can be ordered, or say why not, and those devices that hand their requests to them.
     #[serde(default)]
     pub disks: Vec<Device>,
+    /// Whether this kernel has the elevator that serves classes, built in or as a module; `None` where that is not
+    /// known.
+    #[serde(default)]
+    pub has_elevator: Option<bool>,
     /// CPU time that real-time and deadline tasks may use together in every period, in microseconds; -1: all of it.
     pub realtime_budget_us: Option<i64>,
     /// The period of the above, in microseconds.
@@ -104,6 +111,13 @@ pub struct Cgroup {
 pub struct Memory {
     /// Why the ages of pages cannot be read; `None` where they can.
     pub no_page_ages: Option<NoPageAges>,
+    /// A disk that rotates, from which what was taken may have to come back.
+    #[serde(default)]
+    pub slow_disk: Option<String>,
+    /// By what it is known what protected domains use, unless `memory.ages` of the configuration says otherwise; `None`
+    /// where who asks may not see that.
+    #[serde(default)]
+    pub used_from: Option<Source>,
     /// Whether memory can be taken from a cgroup (`memory.reclaim`).
     pub reclaim: bool,
     /// Room for what is swapped out, in bytes.
@@ -175,6 +189,8 @@ impl<'a> Look<'a> {
     pub(super) fn facts(mut self) -> Facts {
         let release = self.proc("sys/kernel/osrelease").unwrap_or_default();
         let (sched_ext, memory) = (self.sched_ext(), self.memory());
+        let disks = self.disks();
+        let has_elevator = self.has_elevator(&disks, &release);
         let mut facts = Facts {
             realtime: self.sys("kernel/realtime").as_deref() == Some("1"),
             tick_hz: self.tick_hz(&release),
@@ -191,7 +207,8 @@ impl<'a> Look<'a> {
                 obstacle => Some(obstacle != Some(NoPageAges::TurnedOff)),
             },
             memory,
-            disks: self.disks(),
+            has_elevator,
+            disks,
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
             autogroup: self.proc("sys/kernel/sched_autogroup_enabled").map(|value| value == "1"),
@@ -290,8 +307,16 @@ impl<'a> Look<'a> {
                 .filter(|obstacle| *obstacle == NoPageAges::Denied)
                 .map(|obstacle| format!("whether page ages can be had: {}", obstacle.why())),
         );
+        let slow_disk = slow::disk(self.roots).unwrap_or_else(|error| {
+            self.not_seen.push(error.to_string());
+            None
+        });
+        let is_seen = no_page_ages != Some(NoPageAges::Denied) || self.caller().uid == 0;
+        let source = Choice::Auto.source(no_page_ages.is_none(), slow_disk.is_some());
         Memory {
             no_page_ages,
+            used_from: is_seen.then_some(source),
+            slow_disk,
             // The root has it too, where any cgroup has it.
             reclaim: self.roots.cgroup.join("memory.reclaim").exists(),
             swap_bytes: swap.iter().map(|area| area.size_bytes).sum(),
@@ -303,7 +328,22 @@ impl<'a> Look<'a> {
             self.not_seen.push(error.to_string());
             Vec::new()
         });
-        listed.into_iter().filter(|device| !device.stands_for_others).collect()
+        let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
+        listed.into_iter().filter(is_told).collect()
+    }
+
+    /// Whether a disk can be given the elevator that serves classes: it is there, or the kernel loads it when asked.
+    fn has_elevator(&mut self, disks: &[Device], release: &str) -> Option<bool> {
+        let name = elevator::BY_CLASS;
+        if disks.iter().any(|disk| disk.elevators.iter().any(|elevator| elevator == name)) {
+            return Some(true);
+        }
+        let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
+        let modules = root.join("lib/modules").join(release);
+        let lists = ["modules.dep", "modules.builtin"].map(|list| self.read(modules.join(list)));
+        let is_listed = |list: &str| list.lines().any(|line| line.contains(&format!("/{name}.ko")));
+        let known: Vec<bool> = lists.iter().flatten().map(|list| is_listed(list)).collect();
+        (!known.is_empty()).then(|| known.contains(&true))
     }
 
     /// Built in, loaded, or to be loaded by whoever opens the device.

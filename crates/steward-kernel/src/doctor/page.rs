@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use steward_core::disk::elevator;
+use steward_core::disk::device::Device;
+use steward_core::disk::elevator::{self, Choice, Need};
+use steward_core::memory::source::Source;
 use steward_core::quantity::format_size;
 
 use super::abilities::Ability;
@@ -102,7 +104,23 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
     if let Some(obstacle @ (NoPageAges::TurnedOff | NoPageAges::NoDebugfs)) = facts.memory.no_page_ages {
         notes.push(format!("Page ages: {}. To have them, {}.", obstacle.why(), obstacle.what_to_do()));
     }
+    if let (Some(Source::None), Some(disk)) = (facts.memory.used_from, &facts.memory.slow_disk) {
+        notes.push(format!(
+            "Memory used: {disk} rotates, so it is not tried what protected domains can do without; what is taken from them by \
+             mistake would be missed for seconds. Where nobody's memory is there, write ages = \"refaults-and-pressure\" under \
+             [memory] in steward.toml."
+        ));
+    }
     notes.extend(facts.disks.iter().map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk))));
+    let ordered = |disk: &&Device| matches!(elevator::choose(disk, Need::default()), Choice::Order(_));
+    if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {
+        let name = elevator::BY_CLASS;
+        notes.push(format!(
+            "This kernel has no elevator {name}, neither built in nor as a module: classes and fractions count on no disk that rotates. \
+             Use a kernel with CONFIG_IOSCHED_{}.",
+            name.to_uppercase()
+        ));
+    }
     notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
     if !notes.is_empty() {
         writeln!(page)?;
@@ -159,6 +177,7 @@ fn rows(facts: &Facts) -> Vec<(&'static str, String)> {
         ("FUSE", yes_no(facts.fuse)),
         ("pressure (PSI)", pressure.to_owned()),
         ("page ages (MGLRU)", page_ages.to_owned()),
+        ("memory used, by", facts.memory.used_from.map_or("unknown", Source::name).to_owned()),
         ("memory.reclaim", yes_no(facts.memory.reclaim)),
         ("swap", swap),
         ("real time at most", realtime),

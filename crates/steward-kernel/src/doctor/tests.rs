@@ -4,6 +4,7 @@ use super::*;
 use crate::memory::ages::NoPageAges;
 use crate::roots::with_files;
 use steward_core::disk::device::Device;
+use steward_core::memory::source::Source;
 
 /// Kernel 7.3 with everything, as root, under systemd.
 fn complete() -> Facts {
@@ -32,8 +33,15 @@ fn complete() -> Facts {
         fuse: true,
         pressure: Pressure::On,
         page_ages: Some(true),
-        memory: Memory { no_page_ages: None, reclaim: true, swap_bytes: 1 << 30 },
+        memory: Memory {
+            no_page_ages: None,
+            slow_disk: None,
+            used_from: Some(Source::Mglru),
+            reclaim: true,
+            swap_bytes: 1 << 30,
+        },
         disks: Vec::new(),
+        has_elevator: Some(true),
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
         autogroup: Some(true),
@@ -77,6 +85,27 @@ fn each_disk_is_told_with_what_orders_it_and_why() {
     let page = page.to_string();
     assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
     assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
+    assert!(!page.contains("no elevator bfq"), "{page}");
+}
+
+#[test]
+fn a_kernel_without_the_elevator_is_said_to_have_none_where_a_disk_would_need_it() {
+    let disk = |rotational| Device { name: "sda".into(), rotational, queues: true, ..Device::default() };
+    let page = |rotational, has_elevator| {
+        diagnose(Facts { disks: vec![disk(rotational)], has_elevator, ..complete() }).to_string()
+    };
+    assert!(page(true, Some(false)).contains("This kernel has no elevator bfq"));
+    for (rotational, has_elevator) in [(false, Some(false)), (true, Some(true)), (true, None)] {
+        assert!(!page(rotational, has_elevator).contains("no elevator bfq"));
+    }
+}
+
+#[test]
+fn what_stands_for_a_disk_is_told_with_that_disk() {
+    let below = vec!["sda".to_owned()];
+    let mapped = Device { name: "dm-0".into(), stands_for_others: true, below, ..Device::default() };
+    let page = diagnose(Facts { disks: vec![mapped], ..complete() }).to_string();
+    assert!(page.contains("Disk dm-0: it hands its requests to sda: what is said of that counts."), "{page}");
 }
 
 #[test]
@@ -151,6 +180,27 @@ fn page_ages_are_a_reading_and_what_is_lost_without_them_is_said() {
         assert!(words.contains(note), "{page}");
         assert_eq!(words.contains("To have them"), !note.is_empty(), "{page}");
     }
+}
+
+#[test]
+fn by_what_it_is_known_what_is_used_is_told_and_what_stands_against_it() {
+    let page = |used_from, slow_disk: Option<&str>| {
+        let mut facts = complete();
+        facts.memory.no_page_ages = Some(NoPageAges::NotInKernel);
+        (facts.memory.used_from, facts.memory.slow_disk) = (used_from, slow_disk.map(str::to_owned));
+        let text = diagnose(facts).to_string();
+        text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let tried = page(Some(Source::RefaultsAndPressure), None);
+    assert!(tried.contains("memory used, by refaults-and-pressure"), "{tried}");
+    assert!(tried.contains("is given up slowly, a little at a time"), "{tried}");
+    let slow = page(Some(Source::None), Some("sda"));
+    for said in
+        ["memory used, by none", "sda rotates", "ages = \"refaults-and-pressure\"", "is kept all the same"]
+    {
+        assert!(slow.contains(said), "{slow}");
+    }
+    assert!(page(None, None).contains("memory used, by unknown"));
 }
 
 #[test]

@@ -21,6 +21,14 @@ const ADJUST_FIRST_AFTER: usize = 10;
 /// An adjustment after so long, in nanoseconds, or after the response time, if that is longer.
 const ADJUST_EVERY_NS: u64 = 1_000_000_000;
 
+/// Requests that wait for no more than this part of the CPU time that they use only compute.
+const SLEPT_MAX: f64 = 0.25;
+/// Of the last requests that were watched, about so many count.
+const WATCHED: f64 = 20.0;
+/// Where requests only compute, so many workers have a reservation, for each CPU: as few as leave admission parts that
+/// fit anywhere.
+const COMPUTING_WORKERS: usize = 4;
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -59,6 +67,11 @@ pub(super) struct Route {
     waiting: u64,
     counts: Counts,
     adjusted_ns: u64,
+    /// For how long requests that were watched waited for something else than a CPU, and what those have cost, in
+    /// nanoseconds; what is long ago counts less.
+    slept_ns: f64,
+    watched_ns: f64,
+    watched: usize,
 }
 
 impl Route {
@@ -76,6 +89,9 @@ impl Route {
             waiting: 0,
             counts: Counts::default(),
             adjusted_ns: now_ns,
+            slept_ns: 0.0,
+            watched_ns: 0.0,
+            watched: 0,
         };
         route.apply(now_ns);
         route
@@ -113,11 +129,13 @@ impl Route {
         }
     }
 
-    /// `is_hopeful` says whether it can be answered in time though it is not accepted.
+    /// `is_hopeful` says whether it can be answered in time though it is not accepted, and `is_tried` whether it
+    /// is served all the same.
     pub(super) fn arrive(
         &mut self,
         number: u64,
         now_ns: u64,
+        is_tried: bool,
         is_hopeful: impl FnOnce(&Self) -> bool,
     ) -> Admission {
         self.look_at_the_clock(now_ns);
@@ -130,7 +148,7 @@ impl Route {
             return Admission::Waits;
         }
         let is_hopeful = is_hopeful(self);
-        if self.goal.otherwise == Otherwise::Refuse && !is_hopeful {
+        if self.goal.otherwise == Otherwise::Refuse && !is_hopeful && !is_tried {
             self.counts.refused += 1;
             return Admission::Refused { retry_after_ns: self.retry_after_ns(now_ns) };
         }
@@ -241,6 +259,34 @@ impl Route {
         self.costs
     }
 
+    /// How long so many accepted requests take at least with what is promised to the route, in nanoseconds; `None` if
+    /// nothing is known of what they cost.
+    pub(super) fn takes_ns(&self, count: usize) -> Option<u64> {
+        let cpus = self.cpu() * f64::from(self.cpus);
+        Some((count as f64 * self.costs?.average_ns as f64 / cpus) as u64)
+    }
+
+    /// A request that has cost so much waited for something else than a CPU for so long, in nanoseconds.
+    pub(super) fn slept(&mut self, slept_ns: u64, cpu_ns: u64) {
+        let kept = 1.0 - 1.0 / WATCHED;
+        self.watched = self.watched.saturating_add(1);
+        self.slept_ns = self.slept_ns * kept + slept_ns as f64;
+        self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
+    }
+
+    /// How many workers are to have a reservation, were all granted that the goal says.
+    ///
+    /// The dissertation has one for each specification (Yang 2009, 12.2.1), each with enough for the largest requests.
+    /// Where these cost far more than the mean, that is more than there is; and were it cut into as many parts, a dear
+    /// request would use up its own, while cheap ones leave most of theirs. So where requests only compute, few workers
+    /// have large parts, and serve one request after another. Requests that wait hold their worker meanwhile: those have
+    /// one each.
+    pub(super) fn workers(&self) -> usize {
+        let computes = self.watched >= ADJUST_FIRST_AFTER && self.slept_ns < self.watched_ns * SLEPT_MAX;
+        let wished = self.wished();
+        if computes { wished.min(COMPUTING_WORKERS.saturating_mul(self.cpus as usize)) } else { wished }
+    }
+
     /// How many specifications there would be if all that the goal says could be reserved.
     pub(super) fn wished(&self) -> usize {
         self.number(self.goal.cpu)
@@ -267,7 +313,7 @@ impl Route {
     }
 
     fn note(&self) -> Option<String> {
-        let costs = self.costs.filter(|costs| self.affordable(costs.average_ns, self.cpu()) < 1.0)?;
+        let costs = self.costs.filter(|_| self.is_too_dear())?;
         Some(format!(
             "a request costs {:.1} ms of CPU time, which is all that {:.3} of the CPU gives in {:?}, or more: one at a \
              time is accepted, to learn whether that changes",
@@ -275,6 +321,11 @@ impl Route {
             self.cpu(),
             self.goal.response_time
         ))
+    }
+
+    /// Whether a request costs all that it may, or more.
+    pub(super) fn is_too_dear(&self) -> bool {
+        self.costs.is_some_and(|costs| self.affordable(costs.average_ns, self.cpu()) < 1.0)
     }
 
     /// The part of the machine that counts.

@@ -5,9 +5,14 @@
 //! too low costs little, for as soon as the first requests end it is replaced by what they show; one that is too high
 //! makes every request late that relied on it.
 //!
-//! A request is *hopeful* when all that is before it, and itself, can be done at that pace within its response time.
+//! A request is *hopeful* when all that is before it, and itself, can be done at that pace within its response time. It
+//! may cost far more than the mean, and a dear one that is late was in the way of many cheap ones. So it is taken to
+//! cost what is enough for 95 % of requests, but for no more than all that is before it, and for no less than the mean:
+//! a line is kept short where requests differ, and is as long as can be where they do not.
 
 use std::collections::BTreeMap;
+
+use super::history::Costs;
 
 /// The pace before anything was measured: this part of each CPU.
 const FIRST_PACE: f64 = 0.05;
@@ -80,10 +85,10 @@ impl Spare {
         self.is_measured.then(|| (self.work_ns / self.busy_ns).min(self.cpus))
     }
 
-    /// Whether a request that costs so much can be answered by `deadline_ns`, behind all that is there.
-    pub(super) fn is_hopeful(&self, cost_ns: u64, now_ns: u64, deadline_ns: u64) -> bool {
+    /// Whether a request of such costs can be answered by `deadline_ns`, behind all that is there.
+    pub(super) fn is_hopeful(&self, costs: Costs, now_ns: u64, deadline_ns: u64) -> bool {
         let left_ns = deadline_ns.saturating_sub(now_ns) as f64 * self.trust;
-        left_ns >= self.needed_ns(cost_ns, now_ns)
+        left_ns >= self.needed_ns(costs, now_ns)
     }
 
     /// Whether a request that costs so much could be answered in a response time if nobody were before it.
@@ -91,20 +96,30 @@ impl Spare {
         response_time_ns as f64 * self.trust >= cost_ns as f64 / self.pace(now_ns).min(1.0)
     }
 
-    /// The deadline of the most urgent request of that cost that is hopeful now.
-    pub(super) fn earliest_ns(&self, cost_ns: u64, now_ns: u64) -> u64 {
-        now_ns.saturating_add((self.needed_ns(cost_ns, now_ns) / self.trust) as u64)
+    /// The deadline of the most urgent request of such costs that is hopeful now.
+    pub(super) fn earliest_ns(&self, costs: Costs, now_ns: u64) -> u64 {
+        now_ns.saturating_add((self.needed_ns(costs, now_ns) / self.trust) as u64)
     }
 
-    fn needed_ns(&self, cost_ns: u64, now_ns: u64) -> f64 {
+    /// How long it takes until a request is answered that may cost as much as 95 % of them do. Where many are before it,
+    /// that is what it has to reckon with: somebody else can have the time. Where few are, it takes what there is.
+    fn needed_ns(&self, costs: Costs, now_ns: u64) -> f64 {
         let pace = self.pace(now_ns);
+        let ahead_ns = self.ahead_ns as f64 / pace;
         // One request is served on one CPU.
-        self.ahead_ns as f64 / pace + cost_ns as f64 / pace.min(1.0)
+        let own_ns = |cost_ns: u64| cost_ns as f64 / pace.min(1.0);
+        let (average_ns, largest_ns) = (own_ns(costs.average_ns), own_ns(costs.largest_ns));
+        ahead_ns + ahead_ns.min(largest_ns).max(average_ns)
+    }
+
+    /// Whether no best-effort request is there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_hand == 0
     }
 
     /// Whether one may be tried where little is known: none is there, and not many were late lately.
     pub(super) fn may_be_tried(&self) -> bool {
-        self.in_hand == 0 && self.trust >= TRUST_FIRST
+        self.is_idle() && self.trust >= TRUST_FIRST
     }
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.

@@ -131,6 +131,45 @@ fn costs_are_taken_anew_after_requests_after_time_and_when_the_goal_changes() {
 }
 
 #[test]
+fn what_requests_of_one_route_cost_says_nothing_of_another() {
+    let mut controller = Controller::new(1);
+    let search = controller.add("/search", goal(100, 0.4), 0).expect("valid");
+    let report = controller.add("/report", goal(2_000, 0.2), 0).expect("valid");
+    for _ in 0..10 {
+        serve(&mut controller, search, MS, 0);
+    }
+    assert_eq!((controller.specifications(search), controller.costs(report)), (39, None));
+    for _ in 0..10 {
+        serve(&mut controller, report, 25 * MS, 0);
+    }
+    let average_ms = |route| controller.costs(route).expect("known").average_ns / MS;
+    assert_eq!((average_ms(search), average_ms(report)), (1, 25));
+    assert_eq!((controller.specifications(search), controller.specifications(report)), (39, 15));
+}
+
+#[test]
+fn requests_that_only_compute_have_few_large_reservations_and_those_that_wait_one_each() {
+    let (mut controller, route) = one(goal(500, 0.75).costing(Duration::from_millis(10)));
+    assert_eq!(controller.workers_wished(route), 37, "nothing is known yet");
+    let mut now_ns = 0;
+    let mut serve = |slept_ns: u64| {
+        for _ in 0..40 {
+            now_ns += 500 * MS;
+            let Decision::Accepted(ticket) = controller.arrive(route, now_ns) else { panic!("there are 37") };
+            controller.slept(&ticket, slept_ns, 10 * MS);
+            controller.finish(ticket, End::Answered, Some(10 * MS), now_ns);
+        }
+        let workers = controller.workers_wished(route);
+        (workers, controller.budget_ns(route, workers))
+    };
+    // All of them together have what 37 had: 0.76 of 500 ms.
+    assert_eq!(serve(0), (4, 95 * MS));
+    assert_eq!(serve(30 * MS), (37, 380 * MS / 37));
+    serve(0);
+    assert_eq!(serve(0).0, 4);
+}
+
+#[test]
 fn what_could_not_be_reserved_is_not_promised() {
     let (mut controller, route) = one(goal(100, 0.5).costing(Duration::from_millis(1)));
     controller.set_granted(route, Some(0.1), 0);

@@ -1,7 +1,7 @@
 //! The thread that has CPU time reserved for workers, through the daemon's ordinary call for a running task.
 //!
 //! A worker's reservation is C in every RT: enough for one request of 95 in 100, or for several where there are more
-//! specifications than workers. It stays with the thread, so that no request waits for a call: the scheduler begins a
+//! specifications than workers, as where requests only compute. It stays with the thread, so that no request waits for a call: the scheduler begins a
 //! fresh period itself when a worker wakes up, and workers are woken in the order of their last use, which is that in
 //! which specifications become eligible. A worker that takes its next request without having slept announces it
 //! (`announce.rs`).
@@ -147,12 +147,17 @@ impl Reserver<'_> {
 
     /// The same for one route. Returns why no more could be reserved, if that is less than it wants.
     fn bring_route_in_line(&mut self, daemon: &mut Client, route: RouteId) -> Result<Option<String>, String> {
-        let (wanted, (budget_ns, period_ns), cpu_ns) = self.wish(route);
+        let (wanted, (budget_ns, period_ns)) = self.wish(route);
         self.shared.with(|state| state.want_reserved(route, wanted));
         let mut refusal = None;
         let workers = self.shared.state().reserved(route);
+        // Those that there are too many of have theirs until they end, which is told: more for others has to wait.
+        let are_too_many = workers.len() > wanted;
         for worker in workers {
-            let is_right = worker.has.is_some_and(|has| is_about(has, (budget_ns, period_ns)));
+            let is_right = worker.has.is_some_and(|has| {
+                is_about(has, (budget_ns, period_ns))
+                    || are_too_many && part(has) <= part((budget_ns, period_ns))
+            });
             if is_right {
                 continue;
             }
@@ -177,25 +182,29 @@ impl Reserver<'_> {
                 (_, Asked::Given) => {}
             }
         }
-        let has = self.shared.state().reserved(route).len() as f64;
-        let granted = refusal.is_some().then(|| has * budget_ns as f64 / cpu_ns);
+        let has = self.shared.state().reserved(route);
+        let has: f64 = has.iter().filter_map(|worker| worker.has).map(part).sum();
+        let granted = refusal.is_some().then_some(has / f64::from(self.shared.settings.cpus));
         self.shared.with(|state| {
-            state.controller.set_granted(route, granted.filter(|_| has > 0.0), crate::clock::now_ns());
+            state.controller.set_granted(
+                route,
+                granted.filter(|granted| *granted > 0.0),
+                crate::clock::now_ns(),
+            );
         });
         Ok(refusal)
     }
 
-    /// How many workers of a route are to have which reservation, and how much CPU time a machine has in one period, in
-    /// nanoseconds.
-    fn wish(&self, route: RouteId) -> (usize, Pair, f64) {
+    /// How many workers of a route are to have which reservation.
+    fn wish(&self, route: RouteId) -> (usize, Pair) {
         let state = self.shared.state();
         let goal = state.controller.goal(route);
         let response_time_ns = nanoseconds(goal.response_time);
         let cpus = f64::from(self.shared.settings.cpus);
         // No reservation may be smaller than the smallest.
         let fit = (response_time_ns as f64 * cpus * goal.cpu / BUDGET_MIN_NS as f64) as usize;
-        let specifications = state.controller.specifications_wished(route);
-        let wanted = specifications.min(self.shared.settings.reserved_workers_max).min(fit).max(1);
+        let workers = state.controller.workers_wished(route);
+        let wanted = workers.min(self.shared.settings.reserved_workers_max).min(fit).max(1);
         // Before costs are known, whatever were reserved would be a guess: others serve the first requests.
         let wanted = state.controller.costs(route).map_or(0, |_| wanted);
         // Of a response time that is longer than the longest period, as large a part.
@@ -203,7 +212,7 @@ impl Reserver<'_> {
         let part = period_ns as f64 / response_time_ns as f64;
         let budget_ns = (state.controller.budget_ns(route, wanted) as f64 * part) as u64;
         let on_one_cpu_ns = (period_ns as f64 * goal.cpu * 0.99) as u64;
-        (wanted, (budget_ns.min(on_one_cpu_ns).max(BUDGET_MIN_NS), period_ns), period_ns as f64 * cpus)
+        (wanted, (budget_ns.min(on_one_cpu_ns).max(BUDGET_MIN_NS), period_ns))
     }
 
     /// Asks for a reservation, and where the thread announces its requests to have that read there.
@@ -291,6 +300,11 @@ fn is_about((has_ns, period_ns): Pair, (wanted_ns, wanted_period_ns): Pair) -> b
     period_ns == wanted_period_ns
         && has_ns <= wanted_ns.saturating_mul(2)
         && wanted_ns <= has_ns + has_ns / 10
+}
+
+/// The part of a CPU that a reservation is.
+fn part((budget_ns, period_ns): Pair) -> f64 {
+    budget_ns as f64 / period_ns as f64
 }
 
 /// Whether the daemon has closed the connection: it sends nothing that was not asked for.

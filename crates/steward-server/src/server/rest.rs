@@ -5,6 +5,9 @@
 //! served. Those that are not hopeful are passed over [`PASSED_OVER_MAX`] times at most; then the first of them is
 //! served, so that each is some day.
 //!
+//! Where best-effort requests compute, no more hopeful ones are served at once than there are CPUs: none of them would
+//! end sooner, and most of them later.
+//!
 //! A worker that is free takes one that is not hopeful, unless it would only slow down those that can still be in time:
 //! where best-effort requests compute, and hopeful ones are there or may come, or accepted ones, which may need more
 //! than what is reserved for them.
@@ -13,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::entry::{Entry, Job};
 use crate::controller::{Controller, Ticket};
+use crate::goal::nanoseconds;
 
 /// So many hopeful requests may be served one after another while others wait.
 pub(super) const PASSED_OVER_MAX: u32 = 10;
@@ -29,12 +33,16 @@ pub(super) struct Rest<J = Job> {
 }
 
 /// What best-effort workers are at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
+    /// The deadlines of accepted requests at work, in nanoseconds.
+    pub(super) accepted_ns: Vec<u64>,
     /// Requests that were not accepted.
     pub(super) all: usize,
     /// Of those, requests that are not hopeful either.
     pub(super) late: usize,
+    /// The shortest response time that a hopeful one is to have, in nanoseconds.
+    pub(super) shortest_ns: Option<u64>,
     /// Whether somebody is at requests that were accepted.
     pub(super) has_accepted: bool,
 }
@@ -49,6 +57,11 @@ impl<J> Rest<J> {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.hopeful.len() + self.others.len()
+    }
+
+    /// The deadline of the hopeful request that waits and is served next, in nanoseconds.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.hopeful.front()?.ticket.as_ref().map(Ticket::deadline_ns)
     }
 
     /// One more waits, which was let in as best-effort.
@@ -90,8 +103,11 @@ impl<J> Rest<J> {
             return None;
         }
         self.look(controller, now_ns);
-        let may_be_late = !self.others.is_empty() && self.may_be_late(controller, now_ns, busy);
+        let may_be_late = !self.others.is_empty() && self.may_be_late(controller, now_ns, &busy);
         let is_passed_over = self.passed_over >= PASSED_OVER_MAX && may_be_late;
+        if !is_passed_over && !self.may_begin(controller, &busy) {
+            return None;
+        }
         if !is_passed_over && let Some(first) = self.hopeful.pop_front() {
             self.passed_over += u32::from(!self.others.is_empty());
             return Some(first);
@@ -105,14 +121,27 @@ impl<J> Rest<J> {
         Some(entry)
     }
 
+    /// Whether the next one that is hopeful may be served. Where they only compute, more of them at once than there are
+    /// CPUs end none of them sooner, and most of them later; unless it is of a route that is to be answered sooner than
+    /// all that are at work.
+    fn may_begin(&self, controller: &Controller, busy: &Busy) -> bool {
+        let next = self.hopeful.front().and_then(|entry| entry.ticket.as_ref());
+        let response_time_ns = next.map(|ticket| nanoseconds(controller.goal(ticket.route()).response_time));
+        let is_short = response_time_ns < busy.shortest_ns;
+        let sooner = next.map_or(0, |ticket| {
+            busy.accepted_ns.iter().filter(|due_ns| **due_ns < ticket.deadline_ns()).count()
+        });
+        busy.all - busy.late + sooner < self.cpus || is_short || !controller.rest_computes()
+    }
+
     /// Whether one that is not hopeful may be served.
-    fn may_be_late(&self, controller: &Controller, now_ns: u64, busy: Busy) -> bool {
+    fn may_be_late(&self, controller: &Controller, now_ns: u64, busy: &Busy) -> bool {
         let disturbs = busy.has_accepted || busy.all > busy.late || controller.leaves_hope(now_ns);
         if !disturbs || !controller.rest_computes() {
             return true;
         }
         // Each CPU may be put to use, and one that was passed over for long enough is served all the same.
-        busy.all < self.cpus || self.passed_over >= PASSED_OVER_MAX
+        busy.all + busy.accepted_ns.len() < self.cpus || self.passed_over >= PASSED_OVER_MAX
     }
 }
 

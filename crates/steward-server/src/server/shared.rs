@@ -143,9 +143,13 @@ impl Shared {
                     is_done.store(false, Ordering::Relaxed);
                     self.serve(number, entry, is_done);
                 }
-                Told::Rest => {
+                Told::Rest(until_ns) => {
                     self.announcements.sleeps();
-                    std::thread::park();
+                    let left_ns = until_ns.map(|until_ns| until_ns.saturating_sub(clock::now_ns()));
+                    match left_ns {
+                        Some(left_ns) => std::thread::park_timeout(Duration::from_nanos(left_ns)),
+                        None => std::thread::park(),
+                    }
                 }
                 Told::End => {
                     self.ended.notify_all();
@@ -158,8 +162,10 @@ impl Shared {
 
     fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool) {
         let ticket = entry.ticket.expect("who is served was let in");
-        // Only of best-effort requests is it of use to know whether they wait.
-        let watched = (!ticket.is_accepted()).then(Watched::begin).flatten();
+        // Whether accepted ones wait is known well enough from some of them.
+        let is_watched =
+            !ticket.is_accepted() || ticket.number() < WATCHED_FIRST || ticket.number() % WATCHED_EVERY == 0;
+        let watched = is_watched.then(Watched::begin).flatten();
         let before_ns = clock::thread_cpu_ns();
         let outcome = catch_unwind(AssertUnwindSafe(entry.job));
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
@@ -173,12 +179,16 @@ impl Shared {
         let slept_ns = watched.and_then(|watched| watched.slept_ns(cpu_ns));
         self.with(|state| {
             if let Some(slept_ns) = slept_ns {
-                state.controller.slept(slept_ns);
+                state.controller.slept(&ticket, slept_ns, cpu_ns);
             }
             state.finish(number, ticket, end, cost_ns);
         });
     }
 }
+
+/// Of accepted requests the first are watched for whether they wait, and then one of so many.
+const WATCHED_FIRST: u64 = 20;
+const WATCHED_EVERY: u64 = 4;
 
 /// When the calling thread began with something, and how long it had waited for a CPU before.
 struct Watched {

@@ -3,6 +3,11 @@
 //! Accepted requests of a route are served by workers that have a reservation, the one that has been idle for longest
 //! first: its reservation is the freshest. All else is served by best-effort workers. A route of which no worker has a
 //! reservation is served by these too, ahead of all else, by deadline.
+//!
+//! An accepted request that has just come has most of its time before it, and a hopeful one that came earlier has not.
+//! Were the accepted one served at once, the other would be late for nothing. So it gives way for as long as all that
+//! were accepted have more than enough time, whatever becomes of the others; the worker that is to serve it sleeps until
+//! then, so that nobody without a reservation has to wake it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -31,6 +36,7 @@ struct AtWork {
     number: u64,
     is_accepted: bool,
     is_hopeful: bool,
+    deadline_ns: u64,
     since_ns: u64,
     /// The worker's CPU time at its beginning, in nanoseconds.
     cpu_ns: u64,
@@ -59,14 +65,16 @@ struct Line {
     idle: VecDeque<u64>,
     workers: usize,
     wanted: usize,
+    /// While accepted requests give way: the idle worker that looks again by itself, and when, in nanoseconds.
+    alarm: Option<(u64, u64)>,
 }
 
 /// What a worker is told when it asks.
 pub(super) enum Told {
     /// To serve this.
     Serve(Entry),
-    /// To wait until it is woken.
-    Rest,
+    /// To wait until it is woken, or until then, in nanoseconds.
+    Rest(Option<u64>),
     /// To end.
     End,
 }
@@ -93,6 +101,7 @@ pub(super) struct State {
     pub(super) controller: Controller,
     lines: Vec<Line>,
     rest: Rest,
+    cpus: usize,
     idle_best_effort: VecDeque<u64>,
     best_effort_count: usize,
     pub(super) best_effort_wanted: usize,
@@ -123,6 +132,7 @@ impl State {
             controller,
             lines,
             rest: Rest::new(cpus),
+            cpus: usize::try_from(cpus).unwrap_or(usize::MAX).max(1),
             idle_best_effort: VecDeque::new(),
             best_effort_count: 0,
             best_effort_wanted: 0,
@@ -198,6 +208,7 @@ impl State {
         match &entry.ticket {
             None => {
                 self.lines[route.0].waiting.push_back(entry);
+                self.try_waiting(route);
                 self.is_due(self.controller.poll_timeout(clock::now_ns()));
             }
             Some(ticket) if ticket.is_accepted() => self.lines[route.0].accepted.push_back(entry),
@@ -208,26 +219,47 @@ impl State {
 
     /// Lets in those that wait and whose turn it is.
     pub(super) fn let_in(&mut self, now_ns: u64) {
-        for (index, line) in self.lines.iter_mut().enumerate() {
-            let route = RouteId(index);
+        for index in 0..self.lines.len() {
+            let (route, line) = (RouteId(index), &mut self.lines[index]);
             while let Some(first) = line.waiting.front()
                 && let Some(ticket) = self.controller.admit_waiting(route, first.arrived_ns, now_ns)
             {
                 let first = line.waiting.pop_front().expect("it was there");
                 line.accepted.push_back(Entry { ticket: Some(ticket), ..first });
             }
+            self.try_waiting(route);
         }
         self.hand_out();
+    }
+
+    /// Has the one that has waited longest served as best-effort, if its route's requests were too dear lately and
+    /// nobody is served: it says whether they are still.
+    fn try_waiting(&mut self, route: RouteId) {
+        let line = &mut self.lines[route.0];
+        if self.controller.tries_one(route)
+            && let Some(first) = line.waiting.pop_front()
+        {
+            let ticket = self.controller.let_in_late(route, first.arrived_ns);
+            self.rest.push(Entry { ticket: Some(ticket), ..first });
+        }
     }
 
     /// Gives what waits to workers that are idle.
     fn hand_out(&mut self) {
         for index in 0..self.lines.len() {
             while let Some(worker) = self.lines[index].idle.front().copied()
-                && let Some(entry) = self.lines[index].accepted.pop_front()
+                && !self.lines[index].accepted.is_empty()
             {
-                self.lines[index].idle.pop_front();
-                self.hand(worker, entry);
+                if let Some(until_ns) = self.gives_way_until_ns(index) {
+                    self.set_alarm(index, until_ns);
+                    break;
+                }
+                let line = &mut self.lines[index];
+                line.idle.pop_front();
+                line.alarm = line.alarm.filter(|(on_alarm, _)| *on_alarm != worker);
+                if let Some(entry) = line.accepted.pop_front() {
+                    self.hand(worker, entry);
+                }
             }
         }
         while let Some(worker) = self.idle_best_effort.front().copied()
@@ -236,6 +268,51 @@ impl State {
             self.idle_best_effort.pop_front();
             self.hand(worker, entry);
         }
+    }
+
+    /// Until when the first accepted request of a route gives way to best-effort ones that are due sooner, in
+    /// nanoseconds, if it does. All that were accepted have twice the time then that they need with nothing but what is
+    /// promised to them, whatever becomes of the others.
+    fn gives_way_until_ns(&self, index: usize) -> Option<u64> {
+        if self.is_closing || !self.controller.rest_computes() {
+            return None;
+        }
+        let (line, now_ns) = (&self.lines[index], clock::now_ns());
+        let deadline_ns = line.accepted.front()?.ticket.as_ref()?.deadline_ns();
+        let serves = |worker: &&Worker| {
+            let in_hand = worker.hand.as_ref().and_then(|entry| entry.ticket.as_ref());
+            let in_hand = in_hand.map(|ticket| (ticket.is_accepted(), ticket.route()));
+            let at_work = worker.at_work.map(|at_work| (at_work.is_accepted, at_work.route));
+            !worker.is_stray && in_hand.or(at_work) == Some((true, RouteId(index)))
+        };
+        let served = self.workers.values().filter(serves).count();
+        let at_work =
+            self.workers.values().filter(|worker| !worker.is_stray).filter_map(|worker| worker.at_work);
+        let takes_ns = self.controller.takes_ns(RouteId(index), line.accepted.len() + served)?;
+        let largest_ns = self.controller.costs(RouteId(index))?.largest_ns;
+        let until_ns =
+            deadline_ns.saturating_sub(takes_ns.saturating_mul(GIVES_WAY).saturating_add(largest_ns));
+        if until_ns <= now_ns {
+            return None;
+        }
+        let is_sooner = |other_ns: &u64| now_ns < *other_ns && *other_ns < deadline_ns;
+        let sooner = at_work.filter(|at_work| at_work.is_hopeful).map(|at_work| at_work.deadline_ns);
+        let sooner: Vec<u64> = sooner.chain(self.rest.deadline_ns()).filter(is_sooner).collect();
+        // On a CPU that is free nobody is in the way.
+        let is_free = sooner.len() + served < self.cpus;
+        sooner.iter().min().filter(|_| !is_free).map(|first_ns| until_ns.min(*first_ns))
+    }
+
+    /// Has an idle worker of a route look again then, unless one looks sooner.
+    fn set_alarm(&mut self, index: usize, until_ns: u64) {
+        let line = &mut self.lines[index];
+        let is_idle = |worker: &u64| self.workers.get(worker).is_some_and(|worker| worker.is_idle);
+        if line.alarm.is_some_and(|(worker, at_ns)| at_ns <= until_ns && is_idle(&worker)) {
+            return;
+        }
+        let Some(worker) = line.idle.front().copied() else { return };
+        line.alarm = Some((worker, until_ns));
+        self.workers[&worker].thread.unpark();
     }
 
     fn hand(&mut self, worker: u64, entry: Entry) {
@@ -295,9 +372,10 @@ impl State {
     pub(super) fn ask(&mut self, number: u64) -> Told {
         let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
         let class = worker.class;
-        if worker.is_idle {
-            return Told::Rest;
+        if worker.is_idle && !self.looks_again(class, number) {
+            return Told::Rest(self.alarm_ns(class, number));
         }
+        let worker = self.workers.get_mut(&number).expect("as above");
         let next = match worker.hand.take() {
             Some(entry) => Told::Serve(entry),
             None => self.next(class, number),
@@ -307,13 +385,15 @@ impl State {
                 self.begin(number, &entry);
                 Told::Serve(entry)
             }
-            Told::Rest => {
+            Told::Rest(_) => {
                 self.workers.get_mut(&number).expect("as above").is_idle = true;
                 match class {
                     Class::Reserved(route) => self.lines[route.0].idle.push_back(number),
                     Class::BestEffort => self.idle_best_effort.push_back(number),
                 }
-                Told::Rest
+                // Those that give way may be waiting for him.
+                self.hand_out();
+                self.ask(number)
             }
             Told::End => {
                 self.remove(number);
@@ -322,17 +402,37 @@ impl State {
         }
     }
 
+    /// An idle worker asks. Whether it is not any more.
+    fn looks_again(&mut self, class: Class, number: u64) -> bool {
+        if self.alarm_ns(class, number).is_some_and(|at_ns| at_ns <= clock::now_ns())
+            && let Class::Reserved(route) = class
+        {
+            self.lines[route.0].alarm = None;
+            self.hand_out();
+        }
+        !self.workers[&number].is_idle
+    }
+
+    /// When that worker is to look again by itself.
+    fn alarm_ns(&self, class: Class, number: u64) -> Option<u64> {
+        let Class::Reserved(route) = class else { return None };
+        self.lines[route.0].alarm.filter(|(worker, _)| *worker == number).map(|(_, at_ns)| at_ns)
+    }
+
     fn next(&mut self, class: Class, number: u64) -> Told {
         if self.workers[&number].is_stray {
             return Told::End;
         }
         let entry = match class {
             Class::Reserved(route) => {
-                let line = &mut self.lines[route.0];
+                let line = &self.lines[route.0];
                 if line.workers > line.wanted {
                     return Told::End;
                 }
-                line.accepted.pop_front()
+                match self.gives_way_until_ns(route.0) {
+                    Some(_) => None,
+                    None => self.lines[route.0].accepted.pop_front(),
+                }
             }
             Class::BestEffort if self.best_effort_count > self.best_effort_wanted => return Told::End,
             Class::BestEffort => self.next_best_effort(),
@@ -340,7 +440,7 @@ impl State {
         match entry {
             Some(entry) => Told::Serve(entry),
             None if self.is_closing && self.places == 0 => Told::End,
-            None => Told::Rest,
+            None => Told::Rest(None),
         }
     }
 
@@ -351,6 +451,7 @@ impl State {
             number: ticket.number(),
             is_accepted: ticket.is_accepted(),
             is_hopeful: ticket.is_hopeful(),
+            deadline_ns: ticket.deadline_ns(),
             since_ns: clock::now_ns(),
             cpu_ns: clock::thread_cpu_ns(),
         };
@@ -423,6 +524,7 @@ impl State {
     fn wake_idle(&mut self) {
         for line in &mut self.lines {
             line.idle.clear();
+            line.alarm = None;
         }
         self.idle_best_effort.clear();
         for worker in self.workers.values_mut().filter(|worker| worker.is_idle) {
@@ -521,22 +623,34 @@ impl State {
 fn busy(workers: &BTreeMap<u64, Worker>, controller: &Controller, now_ns: u64) -> Busy {
     let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
     for worker in workers.values().filter(|worker| !worker.is_stray) {
-        let is_hopeful = match (&worker.at_work, &worker.hand) {
+        let response_time_ns = |route| nanoseconds(controller.goal(route).response_time);
+        if let Some(at_work) = worker.at_work.filter(|at_work| at_work.is_accepted) {
+            busy.accepted_ns.push(at_work.deadline_ns);
+        }
+        let (is_hopeful, route) = match (&worker.at_work, &worker.hand) {
             (Some(at_work), _) if !at_work.is_accepted => {
-                let response_time_ns = nanoseconds(controller.goal(at_work.route).response_time);
-                if now_ns.saturating_sub(at_work.since_ns) > response_time_ns {
+                if now_ns.saturating_sub(at_work.since_ns) > response_time_ns(at_work.route) {
                     continue;
                 }
-                at_work.is_hopeful
+                (at_work.is_hopeful, at_work.route)
             }
-            (None, Some(Entry { ticket: Some(ticket), .. })) if !ticket.is_accepted() => ticket.is_hopeful(),
+            (None, Some(Entry { ticket: Some(ticket), .. })) if !ticket.is_accepted() => {
+                (ticket.is_hopeful(), ticket.route())
+            }
             _ => continue,
         };
         busy.all += 1;
         busy.late += usize::from(!is_hopeful);
+        if is_hopeful {
+            let shortest_ns = busy.shortest_ns.unwrap_or(u64::MAX).min(response_time_ns(route));
+            busy.shortest_ns = Some(shortest_ns);
+        }
     }
     busy
 }
+
+/// Accepted requests give way while they have so many times the time that they need.
+const GIVES_WAY: u64 = 2;
 
 /// An accepted request is given up after so many response times at work.
 const OVERDUE_RESPONSE_TIMES: u64 = 4;
@@ -548,3 +662,8 @@ fn overdue_after_ns(controller: &Controller, at_work: &AtWork) -> u64 {
     let more_ns = if at_work.is_accepted { 0 } else { OVERDUE_BEST_EFFORT_NS };
     response_time_ns.saturating_mul(OVERDUE_RESPONSE_TIMES).saturating_add(more_ns)
 }
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

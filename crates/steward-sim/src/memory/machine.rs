@@ -122,7 +122,7 @@ impl Machine {
             Event::Look => steward.turn(now_ns, kernel, domains, &mut self.outcome),
             Event::Check => steward.check(now_ns, kernel, domains, &mut self.outcome),
             Event::Take { thread } => steward.take(now_ns, kernel, domains, thread, &mut self.outcome),
-            Event::Minimum { domain, bytes } => kernel.cgroups[domain].min_bytes = bytes,
+            Event::Minimum { domain, bytes } => steward.written(now_ns, kernel, domain, bytes),
             _ => {}
         }
     }
@@ -152,8 +152,12 @@ impl Machine {
                     match self.kernel.use_group(now_ns, program.domain, id, is_mapped) {
                         Used::Hit if is_new => now_ns += work_ns.max(FILL_NS),
                         Used::Hit => now_ns += work_ns,
-                        Used::Read(done_ns) => now_ns = done_ns + work_ns,
+                        Used::Read(done_ns) => {
+                            self.kernel.cgroups[program.domain].counts.disk_ns += done_ns - now_ns;
+                            now_ns = done_ns + work_ns;
+                        }
                         Used::Blocked(until_ns) => {
+                            self.kernel.cgroups[program.domain].counts.stalled_ns += until_ns - now_ns;
                             program.put_off(next);
                             now_ns = until_ns;
                             break;

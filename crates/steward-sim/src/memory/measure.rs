@@ -16,7 +16,11 @@ pub struct Kill {
 pub struct Counts {
     /// Major faults on what had been used before.
     pub faults: u64,
-    /// Of these, on what had been used within its period, and was taken while its minimum was in force.
+    /// For how long its programs waited for memory that had to be taken from somebody first, in nanoseconds.
+    pub stalled_ns: u64,
+    /// For how long they waited for pages to be read, in nanoseconds.
+    pub disk_ns: u64,
+    /// Of the faults, on what had been used within its period, and was taken while its minimum was in force.
     pub faults_within_period_count: u64,
     /// What was taken of it below its minimum, though used within its period.
     pub taken_below_min: u64,

@@ -33,6 +33,8 @@ pub(super) struct Program {
     pub(super) groups: Vec<u32>,
     /// Where it is among those that it uses now.
     position: usize,
+    /// A collector: how many groups it may have.
+    most: usize,
     /// What it could not do yet.
     pending: Option<Next>,
     /// An interactive one: since when it has been using its memory.
@@ -63,6 +65,7 @@ impl Program {
             random,
             groups: Vec::new(),
             position: 0,
+            most: 1,
             pending: None,
             round_ns: None,
             rounds: 0,
@@ -116,7 +119,41 @@ impl Program {
                 }
                 self.use_in_turn(8 * TOUCH_NS)
             }
+            Behaviour::Collector { bytes_per_second, kept_bytes } => {
+                self.next_of_collector(now_ns, bytes_per_second, kept_bytes, view, kernel)
+            }
         }
+    }
+
+    /// A step of a collector of garbage: it allocates a group, new or used before.
+    fn next_of_collector(
+        &mut self,
+        now_ns: u64,
+        bytes_per_second: u64,
+        kept_bytes: u64,
+        view: &View,
+        kernel: &mut Kernel,
+    ) -> Next {
+        if self.looked_at_ns.is_none_or(|looked_at_ns| now_ns >= looked_at_ns + ADAPT_NS) {
+            self.looked_at_ns = Some(now_ns);
+            let least = groups_of(kept_bytes).max(1);
+            let [high, low] = [view.available_bytes / 16 * 15, view.available_bytes / 8 * 7]
+                .map(|bytes| groups_of(bytes).max(least));
+            if self.groups.len() > high {
+                self.resize(kernel, low);
+            }
+            self.most = high;
+        }
+        if self.position + 1 < self.groups.len() {
+            self.position += 1;
+        } else if self.groups.len() < self.most {
+            self.groups.push(kernel.make(Kind::Anonymous, self.domain));
+            self.position = self.groups.len() - 1;
+        } else {
+            // It is collected: what it keeps is gone through, and the rest is used anew.
+            self.position = 0;
+        }
+        self.use_own(self.position, GROUP_BYTES * 1_000_000_000 / bytes_per_second.max(1))
     }
 
     /// It could not be done now.

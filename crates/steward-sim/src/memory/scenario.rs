@@ -1,6 +1,8 @@
 //! What happens in a run of the memory machine: its memory and disks, the domains, the programs, and how Steward is
 //! set.
 
+use steward_core::memory::source::Source;
+
 use crate::random::Amount;
 
 /// The whole of it.
@@ -70,6 +72,8 @@ pub struct DomainSpec {
     pub priority: u8,
     /// Its part among siblings of one priority; at least 1.
     pub weight: u32,
+    /// Whether a program of it goes by what is available to it, and says so by watching that.
+    pub adapts: bool,
     /// What it is promised, in bytes: the kernel's minimum from the start.
     pub min_bytes: u64,
     /// Protected, and how.
@@ -78,7 +82,7 @@ pub struct DomainSpec {
 
 impl Default for DomainSpec {
     fn default() -> Self {
-        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, min_bytes: 0, protected: None }
+        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, adapts: false, min_bytes: 0, protected: None }
     }
 }
 
@@ -135,6 +139,14 @@ pub enum Behaviour {
         /// At most so much, in bytes.
         bytes: u64,
     },
+    /// A collector of garbage that adapts. Its heap grows to 15/16 of what is available to its domain, and is then gone
+    /// through and used anew; where less is available than it has, it gives up what exceeds 7/8.
+    Collector {
+        /// How fast it allocates.
+        bytes_per_second: u64,
+        /// Its heap is no smaller than this, in bytes.
+        kept_bytes: u64,
+    },
 }
 
 /// A program that sleeps, and then uses all of its memory at once.
@@ -180,6 +192,8 @@ pub struct StewardSettings {
     pub write_ns: u64,
     /// How many threads take memory.
     pub threads: usize,
+    /// By what it is known what protected domains use.
+    pub source: Source,
     /// What an ageing costs of CPU time for each group.
     pub age_group_ns: u64,
     /// What is kept free on top of the kernel's high watermark.
@@ -195,6 +209,7 @@ impl Default for StewardSettings {
             check_every_ns: 20_000_000,
             write_ns: 100_000_000,
             threads: 4,
+            source: Source::Mglru,
             age_group_ns: 10_000,
             reserve_bytes: 16 << 20,
             reservable: 0.8,

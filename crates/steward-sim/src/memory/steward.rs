@@ -10,6 +10,8 @@ use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings
 use steward_core::memory::pace::{Pace, time_to_write_ns};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
+use steward_core::memory::source::Source;
+use steward_core::memory::trials::{Signs, Trials};
 use steward_core::memory::victims::Victim;
 
 use super::decide::Decide;
@@ -48,12 +50,14 @@ pub(super) struct Steward {
     threads: Vec<Thread>,
     /// By domain: the minimum that was written last, or is being written.
     told_bytes: Vec<u64>,
-    /// When the last of these is in the kernel.
-    written_at_ns: u64,
+    /// Whose minimum waits to be written, in order; and whether one is being written.
+    to_write: VecDeque<usize>,
+    is_writing: bool,
     /// By domain: until when nothing is taken from it, since the kernel found nothing there.
     spared_until_ns: Vec<u64>,
     /// By domain: its pages' ages as they were read last.
     read: Vec<Option<Reading>>,
+    trials: Trials,
     /// By domain: what it was told last.
     pub(super) told: Vec<Told>,
     pace: Pace,
@@ -87,9 +91,11 @@ impl Steward {
             plan: VecDeque::new(),
             threads: vec![Thread { place: 0, left_bytes: 0, is_idle: true }; settings.threads],
             told_bytes: domains.iter().map(|domain| domain.min_bytes).collect(),
-            written_at_ns: 0,
+            to_write: VecDeque::new(),
+            is_writing: false,
             spared_until_ns: vec![0; domains.len()],
             read: vec![None; domains.len()],
+            trials: Trials::default(),
             told: vec![Told::default(); domains.len()],
             pace: Pace::default(),
             settings: settings.clone(),
@@ -115,7 +121,9 @@ impl Steward {
         self.look_at_ns = now_ns + self.settings.look_every_ns;
         kernel.events.push(self.look_at_ns, Event::Look);
         self.read(now_ns, kernel, domains);
-        let (machine, seen) = (self.machine(kernel), self.seen(now_ns, kernel, domains));
+        self.try_out(now_ns, kernel, domains);
+        let machine = self.machine(kernel);
+        let seen = self.seen(now_ns, kernel, domains);
         let settings =
             Settings { reserve_bytes: self.settings.reserve_bytes, reservable: self.settings.reservable };
         let decision = self.manager.decide(now_ns, &machine, &seen, &settings);
@@ -142,6 +150,25 @@ impl Steward {
         }
     }
 
+    /// Sees what came of what was offered of protected domains, and offers more.
+    fn try_out(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) {
+        let is_parent = |place: usize| domains.iter().any(|domain| domain.parent == Some(place));
+        for (place, domain) in domains.iter().enumerate() {
+            let (Some(spec), cgroup) = (domain.protected, &kernel.cgroups[place]) else { continue };
+            if self.settings.source != Source::RefaultsAndPressure || is_parent(place) {
+                continue;
+            }
+            let signs = Signs {
+                period_ns: spec.period_ns,
+                charged_bytes: cgroup.charged_bytes(),
+                refaulted_bytes: cgroup.counts.faults * GROUP_BYTES,
+                stalled_ns: cgroup.counts.stalled_ns,
+                disk_ns: cgroup.counts.disk_ns,
+            };
+            self.trials.see(now_ns, place as u64, signs);
+        }
+    }
+
     fn seen(&self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) -> Vec<Seen> {
         let mut claimed_bytes: Vec<u64> =
             kernel.cgroups.iter().map(|cgroup| cgroup.charged_bytes()).collect();
@@ -158,6 +185,7 @@ impl Steward {
                 claimed_bytes: claimed_bytes[place],
                 clean_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 min_bytes: domain.min_bytes,
+                adapts: domain.adapts,
                 ..Principal::of_weight(NonZeroU32::new(domain.weight).unwrap_or(NonZeroU32::MIN))
             };
             let protected = domain.protected.map(|spec| Protected {
@@ -165,6 +193,7 @@ impl Steward {
                 idle_bytes: self.read[place]
                     .as_ref()
                     .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
+                offered_bytes: self.trials.offered_bytes(place as u64),
                 swapped_bytes: cgroup.swapped * GROUP_BYTES,
                 file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
                 is_revocable: spec.is_revocable,
@@ -177,6 +206,9 @@ impl Steward {
 
     /// Reads the ages of those that are protected, where what was read is too old.
     fn read(&mut self, now_ns: u64, kernel: &Kernel, domains: &[DomainSpec]) {
+        if self.settings.source != Source::Mglru {
+            return;
+        }
         for (place, domain) in domains.iter().enumerate() {
             let Some(spec) = domain.protected else { continue };
             let cgroup = &kernel.cgroups[place];
@@ -191,12 +223,16 @@ impl Steward {
 
     /// Has the kernel told what each keeps, where that is news.
     fn protect(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec], seen: &[Seen]) {
+        let mut lowered = Vec::new();
         for kept in &self.decision.kept {
             let place = kept.id as usize;
             let idle_bytes = seen[place].protected.map_or(0, |protected| protected.idle_bytes);
             let used_bytes = seen[place].principal.claimed_bytes.saturating_sub(idle_bytes);
             let cgroup = &mut kernel.cgroups[place];
-            if kept.is_demoted || kept.bytes < least_bytes(used_bytes) {
+            // The kernel leaves it what is offered, too.
+            let kept_bytes =
+                if self.trials.offered_bytes(kept.id) > 0 { kept.minimum_bytes } else { kept.bytes };
+            if kept.is_demoted || kept_bytes < least_bytes(used_bytes) {
                 // What happens to it from now on is nobody's fault.
                 cgroup.protected = None;
             } else if cgroup.protected.is_none()
@@ -207,14 +243,33 @@ impl Steward {
                 cgroup.protected = domains[place].protected.map(|spec| (now_ns, spec.period_ns));
             }
             let bytes = kept.minimum_bytes.max(domains[place].min_bytes);
-            if bytes != self.told_bytes[place] {
-                self.told_bytes[place] = bytes;
-                let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
-                // One thread writes one after the other.
-                self.written_at_ns = self.written_at_ns.max(now_ns + write_ns);
-                kernel.events.push(self.written_at_ns, Event::Minimum { domain: place, bytes });
+            let told_bytes = std::mem::replace(&mut self.told_bytes[place], bytes);
+            // What is written later is what is wanted then. Those of whom more is kept come first.
+            if bytes != told_bytes && !self.to_write.contains(&place) {
+                if bytes > told_bytes { self.to_write.push_back(place) } else { lowered.push(place) }
             }
         }
+        self.to_write.extend(lowered);
+        if !self.is_writing {
+            self.write_next(now_ns, kernel);
+        }
+    }
+
+    /// One thread writes one minimum after the other.
+    fn write_next(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        let next = self.to_write.pop_front();
+        self.is_writing = next.is_some();
+        if let Some(domain) = next {
+            let write_ns = (self.random.fraction() * self.settings.write_ns as f64) as u64;
+            let bytes = self.told_bytes[domain];
+            kernel.events.push(now_ns + write_ns, Event::Minimum { domain, bytes });
+        }
+    }
+
+    /// A minimum is in the kernel.
+    pub(super) fn written(&mut self, now_ns: u64, kernel: &mut Kernel, domain: usize, bytes: u64) {
+        kernel.cgroups[domain].min_bytes = bytes;
+        self.write_next(now_ns, kernel);
     }
 
     fn publish(&mut self, kernel: &Kernel, seen: &[Seen]) {
@@ -245,6 +300,9 @@ impl Steward {
     }
 
     fn age(&mut self, now_ns: u64, kernel: &mut Kernel, domains: &[DomainSpec]) {
+        if self.settings.source != Source::Mglru {
+            return;
+        }
         let protected: Vec<(u64, u64)> = domains
             .iter()
             .enumerate()
@@ -345,12 +403,7 @@ impl Steward {
             let allowed_bytes = self.decision.target_bytes + PIECE_BYTES * self.settings.threads as u64;
             let taken = match self.kept_of(place) {
                 0 => kernel.take_from(now_ns, place),
-                _ => take_idle(
-                    now_ns,
-                    kernel,
-                    place,
-                    domains[place].protected.map_or(0, |spec| spec.period_ns),
-                ),
+                _ => self.take_from_protected(now_ns, kernel, domains, place),
             };
             let Some(done_ns) = taken else {
                 // Those that are in use after all are not idle at the next reading.
@@ -372,6 +425,30 @@ impl Steward {
             self.threads[thread].left_bytes = left_bytes.saturating_sub(GROUP_BYTES);
             kernel.events.push(done_ns, Event::Take { thread });
             return true;
+        }
+    }
+
+    /// Takes a group of what a protected domain does not use, as far as that is known, or of what is offered of it.
+    fn take_from_protected(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        domains: &[DomainSpec],
+        place: usize,
+    ) -> Option<u64> {
+        match self.settings.source {
+            Source::Mglru => {
+                let period_ns = domains[place].protected.map_or(0, |spec| spec.period_ns);
+                take_idle(now_ns, kernel, place, period_ns)
+            }
+            Source::RefaultsAndPressure => {
+                if self.trials.offered_bytes(place as u64) < GROUP_BYTES {
+                    return None;
+                }
+                self.trials.ask(now_ns, place as u64, GROUP_BYTES);
+                kernel.take_from(now_ns, place)
+            }
+            Source::None => None,
         }
     }
 

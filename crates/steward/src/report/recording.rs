@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
-use libsteward::api::{Event, Forecast};
+use libsteward::api::{AuditedMemory, Event, Forecast};
 use serde::Deserialize;
 
 use crate::output::SCHEMA;
@@ -43,6 +43,9 @@ pub struct Series {
     pub broken: Option<(f64, String)>,
     /// Its memory, of a domain where it is counted, by seconds since the beginning.
     pub memory: Vec<(f64, Memory)>,
+    /// What became of what it was promised of the memory, as it was told last, and when, in seconds since the
+    /// beginning.
+    pub memory_record: Option<(f64, Vec<AuditedMemory>)>,
 }
 
 impl Series {
@@ -161,6 +164,9 @@ impl Recording {
             let series = self.domains.entry(row.domain.name.clone()).or_default();
             series.add(at_s, &row.domain.forecast, row.promise.as_ref());
             series.memory.extend(row.memory.map(|memory| (at_s, memory)));
+            if !row.memory_record.is_empty() {
+                series.memory_record = Some((at_s, row.memory_record.clone()));
+            }
         }
         for row in &snapshot.tasks {
             let key = (row.task.name.clone(), row.task.pid, row.task.tid);

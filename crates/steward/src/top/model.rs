@@ -29,6 +29,8 @@ pub struct Reading {
     pub events: Vec<api::Event>,
     /// Which of the tasks are threads of the kernel itself, by number.
     pub kernel_threads: HashSet<i32>,
+    /// What became of promises of memory, by the names of the domains, where that was asked.
+    pub memory_records: HashMap<String, Vec<api::AuditedMemory>>,
     /// Why there are no domains, where there are none: all tasks are below the root then.
     pub no_domains: Option<String>,
 }
@@ -120,7 +122,8 @@ impl Model {
 
     /// Takes in what the daemon said.
     pub fn take(&mut self, reading: Reading) {
-        let Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains } = reading;
+        let Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains, .. } = reading;
+        let mut records = reading.memory_records;
         for event in events.iter().filter(|event| promise::puts_out(event.kind)) {
             self.decisions.extend(event.task.as_ref().map(|task| (task.tid, event.clone())));
         }
@@ -128,7 +131,10 @@ impl Model {
         let known: HashSet<i32> = status.cpu.tasks.iter().map(|task| task.tid).collect();
         self.decisions.retain(|tid, _| known.contains(tid));
         let api::Forecasts { at_ns, window_ns, model, source, cpus, hidden, machine, others, .. } = forecasts;
-        let rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
+        let mut rows_of_domains = domain_rows(forecasts.domains, &domains, &status, cpus, window_ns > 0);
+        for row in &mut rows_of_domains {
+            row.memory_record = records.remove(&row.domain.name).unwrap_or_default();
+        }
         let suspended = suspended(&rows_of_domains);
         let mut rows_of_tasks = self.task_rows(forecasts.tasks, &status, &suspended, at_ns);
         rows_of_tasks.iter_mut().for_each(|row| row.kernel = kernel_threads.contains(&row.task.tid));
@@ -249,7 +255,7 @@ fn domain_rows(
         let promise = promise::of_domain(&domain, &by_name, promised_ms_per_s, nothing_in_force, measured);
         let memory = by_name.get(domain.name.as_str()).and_then(|known| Memory::of(known));
         let disk = by_name.get(domain.name.as_str()).and_then(|known| Disk::of(known));
-        DomainRow { domain, promise, memory, disk }
+        DomainRow { domain, promise, memory, disk, memory_record: Vec::new() }
     });
     rows.collect()
 }
@@ -295,6 +301,7 @@ pub mod testing {
             domains: sample::domains(),
             events: if second == 0 { sample::events() } else { Vec::new() },
             kernel_threads: Default::default(),
+            memory_records: if second == 20 { sample::memory_records() } else { Default::default() },
             no_domains: None,
         }
     }

@@ -22,6 +22,9 @@ pub struct DomainRow {
     /// Its part of the disk; left out where there is nothing to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
+    /// What became of what it was promised of the memory; left out where nothing was, and in most looks of a recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_record: Vec<api::AuditedMemory>,
 }
 
 impl DomainRow {

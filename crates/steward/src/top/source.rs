@@ -1,6 +1,6 @@
 //! Where readings come from: asks the daemon, again and again, and connects again when it has gone.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -15,6 +15,9 @@ use steward_kernel::{KernelError, Roots};
 use super::app::{Change, Victim};
 use super::model::Reading;
 
+/// Between two questions after what became of promises of memory: it is told by the second, of a minute at least.
+const RECORDS_EVERY: Duration = Duration::from_secs(10);
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Question {
@@ -22,6 +25,8 @@ pub struct Question {
     pub socket: PathBuf,
     /// Of which domain or process, if not of all.
     pub forecasts: api::ListForecasts,
+    /// Whether also what became of promises of memory, now and then.
+    pub with_records: bool,
 }
 
 /// A connection that gives readings.
@@ -30,6 +35,8 @@ pub struct Source {
     client: Client,
     decisions: Events<api::Monitored>,
     forecasts: api::ListForecasts,
+    /// When it is to be asked next what became of promises of memory; `None`: never.
+    records_at: Option<Instant>,
     /// What the daemon remembered when the connection was made.
     remembered: Option<Vec<api::Event>>,
     /// Processes that were looked at: their name, and whether they are threads of the kernel.
@@ -47,7 +54,8 @@ impl Source {
         let mut client = connect()?;
         let remembered = Some(client.call(&api::ListEvents {})?.events);
         let forecasts = question.forecasts.clone();
-        Ok(Source { client, decisions, forecasts, remembered, known: HashMap::new() })
+        let records_at = question.with_records.then(Instant::now);
+        Ok(Source { client, decisions, forecasts, records_at, remembered, known: HashMap::new() })
     }
 
     /// Asks for all that there is to know now.
@@ -72,7 +80,43 @@ impl Source {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let kernel_threads = self.kernel_threads(&forecasts.tasks);
         let unix_ms = since_1970.as_millis() as u64;
-        Ok(Reading { unix_ms, forecasts, status, domains, events, kernel_threads, no_domains })
+        let memory_records = self.memory_records(&forecasts, &domains)?;
+        Ok(Reading {
+            unix_ms,
+            forecasts,
+            status,
+            domains,
+            events,
+            kernel_threads,
+            memory_records,
+            no_domains,
+        })
+    }
+
+    /// What became of what the domains were promised of the memory, when that is due.
+    fn memory_records(
+        &mut self,
+        forecasts: &api::Forecasts,
+        domains: &api::DomainList,
+    ) -> Result<HashMap<String, Vec<api::AuditedMemory>>, Error> {
+        let mut records = HashMap::new();
+        if self.records_at.is_none_or(|at| Instant::now() < at) {
+            return Ok(records);
+        }
+        self.records_at = Some(Instant::now() + RECORDS_EVERY);
+        let asked: BTreeSet<&str> = forecasts.domains.iter().map(|domain| domain.name.as_str()).collect();
+        let promised = |domain: &&api::Domain| domain.memory_min.is_some() || domain.protect.is_some();
+        for domain in domains.domains.iter().filter(promised).filter(|one| asked.contains(one.name.as_str()))
+        {
+            let about = api::AuditDomain { domain: Some(domain.name.clone()) };
+            match self.client.call(&about) {
+                Ok(audited) => records.extend(audited.memory.map(|spans| (domain.name.clone(), spans))),
+                // It has gone meanwhile, or the caller may not know: the rest is told.
+                Err(Error::Api(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(records)
     }
 
     /// Which tasks are threads of the kernel itself, by number. Each is looked at once, and again when its name is

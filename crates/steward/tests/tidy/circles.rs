@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{Finding, Kind, Source};
 
 /// The crates that are held to it.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "crates/libsteward",
     "crates/libsteward-c",
     "crates/steward",
@@ -28,6 +28,7 @@ const CRATES: [&str; 20] = [
     "lab/null-scheduler",
     "lab/guest",
     "lab/machine",
+    "lab/runner",
     "lab/workloads",
 ];
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice, First, Order};
+use steward_core::disk::elevator::{self, Choice, First, Need, Order};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::Roots;
@@ -61,8 +61,8 @@ pub struct KernelKnobs {
 struct State {
     /// The change in the undo journal, and the priority; without a change where the task has it from elsewhere.
     given: BTreeMap<TaskId, (Option<u64>, Priority)>,
-    /// By name and sequence: one that comes after it under its name is another. With for whom it was.
-    ordered: BTreeMap<(String, u64), (First, Ordered)>,
+    /// By name and sequence: one that comes after it under its name is another. With what it was for.
+    ordered: BTreeMap<(String, u64), (Need, Ordered)>,
     /// While somebody is to be served first: what is told when they wait, or that nothing tells it.
     moments: Option<Result<Moments, ()>>,
     /// The weights that were written, with the cgroups' ids, by path.
@@ -206,8 +206,9 @@ impl Work<'_> {
             (true, None) => First::Untold,
             (true, Some(_)) => First::Told,
         };
+        let need = Need { first, has_parts: !wanted.weights.is_empty() };
         for device in devices {
-            self.order_one(state, &device, first);
+            self.order_one(state, &device, need);
         }
         self.faults.extend(state.refused.values().cloned());
     }
@@ -217,15 +218,15 @@ impl Work<'_> {
         self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
-    fn order_one(&mut self, state: &mut State, device: &Device, first: First) {
+    fn order_one(&mut self, state: &mut State, device: &Device, need: Need) {
         let key = identity(device);
-        let Choice::Order(order) = elevator::choose(device, first) else { return };
+        let Choice::Order(order) = elevator::choose(device, need) else { return };
         if state.refused.contains_key(&key) {
             return;
         }
         match state.ordered.get(&key) {
             // What somebody chose after Steward did stays.
-            Some((before, _)) if *before == first || device.elevator != order.elevator => return,
+            Some((before, _)) if *before == need || device.elevator != order.elevator => return,
             Some((_, ordered)) => {
                 if let Some(moments) = state.told() {
                     moments.remove_device(&device.name);
@@ -234,7 +235,7 @@ impl Work<'_> {
                 match outcome {
                     Ok(ordered) => {
                         state.attend_to(device, &order);
-                        state.ordered.insert(key, (first, ordered));
+                        state.ordered.insert(key, (need, ordered));
                     }
                     Err(error) => self.faults.push(error.to_string()),
                 }
@@ -253,7 +254,7 @@ impl Work<'_> {
                     "requests are ordered by class"
                 );
                 state.attend_to(device, &order);
-                state.ordered.insert(key, (first, ordered));
+                state.ordered.insert(key, (need, ordered));
             }
             Err(error) => {
                 let elevator = order.elevator;

@@ -2,8 +2,8 @@
 //! for their next request, and the journals of file systems are written for them. The rest of the time nobody is kept
 //! from the disk for somebody who might come.
 //!
-//! A save takes 30 ms, so that a thread does it which waits for nothing else; each change is one write into the kernel,
-//! and nothing of it waits for a disk.
+//! When one begins and is over is `steward_core::disk::moments`' to say. A save takes 30 ms, so that a thread does it
+//! which waits for nothing else; each change is one write into the kernel, and nothing of it waits for a disk.
 
 use std::fmt;
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -14,16 +14,13 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use steward_core::disk::elevator::Moment;
+use steward_core::disk::moments::{self, OVER_AFTER_NS};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::disk::{devices, priority};
 use steward_kernel::{KernelError, Roots};
 
 use crate::turn::clock::now_ns;
-
-/// Nobody has waited for so long: the moment is over. Longer than a film's frame takes, so that a player that reads one
-/// after the other is one moment and not hundreds.
-const OVER_AFTER_NS: u64 = 50_000_000;
 
 /// What tells when somebody waits; readable when somebody begins to.
 pub trait Watch: AsFd + Send {
@@ -219,6 +216,7 @@ fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
 
 /// Goes on until the other end of `ended` is closed.
 fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets>) {
+    let mut rule = moments::Moments::default();
     loop {
         match is_ready(&[watch.as_fd(), ended.as_fd()], None) {
             Ok(ready) if ready[1] => return,
@@ -234,17 +232,19 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
             }
         }
         watch.take();
-        lock(targets).set(true);
-        loop {
-            match is_ready(&[ended.as_fd()], Some(OVER_AFTER_NS / 2)) {
+        if rule.handle_announcement(now_ns()) {
+            lock(targets).set(true);
+        }
+        while let Some(ask_at_ns) = rule.poll_timeout() {
+            match is_ready(&[ended.as_fd()], Some(ask_at_ns.saturating_sub(now_ns()))) {
                 Ok(ready) if ready[0] => return,
                 Ok(_) | Err(_) => {}
             }
-            if watch.are_over(now_ns(), OVER_AFTER_NS) {
-                break;
+            let asked_at_ns = now_ns();
+            if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns, OVER_AFTER_NS)) {
+                lock(targets).set(false);
             }
         }
-        lock(targets).set(false);
     }
 }
 

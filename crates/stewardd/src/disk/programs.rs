@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use steward_core::cpu::mechanism::MechanismKind;
 use steward_core::disk::config::Order;
+use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
 use steward_core::spec::Spec;
@@ -23,32 +24,22 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let mut priorities = self.disk_priorities();
         let OfDomains { first, weights, problems } = self.disk_domains();
         self.domains.disk_problem = problems.into_iter().next();
-        for (task, priority) in &first {
-            // A program's own specification says more of it.
-            priorities.entry(*task).or_insert(*priority);
-            self.disk.programs.insert(*task);
-        }
-        // What has left a domain that is served first, or is in it no longer served so, was born with its priority.
-        let left = self.disk.first.iter().filter(|(task, _)| !priorities.contains_key(task));
-        heirs.extend(left.map(|(task, priority)| (*task, *priority)));
-        self.disk.first = first;
-        self.disk.guard(now_ns, &mut priorities, &self.options.roots);
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
         }
-        priorities.extend(self.disk.background.iter().map(|(task, priority)| (*task, *priority)));
-        let anybody = !self.disk.programs.is_empty();
-        if !anybody {
-            // Nobody waits for the kernel's own threads who is to come first.
-            priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
-        }
-        let lately = self.disk.anybody_lately(now_ns);
-        let ordered = (lately || !weights.is_empty()) && self.settings.config.disk.order == Order::Auto;
-        let waits = ordered && lately;
-        let for_others = self.disk.for_others.clone();
+        let seen = Seen {
+            domains: first,
+            background: self.disk.background.clone(),
+            has_weights: !weights.is_empty(),
+            may_order: self.settings.config.disk.order == Order::Auto,
+            ..self.disk_programs()
+        };
+        let for_others = seen.for_others.clone();
+        let Decision { priorities, ordered, waits, left, .. } =
+            self.disk.decide(now_ns, seen, &self.options.roots);
+        heirs.extend(left);
         if let Some(job) = self.disk.want(Wanted { priorities, ordered, waits, for_others, weights, heirs }) {
             self.worker.give(job);
         }
@@ -63,16 +54,14 @@ impl Daemon {
     }
 
     /// What tasks with a reservation are to have, as their specifications say.
-    fn disk_priorities(&mut self) -> BTreeMap<TaskId, Priority> {
-        let mut priorities = BTreeMap::new();
-        self.disk.programs.clear();
-        self.disk.for_others.clear();
+    fn disk_programs(&mut self) -> Seen {
+        let mut seen = Seen::default();
         // Other mechanisms do not tell who starts what: children would keep the priority of their parents.
         if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() != MechanismKind::SchedExt) {
-            return priorities;
+            return seen;
         }
         let Some(Ok(snapshot)) = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.snapshot()) else {
-            return priorities;
+            return seen;
         };
         for task in &snapshot.tasks {
             let (ids, loaded) = (&self.ids, &self.loaded);
@@ -85,20 +74,13 @@ impl Daemon {
                 continue;
             };
             let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
-            let priority = match priority {
-                Priority::RealTime(_) if stat.is_kernel_thread() => {
-                    self.disk.for_others.insert(stat.id);
-                    Priority::FOR_OTHERS
-                }
-                Priority::RealTime(_) => {
-                    self.disk.programs.insert(stat.id);
-                    priority
-                }
-                _ => priority,
-            };
-            priorities.insert(stat.id, priority);
+            let is_for_others = matches!(priority, Priority::RealTime(_)) && stat.is_kernel_thread();
+            if is_for_others {
+                seen.for_others.insert(stat.id);
+            }
+            seen.programs.insert(stat.id, if is_for_others { Priority::FOR_OTHERS } else { priority });
         }
-        priorities
+        seen
     }
 
     /// What programs without a reservation are to have, as their specifications say. Nobody tells when they start: it

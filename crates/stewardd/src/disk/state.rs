@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::disk::Class;
-use steward_core::disk::guard::{Disks, Guard, SET_BACK_TO};
+use steward_core::disk::guard::{Disks, Taken};
+use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
@@ -22,16 +23,8 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How long after the last look at the soonest, in nanoseconds, when somebody's reservation has changed: a shell script
 /// changes hundreds a second, and each look reads all of them.
 const LOOK_SOON_NS: u64 = 100_000_000;
-/// How far looks at how much they take are apart at least, in nanoseconds.
-const GUARD_EVERY_NS: u64 = 900_000_000;
-
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
-
-/// How long devices stay ordered after the last one who is served first has ended, in nanoseconds: who opens one file
-/// after the other would find them being given another elevator, which waits for all requests that are under way. In
-/// between nobody is kept from the disk by it.
-const STAYS_FOR_NS: u64 = 30_000_000_000;
 
 /// The disk's part of the daemon.
 #[derive(Debug)]
@@ -47,19 +40,15 @@ pub(crate) struct Disk {
     look_at_ns: u64,
     /// When it is looked what runs in the background.
     background_at_ns: u64,
-    /// The tasks of domains that are served first, as it was wanted last.
+    /// The tasks of domains that are served first, as it was seen last.
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// The cgroups that hand the disk out because of Steward.
     pub(super) handed_out: BTreeSet<String>,
     /// What ran there then.
     pub(super) background: BTreeMap<TaskId, Priority>,
-    /// Programs that are to be served first; not the kernel's threads, which work for others.
-    pub(super) programs: BTreeSet<TaskId>,
-    /// The kernel's threads that have a priority because others wait for them.
-    pub(super) for_others: BTreeSet<TaskId>,
-    /// When anybody was to be served first last.
-    anybody_at_ns: Option<u64>,
-    guard: Guard,
+    pub(super) plan: Plan,
+    /// Who had lost their place at the last look.
+    set_back: BTreeSet<TaskId>,
     /// What disks had done at the last look, and when.
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
@@ -78,10 +67,8 @@ impl Disk {
             first: BTreeMap::new(),
             handed_out: BTreeSet::new(),
             background: BTreeMap::new(),
-            programs: BTreeSet::new(),
-            for_others: BTreeSet::new(),
-            anybody_at_ns: None,
-            guard: Guard::default(),
+            plan: Plan::default(),
+            set_back: BTreeSet::new(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
         }
@@ -106,14 +93,6 @@ impl Disk {
         is_due
     }
 
-    /// Whether anybody is to be served first, or was a while ago.
-    pub(super) fn anybody_lately(&mut self, now_ns: u64) -> bool {
-        if !self.programs.is_empty() {
-            self.anybody_at_ns = Some(now_ns);
-        }
-        self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS)
-    }
-
     /// Specifications may say something else by now.
     pub(crate) fn forget_specs(&mut self) {
         self.classes.clear();
@@ -121,32 +100,26 @@ impl Disk {
         self.look_soon();
     }
 
-    /// Has those among these who take the disk for themselves lose their place for a while.
-    pub(super) fn guard(&mut self, now_ns: u64, priorities: &mut BTreeMap<TaskId, Priority>, roots: &Roots) {
-        let tasks: BTreeMap<TaskId, u64> = self
-            .programs
-            .iter()
-            .filter_map(|task| Some((*task, usage::of_thread(task.tid, roots)?)))
-            .collect();
-        if tasks.is_empty() {
-            self.guard = Guard::default();
-            self.done = Default::default();
-            return;
-        }
-        if now_ns >= self.done.0 + GUARD_EVERY_NS {
-            let disks = self.disks_since(now_ns, roots);
-            self.guard.look(now_ns, disks, &tasks);
-        }
-        for (task, priority) in priorities.iter_mut().filter(|(task, _)| self.guard.is_set_back(**task)) {
-            if self.wanted.priorities.get(task) != Some(&SET_BACK_TO) {
-                tracing::info!(
-                    decision = "disk-set-back",
-                    tid = task.tid,
-                    "it takes most of a disk for itself"
-                );
+    /// Decides what is to be done about what was seen.
+    pub(super) fn decide(&mut self, now_ns: u64, seen: Seen, roots: &Roots) -> Decision {
+        let taken: Option<(Disks, BTreeMap<TaskId, Taken>)> = self.plan.guard_is_due(now_ns).then(|| {
+            let first = seen.first().into_iter();
+            let taken = first.filter_map(|task| Some((task, usage::of_thread(task.tid, roots)?)));
+            let taken: BTreeMap<TaskId, Taken> = taken.collect();
+            if taken.is_empty() {
+                self.done = Default::default();
+                return (Disks::default(), taken);
             }
-            *priority = SET_BACK_TO;
+            (self.disks_since(now_ns, roots), taken)
+        });
+        let taken = taken.as_ref().map(|(disks, taken)| (*disks, taken));
+        self.first.clone_from(&seen.domains);
+        let decision = self.plan.decide(now_ns, seen, taken);
+        for task in decision.set_back.difference(&self.set_back) {
+            tracing::info!(decision = "disk-set-back", tid = task.tid, "it takes most of a disk for itself");
         }
+        self.set_back.clone_from(&decision.set_back);
+        decision
     }
 
     /// What disks have done since the last look.
@@ -159,6 +132,7 @@ impl Disk {
         for (name, now) in &done {
             let before = self.done.1.get(name).copied().unwrap_or(*now);
             disks.bytes += now.bytes.saturating_sub(before.bytes);
+            disks.requests += now.requests.saturating_sub(before.requests);
             let busy = now.busy_ns.saturating_sub(before.busy_ns) as f64 / passed_ns as f64;
             disks.busy = disks.busy.max(busy.min(1.0));
         }

@@ -21,6 +21,7 @@ impl Daemon {
             promised: tree.reserved_below("", Resource::Memory) as u64,
             reservable: tree.limit("", Resource::Memory) as u64,
             lapsed: self.domains.lapsed() as u64,
+            used_from: self.domains.cared().used_from(),
         }
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use libsteward::api;
 use steward_core::domain::OWN_LEAF;
 use steward_core::memory::principal::Principal;
+use steward_core::memory::source::Source;
 
 use super::sharing::FileUses;
 
@@ -24,9 +26,28 @@ pub(crate) struct Cared {
     pub(crate) written_per_second: Option<u64>,
     /// What was found out of who uses pages of files that are charged to others.
     pub(crate) file_uses: Arc<FileUses>,
+    /// Whose programs go by how much they may use, and until when that is known, in nanoseconds.
+    pub(crate) adapting: BTreeMap<String, u64>,
+    /// By what it is known what protected domains use; `None` while none is protected.
+    pub(crate) source: Option<Source>,
 }
 
+/// Who watches how much its own domain may use goes by it, and is known to for so long after it looked, in nanoseconds:
+/// longer than the time between two looks for one who watches, however much its user watches.
+const ADAPTS_FOR_NS: u64 = 5_000_000_000;
+
 impl Cared {
+    /// A program of this domain has looked how much that may use.
+    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64) {
+        self.adapting.retain(|_, until_ns| *until_ns > now_ns);
+        self.adapting.insert(path.to_owned(), now_ns.saturating_add(ADAPTS_FOR_NS));
+    }
+
+    /// Whether programs of a domain go by how much it may use.
+    pub(crate) fn adapts(&self, path: &str, now_ns: u64) -> bool {
+        self.adapting.get(path).is_some_and(|until_ns| *until_ns > now_ns)
+    }
+
     /// What is kept of a domain itself, in its cgroup and the leaf of its own processes; `None` where it is not
     /// protected.
     pub(crate) fn kept(&self, path: &str) -> Option<u64> {
@@ -40,9 +61,35 @@ impl Cared {
         self.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal)).claimed_bytes
     }
 
+    /// By what it is known what protected domains use, as the API says it.
+    pub(crate) fn used_from(&self) -> Option<api::UseSource> {
+        self.source.map(|source| match source {
+            Source::Mglru => api::UseSource::Mglru,
+            Source::RefaultsAndPressure => api::UseSource::RefaultsAndPressure,
+            Source::None => api::UseSource::None,
+        })
+    }
+
     /// What was taken from a domain itself.
     pub(crate) fn taken(&self, path: &str) -> u64 {
         let of = |path: &str| self.taken_bytes.get(path).copied().unwrap_or(0);
         of(path).saturating_add(of(&format!("{path}/{OWN_LEAF}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_not_looked_for_a_while_goes_by_it_no_longer_and_is_forgotten() {
+        let mut cared = Cared::default();
+        cared.note_adapting("a", 0);
+        assert!(cared.adapts("a", ADAPTS_FOR_NS - 1) && !cared.adapts("b", 0));
+        cared.note_adapting("a", ADAPTS_FOR_NS - 1);
+        assert!(cared.adapts("a", ADAPTS_FOR_NS));
+        cared.note_adapting("b", 2 * ADAPTS_FOR_NS);
+        assert!(!cared.adapts("a", 2 * ADAPTS_FOR_NS));
+        assert_eq!(cared.adapting.len(), 1);
     }
 }

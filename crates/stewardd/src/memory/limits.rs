@@ -2,7 +2,7 @@
 //! domain says that it is not in force yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::domain::name::parent_of;
 use steward_core::memory::limits::{Limits as Wanted, Told};
@@ -29,6 +29,8 @@ pub struct Limits {
     /// Why something is not in force, by path.
     failed: BTreeMap<String, String>,
     jobs: VecDeque<Job>,
+    /// What the worker is to tell the kernel when it comes to it, by path, with the cgroup's id.
+    waiting: Arc<Mutex<BTreeMap<String, (u64, Told)>>>,
     /// The cgroups that hand memory out because of us.
     hand_out: BTreeSet<String>,
     /// When what is not in force is tried again.
@@ -60,7 +62,12 @@ impl Limits {
         self.failed.retain(|path, _| wanted.cgroups.contains_key(path));
         let all = wanted.cgroups.keys().chain(&wanted.protected);
         self.failed.extend(all.filter_map(|path| Some((path.clone(), why(path)?.clone()))));
-        for (path, settings) in &wanted.cgroups {
+        // The worker writes one after the other: those that are to be left more come first.
+        let least = |told: Option<&(u64, Told)>| told.and_then(|(_, told)| told.min_bytes).unwrap_or(0);
+        let is_raised = |path: &str, settings: &Told| settings.min_bytes > Some(least(self.told.get(path)));
+        let (raised, others): (Vec<_>, Vec<_>) =
+            wanted.cgroups.iter().partition(|(path, settings)| is_raised(path, settings));
+        for (path, settings) in raised.into_iter().chain(others) {
             let Some(id) = id_of(path).filter(|_| why(path).is_none()) else { continue };
             if self.told.get(path) != Some(&(id, *settings)) {
                 self.failed.remove(path);
@@ -100,9 +107,24 @@ impl Limits {
     }
 
     fn tell(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64, wanted: Told) {
-        let (knobs, place) = (Arc::clone(knobs), Place { path: path.to_owned(), cgroup_id });
-        let work = move || knobs.set(&place, wanted);
-        self.push(path, Box::new(work));
+        let waits = |waiting: &Mutex<BTreeMap<String, (u64, Told)>>| {
+            // A panic of another leaves it as it is.
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.insert(path.to_owned(), (cgroup_id, wanted)).is_some()
+        };
+        if waits(&self.waiting) {
+            // The one that waits already tells what is wanted by then.
+            self.pending.insert(path.to_owned());
+            return;
+        }
+        let (knobs, waiting, path) = (Arc::clone(knobs), Arc::clone(&self.waiting), path.to_owned());
+        let of = path.clone();
+        let work = move || {
+            let newest = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+            let Some((cgroup_id, wanted)) = newest else { return Ok(Progress::Done) };
+            knobs.set(&Place { path, cgroup_id }, wanted)
+        };
+        self.push(&of, Box::new(work));
     }
 
     fn forget(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64) {
@@ -222,5 +244,36 @@ mod tests {
         wanted.hand_out.remove("steward.gone");
         limits.want(&cgroups, &wanted, &|path| Some(path.len() as u64));
         assert_eq!(limits.failures().count(), 0);
+    }
+
+    #[test]
+    fn what_is_to_be_raised_comes_first_and_what_waits_tells_what_is_wanted_by_then() {
+        let cgroups = FakeCgroups::default();
+        for path in ["steward.a", "steward.b"] {
+            cgroups.tree().add(path, 0);
+        }
+        let id_of = |path: &str| cgroups.find(path).ok().map(|cgroup| cgroup.id);
+        let mut limits = Limits::default();
+        let mut want = |a: u64, b: u64| {
+            let mut wanted = Wanted::default();
+            wanted.hand_out.insert(String::new());
+            for (path, mib) in [("steward.a", a), ("steward.b", b)] {
+                let told = Told { min_bytes: Some(mib << 20), max_bytes: None };
+                wanted.cgroups.insert(path.to_owned(), told);
+            }
+            limits.want(&cgroups, &wanted, &id_of);
+            limits.take_jobs().collect::<Vec<Job>>()
+        };
+        let about = |jobs: &[Job]| jobs.iter().map(|job| format!("{:?}", job.about)).collect::<Vec<_>>();
+        let first = want(8, 8);
+        assert_eq!(first.len(), 2);
+        assert!(want(9, 12).is_empty(), "the same jobs wait");
+        for job in first {
+            assert_eq!((job.work)(), Ok(Progress::Done));
+        }
+        let min_mib = |path| cgroups.tree().memory(path).min_bytes.map(|bytes| bytes >> 20);
+        assert_eq!(["steward.a", "steward.b"].map(min_mib), [Some(9), Some(12)]);
+        let later = want(5, 20);
+        assert!(about(&later)[0].contains("steward.b"), "{:?}", about(&later));
     }
 }

@@ -11,6 +11,7 @@ mod holds;
 mod orders;
 mod recorder;
 mod sight;
+mod uses;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +27,7 @@ use steward_core::memory::ageing::Ageing;
 use steward_core::memory::manager::{self, Decision, Machine};
 use steward_core::memory::protection::Change;
 use steward_core::memory::recorded::Look;
+use steward_core::memory::source::Source;
 use steward_core::memory::victims::PIECE_MIN_BYTES;
 use steward_kernel::Roots;
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool};
@@ -79,6 +81,8 @@ pub(crate) struct News {
     pub(crate) written_per_second: Option<u64>,
     /// What was found out of who uses pages of files that are charged to others.
     pub(crate) file_uses: Arc<FileUses>,
+    /// By what it is known what protected domains use; `None` while none is protected.
+    pub(crate) source: Option<Source>,
     /// Whether protection is dropped because too little is left.
     pub(crate) is_short: bool,
     /// Who was held back since the loop began, by path.
@@ -337,7 +341,7 @@ impl Turns {
             self.tell();
             self.more_at_ns = more_at_ns(now_ns, crate::turn::clock::now_ns());
         }
-        self.top_up();
+        self.top_up(now_ns);
     }
 
     /// Whether so much memory has gone since the last look that the next one is due.
@@ -406,7 +410,7 @@ impl Turns {
             let (settings, paths) = (orders.settings, sight.paths());
             recorder.note(Look { now_ns, machine, settings, domains, paths, decision: decision.clone() });
         }
-        if let Some(id) = self.ageing.due(now_ns, sight.periods()) {
+        if let Some(id) = self.ageing.due(now_ns, sight.to_age()) {
             let cost_ns = sight.age(id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
@@ -449,6 +453,7 @@ impl Turns {
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
         self.news.is_short = decision.is_short;
+        self.news.source = Some(sight.source());
         self.news.target_bytes = decision.target_bytes;
         self.news.written_per_second = self.written.bytes_per_second();
     }
@@ -480,8 +485,8 @@ impl Turns {
     }
 
     /// Has so much be taken as is not free, from those whose turn it is.
-    fn top_up(&mut self) {
-        let (Some(sight), Some(pool)) = (&self.sight, &self.pool) else { return };
+    fn top_up(&mut self, now_ns: u64) {
+        let (Some(sight), Some(pool)) = (&mut self.sight, &self.pool) else { return };
         let free_bytes = sight.free_bytes();
         let mut missing_bytes =
             self.target_bytes.saturating_sub(free_bytes).saturating_sub(self.in_hand_bytes);
@@ -501,20 +506,23 @@ impl Turns {
             let kept_bytes =
                 self.news.kept.get(cgroup).filter(|(of_id, _)| *of_id == id).map_or(0, |kept| kept.1);
             let in_hand_bytes = self.in_hand.get(&id).copied().unwrap_or(0);
+            // Of a protected one only what is idle, or offered: memory.reclaim takes others where that is in use again.
+            let (idle_ns, most_bytes) = if kept_bytes > 0 { sight.may_take(id) } else { (None, u64::MAX) };
             let above_bytes = match kept_bytes {
                 0 => u64::MAX,
                 _ => sight.charged_now(id).saturating_sub(kept_bytes).saturating_sub(in_hand_bytes),
             };
-            let bytes = bytes.min(above_bytes);
+            let bytes = bytes.min(above_bytes).min(most_bytes);
             if bytes < (*left_bytes).min(PIECE_MIN_BYTES) {
                 self.plan.pop_front();
                 continue;
             }
-            // Of a protected one only what is idle: memory.reclaim takes other pages where that is in use again.
-            let idle_ns = if kept_bytes > 0 { sight.period_ns(id) } else { None };
             let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness: None, idle_ns };
             if pool.give(job).is_err() {
                 break;
+            }
+            if kept_bytes > 0 {
+                sight.ask(now_ns, id, bytes);
             }
             *left_bytes -= bytes;
             if *left_bytes == 0 {

@@ -118,11 +118,12 @@ impl Daemon {
     fn order_memory(&mut self) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        if self.memory.manager.given().are(self.domains.memory_orders(), &settings) {
+        if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages) {
             return Ok(());
         }
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        self.memory.manager.give(Orders { domains: domains.collect(), settings })
+        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages };
+        self.memory.manager.give(orders)
     }
 
     fn cared(&self, news: &News) -> Cared {
@@ -144,6 +145,9 @@ impl Daemon {
             target_bytes: news.target_bytes,
             written_per_second: news.written_per_second,
             file_uses: news.file_uses.clone(),
+            // Nothing that the loop knows of.
+            adapting: self.domains.cared().adapting.clone(),
+            source: news.source,
         }
     }
 

@@ -64,7 +64,11 @@ impl Daemon {
             None => self.domain_of_caller(caller)?,
             Some(named) => self.watched_domain(caller, named)?,
         };
-        let figures = self.availability(&cgroup.path, caller.payer, now_ns())?;
+        let now_ns = now_ns();
+        let figures = self.availability(&cgroup.path, caller.payer, now_ns)?;
+        if watch.named.is_none() && !figures.path.is_empty() {
+            self.domains.note_adapting(&figures.path, now_ns);
+        }
         let domain = self.domains.names().name_of(&figures.path);
         let now = figures.amounts;
         let is_told = |(about, told): &(String, Amounts)| {

@@ -15,6 +15,7 @@ use steward_kernel::cgroup::reading::MemoryUse;
 use super::cared::Cared;
 use super::looks::Amounts;
 use crate::domains::cgroups::Cgroups;
+use crate::turn::clock::now_ns;
 
 /// What the processes of a domain itself weigh beside its children, as a cgroup does to which nobody gave anything.
 const OWN_WEIGHT: u32 = 100;
@@ -101,6 +102,7 @@ pub(crate) fn shown(
         available_at_once: amounts.at_once_bytes,
         time_to_free_ns: amounts.time_to_free_ns,
         kept: cared.kept(path),
+        used_from: cared.kept(path).and(cared.used_from()),
         taken: cared.taken(path),
         claimed: cared.claimed_bytes(path, used.used_bytes),
         claims_from: match cared.file_uses.contains_key(path) {
@@ -144,6 +146,7 @@ pub(crate) struct User<'a> {
 
 /// What each of them uses and may use.
 pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Vec<Amounts> {
+    let now_ns = now_ns();
     let principal = |user: &User<'_>| {
         let User { path, parent, node, used } = *user;
         let principal = Principal {
@@ -152,6 +155,7 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
             clean_bytes: used.clean_bytes,
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
+            adapts: cared.adapts(path, now_ns),
             ..standing(node, path)
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
@@ -267,6 +271,24 @@ mod tests {
         assert_eq!(used_by_rest(&rest_of("a"), &known), Some(of(85)));
         assert_eq!(used_by_rest(&rest_of("a/x"), &known), Some(of(7)));
         assert_eq!(used_by_rest(&rest_of("c"), &known), None, "nobody counts it");
+    }
+
+    #[test]
+    fn what_is_left_by_who_goes_by_what_it_is_told_is_told_to_nobody_else() {
+        let mut cared = Cared::default();
+        let of_first = |has_mib: u64, cared: &Cared| {
+            let used = BTreeMap::from([
+                ("steward.a".to_owned(), used(has_mib, 0, 0)),
+                ("steward.b".to_owned(), used(100, 0, 0)),
+            ]);
+            let tree = Tree::new(Names::default(), tree::Machine::default());
+            divide_of_tree(&tree, &used, &machine(), cared)["steward.a"].available_bytes / MIB
+        };
+        let before = of_first(200, &cared);
+        cared.note_adapting("steward.b", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "a quarter of what b has");
+        cared.note_adapting("steward.a", now_ns());
+        assert_eq!(of_first(200, &cared), before - 25, "its own makes no difference to it");
     }
 
     #[test]

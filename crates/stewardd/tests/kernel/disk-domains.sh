@@ -38,7 +38,7 @@ compare $usual $batch
 
 steward set batch --io background >/dev/null
 wait_for is_ordered
-wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
+wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.batch/io.bfq.weight'
 section background
 order
 weight batch
@@ -66,7 +66,7 @@ cat /sys/fs/cgroup/cgroup.subtree_control
 steward run --io background -- $(reads 0) 2>/dev/null &
 program=$!
 wait_for is_ordered
-wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
 section run
 weight run-$program
 section killed
@@ -80,7 +80,7 @@ order
 weight run-$program
 start_daemon --mechanism deadline
 wait_for is_ordered
-wait_for 'grep -q "default 1$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
 section started-again
 weight run-$program
 section stopped

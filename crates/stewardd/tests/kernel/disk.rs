@@ -91,9 +91,9 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
         }),
         ("what-is-in-the-background-gives-way", &|| {
             assert_eq!(order("background"), "bfq with 128");
-            told.says("background", &["batch: default 1", "usual: default 100", "strict_guarantees:0"]);
+            told.says("background", &["batch: default 10", "usual: default 100", "strict_guarantees:0"]);
             told.says("background", &["disk requests:", "served when nobody else wants the disk"]);
-            // A hundredth is due in the end; after ten seconds BFQ has not got there.
+            // An eleventh is due.
             assert!(part("background") < 0.2);
         }),
         ("a-fraction-is-had-and-the-rest-is-shared", &|| {
@@ -105,14 +105,14 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             assert_eq!(told.text("left-by-all"), told.text("before"));
         }),
         ("a-program-has-a-domain-with-the-class-that-it-was-started-with", &|| {
-            told.says("run", &[": default 1"]);
+            told.says("run", &[": default 10"]);
         }),
         ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
             assert_eq!(order("killed"), "bfq with 128");
             assert_eq!(order("reverted"), order("before"));
             told.says("reverted", &[": default 100"]);
         }),
-        ("the-next-daemon-goes-on", &|| told.says("started-again", &[": default 1"])),
+        ("the-next-daemon-goes-on", &|| told.says("started-again", &[": default 10"])),
         ("a-daemon-that-stops-leaves-nothing", &|| {
             told.says("stopped", &["exit code 0", ": default 100"]);
             assert_eq!(order("stopped"), order("before"));

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::plan;
+use crate::scenario::{Swap, TimedDisk};
 
 const TEXT: &str = r#"
 title = "keys"

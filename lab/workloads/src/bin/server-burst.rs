@@ -1,17 +1,21 @@
 //! A server inside one process, and the requests that come to it (Yang 2009, 12.3): a burst, or a stream at some rate.
 //!
-//! `server-burst [--threads N | --steward P | --limit N | --adaptive] [--requests 200] [--cpu-ms 10] [--goal-ms 1000]
-//! [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--refuse] [--watch] [--read DIRECTORY]`
+//! `server-burst [--threads N | --steward P | --limit N | --gradient | --vegas | --envoy] [--requests 200] [--cpu-ms 10]
+//! [--goal-ms 1000] [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--seed N] [--refuse] [--watch]
+//! [--read DIRECTORY]`
 //!
-//! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten nine times as much, and the others a
-//! ninth of that. The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what no
-//! thread is free for (`--limit`), one whose limit follows the response times (`--adaptive`), or Steward's
-//! (`steward-server`) with the part P of the CPU (`--steward`). With `--refuse` Steward's refuses what it does not
-//! accept. With `--read` a request then reads a page past the cache, from one of 500 files of a page in that directory,
-//! in no order; with `--requests 0` they are made, and nothing else is done. Some requests come one by one before it
-//! begins, so that costs are known; they are not counted. What it prints is what the library's table says: `goal` is
-//! when a request is late, `x` counts what was refused.
-//! With `--watch` Steward's server shows its table four times a second of a stream, on standard error.
+//! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten, drawn by its number and `--seed`, nine
+//! times as much as the others, with the same mean. (Every tenth would be in step with the pools: which of ten places
+//! is free when the next one comes then decides how many dear ones they take, and a rate that differs by little turns
+//! that round.) The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what no
+//! thread is free for (`--limit`, as a tower concurrency limit that sheds load does), one whose limit follows the
+//! response times (`--gradient`, `--vegas`, `--envoy`: `limits.rs`), or Steward's (`steward-server`) with the part P of
+//! the CPU (`--steward`). With `--refuse` Steward's refuses what it does not accept. With `--read` a request then reads a
+//! page past the cache, from one of 500 files of a page in that directory, in no order; with `--requests 0` they are
+//! made, and nothing else is done. Some requests come one by one before it begins, so that costs are known; they are not
+//! counted. What it prints is what the library's table says: `goal` is when a request is late, `x` counts what was
+//! refused. With `--watch` Steward's server shows its table four times a second of a stream, and others their limit, on
+//! standard error.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,6 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use steward_lab_workloads::direct::{DirectBuffer, PAGE};
+use steward_lab_workloads::limits::{Envoy, Fixed, Gradient, Limit, Vegas};
 use steward_lab_workloads::{clock, number, output};
 use steward_server::{Goal, Otherwise, RouteId, Server, Settings};
 
@@ -30,6 +35,8 @@ use steward_server::{Goal, Otherwise, RouteId, Server, Settings};
 const THREADS_MAX: usize = 200;
 /// The longest time for which reservations are waited for.
 const PATIENCE_S: f64 = 60.0;
+/// For how long as many workers have had one, when all have that are to.
+const SETTLED_S: f64 = 2.0;
 /// How many files there are to be read from.
 const FILES: usize = 500;
 
@@ -42,6 +49,7 @@ struct Options {
     /// Requests in a second, and for how many seconds; without, all come at once.
     rate: Option<(f64, f64)>,
     is_mixed: bool,
+    seed: u64,
     refuses: bool,
     watches: bool,
     read: Option<PathBuf>,
@@ -52,7 +60,9 @@ enum Kind {
     Threads(usize),
     Steward(f64),
     Limit(usize),
-    Adaptive,
+    Gradient,
+    Vegas,
+    Envoy,
 }
 
 fn parse() -> Result<Options, lexopt::Error> {
@@ -65,6 +75,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         warm_up: 60,
         rate: None,
         is_mixed: false,
+        seed: 0,
         refuses: false,
         watches: false,
         read: None,
@@ -76,7 +87,9 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("threads") => options.kind = Kind::Threads(number(&mut parser)?),
             Long("steward") => options.kind = Kind::Steward(number(&mut parser)?),
             Long("limit") => options.kind = Kind::Limit(number(&mut parser)?),
-            Long("adaptive") => options.kind = Kind::Adaptive,
+            Long("gradient") => options.kind = Kind::Gradient,
+            Long("vegas") => options.kind = Kind::Vegas,
+            Long("envoy") => options.kind = Kind::Envoy,
             Long("requests") => options.requests = number(&mut parser)?,
             Long("cpu-ms") => options.cpu_ms = number(&mut parser)?,
             Long("goal-ms") => options.goal_ms = number(&mut parser)?,
@@ -84,6 +97,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("rate") => rate = Some(number(&mut parser)?),
             Long("seconds") => seconds = number(&mut parser)?,
             Long("mixed") => options.is_mixed = true,
+            Long("seed") => options.seed = number(&mut parser)?,
             Long("read") => options.read = Some(parser.value()?.into()),
             Long("refuse") => options.refuses = true,
             Long("watch") => options.watches = true,
@@ -113,83 +127,64 @@ fn serve(request: &Request, tell: &Sender<u64>) {
     let _ = tell.send(clock::now_ns() - request.arrived_ns);
 }
 
-/// How many requests may be at work at once: Netflix' gradient. A response time above twice the long-term one lowers
-/// the limit in proportion, and what may wait is its square root.
-#[derive(Debug)]
-struct Gradient {
-    limit: f64,
-    usual_ns: f64,
-    at_work: usize,
-}
-
-impl Gradient {
-    fn new() -> Self {
-        Gradient { limit: 20.0, usual_ns: 0.0, at_work: 0 }
-    }
-
-    fn ended(&mut self, took_ns: u64) {
-        let took_ns = took_ns as f64;
-        let at_work = self.at_work as f64;
-        self.at_work -= 1;
-        self.usual_ns = if self.usual_ns == 0.0 { took_ns } else { self.usual_ns * 0.99 + took_ns * 0.01 };
-        if self.usual_ns / took_ns > 2.0 {
-            self.usual_ns *= 0.95;
-        }
-        // A limit that is not made use of says nothing.
-        if at_work < self.limit / 2.0 {
-            return;
-        }
-        let gradient = (1.5 * self.usual_ns / took_ns).clamp(0.5, 1.0);
-        let next = self.limit * gradient + self.limit.sqrt();
-        self.limit = (self.limit * 0.8 + next * 0.2).clamp(1.0, THREADS_MAX as f64);
-    }
-}
-
-/// A fixed pool of threads that take from one queue.
+/// A fixed pool of threads that take from one queue, which a limit may keep short.
 struct Pool {
     queue: Sender<Request>,
-    gradient: Option<Arc<Mutex<Gradient>>>,
-    limit: Option<usize>,
+    limited: Option<Arc<Mutex<Limited>>>,
+}
+
+struct Limited {
+    limit: Box<dyn Limit>,
+    at_work: usize,
 }
 
 impl Pool {
     fn new(kind: Kind, tell: &Sender<u64>) -> Self {
-        let (threads, limit) = match kind {
+        let (threads, limit): (usize, Option<Box<dyn Limit>>) = match kind {
             Kind::Threads(count) => (count, None),
-            Kind::Limit(count) => (count, Some(count)),
-            _ => (THREADS_MAX, None),
+            Kind::Limit(count) => (count, Some(Box::new(Fixed(count)))),
+            Kind::Vegas => (THREADS_MAX, Some(Box::new(Vegas::default()))),
+            Kind::Envoy => (THREADS_MAX, Some(Box::new(Envoy::default()))),
+            Kind::Gradient | Kind::Steward(_) => (THREADS_MAX, Some(Box::new(Gradient::default()))),
         };
-        // Of a limit that is fixed, only the count of those at work is needed.
-        let counts = limit.is_some() || kind == Kind::Adaptive;
-        let gradient = counts.then(|| Arc::new(Mutex::new(Gradient::new())));
+        let limited = limit.map(|limit| Arc::new(Mutex::new(Limited { limit, at_work: 0 })));
         let (queue, requests) = channel::<Request>();
         let requests = Arc::new(Mutex::new(requests));
         for _ in 0..threads {
-            let (requests, tell, gradient) = (requests.clone(), tell.clone(), gradient.clone());
+            let (requests, tell, limited) = (requests.clone(), tell.clone(), limited.clone());
             std::thread::spawn(move || {
                 loop {
                     let next = requests.lock().expect("no panic").recv();
                     let Ok(request) = next else { return };
                     serve(&request, &tell);
-                    if let Some(gradient) = &gradient {
-                        gradient.lock().expect("no panic").ended(clock::now_ns() - request.arrived_ns);
+                    if let Some(limited) = &limited {
+                        let now_ns = clock::now_ns();
+                        let mut limited = limited.lock().expect("no panic");
+                        let at_work = limited.at_work;
+                        limited.limit.ended(now_ns, now_ns - request.arrived_ns, at_work);
+                        limited.at_work -= 1;
                     }
                 }
             });
         }
-        Pool { queue, gradient, limit }
+        Pool { queue, limited }
     }
 
     /// Whether it was taken.
     fn offer(&self, request: Request) -> bool {
-        if let Some(gradient) = &self.gradient {
-            let mut gradient = gradient.lock().expect("no panic");
-            if gradient.at_work >= self.limit.unwrap_or(gradient.limit as usize) {
+        if let Some(limited) = &self.limited {
+            let mut limited = limited.lock().expect("no panic");
+            if limited.at_work >= limited.limit.limit() {
                 return false;
             }
-            gradient.at_work += 1;
+            limited.at_work += 1;
         }
         self.queue.send(request).is_ok()
+    }
+
+    /// The limit now, where there is one.
+    fn limit(&self) -> Option<usize> {
+        self.limited.as_ref().map(|limited| limited.lock().expect("no panic").limit.limit())
     }
 }
 
@@ -225,6 +220,18 @@ impl Target {
         }
     }
 
+    /// What there is to see of it, on standard error.
+    fn show(&self) {
+        match self {
+            Target::Steward(server, _) => eprint!("{}", server.snapshot()),
+            Target::Pool(pool) => {
+                if let Some(limit) = pool.limit() {
+                    eprintln!("a limit of {limit}");
+                }
+            }
+        }
+    }
+
     /// Waits until costs are known and each specification has its worker.
     fn settle(&self, options: &Options) -> anyhow::Result<()> {
         let (Target::Steward(server, route), Kind::Steward(cpu)) = (self, options.kind) else {
@@ -234,11 +241,15 @@ impl Target {
             let goal = Goal::new(Duration::from_millis(options.goal_ms), cpu).otherwise(Otherwise::Refuse);
             server.set_goal(*route, goal)?;
         }
+        // Workers that wait for others to give back what they have come a moment later.
         let until_ns = clock::now_ns() + (PATIENCE_S * 1e9) as u64;
+        let mut since = (0, clock::now_ns());
         loop {
             let seen = server.snapshot();
-            let wanted = seen.routes[0].specifications.min(128);
-            if seen.reserved_workers >= wanted {
+            if seen.reserved_workers != since.0 || seen.unreserved.is_some() {
+                since = (seen.reserved_workers, clock::now_ns());
+            }
+            if seen.reserved_workers > 0 && clock::now_ns() > since.1 + (SETTLED_S * 1e9) as u64 {
                 eprint!("{seen}");
                 return Ok(());
             }
@@ -267,9 +278,19 @@ fn files(directory: &Path) -> anyhow::Result<Vec<Arc<File>>> {
 
 /// Which file a request reads: by its number alone, so that it is the same in each run and for every server.
 fn choose(index: usize) -> usize {
-    let mixed =
-        (index as u64).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (mixed >> 33) as usize % FILES
+    mix(index as u64) as usize % FILES
+}
+
+/// The part of the mean that a request costs, of which one in ten is nine times as dear as the others: by its number
+/// and the seed, for the same reason.
+fn mixed_cost(index: usize, seed: u64) -> f64 {
+    // The generator's low bits follow each other too evenly to be compared one with the next.
+    let drawn = mix(mix(index as u64 ^ (seed << 32)));
+    if drawn % 10 == 9 { 5.0 } else { 5.0 / 9.0 }
+}
+
+fn mix(number: u64) -> u64 {
+    number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 33
 }
 
 fn main() -> anyhow::Result<()> {
@@ -281,13 +302,7 @@ fn main() -> anyhow::Result<()> {
     let (tell, told) = channel();
     let target = Target::new(&options, &tell)?;
     let cpu_ns = |index: usize| {
-        let part = if !options.is_mixed {
-            1.0
-        } else if index % 10 == 9 {
-            5.0
-        } else {
-            5.0 / 9.0
-        };
+        let part = if options.is_mixed { mixed_cost(index, options.seed) } else { 1.0 };
         (options.cpu_ms * 1e6 * part) as u64
     };
     let request = |index: usize, arrived_ns: u64| {
@@ -316,17 +331,13 @@ fn main() -> anyhow::Result<()> {
         }
         refused += usize::from(!target.offer(request(options.warm_up + index, arrived_ns), &tell));
         let quarters = |index: usize| options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 4.0) as u64);
-        if options.watches
-            && quarters(index + 1) > quarters(index)
-            && let Target::Steward(server, _) = &target
-        {
-            eprintln!("after {:.2} s\n{}", output::ms(clock::now_ns() - begin_ns) / 1e3, server.snapshot());
+        if options.watches && quarters(index + 1) > quarters(index) {
+            eprintln!("after {:.2} s", output::ms(clock::now_ns() - begin_ns) / 1e3);
+            target.show();
         }
     }
     report(&told, count, refused);
-    if let Target::Steward(server, _) = &target {
-        eprint!("{}", server.snapshot());
-    }
+    target.show();
     Ok(())
 }
 
@@ -348,17 +359,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gradient_falls_when_requests_take_longer_than_they_used_to() {
-        let mut gradient = Gradient::new();
-        for _ in 0..50 {
-            gradient.at_work = 20;
-            gradient.ended(10_000_000);
+    fn one_in_ten_is_dear_in_no_order_and_the_mean_is_what_was_asked_for() {
+        for seed in 0..5 {
+            let costs: Vec<f64> = (0..10_000).map(|index| mixed_cost(index, seed)).collect();
+            let mean = costs.iter().sum::<f64>() / costs.len() as f64;
+            assert!((mean - 1.0).abs() < 0.05, "seed {seed}: {mean}");
+            // Of the dear ones, one in ten is followed by another, were they drawn one by one.
+            let pairs = costs.windows(2).filter(|pair| pair[0] > 1.0 && pair[1] > 1.0).count();
+            assert!((50..200).contains(&pairs), "seed {seed}: {pairs}");
+            // None of ten phases has far more than its part.
+            for phase in 0..10 {
+                let dear = costs.iter().skip(phase).step_by(10).filter(|cost| **cost > 1.0).count();
+                assert!((60..150).contains(&dear), "seed {seed}, phase {phase}: {dear}");
+            }
         }
-        let quick = gradient.limit;
-        for _ in 0..20 {
-            gradient.at_work = gradient.limit as usize;
-            gradient.ended(1_000_000_000);
-        }
-        assert!(gradient.limit < quick, "{} is not below {quick}", gradient.limit);
     }
 }

@@ -38,6 +38,22 @@ fn weights_that_differ_widely_are_exact() {
 }
 
 #[test]
+fn what_those_leave_who_stay_below_what_they_are_told_makes_no_small_part_larger() {
+    // Each uses nine tenths of its part.
+    let used = [domain(1800, 20), domain(3600, 40), domain(450, 5)];
+    assert_eq!(bytes(&used, 650), [2450, 4250, 1100], "as if what is left were each one's alone");
+    let adapts = |one: Principal| Principal { adapts: true, ..one };
+    assert_eq!(bytes(&used.map(adapts), 650), [2000, 4000, 500]);
+    // Who uses little leaves what it does not use, but for a quarter of that.
+    assert_eq!(bytes(&[adapts(domain(100, 1)), domain(900, 1)], 0), [500, 875]);
+    let below = Principal { parent: Some(0), ..adapts(domain(100, 1)) };
+    let [one, other, _] = bytes(&[domain(300, 1), domain(700, 1), below], 0)[..] else { panic!("three") };
+    assert_eq!((one, other), (500, 675), "what is left below a domain, that leaves");
+    let limited = Principal { max_bytes: 110, ..adapts(domain(100, 1)) };
+    assert_eq!(bytes(&[adapts(limited), domain(900, 1)], 0), [110, 890]);
+}
+
+#[test]
 fn a_higher_priority_has_first_refusal_and_a_lower_one_is_taken_down_to_its_minimum() {
     let high = Principal { priority: 6, ..domain(300, 1) };
     let low = Principal { priority: 2, min_bytes: 100, ..domain(500, 1) };

@@ -33,6 +33,7 @@ fn protected(id: u64, claimed_mib: u64, file_mib: u64) -> Seen {
         idle_bytes: 0,
         swapped_bytes: 0,
         file_bytes: file_mib * MIB,
+        offered_bytes: 0,
         is_revocable: true,
     };
     Seen { protected: Some(protected), ..seen(id, claimed_mib) }
@@ -49,6 +50,22 @@ fn a_hog_pays_and_a_protected_domain_does_not() {
     assert_eq!(decision.target_bytes, 76 * MIB);
     assert_eq!(decision.victims, [Victim { place: 1, bytes: plan_bytes(&machine()) }]);
     assert_eq!((decision.kept[0].id, decision.kept[0].bytes), (1, 450 * MIB));
+}
+
+#[test]
+fn what_is_offered_of_a_protected_domain_may_be_taken_from_it_and_the_kernel_is_told_to_leave_it() {
+    let mut offers = protected(1, 400, 20);
+    let whole = Manager::default().decide(0, &machine(), &[offers, seen(2, 3)], &settings());
+    offers.protected = offers.protected.map(|one| Protected { offered_bytes: 2 * MIB, ..one });
+    let decision = Manager::default().decide(0, &machine(), &[offers, seen(2, 3)], &settings());
+    assert_eq!(decision.kept[0].bytes, 398 * MIB, "no more than it has, less that");
+    assert_eq!(decision.kept[0].minimum_bytes, whole.kept[0].minimum_bytes);
+    assert_eq!(decision.victims.iter().find(|victim| victim.place == 0).map(|one| one.bytes), Some(2 * MIB));
+    assert!(whole.victims.iter().all(|victim| victim.place != 0));
+    // A demoted one keeps nothing anyway.
+    let narrow = Settings { reservable: 0.01, ..settings() };
+    let decision = Manager::default().decide(0, &machine(), &[offers, seen(2, 3)], &narrow);
+    assert_eq!((decision.kept[0].bytes, decision.kept[0].is_demoted), (0, true));
 }
 
 #[test]

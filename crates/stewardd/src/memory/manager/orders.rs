@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use steward_core::cpu::policy::PRIORITY_DEFAULT;
 use steward_core::domain::{Settings, name};
 use steward_core::memory::manager;
+use steward_core::memory::source::Choice;
 
 /// What a domain was given, as far as its memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +60,14 @@ pub(crate) struct Orders {
     pub(crate) domains: BTreeMap<String, Ordered>,
     /// What is set for the machine.
     pub(crate) settings: manager::Settings,
+    /// By what it is to be known what protected domains use.
+    pub(crate) used_from: Choice,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings }
+        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default() }
     }
 }
 
@@ -79,8 +82,10 @@ impl Orders {
         &'path self,
         domains: impl Iterator<Item = (&'path str, Ordered)>,
         settings: &manager::Settings,
+        used_from: Choice,
     ) -> bool {
         self.settings == *settings
+            && self.used_from == used_from
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
     }
 
@@ -119,12 +124,15 @@ mod tests {
     fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
         let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
         let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
-        let are = |domains: &[(&str, Ordered)], settings| orders.are(domains.iter().copied(), settings);
+        let are = |domains: &[(&str, Ordered)], settings| {
+            orders.are(domains.iter().copied(), settings, Choice::Auto)
+        };
         assert!(are(&[("a", one)], &orders.settings));
         for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
             assert!(!are(domains, &orders.settings), "{domains:?}");
         }
         assert!(!are(&[("a", one)], &manager::Settings { reserve_bytes: 1, ..orders.settings }));
+        assert!(!orders.are([("a", one)].into_iter(), &orders.settings, Choice::None));
     }
 
     #[test]

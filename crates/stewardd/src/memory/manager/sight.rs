@@ -8,6 +8,9 @@ use steward_core::memory::ageing::{Generation, Reading};
 use steward_core::memory::bumps::Taker;
 use steward_core::memory::manager::{Machine, Protected, Seen};
 use steward_core::memory::principal::Principal;
+use steward_core::memory::source::Source;
+use steward_core::memory::trials::Signs;
+use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::reading::{Bound, CgroupReader, KeptCharge};
 use steward_kernel::cgroup::tree::{BELOW_MAX, Cgroup, CgroupTree};
@@ -16,6 +19,7 @@ use steward_kernel::memory::machine;
 use steward_kernel::{KernelError, Roots};
 
 use super::orders::Orders;
+use super::uses::Uses;
 use crate::memory::sharing::FileUses;
 
 /// How old the list of cgroups may be, in nanoseconds.
@@ -63,6 +67,12 @@ struct Standing {
     file_bytes: u64,
     clean_bytes: u64,
     swapped_bytes: u64,
+    /// What it fetched back soon after it had been taken, so far.
+    refaulted_bytes: u64,
+    /// For how long tasks of it stood still for memory, and for the disk, so far, in nanoseconds; nothing unless that
+    /// was asked for.
+    stalled_ns: u64,
+    disk_ns: u64,
     charged_bytes: u64,
     read_at_ns: u64,
 }
@@ -83,17 +93,25 @@ impl Group {
         }
     }
 
-    /// What of it is where, read anew where what is known is old. What cannot be read is nothing.
-    fn standing(&mut self, now_ns: u64) -> Standing {
+    /// What of it is where, read anew where what is known is old, with or without the kernel's pressure. What cannot be
+    /// read is nothing.
+    fn standing(&mut self, now_ns: u64, with_pressure: bool) -> Standing {
         let charged_bytes = self.charged_bytes;
         if let Some(known) = self.standing.filter(|known| !known.is_old(now_ns, charged_bytes)) {
             return known;
         }
         let stat = self.reader.memory_stat().ok().flatten().unwrap_or_default();
+        let waited = |resource: Resource| match with_pressure {
+            true => self.reader.stalled(resource).ok().flatten().map_or(0, |stalled| stalled.some_ns),
+            false => 0,
+        };
         let read = Standing {
             file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes),
             clean_bytes: stat.clean_bytes(),
             swapped_bytes: self.reader.memory_swap_bytes().ok().flatten().unwrap_or(0),
+            refaulted_bytes: stat.refaulted_pages().saturating_mul(rustix::param::page_size() as u64),
+            stalled_ns: waited(Resource::Memory),
+            disk_ns: waited(Resource::Disk),
             charged_bytes,
             read_at_ns: now_ns,
         };
@@ -126,6 +144,7 @@ pub(super) struct Sight {
     listed_at_ns: Option<u64>,
     /// By cgroup id, of protected ones: their pages' ages as they were read last.
     read: BTreeMap<u64, Reading>,
+    uses: Uses,
     /// Protected cgroups with their periods, at the last look.
     periods: Vec<(u64, u64)>,
     /// The daemon's own cgroup.
@@ -147,6 +166,7 @@ impl Sight {
             groups: Vec::new(),
             listed_at_ns: None,
             read: BTreeMap::new(),
+            uses: Uses::default(),
             periods: Vec::new(),
             own,
             page_bytes: rustix::param::page_size() as u64,
@@ -188,14 +208,32 @@ impl Sight {
         self.groups.iter().find(|group| group.id == id).map_or(0, Group::charged_now)
     }
 
-    /// Protected cgroups, by id, with their protection periods in nanoseconds.
-    pub(super) fn periods(&self) -> &[(u64, u64)] {
-        &self.periods
+    /// By what it is known what protected ones use.
+    pub(super) fn source(&self) -> Source {
+        self.uses.source()
     }
 
-    /// The protection period of one at the last look, by cgroup id, in nanoseconds.
-    pub(super) fn period_ns(&self, id: u64) -> Option<u64> {
-        self.periods.iter().find(|(known, _)| *known == id).map(|(_, period_ns)| *period_ns)
+    /// Those whose pages are to be aged, by cgroup id, with their protection periods in nanoseconds.
+    pub(super) fn to_age(&self) -> &[(u64, u64)] {
+        if self.source() == Source::Mglru { &self.periods } else { &[] }
+    }
+
+    /// How something may be taken from a protected one, by cgroup id: only what has been idle for so long, in
+    /// nanoseconds, or whatever the kernel chooses; and how much at most, in bytes.
+    pub(super) fn may_take(&self, id: u64) -> (Option<u64>, u64) {
+        match self.source() {
+            Source::RefaultsAndPressure => (None, self.uses.offered_bytes(id)),
+            // Where nothing is known, nothing is idle.
+            Source::Mglru | Source::None => {
+                let period = self.periods.iter().find(|(known, _)| *known == id);
+                (period.map(|(_, period_ns)| *period_ns), u64::MAX)
+            }
+        }
+    }
+
+    /// So much is being taken from a protected one, by cgroup id, in bytes.
+    pub(super) fn ask(&mut self, now_ns: u64, id: u64, bytes: u64) {
+        self.uses.ask(now_ns, id, bytes);
     }
 
     /// Has the ages of one's pages be read anew at the next look.
@@ -232,10 +270,7 @@ impl Sight {
                 group.charged_bytes = group.charged_now();
             }
         }
-        let mut is_parent = vec![false; self.groups.len()];
-        for parent in self.groups.iter().filter_map(|group| group.parent) {
-            is_parent[parent] = true;
-        }
+        let is_parent = self.has_children();
         let taker = |group: &Group| {
             let stat = with_dirty.then(|| group.reader.memory_stat().ok().flatten()).flatten();
             Taker {
@@ -277,6 +312,10 @@ impl Sight {
             group.charged_bytes = *claimed_bytes;
         }
         let machine = machine_memory(&self.roots)?;
+        self.uses.find_out(now_ns, orders.used_from, &self.roots);
+        let is_tried = self.source() == Source::RefaultsAndPressure;
+        let (known, has_children) = (std::mem::take(&mut self.periods), self.has_children());
+        self.uses.retain(|id| known.iter().any(|(known, _)| *known == id));
         self.read_ages(now_ns, orders, |place| claimed_bytes[place].saturating_sub(of_children[place]));
         let mut periods = Vec::new();
         let mut domains = Vec::with_capacity(self.groups.len());
@@ -288,7 +327,10 @@ impl Sight {
                 parent: group.parent,
                 priority: ordered.priority,
                 claimed_bytes: claimed_bytes[place],
-                clean_bytes: if ordered.min_bytes > 0 { group.standing(now_ns).clean_bytes } else { 0 },
+                clean_bytes: match ordered.min_bytes {
+                    0 => 0,
+                    _ => group.standing(now_ns, is_tried).clean_bytes,
+                },
                 min_bytes: ordered.min_bytes,
                 max_bytes: group.limits.max_bytes,
                 takes_turns: !orders.domains.contains_key(&group.path),
@@ -303,10 +345,22 @@ impl Sight {
                     .read
                     .get(&group.id)
                     .map_or(0, |read| read.idle_bytes(period_ns, machine.swap_free_bytes));
-                let (user, standing) = (orders.user_of(&group.path), group.standing(now_ns));
+                let (user, standing) = (orders.user_of(&group.path), group.standing(now_ns, is_tried));
                 let mut protected = protected(standing, user, idle_bytes, own_bytes, of_children[place]);
+                let signs = Signs {
+                    period_ns,
+                    charged_bytes: claimed_bytes[place],
+                    refaulted_bytes: standing.refaulted_bytes,
+                    stalled_ns: standing.stalled_ns,
+                    disk_ns: standing.disk_ns,
+                };
+                // What is taken from one that has others below it may be theirs.
+                if !has_children[place] {
+                    protected.offered_bytes = self.uses.offer(now_ns, group.id, signs);
+                }
                 if orders.is_all_used(&group.path, now_ns) {
                     protected.idle_bytes = of_children[place];
+                    protected.offered_bytes = 0;
                 }
                 protected
             });
@@ -318,9 +372,22 @@ impl Sight {
         Ok(View { machine, domains })
     }
 
+    /// By place, whether others are below it.
+    fn has_children(&self) -> Vec<bool> {
+        let mut has_children = vec![false; self.groups.len()];
+        for parent in self.groups.iter().filter_map(|group| group.parent) {
+            has_children[parent] = true;
+        }
+        has_children
+    }
+
     /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the
     /// kernel tells them in one file. Of one whose ages cannot be read nothing is idle; the next ageing says why.
     fn read_ages(&mut self, now_ns: u64, orders: &Orders, own_bytes: impl Fn(usize) -> u64) {
+        if self.source() != Source::Mglru {
+            self.read.clear();
+            return;
+        }
         let is_old = |(place, group): (usize, &Group)| {
             let period_ns = orders.protect_ns(&group.path)?;
             let read = self.read.get(&group.id);
@@ -502,6 +569,7 @@ fn protected(standing: Standing, user: u32, idle_bytes: u64, own_bytes: u64, of_
     Protected {
         user,
         idle_bytes: of_children.saturating_add(idle_bytes.min(own_bytes)),
+        offered_bytes: 0,
         swapped_bytes: if of_children > own_bytes { 0 } else { standing.swapped_bytes },
         file_bytes: standing.file_bytes.min(own_bytes),
         is_revocable: true,

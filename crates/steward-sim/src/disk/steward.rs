@@ -1,0 +1,284 @@
+//! Steward in the disk machine: looks who is there, has the production rules decide, and brings it into the kernel a
+//! little later, as the daemon's worker does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use steward_core::disk::device::Device;
+use steward_core::disk::elevator::{self, Choice, First, Need, Order};
+use steward_core::disk::guard::{Disks, Taken};
+use steward_core::disk::moments::Moments;
+use steward_core::disk::plan::{Decision, Seen};
+use steward_core::disk::priority::Priority;
+use steward_core::disk::{Class, shares};
+use steward_core::domain::name::{self, Names};
+use steward_core::domain::tree::{Machine, Node};
+use steward_core::domain::{Settings, Tree};
+use steward_core::process::TaskId;
+
+use super::decide::Decide;
+use super::event::Event;
+use super::kernel::{self, Kernel};
+use super::request::Who;
+use super::scenario::{CgroupSpec, DeviceSettings, ProgramSpec, StewardSettings};
+
+/// What begins so was made by Steward.
+const MADE: &str = "steward.";
+/// The journal's thread, which is no program's.
+const JOURNAL_TID: i32 = i32::MAX;
+
+/// A thread that runs, and the program that it is of.
+pub(super) struct Thread<'a> {
+    pub(super) tid: i32,
+    pub(super) program: &'a ProgramSpec,
+}
+
+/// What is to be in the kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Wanted {
+    priorities: BTreeMap<TaskId, Priority>,
+    ordered: bool,
+    waits: bool,
+    /// By the place of the cgroup.
+    weights: BTreeMap<usize, u16>,
+}
+
+pub(super) struct Steward {
+    settings: StewardSettings,
+    decides: Box<dyn Decide>,
+    moments: Moments,
+    jobs: Vec<Wanted>,
+    /// The order that the device has from Steward.
+    order: Option<Order>,
+    is_moment: bool,
+    is_journal_first: bool,
+    /// Who has a priority from Steward.
+    given: BTreeSet<TaskId>,
+    /// What the machine had done at the last look at what each takes.
+    done: (u64, u64, kernel::Taken),
+    seen_set_back: BTreeSet<TaskId>,
+    pub(super) set_back: u64,
+}
+
+fn task(tid: i32) -> TaskId {
+    TaskId { tid, started_ticks: 1 }
+}
+
+impl Steward {
+    pub(super) fn new(settings: StewardSettings, decides: Box<dyn Decide>) -> Self {
+        Steward {
+            settings,
+            decides,
+            moments: Moments::default(),
+            jobs: Vec::new(),
+            order: None,
+            is_moment: false,
+            is_journal_first: false,
+            given: BTreeSet::new(),
+            done: Default::default(),
+            seen_set_back: BTreeSet::new(),
+            set_back: 0,
+        }
+    }
+
+    /// Looks, decides, and has it done in a while.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        cgroups: &[CgroupSpec],
+        threads: &[Thread<'_>],
+    ) {
+        let tree = levels(cgroups, threads);
+        let weights = self.weights(kernel, tree.as_ref(), cgroups);
+        let seen = seen(tree.as_ref(), cgroups, threads, !weights.is_empty());
+        let first = seen.first();
+        let taken: BTreeMap<TaskId, Taken> =
+            first.iter().map(|task| (*task, taken_by(kernel, *task))).collect();
+        let is_due = self.decides.guard_is_due(now_ns);
+        let disks = self.disks(now_ns, kernel, is_due);
+        let Decision { priorities, ordered, waits, set_back, .. } =
+            self.decides.decide(now_ns, seen, is_due.then_some((disks, &taken)));
+        self.set_back += set_back.difference(&self.seen_set_back).count() as u64;
+        self.seen_set_back = set_back;
+        self.jobs.push(Wanted { priorities, ordered, waits, weights });
+        kernel.events.push(now_ns + self.settings.write_ns, Event::Apply { number: self.jobs.len() - 1 });
+        kernel.events.push(now_ns + self.settings.look_every_ns, Event::Look);
+    }
+
+    /// As the daemon does it (`stewardd/disk/domains.rs`): what needs weights is handed out.
+    fn weights(
+        &self,
+        kernel: &mut Kernel,
+        tree: Option<&Tree>,
+        cgroups: &[CgroupSpec],
+    ) -> BTreeMap<usize, u16> {
+        let place = |path: &str| cgroups.iter().position(|cgroup| cgroup.path == path);
+        let Some(tree) = tree.filter(|tree| shares::needs_weights(tree) || kernel.hands_out(0)) else {
+            return BTreeMap::new();
+        };
+        let weights = self.decides.weights(tree, &|path: &str| path.starts_with(MADE));
+        for path in weights.keys() {
+            for above in std::iter::successors(name::parent_of(path), |path| name::parent_of(path)) {
+                kernel.hand_out(place(above).map_or(0, |place| place + 1), true);
+            }
+        }
+        weights.into_iter().filter_map(|(path, weight)| Some((place(&path)?, weight))).collect()
+    }
+
+    fn disks(&mut self, now_ns: u64, kernel: &Kernel, is_due: bool) -> Disks {
+        let (at_ns, busy_ns, done) = self.done;
+        if is_due {
+            self.done = (now_ns, kernel.busy_ns, kernel.done);
+        }
+        let busy = (kernel.busy_ns - busy_ns) as f64 / (now_ns - at_ns).max(1) as f64;
+        Disks {
+            busy: busy.min(1.0),
+            bytes: kernel.done.bytes - done.bytes,
+            requests: kernel.done.calls - done.calls,
+        }
+    }
+
+    /// What was wanted is brought into the kernel.
+    pub(super) fn apply(&mut self, now_ns: u64, number: usize, kernel: &mut Kernel, device: &DeviceSettings) {
+        let wanted = std::mem::take(&mut self.jobs[number]);
+        kernel.watch.listens = wanted.waits && self.settings.told_after_ns.is_some();
+        kernel.watch.told_after_ns = self.settings.told_after_ns.unwrap_or(0);
+        // What threads were born with stays with them.
+        for task in self.given.difference(&wanted.priorities.keys().copied().collect()) {
+            kernel.priorities.remove(&Who::Task(task.tid));
+        }
+        self.given = wanted.priorities.keys().copied().collect();
+        for (task, priority) in wanted.priorities.iter().filter(|(task, _)| task.tid != JOURNAL_TID) {
+            kernel.priorities.insert(Who::Task(task.tid), *priority);
+        }
+        self.is_journal_first = wanted.priorities.contains_key(&task(JOURNAL_TID));
+        self.raise_journal(kernel);
+        let first = match (wanted.waits, kernel.watch.listens) {
+            (false, _) => First::Nobody,
+            (true, false) => First::Untold,
+            (true, true) => First::Told,
+        };
+        let need = Need { first, has_parts: !wanted.weights.is_empty() };
+        let order = match elevator::choose(&seen_device(device), need) {
+            Choice::Order(order) if wanted.ordered => Some(order),
+            _ => None,
+        };
+        if order != self.order {
+            kernel.order(now_ns, order);
+            self.order = order;
+            self.is_moment = true;
+            self.set_moment(now_ns, kernel, self.moments.poll_timeout().is_some());
+        }
+        for (place, weight) in wanted.weights {
+            kernel.weigh(place + 1, weight);
+        }
+    }
+
+    /// Its thread hears that somebody waits.
+    pub(super) fn told(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        if self.moments.handle_announcement(now_ns) {
+            self.set_moment(now_ns, kernel, true);
+        }
+        kernel.events.push_quiet(self.moments.poll_timeout());
+    }
+
+    /// It asks whether anybody still does.
+    pub(super) fn ask(&mut self, now_ns: u64, kernel: &mut Kernel) {
+        if self.moments.poll_timeout() != Some(now_ns) {
+            return;
+        }
+        let are_over = kernel.watch.are_over(now_ns);
+        if self.moments.handle_answer(now_ns, are_over) {
+            self.set_moment(now_ns, kernel, false);
+        }
+        kernel.events.push_quiet(self.moments.poll_timeout());
+    }
+
+    fn set_moment(&mut self, now_ns: u64, kernel: &mut Kernel, is_moment: bool) {
+        if self.is_moment == is_moment {
+            return;
+        }
+        self.is_moment = is_moment;
+        let Some(order) = self.order else { return };
+        let value = |moment: &elevator::Moment| if is_moment { moment.waiting } else { moment.otherwise };
+        let values: Vec<(&str, &str)> =
+            order.moments.iter().map(|moment| (moment.name, value(moment))).collect();
+        kernel.tune(now_ns, &values);
+        self.raise_journal(kernel);
+    }
+
+    /// With moments, the journal's thread has its priority only in them.
+    fn raise_journal(&self, kernel: &mut Kernel) {
+        let is_first = self.is_journal_first && (self.is_moment || !kernel.watch.listens);
+        let priority = if is_first { Priority::FOR_OTHERS } else { kernel::JOURNAL_USUAL };
+        kernel.priorities.insert(Who::Journal, priority);
+    }
+}
+
+/// The device as the daemon finds it.
+fn seen_device(device: &DeviceSettings) -> Device {
+    Device {
+        name: "sda".to_owned(),
+        rotational: device.is_rotational,
+        queues: true,
+        elevator: "none".to_owned(),
+        requests: device.depth as u64,
+        depth: Some(device.depth as u64),
+        ..Device::default()
+    }
+}
+
+fn taken_by(kernel: &Kernel, task: TaskId) -> Taken {
+    let taken = kernel.taken.get(&task.tid).copied().unwrap_or_default();
+    Taken { bytes: taken.bytes, calls: taken.calls }
+}
+
+fn is_populated(path: &str, cgroups: &[CgroupSpec], threads: &[Thread<'_>]) -> bool {
+    threads.iter().any(|thread| {
+        thread.program.cgroup.is_some_and(|place| name::is_at_or_below(&cgroups[place].path, path))
+    })
+}
+
+/// The levels on which a domain with processes was given something (`Domains::disk_levels()` of the daemon).
+fn levels(cgroups: &[CgroupSpec], threads: &[Thread<'_>]) -> Option<Tree> {
+    let is_populated = |path: &str| is_populated(path, cgroups, threads);
+    let given = cgroups.iter().filter(|cgroup| cgroup.path.starts_with(MADE) && !cgroup.given.is_default());
+    let used: Vec<&str> =
+        given.map(|cgroup| cgroup.path.as_str()).filter(|path| is_populated(path)).collect();
+    if used.is_empty() {
+        return None;
+    }
+    let payers: BTreeSet<&str> = used.iter().filter_map(|path| name::parent_of(path)).collect();
+    let mut tree = Tree::new(Names::default(), Machine::default());
+    for cgroup in cgroups {
+        let is_beside = name::parent_of(&cgroup.path).is_some_and(|parent| payers.contains(parent));
+        let is_above = payers.iter().any(|payer| name::is_at_or_below(payer, &cgroup.path));
+        if is_above || is_beside && is_populated(&cgroup.path) {
+            let settings = Settings { disk: cgroup.given, ..Settings::default() };
+            tree.insert(&cgroup.path, Node { settings, ..Node::default() });
+        }
+    }
+    Some(tree)
+}
+
+/// Who is there, and what each is to have (`stewardd/disk/programs.rs`).
+fn seen(tree: Option<&Tree>, cgroups: &[CgroupSpec], threads: &[Thread<'_>], has_weights: bool) -> Seen {
+    let mut seen = Seen { has_weights, may_order: true, ..Seen::default() };
+    seen.for_others.insert(task(JOURNAL_TID));
+    seen.programs.insert(task(JOURNAL_TID), Priority::FOR_OTHERS);
+    for thread in threads {
+        let id = task(thread.tid);
+        let own = thread.program.class.and_then(|class| Priority::of(class, thread.program.period_ns));
+        match own {
+            Some(priority) if thread.program.period_ns.is_some() => _ = seen.programs.insert(id, priority),
+            Some(priority @ Priority::BestEffort(_)) => _ = seen.background.insert(id, priority),
+            _ => {}
+        }
+        let class = thread.program.cgroup.map(|place| cgroups[place].path.as_str());
+        let class = class.zip(tree).filter(|(path, _)| path.starts_with(MADE));
+        if class.is_some_and(|(path, tree)| shares::class_of(tree, path) == Class::Interactive) {
+            seen.domains.extend(Priority::of(Class::Interactive, None).map(|priority| (id, priority)));
+        }
+    }
+    seen
+}
