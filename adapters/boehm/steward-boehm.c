@@ -271,13 +271,14 @@ EXPORTED void GC_init(void)
     real();
 }
 
-EXPORTED size_t GC_get_heap_size(void);
+typedef size_t gc_bytes;
+EXPORTED gc_bytes GC_get_heap_size(void);
 
 /* As libgc says it of what it has discarded itself: that is not in the heap. */
-EXPORTED size_t GC_get_heap_size(void)
+EXPORTED gc_bytes GC_get_heap_size(void)
 {
-    REAL(size_t, GC_get_heap_size, (void));
-    size_t whole = real(), discarded = atomic_load_explicit(&heap.discarded, memory_order_relaxed);
+    REAL(gc_bytes, GC_get_heap_size, (void));
+    gc_bytes whole = real(), discarded = atomic_load_explicit(&heap.discarded, memory_order_relaxed);
 
     return whole > discarded ? whole - discarded : 0;
 }
