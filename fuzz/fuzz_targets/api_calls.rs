@@ -37,6 +37,8 @@ struct Settings {
     protect_seconds: Option<u16>,
     io: Option<u8>,
     disk: Option<f64>,
+    io_max_bytes: Option<i64>,
+    io_max_requests: Option<i64>,
     reset: Option<u8>,
 }
 
@@ -76,6 +78,8 @@ impl Settings {
             "protect",
             "io",
             "disk",
+            "io_max_bytes",
+            "io_max_requests",
             "no such setting",
         ];
         let reset = self.reset.map(|choice| settings[usize::from(choice) % settings.len()].to_owned());
@@ -89,6 +93,8 @@ impl Settings {
             protect: self.protect.or(self.protect_seconds.map(|seconds| i64::from(seconds) * 1_000_000_000)),
             io: self.io.map(|choice| api::IoClass::ALL[usize::from(choice) % api::IoClass::ALL.len()]),
             disk: self.disk,
+            io_max_bytes: self.io_max_bytes,
+            io_max_requests: self.io_max_requests,
             reset: reset.into_iter().collect(),
             ..api::DomainSettings::default()
         }

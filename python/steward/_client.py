@@ -259,12 +259,14 @@ class Client:
         protect: Optional[int] = None,
         io: Optional[str] = None,
         disk: Optional[float] = None,
+        io_max_bytes: Optional[int] = None,
+        io_max_requests: Optional[int] = None,
     ) -> Json:
         """For this process. With cpu ("5ms/30ms"), reserves it and keeps it over exec; without, and without domain, lets
         the process take up the specification of the next program that it executes. With domain, moves it there first.
         With memory_min, memory_max (bytes), protect (nanoseconds: how long a page may go unused before it may be taken), io
-        ("interactive", "normal", "background") or disk (a fraction of the disk's time), moves it to a domain of its own that
-        has these, below domain if given.
+        ("interactive", "normal", "background"), disk (a fraction of the disk's time), io_max_bytes or io_max_requests (at most
+        so many a second of each disk), moves it to a domain of its own that has these, below domain if given.
         """
         return self.call(
             "Run",
@@ -278,6 +280,8 @@ class Client:
             protect=protect,
             io=io,
             disk=disk,
+            io_max_bytes=io_max_bytes,
+            io_max_requests=io_max_requests,
         )
 
     def set(
@@ -353,8 +357,9 @@ class Client:
         **settings: Any,
     ) -> Json:
         """Makes a domain. settings are of priority, weight, own_priority, own_weight, cpu, cpu_reservable, memory_min,
-        memory_max (bytes), protect (nanoseconds), io ("interactive", "normal", "background"), disk: cpu=0.2 reserves a fifth
-        of what the parent has. It goes away with its last process unless keep is true.
+        memory_max (bytes), protect (nanoseconds), io ("interactive", "normal", "background"), disk, io_max_bytes,
+        io_max_requests (a second): cpu=0.2 reserves a fifth of what the parent has. It goes away with its last process
+        unless keep is true.
         """
         return self.call("CreateDomain", domain=domain, user=user, keep=keep, settings=_settings(settings))
 
@@ -466,6 +471,8 @@ _SETTINGS: List[str] = [
     "protect",
     "io",
     "disk",
+    "io_max_bytes",
+    "io_max_requests",
 ]
 
 

@@ -113,6 +113,16 @@
 #define STEWARD_IO 1024
 
 /*
+ io_max_bytes counts.
+ */
+#define STEWARD_IO_MAX_BYTES 2048
+
+/*
+ io_max_requests counts.
+ */
+#define STEWARD_IO_MAX_REQUESTS 4096
+
+/*
  Disk requests are served before all others.
  */
 #define STEWARD_IO_INTERACTIVE 0
@@ -348,6 +358,14 @@ struct steward_domain_settings {
      How soon its disk requests are served: STEWARD_IO_INTERACTIVE and so on.
      */
     int32_t io;
+    /*
+     The most that it may read, and write, of each disk, in bytes a second.
+     */
+    int64_t io_max_bytes;
+    /*
+     The same in requests a second.
+     */
+    int64_t io_max_requests;
 };
 
 #ifdef __cplusplus

@@ -37,6 +37,10 @@ pub const STEWARD_PROTECT: u32 = 512;
 
 /// `io` counts.
 pub const STEWARD_IO: u32 = 1024;
+/// `io_max_bytes` counts.
+pub const STEWARD_IO_MAX_BYTES: u32 = 2048;
+/// `io_max_requests` counts.
+pub const STEWARD_IO_MAX_REQUESTS: u32 = 4096;
 
 /// Disk requests are served before all others.
 pub const STEWARD_IO_INTERACTIVE: i32 = 0;
@@ -76,10 +80,14 @@ pub struct StewardDomainSettings {
     pub protect_ns: i64,
     /// How soon its disk requests are served: STEWARD_IO_INTERACTIVE and so on.
     pub io: i32,
+    /// The most that it may read, and write, of each disk, in bytes a second.
+    pub io_max_bytes: i64,
+    /// The same in requests a second.
+    pub io_max_requests: i64,
 }
 
 /// The settings by the names that the API has for them.
-const NAMES: [(u32, &str); 11] = [
+const NAMES: [(u32, &str); 13] = [
     (STEWARD_PRIORITY, "priority"),
     (STEWARD_WEIGHT, "weight"),
     (STEWARD_OWN_PRIORITY, "own_priority"),
@@ -91,6 +99,8 @@ const NAMES: [(u32, &str); 11] = [
     (STEWARD_DISK, "disk"),
     (STEWARD_PROTECT, "protect"),
     (STEWARD_IO, "io"),
+    (STEWARD_IO_MAX_BYTES, "io_max_bytes"),
+    (STEWARD_IO_MAX_REQUESTS, "io_max_requests"),
 ];
 
 impl StewardDomainSettings {
@@ -112,6 +122,8 @@ impl StewardDomainSettings {
             protect: has(STEWARD_PROTECT).then_some(self.protect_ns),
             io: has(STEWARD_IO).then(|| io_class(self.io)).transpose()?,
             disk: has(STEWARD_DISK).then_some(self.disk),
+            io_max_bytes: has(STEWARD_IO_MAX_BYTES).then_some(self.io_max_bytes),
+            io_max_requests: has(STEWARD_IO_MAX_REQUESTS).then_some(self.io_max_requests),
             reset: NAMES
                 .iter()
                 .filter(|(bit, _)| self.reset & bit != 0)

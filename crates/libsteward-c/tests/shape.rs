@@ -12,7 +12,10 @@ const HEADER: &str = include_str!("../include/steward.h");
 
 /// Parameters that no argument of the method's function stands for: steward_call() takes them.
 const BY_CALL: [(&str, &[&str]); 6] = [
-    ("Run", &["domain", "memory_min", "memory_max", "protect", "io", "disk"]),
+    (
+        "Run",
+        &["domain", "memory_min", "memory_max", "protect", "io", "disk", "io_max_bytes", "io_max_requests"],
+    ),
     ("Set", &["requests_at"]),
     ("Complain", &["of"]),
     ("CreateDomain", &["user"]),

@@ -2,9 +2,11 @@
 //!
 //! - [`device`]: what is known of a device; [`elevator`]: by what its requests are ordered so that classes count.
 //! - [`priority`]: what a program's class means for its requests; [`guard`]: who takes too much for that.
-//! - [`plan`]: who is to have which priority, and whether devices are to order requests; [`moments`]: when somebody waits
+//! - [`plan`]: who is to have which priority, and whether devices are to order requests; [`moments`]: when somebody
+//! waits
 //!   for whom a device is kept idle.
 //! - [`shares`]: what part of the disk's time each domain of a level has, as a weight.
+//! - [`limit`]: the most that a domain may read and write.
 //! - [`explain`]: what a domain has of the disk, in sentences.
 //! - [`config`]: what is set of all that; [`settings`]: what a domain can be given.
 
@@ -14,6 +16,7 @@ pub mod device;
 pub mod elevator;
 pub mod explain;
 pub mod guard;
+pub mod limit;
 pub mod moments;
 pub mod plan;
 pub mod priority;
@@ -21,4 +24,5 @@ pub mod settings;
 pub mod shares;
 
 pub use class::Class;
+pub use limit::Limit;
 pub use settings::Settings;

@@ -20,6 +20,8 @@ pub enum ControlFile {
     Io,
     /// How soon the domain's disk requests are served.
     IoClass,
+    /// The most that the domain may read, and write, of each disk in a second.
+    IoMax,
     /// What is reserved on the domain's level.
     IoSum,
     /// The most that can be reserved on the domain's level.
@@ -50,7 +52,7 @@ pub enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [ControlFile; 20] = [
+    pub const ALL: [ControlFile; 21] = [
         ControlFile::Cpu,
         ControlFile::CpuSum,
         ControlFile::CpuLimit,
@@ -58,6 +60,7 @@ impl ControlFile {
         ControlFile::CpuPriority,
         ControlFile::Io,
         ControlFile::IoClass,
+        ControlFile::IoMax,
         ControlFile::IoSum,
         ControlFile::IoLimit,
         ControlFile::Memory,
@@ -83,6 +86,7 @@ impl ControlFile {
             ControlFile::CpuPriority => "cpu.priority",
             ControlFile::Io => "io",
             ControlFile::IoClass => "io.class",
+            ControlFile::IoMax => "io.max",
             ControlFile::IoSum => "io.sum",
             ControlFile::IoLimit => "io.limit",
             ControlFile::Memory => "memory",
@@ -113,6 +117,7 @@ impl ControlFile {
                 | ControlFile::CpuPriority
                 | ControlFile::Io
                 | ControlFile::IoClass
+                | ControlFile::IoMax
                 | ControlFile::Memory
                 | ControlFile::MemoryMax
                 | ControlFile::MemoryProtect

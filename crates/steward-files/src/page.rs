@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use libsteward::api::{Domain, DomainForecast, DomainShown, Forecast, Forecasts, IoClass};
+use steward_core::disk::Limit;
 use steward_core::quantity::format_duration;
 
 use crate::names::ControlFile;
@@ -27,6 +28,11 @@ pub(crate) fn needs_parent(file: ControlFile) -> bool {
     )
 }
 
+/// The most that a domain may read and write.
+fn io_max(domain: &Domain) -> Limit {
+    Limit { bytes_per_second: domain.io_max_bytes, requests_per_second: domain.io_max_requests }
+}
+
 /// The text of a control file. The root is on no level: it has all there is.
 pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domain>) -> String {
     let domain = &shown.domain;
@@ -41,6 +47,7 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         ControlFile::CpuPriority => domain.priority.to_string(),
         ControlFile::Io => reserved_percent(all(domain.disk)),
         ControlFile::IoClass => domain.io.map_or("none", IoClass::name).to_owned(),
+        ControlFile::IoMax => io_max(domain).to_string(),
         ControlFile::IoSum => of_level(|parent| parent.disk_sum),
         ControlFile::IoLimit => of_level(|parent| parent.disk_reservable),
         ControlFile::Memory => bytes(domain.memory_min),
@@ -170,6 +177,8 @@ mod tests {
             weight: 100,
             priority: 4,
             io: Some(IoClass::Background),
+            io_max_bytes: Some(10 << 20),
+            io_max_requests: Some(100),
             memory_min: Some(1 << 20),
             protect: Some(1_800_000_000_000),
             usage: Some(DomainUsage { share: 0.125, ..DomainUsage::default() }),
@@ -190,6 +199,7 @@ mod tests {
             (ControlFile::CpuPriority, "4\n"),
             (ControlFile::Io, "none\n"),
             (ControlFile::IoClass, "background\n"),
+            (ControlFile::IoMax, "10M/s,100/s\n"),
             (ControlFile::Memory, "1048576\n"),
             (ControlFile::MemoryMax, "none\n"),
             (ControlFile::MemoryProtect, "30min\n"),

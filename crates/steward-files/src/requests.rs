@@ -122,6 +122,14 @@ impl Requests<'_> {
                 settings.io = class;
                 class.is_none().then_some("io")
             }
+            Value::IoMax(limit) => {
+                let asked = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
+                settings.io_max_bytes = asked(limit.bytes_per_second);
+                settings.io_max_requests = asked(limit.requests_per_second);
+                // The file has both: what is not written is not limited any more.
+                settings.reset = ["io_max_bytes", "io_max_requests"].map(str::to_owned).to_vec();
+                None
+            }
             Value::Memory(bytes) => {
                 settings.memory_min = bytes.and_then(|bytes| i64::try_from(bytes).ok());
                 bytes.is_none().then_some("memory_min")
@@ -135,7 +143,7 @@ impl Requests<'_> {
                 period_ns.is_none().then_some("protect")
             }
         };
-        settings.reset = reset.map(str::to_owned).into_iter().collect();
+        settings.reset.extend(reset.map(str::to_owned));
         let change = api::SetDomain { domain: api_name(name), settings, ..api::SetDomain::default() };
         self.call(&change).map(drop)
     }

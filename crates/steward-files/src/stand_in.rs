@@ -127,6 +127,8 @@ impl State {
                 "cpu" => domain.cpu = None,
                 "io" => domain.io = None,
                 "disk" => domain.disk = None,
+                "io_max_bytes" => domain.io_max_bytes = None,
+                "io_max_requests" => domain.io_max_requests = None,
                 "memory_min" => domain.memory_min = None,
                 "protect" => domain.protect = None,
                 _ => domain.weight = 100,
@@ -135,6 +137,9 @@ impl State {
         domain.cpu = settings.cpu.or(domain.cpu);
         domain.io = settings.io.or(domain.io);
         domain.disk = settings.disk.or(domain.disk);
+        domain.io_max_bytes = settings.io_max_bytes.map(|bytes| bytes as u64).or(domain.io_max_bytes);
+        domain.io_max_requests =
+            settings.io_max_requests.map(|number| number as u64).or(domain.io_max_requests);
         domain.memory_min = settings.memory_min.map(|bytes| bytes as u64).or(domain.memory_min);
         domain.protect = settings.protect.map(|period_ns| period_ns as u64).or(domain.protect);
         domain.weight = settings.weight.map_or(domain.weight, |weight| weight as u32);

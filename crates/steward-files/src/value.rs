@@ -1,5 +1,6 @@
 //! What is written into a control file, and what is read from it: text with one value.
 
+use steward_core::disk::Limit;
 use steward_core::memory::settings::check_protection_period;
 use steward_core::quantity::{parse_duration, parse_size, percent_number};
 
@@ -26,6 +27,8 @@ pub enum Value {
     Io(Option<f64>),
     /// How soon disk requests are served; `None`: as those of the domain above.
     IoClass(Option<IoClass>),
+    /// The most that may be read, and written, of each disk in a second.
+    IoMax(Limit),
     /// Memory promised, in bytes; `None` gives it up.
     Memory(Option<u64>),
     /// The most memory, in bytes; `None` for no such limit.
@@ -46,6 +49,8 @@ pub fn parse(file: ControlFile, bytes: &[u8]) -> Result<Value, String> {
         ControlFile::Cpu => Ok(Value::Cpu(parse_fraction(text)?)),
         ControlFile::Io => Ok(Value::Io(parse_fraction(text)?)),
         ControlFile::IoClass => parse_class(text).map(Value::IoClass),
+        ControlFile::IoMax if gives_up(text) => Ok(Value::IoMax(Limit::default())),
+        ControlFile::IoMax => text.parse().map(Value::IoMax),
         ControlFile::CpuWeight => parse_weight(text).map(Value::Weight),
         ControlFile::CpuPriority => parse_priority(text).map(Value::Priority),
         ControlFile::Memory => parse_memory(text).map(Value::Memory),

@@ -108,7 +108,12 @@ fn declaration(domain: &api::Domain, asked: &api::DomainSettings) -> String {
             max_bytes: asked.memory_max,
             protect_ns: asked.protect,
         },
-        disk: disk::settings::Change { class: asked.io.map(to_core), reserved: asked.disk },
+        disk: disk::settings::Change {
+            class: asked.io.map(to_core),
+            reserved: asked.disk,
+            max_bytes_per_second: asked.io_max_bytes,
+            max_requests_per_second: asked.io_max_requests,
+        },
         reset: Vec::new(),
     };
     // The daemon has taken it already.
@@ -280,6 +285,10 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
     rows.extend(
         domain.disk.map(|disk| ("disk time reserved", format!("{} of {}", percent(disk), whose(domain)))),
     );
+    let max =
+        disk::Limit { bytes_per_second: domain.io_max_bytes, requests_per_second: domain.io_max_requests };
+    let limit = || format!("{max} read, and as much written, of each disk");
+    rows.extend((!max.is_none()).then(|| ("disk at most", limit())));
     rows.extend(domain.disk_use.map(|used| ("disk used", disk_text(&used))));
     if domain.disk_sum > 0.0 {
         let (sum, most) = (percent(domain.disk_sum), percent(domain.disk_reservable));

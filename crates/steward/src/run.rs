@@ -9,12 +9,13 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use libsteward::{Client, api};
 use steward_core::cpu::reservation::Reservation;
+use steward_core::disk::Limit;
 use steward_core::spec;
 
 use crate::account::{Account, Environment};
 use crate::arguments::parse_reservation;
 use crate::cpu::api::to_api;
-use crate::disk::arguments::DiskArguments;
+use crate::disk::arguments::{DiskArguments, per_second};
 use crate::memory::arguments::MemoryArguments;
 
 /// Start a program with a CPU reservation
@@ -67,7 +68,7 @@ pub struct RunArguments {
     pub memory: MemoryArguments<i64>,
     /// What is asked of the disk.
     #[command(flatten)]
-    pub disk: DiskArguments<api::IoClass, f64>,
+    pub disk: DiskArguments<api::IoClass, f64, Limit>,
 }
 
 /// What is reserved.
@@ -177,6 +178,8 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
         protect: arguments.memory.protect,
         io: arguments.disk.io,
         disk: arguments.disk.io_fraction,
+        io_max_bytes: per_second(arguments.disk.io_max.and_then(|limit| limit.bytes_per_second)),
+        io_max_requests: per_second(arguments.disk.io_max.and_then(|limit| limit.requests_per_second)),
         ..api::Run::default()
     };
     Ok(match reservation.cpu {

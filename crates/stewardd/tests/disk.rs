@@ -210,3 +210,49 @@ fn fractions_that_are_more_than_there_is_are_refused_with_the_amounts_and_others
         matches!(&refused, ApiError::InvalidParameter { parameter, reason } if parameter == "io" && reason.contains("IOWeight"))
     );
 }
+
+#[test]
+fn a_limit_is_wanted_on_each_disk_of_its_own_while_somebody_is_there_and_asks_for_no_elevator() {
+    let mut machine = Machine::new();
+    machine.roots.sys = machine.path("sys");
+    for (name, number, kind) in [("sda", "8:0", "mq"), ("dm-0", "253:0", "dm")] {
+        let directory = machine.roots.sys.join("block").join(name);
+        std::fs::create_dir_all(directory.join(kind)).expect("a directory");
+        std::fs::write(directory.join("dev"), number).expect("a file");
+    }
+    let daemon = machine.start();
+    let limited = |bytes, requests| api::DomainSettings {
+        io_max_bytes: bytes,
+        io_max_requests: requests,
+        ..api::DomainSettings::default()
+    };
+    let made = api::CreateDomain {
+        domain: "copy".into(),
+        settings: limited(Some(10 << 20), Some(100)),
+        ..api::CreateDomain::default()
+    };
+    let made = daemon.client().call(&made).expect("made").domain;
+    assert_eq!((made.io_max_bytes, made.io_max_requests), (Some(10 << 20), Some(100)));
+    let copier = with_process(&machine, &daemon, "copy");
+    until(&machine, &daemon, |wanted| !wanted.limits.is_empty());
+    let wanted = machine.disk.wanted();
+    let limits: Vec<_> =
+        wanted.limits.iter().map(|(key, (_, limit))| (key.clone(), limit.to_string())).collect();
+    assert_eq!(limits, [(("steward.copy".to_owned(), "8:0".to_owned()), "10M/s,100/s".to_owned())]);
+    assert!(!wanted.ordered && wanted.weights.is_empty(), "{wanted:?}");
+    assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    let said = daemon.client().call(&api::ExplainDomain { domain: Some("copy".into()) });
+    let said = said.expect("it is told").text;
+    assert!(said.contains("at most 10M/s,100/s of each disk") && said.contains("journal"), "{said}");
+    let set = |settings| api::SetDomain { domain: "copy".into(), settings, ..api::SetDomain::default() };
+    let fault = refusal(daemon.client().call(&set(limited(Some(1), None))));
+    assert!(
+        matches!(&fault, ApiError::InvalidParameter { parameter, .. } if parameter == "io_max_bytes"),
+        "{fault:?}"
+    );
+    let reset = ["io_max_bytes", "io_max_requests"].map(str::to_owned).to_vec();
+    daemon.client().call(&set(api::DomainSettings { reset, ..limited(None, None) })).expect("root may");
+    until(&machine, &daemon, |wanted| wanted.limits.is_empty());
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    drop(copier);
+}

@@ -48,6 +48,12 @@ pub struct DomainSettings {
     /// Disk time reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
+    /// The most that it may read, and write, of each disk, in bytes a second; 1 MiB at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_max_bytes: Option<i64>,
+    /// The same in requests a second; 16 at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_max_requests: Option<i64>,
     /// Names of settings that get their default again; done before the others are set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reset: Vec<String>,
@@ -118,6 +124,12 @@ pub struct Domain {
     /// Disk time reserved, as a fraction of the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
+    /// The most that it may read, and write, of each disk, in bytes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_max_bytes: Option<u64>,
+    /// The same in requests a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_max_requests: Option<u64>,
     /// What it had of the disks; `None` where the kernel does not count it, because the cgroup above does not hand the
     /// disk out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

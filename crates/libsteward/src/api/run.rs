@@ -43,6 +43,12 @@ pub struct Run {
     /// The same, with this much disk time reserved, as a fraction of what `domain` has, or else of the machine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<f64>,
+    /// The same, which may read, and write, at most so much of each disk, in bytes a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_max_bytes: Option<i64>,
+    /// The same in requests a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_max_requests: Option<i64>,
 }
 method!(Run, "io.steward.Run", Ran);
 
@@ -50,7 +56,8 @@ impl Run {
     /// Whether it asks for something that only a domain can have, and so for one of its own.
     pub fn needs_domain(&self) -> bool {
         let of_memory = self.memory_min.is_some() || self.memory_max.is_some() || self.protect.is_some();
-        of_memory || self.io.is_some() || self.disk.is_some()
+        let of_disk = self.io.is_some() || self.disk.is_some();
+        of_memory || of_disk || self.io_max_bytes.is_some() || self.io_max_requests.is_some()
     }
 }
 

@@ -21,9 +21,9 @@ const REST_MIN: f64 = 0.01;
 
 /// The part of a domain of this class in what nobody has reserved, beside others.
 ///
-/// The elevator serves one for up to an eighth of a second in a row, and after that nobody of its level comes again before
-/// the others have had as much by their weights. So who has a hundredth beside one that always wants the disk waits for
-/// 12.5 s, and as long again after it was given more: with a tenth it is 1.25 s.
+/// The elevator serves one for up to an eighth of a second in a row, and after that nobody of its level comes again
+/// before the others have had as much by their weights. So who has a hundredth beside one that always wants the disk
+/// waits for 12.5 s, and as long again after it was given more: with a tenth it is 1.25 s.
 fn part(class: Class) -> f64 {
     match class {
         Class::Interactive => WEIGHT_MAX,
@@ -75,7 +75,7 @@ pub fn all_weights(tree: &Tree, is_made: &dyn Fn(&str) -> bool) -> BTreeMap<Stri
     }
     let mut weights_of = BTreeMap::new();
     for (parent, level) in levels {
-        if level.iter().all(|(path, settings)| settings.is_default() || !is_made(path)) {
+        if level.iter().all(|(path, settings)| !settings.has_part() || !is_made(path)) {
             continue;
         }
         let (made, others): (Vec<_>, Vec<_>) = level.into_iter().partition(|(path, _)| is_made(path));
@@ -83,7 +83,7 @@ pub fn all_weights(tree: &Tree, is_made: &dyn Fn(&str) -> bool) -> BTreeMap<Stri
         let own = usize::from(!parent.is_empty());
         let settings: Vec<Settings> = made.iter().map(|(_, settings)| *settings).collect();
         let each = made.iter().zip(weights(&settings, others.len() + own));
-        let told = each.filter(|((_, settings), weight)| !settings.is_default() || *weight != WEIGHT_USUAL);
+        let told = each.filter(|((_, settings), weight)| settings.has_part() || *weight != WEIGHT_USUAL);
         weights_of.extend(told.map(|((path, _), weight)| ((*path).to_owned(), weight)));
     }
     weights_of
@@ -97,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(class: Option<Class>, reserved: Option<f64>) -> Settings {
-        Settings { class, reserved }
+        Settings { class, reserved, ..Settings::default() }
     }
 
     /// The part of the disk's time that the first one gets when all want it.

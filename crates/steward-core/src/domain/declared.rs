@@ -25,7 +25,7 @@ use crate::toml_reader::{Reader, Value, lookup, suggest};
 use crate::{cpu, disk, memory};
 
 /// The keys of a row. All but `name` and `user` are settings, by their names.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "name",
     "cpu",
     "weight",
@@ -38,6 +38,8 @@ const KEYS: [&str; 13] = [
     "protect",
     "io",
     "disk",
+    "io_max_bytes",
+    "io_max_requests",
     "user",
 ];
 
@@ -180,6 +182,8 @@ fn read_row<'a>(
         disk: disk::settings::Change {
             class: read_class(reader, table, "io"),
             reserved: read_fraction(reader, table, "disk"),
+            max_bytes_per_second: read_size(reader, table, "io_max_bytes"),
+            max_requests_per_second: read_whole(reader, table, "io_max_requests"),
         },
         reset: Vec::new(),
     };
@@ -328,6 +332,8 @@ fn written(settings: &Settings, setting: Setting) -> Option<String> {
         }
         Setting::Io => settings.disk.class.map(|class| format!("\"{class}\"")),
         Setting::Disk => fraction(settings.disk.reserved),
+        Setting::IoMaxBytes => size(settings.disk.max.bytes_per_second),
+        Setting::IoMaxRequests => settings.disk.max.requests_per_second.map(|value| value.to_string()),
     }
 }
 

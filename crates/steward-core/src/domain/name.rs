@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 3072;
 pub const DEPTH_MAX: usize = 12;
 
 /// The control files in the directory of every domain: one of their names for a domain would hide it there.
-const CONTROL_FILES: [&str; 20] = [
+const CONTROL_FILES: [&str; 21] = [
     "cpu",
     "cpu.sum",
     "cpu.limit",
@@ -28,6 +28,7 @@ const CONTROL_FILES: [&str; 20] = [
     "cpu.priority",
     "io",
     "io.class",
+    "io.max",
     "io.sum",
     "io.limit",
     "memory",

@@ -31,11 +31,15 @@ pub enum Setting {
     Io,
     /// [`crate::disk::Settings::reserved`].
     Disk,
+    /// [`crate::disk::Limit::bytes_per_second`].
+    IoMaxBytes,
+    /// [`crate::disk::Limit::requests_per_second`].
+    IoMaxRequests,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 11] = [
+    pub const ALL: [Setting; 13] = [
         Setting::Priority,
         Setting::Weight,
         Setting::OwnPriority,
@@ -47,6 +51,8 @@ impl Setting {
         Setting::Protect,
         Setting::Io,
         Setting::Disk,
+        Setting::IoMaxBytes,
+        Setting::IoMaxRequests,
     ];
 
     /// Its name.
@@ -63,6 +69,8 @@ impl Setting {
             Setting::Protect => "protect",
             Setting::Io => "io",
             Setting::Disk => "disk",
+            Setting::IoMaxBytes => "io_max_bytes",
+            Setting::IoMaxRequests => "io_max_requests",
         }
     }
 
@@ -75,7 +83,7 @@ impl Setting {
     pub fn resource(self) -> Resource {
         match self {
             Setting::MemoryMin | Setting::MemoryMax | Setting::Protect => Resource::Memory,
-            Setting::Io | Setting::Disk => Resource::Disk,
+            Setting::Io | Setting::Disk | Setting::IoMaxBytes | Setting::IoMaxRequests => Resource::Disk,
             Setting::Priority
             | Setting::Weight
             | Setting::OwnPriority

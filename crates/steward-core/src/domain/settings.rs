@@ -169,6 +169,8 @@ impl Settings {
             Setting::Protect => self.memory.protect_ns = None,
             Setting::Io => self.disk.class = None,
             Setting::Disk => self.disk.reserved = None,
+            Setting::IoMaxBytes => self.disk.max.bytes_per_second = None,
+            Setting::IoMaxRequests => self.disk.max.requests_per_second = None,
         }
     }
 
@@ -227,13 +229,17 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_refused() {
-        let wrong: [fn(&mut Change); 14] = [
+        let wrong: [fn(&mut Change); 18] = [
             |change| change.cpu.reserved = Some(0.0),
             |change| change.cpu.reserved = Some(-0.1),
             |change| change.cpu.reserved = Some(f64::NAN),
             |change| change.cpu.reserved = Some(f64::INFINITY),
             |change| change.cpu.reservable = Some(1.01),
             |change| change.disk.reserved = Some(0.0),
+            |change| change.disk.max_bytes_per_second = Some((1 << 20) - 1),
+            |change| change.disk.max_bytes_per_second = Some(-1),
+            |change| change.disk.max_requests_per_second = Some(15),
+            |change| change.disk.max_requests_per_second = Some(i64::MAX),
             |change| change.common.weight = Some(0),
             |change| change.common.own_weight = Some(10_001),
             |change| change.common.priority = Some(8),
@@ -260,7 +266,11 @@ mod tests {
                 max_bytes: Some(2),
                 protect_ns: Some(1_000_000_000),
             },
-            disk: disk::Settings { class: Some(disk::Class::Background), reserved: Some(0.2) },
+            disk: disk::Settings {
+                class: Some(disk::Class::Background),
+                reserved: Some(0.2),
+                max: disk::Limit { bytes_per_second: Some(1 << 20), requests_per_second: Some(50) },
+            },
         };
         for setting in Setting::ALL {
             assert_eq!(Setting::by_name(setting.name()), Some(setting));

@@ -167,6 +167,8 @@ pub struct Spec {
     pub io: Option<disk::Class>,
     /// Disk time reserved, a fraction of what the domain that it runs in has.
     pub disk: Option<f64>,
+    /// The most that it may read and write.
+    pub io_max: Option<disk::Limit>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -240,6 +242,7 @@ pub(super) struct Draft {
     pub(super) memory_max: Option<u64>,
     pub(super) io: Option<disk::Class>,
     pub(super) disk: Option<f64>,
+    pub(super) io_max: Option<disk::Limit>,
 }
 
 impl Draft {
@@ -272,6 +275,7 @@ impl Draft {
                 memory_max: self.memory_max,
                 io: self.io,
                 disk: self.disk,
+                io_max: self.io_max,
                 origin,
             }),
             _ => Err(faults),
@@ -317,6 +321,13 @@ impl Draft {
     }
 
     fn check_disk(&self, faults: &mut Vec<Fault>) {
+        if self.io_max.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
+            faults.push(Fault::new(
+                "io_max",
+                "a kernel thread works for others, who would wait for what is held back of it",
+                "leave out io_max",
+            ));
+        }
         if self.disk.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
             faults.push(Fault::new(
                 "disk",

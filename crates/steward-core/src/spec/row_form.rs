@@ -1,7 +1,7 @@
 //! The paper's one-line form, `pathname : type : C : T : flags : π : io` (Yang 2009, section 7.2.1).
 //!
 //! C and T are milliseconds; π is a number of minutes, or a duration with its unit; `-` stands for what is left
-//! out. Memory sizes, disk time and the user came after the paper, so the form has no place for them.
+//! out. Memory sizes, disk time, limits and the user came after the paper, so the form has no place for them.
 
 use std::path::Path;
 
@@ -139,8 +139,8 @@ fn read_io(field: &str) -> Result<Option<disk::Class>, Fault> {
     disk::Class::from_name(word).map(Some).ok_or_else(fault)
 }
 
-/// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, disk time, the user and
-/// the origin have no place in it and are lost.
+/// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, disk time, limits, the
+/// user and the origin have no place in it and are lost.
 pub fn format_row(spec: &Spec) -> String {
     let class = match spec.class {
         Class::Interactive => "Iact",

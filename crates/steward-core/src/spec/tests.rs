@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::reservation::{IrrevocableFor, Reservation};
 use crate::cpu::thresholds::Thresholds;
-use crate::disk;
+use crate::disk::{self, Limit};
 use crate::memory::settings::PROTECTION_PERIODS_NS;
 use crate::process::FileIdentity;
 
@@ -29,7 +29,7 @@ fn program(path: &str) -> SpecPath {
 fn a_full_row_is_read() {
     let parsed = parse(
         "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
-         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\ndisk = \"20%\"\n",
+         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\ndisk = \"20%\"\nio_max = \"10M/s,100/s\"\n",
     );
     assert_eq!(messages(&parsed), "");
     assert_eq!(
@@ -46,6 +46,7 @@ fn a_full_row_is_read() {
             memory_max: Some(1 << 30),
             io: Some(disk::Class::Background),
             disk: Some(0.2),
+            io_max: Some(disk::Limit { bytes_per_second: Some(10 << 20), requests_per_second: Some(100) }),
             origin: Origin::at(Path::new("my.toml"), 1),
         }]
     );
@@ -331,6 +332,7 @@ prop_compose! {
             memory_max: None,
             io,
             disk: None,
+            io_max: None,
             origin: Origin::command_line(),
         }
     }
@@ -347,6 +349,7 @@ proptest! {
         specs in proptest::collection::btree_map(any_path(), any_spec(), 0..5),
         sizes in proptest::option::of((0_u64..1 << 40, 1_u64..1 << 40)),
         disk in proptest::option::of(0.0001_f64..=1.0),
+        io_max in proptest::option::of(1_u64 << 20..1 << 40),
     ) {
         let mut specs: Vec<Spec> = specs.into_values().collect();
         specs.sort_by(|left, right| left.path.cmp(&right.path));
@@ -355,6 +358,7 @@ proptest! {
             spec.memory_min = sizes.map(|(min, more)| min.min(more));
             spec.memory_max = sizes.map(|(_, max)| max);
             spec.disk = disk;
+            spec.io_max = io_max.map(|bytes| Limit { bytes_per_second: Some(bytes), requests_per_second: None });
         }
         let mut parsed = parse(&to_toml(&specs));
         prop_assert_eq!(&parsed.problems, &[]);

@@ -24,7 +24,7 @@ use crate::quantity::{
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "path",
     "class",
     "cpu",
@@ -36,6 +36,7 @@ const KEYS: [&str; 11] = [
     "memory_max",
     "io",
     "disk",
+    "io_max",
 ];
 
 /// Reads a file of `[[spec]]` rows. A row with a fault is left out and every fault of it is among the problems;
@@ -120,6 +121,9 @@ fn read_row<'a>(reader: &mut Reader<'a>, row: &Value<'a>) -> Option<Spec> {
         disk: cells.text("disk", "20%", |text| {
             let advice = "give a part of the disk's time, as in disk = \"20%\"";
             parse_fraction(text).map_err(|what| Fault::new("disk", format!("disk: {what}"), advice))
+        }),
+        io_max: cells.text("io_max", "10M/s", |text| {
+            text.parse().map_err(|what: String| Fault::new("io_max", format!("io_max: {what}"), "correct it"))
         }),
     };
     // A key that is there but unreadable looks left out in the draft: a fault about that would mislead.
@@ -207,6 +211,9 @@ fn row_to_toml(spec: &Spec) -> String {
     if let Some(disk) = spec.disk {
         // As few digits as read back the same.
         line("disk", quoted(format!("{disk:?}")));
+    }
+    if let Some(io_max) = spec.io_max {
+        line("io_max", quoted(io_max.to_string()));
     }
     row
 }

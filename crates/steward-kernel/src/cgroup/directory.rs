@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use steward_core::disk::Limit;
 
 use super::place;
 use crate::error::KernelError;
@@ -19,6 +20,19 @@ use crate::roots::Roots;
 
 /// How much of a file is read at once, in bytes: most say less.
 const PIECE_BYTES: usize = 4096;
+
+/// Stands between the name of a file and the device whose line in it is meant.
+const OF_DEVICE: char = '@';
+
+/// The name under which the line of a device is read and written as if it were a file: of files that have one for each
+/// device that is limited (`io.max`). A device without a line has no limit.
+pub(crate) fn line_of(file: &str, device_number: &str) -> String {
+    format!("{file}{OF_DEVICE}{device_number}")
+}
+
+fn file_and_device(file: &str) -> (&str, Option<&str>) {
+    file.split_once(OF_DEVICE).map_or((file, None), |(name, device)| (name, Some(device)))
+}
 
 /// A cgroup, by its directory.
 #[derive(Debug)]
@@ -78,8 +92,12 @@ impl CgroupDirectory {
     /// [`KernelError::Read`]; [`KernelError::is_absent`] when the cgroup or the file is not there.
     pub fn read(&self, file: &str) -> Result<String, KernelError> {
         let failed = |source: io::Error| KernelError::Read { path: self.path_of(file), source };
-        let opened = self.open_file(file, OFlags::RDONLY).map_err(failed)?;
-        read_text(&opened).map_err(failed)
+        let (name, device) = file_and_device(file);
+        let opened = self.open_file(name, OFlags::RDONLY).map_err(failed)?;
+        let text = read_text(&opened).map_err(failed)?;
+        let Some(device) = device else { return Ok(text) };
+        let line = text.lines().map(str::trim).find(|line| line.split(' ').next() == Some(device));
+        Ok(line.map_or_else(|| Limit::default().to_kernel(device), str::to_owned))
     }
 
     /// As [`CgroupDirectory::read`], with `None` for a file that this cgroup or kernel does not have.
@@ -101,7 +119,8 @@ impl CgroupDirectory {
     /// # Errors
     /// [`KernelError::Write`]; [`KernelError::is_absent`] when the cgroup or the file is not there.
     pub fn write(&self, file: &str, value: &str) -> Result<(), KernelError> {
-        self.open_to_write(file).and_then(|mut opened| opened.write_all(value.as_bytes())).map_err(|source| {
+        let (name, _) = file_and_device(file);
+        self.open_to_write(name).and_then(|mut opened| opened.write_all(value.as_bytes())).map_err(|source| {
             KernelError::Write { path: self.path_of(file), value: value.to_owned(), source }
         })
     }
@@ -156,6 +175,18 @@ fn read_text(file: &OwnedFd) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::roots::with_files;
+
+    #[test]
+    fn the_line_of_a_device_is_read_as_a_file_and_one_without_a_line_has_no_limit() {
+        let lines = "8:0 rbps=max wbps=1048576 riops=max wiops=max\n8:16 rbps=1 wbps=2 riops=3 wiops=4\n";
+        let (_keep, roots) = with_files(&[("sys/fs/cgroup/a/io.max", lines)]);
+        let cgroup = CgroupDirectory::open("/a", &roots).expect("it is there");
+        let read = |device| cgroup.read(&line_of("io.max", device)).expect("readable");
+        assert_eq!(read("8:16"), "8:16 rbps=1 wbps=2 riops=3 wiops=4");
+        assert_eq!(read("8:1"), "8:1 rbps=max wbps=max riops=max wiops=max");
+        cgroup.write(&line_of("io.max", "8:1"), "8:1 rbps=7 wbps=7 riops=max wiops=max").expect("written");
+        assert_eq!(read("8:1"), "8:1 rbps=7 wbps=7 riops=max wiops=max");
+    }
 
     #[test]
     fn a_file_that_is_missing_is_told_apart_from_a_cgroup_that_has_gone() {

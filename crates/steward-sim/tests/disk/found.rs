@@ -23,7 +23,7 @@ fn two(second: Settings) -> Scenario {
 /// request at a time took turns, and of three quarters 45 % were had.
 #[test]
 fn a_fraction_is_had_also_beside_somebody_who_is_served_first_now_and_then() {
-    let mut scenario = two(Settings { class: None, reserved: Some(0.5) });
+    let mut scenario = two(Settings { reserved: Some(0.5), ..Settings::default() });
     scenario.programs.push(interactive(Behaviour::Frames { bytes: 4 * KIB, every_ns: 200 * MS }));
     let had = parts(&scenario, Box::<Plan>::default(), 20, 80)[1];
     assert!((had - 0.75).abs() < 0.03, "{had}");
@@ -32,7 +32,7 @@ fn a_fraction_is_had_also_beside_somebody_who_is_served_first_now_and_then() {
 /// With a hundredth of what a usual one has, a turn in the background is an eighth of a second after 12.5 s.
 #[test]
 fn who_is_in_the_background_is_not_passed_over_for_long() {
-    let scenario = two(Settings { class: Some(Class::Background), reserved: None });
+    let scenario = two(Settings { class: Some(Class::Background), ..Settings::default() });
     let waited_ns = |decides| run_with(&scenario, 60, decides).programs[1].wait_max_ns;
     assert!(waited_ns(Box::<Plan>::default()) < 2 * SECOND);
     assert!(waited_ns(background_is_a_hundredth()) > 10 * SECOND);
@@ -42,8 +42,8 @@ fn who_is_in_the_background_is_not_passed_over_for_long() {
 /// hundredth).
 #[test]
 fn who_leaves_the_background_has_its_part_within_seconds() {
-    let mut scenario = two(Settings { class: Some(Class::Background), reserved: None });
-    let given = Settings { class: None, reserved: Some(0.5) };
+    let mut scenario = two(Settings { class: Some(Class::Background), ..Settings::default() });
+    let given = Settings { reserved: Some(0.5), ..Settings::default() };
     scenario.changes.push(Change { at_ns: 20 * SECOND, cgroup: 1, given });
     let had = |decides| parts(&scenario, decides, 24, 30)[1];
     let now = had(Box::<Plan>::default());
@@ -52,8 +52,8 @@ fn who_leaves_the_background_has_its_part_within_seconds() {
     assert!(before < 0.2, "{before}");
 }
 
-/// By bytes alone who reads pages in no order takes nothing beside one request of half a megabyte, whatever it does to the
-/// others.
+/// By bytes alone who reads pages in no order takes nothing beside one request of half a megabyte, whatever it does to
+/// the others.
 #[test]
 fn who_takes_the_disk_with_small_requests_is_seen_to() {
     let page = Behaviour::Direct { bytes: 4 * KIB, think: Amount::Exponential(3 * MS), pieces: None };
@@ -87,8 +87,8 @@ fn many_who_take_all_of_a_disk_lose_their_place_one_soon_after_the_other() {
     assert!(outcome.programs[4].wait_max_ns < 7 * SECOND, "{}", outcome.programs[4].wait_max_ns / MS);
 }
 
-/// Not mended: each of several threads of a program that is served first has the disk kept idle for it, also while another
-/// of them waits. It costs a program that is alone up to an eighth.
+/// Not mended: each of several threads of a program that is served first has the disk kept idle for it, also while
+/// another of them waits. It costs a program that is alone up to an eighth.
 #[test]
 fn alone_an_interactive_program_of_several_threads_loses_at_most_an_eighth() {
     for (threads, think_ms) in [(2, 3), (4, 3), (4, 10)] {
@@ -102,8 +102,8 @@ fn alone_an_interactive_program_of_several_threads_loses_at_most_an_eighth() {
     }
 }
 
-/// Not mended: as it is served first, the disk is kept idle for the journal's next request after each commit, while its own
-/// next one waits.
+/// Not mended: as it is served first, the disk is kept idle for the journal's next request after each commit, while its
+/// own next one waits.
 #[test]
 fn alone_an_interactive_program_that_fsyncs_all_the_time_loses_at_most_an_eighth() {
     let scenario = scenario(vec![interactive(Behaviour::Sync { bytes: 4 * KIB, think: Amount::Fixed(0) })]);

@@ -52,7 +52,7 @@ pub fn stock(of: &Scenario) -> Scenario {
 
 /// A domain that Steward made.
 pub fn domain(name: &str, class: Option<Class>, reserved: Option<f64>) -> CgroupSpec {
-    CgroupSpec { path: format!("steward.{name}"), given: Settings { class, reserved } }
+    CgroupSpec { path: format!("steward.{name}"), given: Settings { class, reserved, ..Settings::default() } }
 }
 
 /// Programs that keep a disk busy.

@@ -1,5 +1,6 @@
-//! Properties of whole machines with a disk: what Steward's decisions promise, whatever the programs do. With each, what
-//! it looks like when a rule is wrong. Faults that were found in the decisions have a test of their own each (`found`).
+//! Properties of whole machines with a disk: what Steward's decisions promise, whatever the programs do. With each,
+//! what it looks like when a rule is wrong. Faults that were found in the decisions have a test of their own each
+//! (`found`).
 
 mod found;
 mod histories;
@@ -16,8 +17,8 @@ use steward_sim::disk::scenario::{Behaviour, DeviceSettings, ProgramSpec, Scenar
 
 /// How far the part of the disk's time that a domain has may be from what it is due.
 const PART_OFF_MAX: f64 = 0.03;
-/// For how long a request may be waited for while interactive programs want all of a disk, up to five of them: two looks
-/// until the first one loses its place, and one more for each that takes up what is left.
+/// For how long a request may be waited for while interactive programs want all of a disk, up to five of them: two
+/// looks until the first one loses its place, and one more for each that takes up what is left.
 const WAIT_MAX_NS: u64 = 8 * SECOND;
 /// How many of the largest requests a save takes longer than on the idle disk, beside those who read and write past the
 /// cache: on average, and the slowest one. One that the disk has begun with is not taken back.
@@ -70,7 +71,8 @@ fn waited_ns(scenario: &Scenario, from: usize, decides: Box<dyn Decide>) -> u64 
     outcome.programs[from..].iter().map(|counts| counts.wait_max_ns).max().unwrap_or(0)
 }
 
-/// How much longer a save takes than on the idle disk, in times of the largest request: on average, and the longest one.
+/// How much longer a save takes than on the idle disk, in times of the largest request: on average, and the longest
+/// one.
 fn later(scenario: &Scenario) -> (f64, f64) {
     let saver = |scenario: &Scenario| run(scenario, 40).programs[0];
     let alone = saver(&stock(&Scenario { programs: scenario.programs[..1].to_vec(), ..scenario.clone() }));

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{ArgGroup, Args};
 use libsteward::{Client, api};
 use steward_core::cpu::reservation::Reservation;
+use steward_core::disk::Limit;
 
 use super::api::to_api;
 use super::status::standing_name;
@@ -23,7 +24,7 @@ use crate::{domain, output};
 /// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where
 /// there is one of that name.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "release"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "io_max", "release"])))]
 #[command(after_help = "Examples:\n  \
         steward set 4321 --cpu 5ms/30ms\n  \
         steward set mplayer --release\n  \
@@ -53,20 +54,20 @@ pub struct SetArguments {
     pub best_effort_if_refused: bool,
     /// What is asked of the disk, for a domain.
     #[command(flatten)]
-    pub disk: DiskArguments<Wanted<api::IoClass>, Wanted<f64>>,
+    pub disk: DiskArguments<Wanted<api::IoClass>, Wanted<f64>, Wanted<Limit>>,
 }
 
 /// `steward set`.
 pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
     let mut client = Client::connect(socket)?;
-    let is_about_disk = arguments.disk.io.is_some() || arguments.disk.io_fraction.is_some();
+    let is_about_disk = arguments.disk.is_any();
     let is_domain = match (&arguments.target, arguments.cpu) {
         (Who::Number(pid), _) if is_about_disk => anyhow::bail!(
             "a running process has no disk time of its own: give it a domain (steward domain create NAME --io background, steward \
              domain move {pid} NAME), or start the program with steward run --io background"
         ),
         (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk => anyhow::bail!(
-            "{name} is a domain with --io and --io-fraction, and a process with CPU time in every period: give a domain a fraction, as \
+            "{name} is a domain with --io, --io-fraction and --io-max, and a process with CPU time in every period: give a domain a fraction, as \
              in --cpu 20%"
         ),
         (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(

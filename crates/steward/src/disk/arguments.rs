@@ -2,6 +2,7 @@
 
 use clap::Args;
 use libsteward::api::IoClass;
+use steward_core::disk::Limit;
 use steward_core::quantity::parse_fraction;
 
 /// What an option is given: a value, or what the command has besides.
@@ -21,7 +22,7 @@ impl<V: Clone + Send + Sync + 'static> Asked<V> for V {
 
 /// How soon requests are served, and how much of the disk's time is reserved.
 #[derive(Clone, Debug, Args)]
-pub struct DiskArguments<C: Asked<IoClass>, F: Asked<f64>> {
+pub struct DiskArguments<C: Asked<IoClass>, F: Asked<f64>, L: Asked<Limit>> {
     /// How soon disk requests are served: interactive (before all others), normal, or background (when nobody else
     /// wants the disk).
     #[arg(long, value_name = "CLASS", value_parser = read_class::<C>)]
@@ -29,11 +30,22 @@ pub struct DiskArguments<C: Asked<IoClass>, F: Asked<f64>> {
     /// Disk time reserved, of what the parent has (at the top: of the machine's disks), as 20% or 0.2.
     #[arg(long, alias = "disk", value_name = "FRACTION", value_parser = read_fraction::<F>)]
     pub io_fraction: Option<F>,
+    /// The most to read, and to write, of each disk in a second: 10M/s in bytes, 100/s in requests, or 10M/s,100/s. Who
+    /// saves on the same file system may have to wait for what is held back.
+    #[arg(long, value_name = "LIMIT", value_parser = read_limit::<L>)]
+    pub io_max: Option<L>,
 }
 
-impl<C: Asked<IoClass>, F: Asked<f64>> Default for DiskArguments<C, F> {
+impl<C: Asked<IoClass>, F: Asked<f64>, L: Asked<Limit>> DiskArguments<C, F, L> {
+    /// Whether anything is asked.
+    pub fn is_any(&self) -> bool {
+        self.io.is_some() || self.io_fraction.is_some() || self.io_max.is_some()
+    }
+}
+
+impl<C: Asked<IoClass>, F: Asked<f64>, L: Asked<Limit>> Default for DiskArguments<C, F, L> {
     fn default() -> Self {
-        Self { io: None, io_fraction: None }
+        Self { io: None, io_fraction: None, io_max: None }
     }
 }
 
@@ -43,6 +55,15 @@ fn read_class<C: Asked<IoClass>>(text: &str) -> Result<C, String> {
 
 fn read_fraction<F: Asked<f64>>(text: &str) -> Result<F, String> {
     F::read(text, parse_fraction)
+}
+
+fn read_limit<L: Asked<Limit>>(text: &str) -> Result<L, String> {
+    L::read(text, str::parse)
+}
+
+/// A number as the API has it.
+pub fn per_second(value: Option<u64>) -> Option<i64> {
+    value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// Reads a class.

@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand};
 use libsteward::api::{DomainSettings, IoClass};
+use steward_core::disk::Limit;
 use steward_core::domain::Setting;
 use steward_core::quantity::parse_fraction;
 
 use crate::arguments::{JsonFlag, OneDomain};
-use crate::disk::arguments::{Asked, DiskArguments};
+use crate::disk::arguments::{Asked, DiskArguments, per_second};
 use crate::memory::arguments::{Amount, MemoryArguments};
 use crate::who::{Several, Who};
 
@@ -164,7 +165,7 @@ pub struct SettingArguments {
     pub memory: MemoryArguments<Wanted<i64>>,
     /// What is asked of the disk.
     #[command(flatten)]
-    pub disk: DiskArguments<Wanted<IoClass>, Wanted<f64>>,
+    pub disk: DiskArguments<Wanted<IoClass>, Wanted<f64>, Wanted<Limit>>,
 }
 
 /// A value, or the default again.
@@ -192,6 +193,16 @@ impl SettingArguments {
     /// The same as the API has it.
     pub fn to_api(&self) -> DomainSettings {
         let mut reset = Vec::new();
+        // The option has both: what it does not name is not limited any more.
+        if self.disk.io_max.is_some() {
+            reset.extend(
+                [Setting::IoMaxBytes, Setting::IoMaxRequests].map(|setting| setting.name().to_owned()),
+            );
+        }
+        let limit = match self.disk.io_max {
+            Some(Wanted::Value(limit)) => limit,
+            Some(Wanted::Default) | None => Limit::default(),
+        };
         let settings = DomainSettings {
             cpu: value(self.cpu, Setting::Cpu, &mut reset),
             weight: value(self.weight, Setting::Weight, &mut reset),
@@ -204,6 +215,8 @@ impl SettingArguments {
             protect: value(self.memory.protect, Setting::Protect, &mut reset),
             io: value(self.disk.io, Setting::Io, &mut reset),
             disk: value(self.disk.io_fraction, Setting::Disk, &mut reset),
+            io_max_bytes: per_second(limit.bytes_per_second),
+            io_max_requests: per_second(limit.requests_per_second),
             reset: Vec::new(),
         };
         DomainSettings { reset, ..settings }

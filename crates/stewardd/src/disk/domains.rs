@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::disk::priority::Priority;
-use steward_core::disk::{Class, shares};
+use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::name::parent_of;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
+use steward_kernel::disk::devices;
 use steward_kernel::process;
 
 use crate::daemon::Daemon;
@@ -18,7 +19,9 @@ pub(super) struct OfDomains {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
     pub(super) weights: BTreeMap<String, (u64, u16)>,
-    /// Why weights cannot be given, in sentences.
+    /// The limit of each cgroup that is to have one, with the cgroup's id, by path and the device's number.
+    pub(super) limits: BTreeMap<(String, String), (u64, Limit)>,
+    /// Why weights or limits cannot be given, in sentences.
     pub(super) problems: Vec<String>,
 }
 
@@ -28,7 +31,7 @@ impl Daemon {
         let mut wanted = OfDomains::default();
         let Some(tree) = self.domains.disk_levels() else {
             // The worker has put the weights back by now, or had a second to.
-            if self.disk.has_no_weights()
+            if self.disk.has_no_parts()
                 && let Ok(cgroups) = self.domains.cgroups()
             {
                 self.disk.hand_out_no_longer(cgroups);
@@ -40,16 +43,27 @@ impl Daemon {
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
         // Is it handed out, they count within each cgroup only, and between cgroups weights do.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
-        if !shares::needs_weights(&tree) && !is_handed_out {
+        let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
+        let weights = match shares::needs_weights(&tree) || is_handed_out {
+            true => shares::all_weights(&tree, &is_made),
+            false => BTreeMap::new(),
+        };
+        let limits: Vec<(String, Limit)> = tree
+            .iter()
+            .map(|(path, node)| (path.clone(), node.settings.disk.max))
+            .filter(|(path, max)| !max.is_none() && is_made(path))
+            .collect();
+        if weights.is_empty() && limits.is_empty() {
             return wanted;
         }
-        let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
-        let weights = shares::all_weights(&tree, &is_made);
         let above = |path: &str| {
             std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect()
         };
-        let payers: BTreeSet<String> =
-            weights.keys().flat_map(|path| -> Vec<String> { above(path) }).collect();
+        let payers: BTreeSet<String> = weights
+            .keys()
+            .chain(limits.iter().map(|(path, _)| path))
+            .flat_map(|path| -> Vec<String> { above(path) })
+            .collect();
         for path in payers {
             match cgroups.hands_out(&path, Resource::Disk) {
                 Ok(true) => continue,
@@ -68,8 +82,28 @@ impl Daemon {
             let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
             let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
             wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
+            wanted.limits = self.limits_of_devices(&limits);
         }
         wanted
+    }
+
+    /// Each of these limits for each disk of its own: what others hand on to it is counted there.
+    fn limits_of_devices(&self, limits: &[(String, Limit)]) -> BTreeMap<(String, String), (u64, Limit)> {
+        if limits.is_empty() {
+            return BTreeMap::new();
+        }
+        let devices = devices::list(&self.options.roots).unwrap_or_default();
+        let own: Vec<&str> = devices
+            .iter()
+            .filter(|device| !device.stands_for_others)
+            .map(|device| device.number.as_str())
+            .collect();
+        let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
+        let known = limits.iter().filter_map(|(path, limit)| Some((path, id(path)?, *limit)));
+        let of_each = |(path, id, limit): (&String, u64, Limit)| {
+            own.iter().map(|number| ((path.clone(), (*number).to_owned()), (id, limit))).collect::<Vec<_>>()
+        };
+        known.flat_map(of_each).collect()
     }
 
     /// All tasks of the processes in interactive domains: what they start is theirs too.

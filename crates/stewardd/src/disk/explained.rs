@@ -21,6 +21,7 @@ impl Daemon {
             class: shares::class_of(&tree, path),
             weight: self.disk.weight_of(path),
             used: cgroups.disk_use(path),
+            anybody_first: self.disk.has_anybody_first(),
             problem: self.domains.disk_trouble(path).map(str::to_owned),
             devices: devices::list(&self.options.roots).unwrap_or_default(),
         })

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use steward_core::disk::Limit;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, First, Need, Order};
 use steward_core::disk::priority::Priority;
@@ -14,7 +15,7 @@ use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
 use steward_kernel::disk::priority::{self, Given};
-use steward_kernel::disk::weight;
+use steward_kernel::disk::{limit, weight};
 use steward_kernel::journal::{JournalError, SharedJournal};
 
 use super::moments::{Moments, Target, Watcher};
@@ -34,6 +35,8 @@ pub struct Wanted {
     pub for_others: BTreeSet<TaskId>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
+    /// The limit of each cgroup that is to have one, with the cgroup's id, by path and the device's number.
+    pub limits: BTreeMap<(String, String), (u64, Limit)>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
 }
@@ -67,6 +70,8 @@ struct State {
     moments: Option<Result<Moments, ()>>,
     /// The weights that were written, with the cgroups' ids, by path.
     weights: BTreeMap<String, (u64, u16)>,
+    /// The limits that were written, in the same way.
+    limits: BTreeMap<(String, String), (u64, Limit)>,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
     refused: BTreeMap<(String, u64), String>,
 }
@@ -90,6 +95,7 @@ impl Knobs for KernelKnobs {
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
         work.weigh(&mut state, wanted);
+        work.limit(&mut state, wanted);
         if !wanted.waits {
             state.moments = None;
         }
@@ -301,6 +307,45 @@ impl Work<'_> {
                     }
                 }
                 Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Holds each domain to the most that it may read and write of each disk. What has gone, cgroup or device, has
+    /// nothing to be put back.
+    fn limit(&mut self, state: &mut State, wanted: &Wanted) {
+        let gone: Vec<_> = state
+            .limits
+            .iter()
+            .filter(|(key, (id, _))| wanted.limits.get(*key).is_none_or(|(same, _)| same != id))
+            .map(|(key, (id, _))| (key.clone(), *id))
+            .collect();
+        for ((path, number), cgroup_id) in gone {
+            state.limits.remove(&(path.clone(), number.clone()));
+            let outcome = limit::unset(self.journal, &Place { path, cgroup_id }, &number, self.roots);
+            match outcome {
+                Ok(_) => {}
+                Err(JournalError::Kernel(error)) if error.is_absent() => {}
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+        for ((path, number), (cgroup_id, max)) in &wanted.limits {
+            let key = (path.clone(), number.clone());
+            if state.limits.get(&key) == Some(&(*cgroup_id, *max)) {
+                continue;
+            }
+            let place = Place { path: path.clone(), cgroup_id: *cgroup_id };
+            match limit::set(self.journal, &place, number, *max, self.roots) {
+                Ok(_) => _ = state.limits.insert(key, (*cgroup_id, *max)),
+                // It has gone meanwhile.
+                Err(JournalError::Kernel(error))
+                    if error.is_absent()
+                        && !matches!(CgroupReader::open_same(&place, self.roots), Ok(Some(_))) => {}
+                Err(error) => self.faults.push(format!(
+                    "the limit {max} is not in force on {number}: {error}; the kernel must be built with CONFIG_BLK_DEV_THROTTLING"
+                )),
             }
         }
     }

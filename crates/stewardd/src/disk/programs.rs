@@ -24,7 +24,7 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let OfDomains { first, weights, problems } = self.disk_domains();
+        let OfDomains { first, weights, limits, problems } = self.disk_domains();
         self.domains.disk_problem = problems.into_iter().next();
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
@@ -40,7 +40,9 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
-        if let Some(job) = self.disk.want(Wanted { priorities, ordered, waits, for_others, weights, heirs }) {
+        if let Some(job) =
+            self.disk.want(Wanted { priorities, ordered, waits, for_others, weights, limits, heirs })
+        {
             self.worker.give(job);
         }
     }

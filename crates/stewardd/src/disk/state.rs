@@ -152,9 +152,14 @@ impl Disk {
         range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
     }
 
-    /// Whether nobody was to have a weight of Steward's at the last look.
-    pub(super) fn has_no_weights(&self) -> bool {
-        self.wanted.weights.is_empty()
+    /// Whether nobody was to have a weight or a limit of Steward's at the last look.
+    pub(super) fn has_no_parts(&self) -> bool {
+        self.wanted.weights.is_empty() && self.wanted.limits.is_empty()
+    }
+
+    /// Whether anybody's requests were to be served first at the last look.
+    pub(super) fn has_anybody_first(&self) -> bool {
+        self.wanted.waits
     }
 
     /// The weight that Steward wants a cgroup to have.
@@ -202,7 +207,7 @@ impl Disk {
 impl Part for Disk {
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
-        let has_weights = !self.wanted.weights.is_empty() || !self.handed_out.is_empty();
+        let has_weights = !self.has_no_parts() || !self.handed_out.is_empty();
         let is_in_use = !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights;
         (soon || is_in_use).then_some(self.look_at_ns)
     }

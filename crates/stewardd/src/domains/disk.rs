@@ -44,10 +44,16 @@ impl Domains {
         else {
             return Ok(());
         };
-        let setting = if held.settings.disk.class.is_some() { Setting::Io } else { Setting::Disk };
+        let given = held.settings.disk;
+        let setting = match (given.class, given.reserved, given.max.bytes_per_second) {
+            (Some(_), ..) => Setting::Io,
+            (_, Some(_), _) => Setting::Disk,
+            (.., Some(_)) => Setting::IoMaxBytes,
+            _ => Setting::IoMaxRequests,
+        };
         let reason = format!(
             "{} was not made by Steward, and its part of the disk is its manager's business: make a domain of your own (steward \
-             domain create), or ask systemd (systemctl set-property UNIT IOWeight=...)",
+             domain create), or ask systemd (systemctl set-property UNIT IOWeight=..., IOReadBandwidthMax=...)",
             self.names.name_of(path)
         );
         Err(ApiError::InvalidParameter { parameter: setting.name().into(), reason })

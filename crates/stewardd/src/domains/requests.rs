@@ -392,6 +392,8 @@ impl Daemon {
             protect: rest.protect.take(),
             io: rest.io.take(),
             disk: rest.disk.take(),
+            io_max_bytes: rest.io_max_bytes.take(),
+            io_max_requests: rest.io_max_requests.take(),
             ..api::DomainSettings::default()
         };
         let create = api::CreateDomain { domain: domain.clone(), settings, ..api::CreateDomain::default() };
@@ -492,7 +494,12 @@ fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
             max_bytes: asked.memory_max,
             protect_ns: asked.protect,
         },
-        disk: disk::settings::Change { class: asked.io.map(class), reserved: asked.disk },
+        disk: disk::settings::Change {
+            class: asked.io.map(class),
+            reserved: asked.disk,
+            max_bytes_per_second: asked.io_max_bytes,
+            max_requests_per_second: asked.io_max_requests,
+        },
         reset: asked.reset.iter().map(setting).collect::<Result<_, _>>()?,
     };
     change.apply(&Settings::default()).map_err(|fault| invalid(fault.setting.name(), fault.reason))?;

@@ -312,6 +312,8 @@ impl Domains {
             activity: held.and_then(|held| self.activity_of(path, held.cgroup_id)).map(activity),
             io: disk.class.map(class),
             disk: disk.reserved,
+            io_max_bytes: disk.max.bytes_per_second,
+            io_max_requests: disk.max.requests_per_second,
             disk_use: self.cgroups().ok().and_then(|cgroups| cgroups.disk_use(path)).map(disk_use),
             disk_sum: sums.disk,
             disk_reservable: limits.disk,

@@ -23,13 +23,14 @@ impl Programs {
 
 /// What a specification says that only a domain can have.
 pub(crate) fn change_of(spec: &Spec) -> Change {
-    let disk = disk::settings::Change { class: spec.io, reserved: spec.disk };
+    let max = spec.io_max.unwrap_or_default();
+    let disk = disk::Settings { class: spec.io, reserved: spec.disk, max }.as_change();
     Change { memory: settings_of(spec).as_change(), disk, ..Change::default() }
 }
 
 /// Whether a program needs a domain of its own: a class alone is one of its tasks.
 pub(crate) fn needs_domain(spec: &Spec) -> bool {
-    !settings_of(spec).is_default() || spec.disk.is_some()
+    !settings_of(spec).is_default() || spec.disk.is_some() || spec.io_max.is_some()
 }
 
 /// What a specification says of memory.

@@ -59,8 +59,15 @@ impl Daemon {
         let own = format!("program-{pid}");
         if parent == own || parent.ends_with(&format!("/{own}")) {
             // From before a restart or a change of the specification.
-            let reset =
-                vec![Setting::MemoryMin, Setting::MemoryMax, Setting::Protect, Setting::Io, Setting::Disk];
+            let reset = vec![
+                Setting::MemoryMin,
+                Setting::MemoryMax,
+                Setting::Protect,
+                Setting::Io,
+                Setting::Disk,
+                Setting::IoMaxBytes,
+                Setting::IoMaxRequests,
+            ];
             let change = Change { reset, ..change };
             let mechanism = &mut self.cpu.mechanism;
             self.domains

@@ -63,6 +63,20 @@ section left-by-all
 order
 cat /sys/fs/cgroup/cgroup.subtree_control
 
+section limit
+steward domain create held --io-max 20/s --keep >/dev/null
+steward run --domain held -- $(reads 12000) 2>/dev/null &
+held=$!
+wait_for 'grep -q "riops=20 wiops=20" /sys/fs/cgroup/steward.held/io.max'
+order
+one=$(read_bytes $held)
+sleep 5
+echo "pages $((($(read_bytes $held) - one) / 4096))"
+steward set held --io-max default >/dev/null
+wait_for '! grep -q riops=20 /sys/fs/cgroup/steward.held/io.max'
+steward domain show held | grep -c 'disk at most'
+kill $held
+
 steward run --io background -- $(reads 0) 2>/dev/null &
 program=$!
 wait_for is_ordered

@@ -104,6 +104,13 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             // Neither does the root hand the disk out any more.
             assert_eq!(told.text("left-by-all"), told.text("before"));
         }),
+        ("a-limit-holds-on-a-disk-that-nobody-else-wants-and-goes", &|| {
+            assert_eq!(order("limit"), order("before"));
+            let pages = figure(&told.text("limit"), "pages");
+            println!("{pages} pages in 5 s with 20 a second");
+            assert!((90..=120).contains(&pages), "{pages}");
+            assert_eq!(told.text("limit").lines().last(), Some("0"));
+        }),
         ("a-program-has-a-domain-with-the-class-that-it-was-started-with", &|| {
             told.says("run", &[": default 10"]);
         }),

@@ -22,7 +22,7 @@ fn parse(text: &str) -> ParsedDomains {
 #[test]
 fn a_row_says_all_that_a_domain_has() {
     let text = "[[domain]]\nname = \"web\"\ncpu = \"30%\"\nweight = 300\npriority = 6\nown_weight = 50\n\
-                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nprotect = \"30min\"\nio = \"background\"\ndisk = \"10%\"\nuser = \"alice\"\n\
+                own_priority = 3\ncpu_reservable = 0.8\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nprotect = \"30min\"\nio = \"background\"\ndisk = \"10%\"\nio_max_bytes = \"10M\"\nio_max_requests = 100\nuser = \"alice\"\n\
                 [[domain]]\nname = \"web/front\"\nuser = 7\n";
     let parsed = parse(text);
     assert_eq!(parsed.problems, vec![]);
@@ -34,11 +34,15 @@ fn a_row_says_all_that_a_domain_has() {
             max_bytes: Some(1 << 30),
             protect_ns: Some(memory::settings::PROTECTION_PERIOD_NS),
         },
-        disk: disk::Settings { class: Some(disk::Class::Background), reserved: Some(0.1) },
+        disk: disk::Settings {
+            class: Some(disk::Class::Background),
+            reserved: Some(0.1),
+            max: disk::Limit { bytes_per_second: Some(10 << 20), requests_per_second: Some(100) },
+        },
     };
     let [web, front] = &parsed.domains[..] else { panic!("{parsed:?}") };
     assert_eq!((web.name.as_str(), &web.settings, web.user, web.origin.line), ("web", &settings, 1000, 1));
-    let expected = ("web/front", &Settings::default(), 7, 15);
+    let expected = ("web/front", &Settings::default(), 7, 17);
     assert_eq!((front.name.as_str(), &front.settings, front.user, front.origin.line), expected);
 }
 
@@ -104,6 +108,7 @@ proptest! {
         protect_ns in proptest::option::of(memory::settings::PROTECTION_PERIODS_NS),
         class in proptest::option::of(proptest::sample::select(disk::Class::ALL.to_vec())),
         disk in proptest::option::of(0.0001..=1.0_f64),
+        io_max in (proptest::option::of(1_u64 << 20..1 << 40), proptest::option::of(16_u64..1 << 29)),
         user in 0..70_000_u32,
     ) {
         let settings = Settings {
@@ -114,7 +119,11 @@ proptest! {
                 max_bytes: memory.map(|bytes| bytes + more),
                 protect_ns,
             },
-            disk: disk::Settings { class, reserved: disk },
+            disk: disk::Settings {
+                class,
+                reserved: disk,
+                max: disk::Limit { bytes_per_second: io_max.0, requests_per_second: io_max.1 },
+            },
         };
         let text = to_toml("a/b_c-1.x@2:3+4", &settings, user);
         let parsed = parse(&text);
