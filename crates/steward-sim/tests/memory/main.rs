@@ -78,6 +78,8 @@ fn has_room(scenario: &Scenario) -> bool {
             *bytes
         }
         Behaviour::Interactive(one) => one.bytes.max(one.most_bytes),
+        // It goes by what it is told, and needs no more than it keeps.
+        Behaviour::Collector { kept_bytes, .. } => *kept_bytes,
         Behaviour::Reader { .. } => 0,
     };
     let wanted_at = |at_ns: u64| -> u64 {

@@ -301,9 +301,24 @@ pub mod testing {
             domains: sample::domains(),
             events: if second == 0 { sample::events() } else { Vec::new() },
             kernel_threads: Default::default(),
-            memory_records: if second == 20 { sample::memory_records() } else { Default::default() },
+            memory_records: if second == 20 { memory_records() } else { Default::default() },
             no_domains: None,
         }
+    }
+
+    /// What became of what a domain was promised of the memory.
+    fn memory_records() -> HashMap<String, Vec<api::AuditedMemory>> {
+        let minute = api::AuditedMemory {
+            span: "minute".into(),
+            seen_ns: 60_000_000_000,
+            in_force_ns: 60_000_000_000,
+            seconds: 60,
+            broken: 2,
+            worst_stalled_ns: 120_000_000,
+            culprits: vec![api::Culprit { domain: Some("batch".into()), seconds: 2, taken: 30 << 20 }],
+            ..api::AuditedMemory::default()
+        };
+        HashMap::from([("web".to_owned(), vec![minute])])
     }
 
     /// The same with threads: two more of the film, and two of the kernel's.

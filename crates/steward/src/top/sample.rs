@@ -1,8 +1,6 @@
 //! A machine as the daemon might describe it, for tests: two CPUs, a film that was put out, a compilation, a web
 //! server without enough, a task whose name is an attack on the terminal.
 
-use std::collections::HashMap;
-
 use libsteward::api;
 
 /// The moment of a reading, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -187,19 +185,4 @@ pub fn events() -> Vec<api::Event> {
         reason: None,
         text: "mplayer was revoked: CPU 0 had 95 % load, above 90 %, and it was the hungriest".into(),
     }]
-}
-
-/// What became of what a domain was promised of the memory.
-pub fn memory_records() -> HashMap<String, Vec<api::AuditedMemory>> {
-    let minute = api::AuditedMemory {
-        span: "minute".into(),
-        seen_ns: 60_000_000_000,
-        in_force_ns: 60_000_000_000,
-        seconds: 60,
-        broken: 2,
-        worst_stalled_ns: 120_000_000,
-        culprits: vec![api::Culprit { domain: Some("batch".into()), seconds: 2, taken: 30 << 20 }],
-        ..api::AuditedMemory::default()
-    };
-    HashMap::from([("web".to_owned(), vec![minute])])
 }
