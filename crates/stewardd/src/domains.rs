@@ -495,12 +495,6 @@ impl Domains {
         }
     }
 
-    /// The top of the tree, as far as it is held.
-    pub(crate) fn tree_of_top(&self) -> Tree {
-        let is_top = |path: &&str| name::parent_of(path) == Some("");
-        self.tree_of(self.held.keys().map(String::as_str).filter(is_top))
-    }
-
     /// Tells the mechanism, and the kernel, what has changed since they were told last.
     pub fn apply(&mut self, mechanism: &mut InForce) {
         self.apply_memory();

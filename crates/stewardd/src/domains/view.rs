@@ -258,6 +258,12 @@ impl Domains {
         tree
     }
 
+    /// The top of the tree, as far as it is held.
+    pub(crate) fn tree_of_top(&self) -> Tree {
+        let is_top = |path: &&str| name::parent_of(path) == Some("");
+        self.tree_of(self.held.keys().map(String::as_str).filter(is_top))
+    }
+
     /// Who is directly below a cgroup.
     pub(crate) fn children_of(&self, cgroups: &dyn Cgroups, above: &str) -> Children {
         // At the top it is root alone who makes them.
