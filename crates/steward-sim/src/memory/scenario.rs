@@ -80,7 +80,15 @@ pub struct DomainSpec {
 
 impl Default for DomainSpec {
     fn default() -> Self {
-        DomainSpec { user: 0, parent: None, priority: 4, weight: 100, adapts: false, min_bytes: 0, protected: None }
+        DomainSpec {
+            user: 0,
+            parent: None,
+            priority: 4,
+            weight: 100,
+            adapts: false,
+            min_bytes: 0,
+            protected: None,
+        }
     }
 }
 
