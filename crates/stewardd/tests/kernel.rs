@@ -11,9 +11,6 @@ mod transcript;
 #[path = "kernel/activity.rs"]
 mod activity;
 
-#[path = "kernel/ages.rs"]
-mod ages;
-
 #[path = "kernel/disk.rs"]
 mod disk;
 

@@ -7,7 +7,7 @@ use steward_core::quantity::{approximate_duration, approximate_size};
 use steward_figure::{Legend, Scale, Svg, escape};
 
 use super::figure::{Frame, moments};
-use super::recording::Series;
+use super::recording::{Record, Series};
 use crate::top::memory::Memory;
 use crate::top::text::clean;
 
@@ -37,8 +37,10 @@ const NAMED_MAX: usize = 3;
 /// The promises of memory and what became of them in the minute, hour and day that ended with what was told last, the
 /// most broken first; nothing where nobody was promised any.
 pub fn promises<'all>(domains: impl Iterator<Item = (&'all String, &'all Series)>, most: usize) -> String {
-    let mut all: Vec<(&String, &Series, &(f64, Vec<api::AuditedMemory>))> =
-        domains.filter_map(|(name, series)| Some((name, series, series.memory_record.as_ref()?))).collect();
+    let with_record = |(name, series): (&'all String, &'all Series)| {
+        series.memory_record.as_ref().map(|record| (name, series, record))
+    };
+    let mut all: Vec<(&String, &Series, &Record)> = domains.filter_map(with_record).collect();
     if all.is_empty() {
         return String::new();
     }

@@ -15,6 +15,9 @@ use crate::top::text::{Slowdown, slowdown_value};
 /// No line of a recording is longer: 32 MiB hold 65,536 tasks.
 const LINE_BYTES_MAX: u64 = 32 << 20;
 
+/// What became of a promise, as it was told at this moment, in seconds since the recording began.
+pub type Record = (f64, Vec<AuditedMemory>);
+
 /// Something at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -45,7 +48,7 @@ pub struct Series {
     pub memory: Vec<(f64, Memory)>,
     /// What became of what it was promised of the memory, as it was told last, and when, in seconds since the
     /// beginning.
-    pub memory_record: Option<(f64, Vec<AuditedMemory>)>,
+    pub memory_record: Option<Record>,
 }
 
 impl Series {
