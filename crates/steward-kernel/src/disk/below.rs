@@ -73,8 +73,8 @@ impl Walk<'_> {
             Ok(Some(file)) => self.below_file(Path::new(&file), depth),
             // One that is set up for nothing yet, or has lost what it stood for.
             _ if ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir()) => {}
-            // These are memory.
-            _ if name.starts_with("zram") || name.starts_with("ram") => {}
+            // These are memory, or a loop that is set up for nothing.
+            _ if ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind)) => {}
             _ => _ = self.disks.insert(name.to_owned()),
         }
     }
@@ -113,7 +113,7 @@ mod tests {
 
     /// Two disks, of which the second has two partitions; LVM on crypt on one of these and on the other disk, a RAID of
     /// both, a loop on a file, one on nothing, a circle.
-    const FILES: [(&str, &str); 20] = [
+    const FILES: [(&str, &str); 21] = [
         ("sys/block/sda/dev", "8:0\n"),
         ("sys/block/sdb/dev", "8:16\n"),
         ("sys/block/sdb/sdb1/partition", "1\n"),
@@ -131,6 +131,7 @@ mod tests {
         ("sys/block/md0/slaves/dm-1/dev", "253:1\n"),
         ("sys/block/loop0/loop/backing_file", "/on-the-raid/image\n"),
         ("sys/block/loop1/loop/sizelimit", "0\n"),
+        ("sys/block/loop3/dev", "7:3\n"),
         ("sys/block/loop2/loop/backing_file", "/on-several/image\n"),
         ("sys/block/dm-8/slaves/dm-9/dev", "253:9\n"),
         ("sys/block/dm-9/slaves/dm-8/dev", "253:8\n"),
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn what_leads_nowhere_or_around_in_a_circle_has_no_disk_below() {
         let (_directory, roots) = with_files(&FILES);
-        for name in ["loop1", "loop2", "dm-8", "dm-9", "gone", ""] {
+        for name in ["loop1", "loop2", "loop3", "dm-8", "dm-9", "gone", ""] {
             assert_eq!(disks_below(name, &roots, known), Vec::<String>::new(), "{name}");
         }
     }
