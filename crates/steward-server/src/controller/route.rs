@@ -28,8 +28,8 @@ const WATCHED: f64 = 20.0;
 /// After so many requests it is decided whether there are dear ones: those that cost so many times the mean.
 const DECIDED_AFTER: usize = 40;
 const DEAR: f64 = 2.0;
-/// Where some are dear and all only compute, so many workers have a reservation, for each CPU: as few as leave admission parts that
-/// fit anywhere.
+/// Where some are dear and all only compute, so many workers have a reservation, for each CPU: as few as leave
+/// admission parts that fit anywhere.
 const COMPUTING_WORKERS: usize = 4;
 
 /// How a request ended.
@@ -300,10 +300,10 @@ impl Route {
     /// The dissertation has one for each specification (Yang 2009, 12.2.1), each with enough for the largest requests.
     /// Where these cost far more than the mean, that is more than there is; and were it cut into as many parts, a dear
     /// request would use up its own, while cheap ones leave most of theirs. So where some are dear, and all only
-    /// compute, few workers have large parts, and serve one request after another. Where all cost the same, each has its
-    /// own: nobody's is then used up half-way by another. Requests that wait hold their worker meanwhile: those have one
-    /// each, too. It is decided once that many have small parts: under load admission would not let few have large
-    /// ones while those are still counted.
+    /// compute, few workers have large parts, and serve one request after another. Where all cost the same, each has
+    /// its own: nobody's is then used up half-way by another. Requests that wait hold their worker meanwhile: those
+    /// have one each, too. It is decided once that many have small parts: under load admission would not let few have
+    /// large ones while those are still counted.
     pub(super) fn workers(&self) -> usize {
         let wished = self.wished();
         if self.few_workers.unwrap_or(true) {

@@ -552,7 +552,8 @@ fn whatever_others_take_all_that_were_accepted_are_in_time() {
 }
 
 /// For a third of the time requests cost a hundred times as much as their goal was made for. Whatever is done with
-/// those beyond, each is served or refused, once (`server` sees to it), and when it is over as many are in time as before.
+/// those beyond, each is served or refused, once (`server` sees to it), and when it is over as many are in time as
+/// before.
 #[test]
 fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
     for otherwise in [Otherwise::BestEffort, Otherwise::Refuse, Otherwise::Queue] {
