@@ -240,8 +240,8 @@ impl Controller {
         })
     }
 
-    /// Whether a request of a route is served whatever its goal says, because lately one has cost more than all that the
-    /// goal allows, and nobody is served now: as many as can be are to say when that changes.
+    /// Whether a request of a route is served whatever its goal says, because lately one has cost more than all that
+    /// the goal allows, and nobody is served now: as many as can be are to say when that changes.
     pub fn tries_one(&self, route: RouteId) -> bool {
         self.routes[route.0].is_too_dear() && self.spare.is_idle() && !self.has_accepted()
     }

@@ -25,8 +25,11 @@ const ADJUST_EVERY_NS: u64 = 1_000_000_000;
 const SLEPT_MAX: f64 = 0.25;
 /// Of the last requests that were watched, about so many count.
 const WATCHED: f64 = 20.0;
-/// Where requests only compute, so many workers have a reservation, for each CPU: as few as leave admission parts that
-/// fit anywhere.
+/// After so many requests it is decided whether there are dear ones: those that cost so many times the mean.
+const DECIDED_AFTER: usize = 40;
+const DEAR: f64 = 2.0;
+/// Where some are dear and all only compute, so many workers have a reservation, for each CPU: as few as leave
+/// admission parts that fit anywhere.
 const COMPUTING_WORKERS: usize = 4;
 
 /// How a request ended.
@@ -72,6 +75,11 @@ pub(super) struct Route {
     slept_ns: f64,
     watched_ns: f64,
     watched: usize,
+    /// The dearest request that was watched, and all of them together, in nanoseconds.
+    dearest_ns: u64,
+    all_ns: u64,
+    /// Whether few workers have large reservations, where that is decided.
+    few_workers: Option<bool>,
 }
 
 impl Route {
@@ -92,6 +100,10 @@ impl Route {
             slept_ns: 0.0,
             watched_ns: 0.0,
             watched: 0,
+            dearest_ns: 0,
+            all_ns: 0,
+            // Who says what requests cost says that they cost the same.
+            few_workers: goal.cost.map(|_| false),
         };
         route.apply(now_ns);
         route
@@ -272,19 +284,33 @@ impl Route {
         self.watched = self.watched.saturating_add(1);
         self.slept_ns = self.slept_ns * kept + slept_ns as f64;
         self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
+        self.dearest_ns = self.dearest_ns.max(cpu_ns);
+        self.all_ns = self.all_ns.saturating_add(cpu_ns);
+        let waits = self.slept_ns >= self.watched_ns * SLEPT_MAX;
+        if self.watched >= ADJUST_FIRST_AFTER && waits {
+            self.few_workers = Some(false);
+        } else if self.watched >= DECIDED_AFTER && self.few_workers.is_none() {
+            let mean_ns = self.all_ns as f64 / self.watched as f64;
+            self.few_workers = Some(self.dearest_ns as f64 > mean_ns * DEAR);
+        }
     }
 
     /// How many workers are to have a reservation, were all granted that the goal says.
     ///
     /// The dissertation has one for each specification (Yang 2009, 12.2.1), each with enough for the largest requests.
     /// Where these cost far more than the mean, that is more than there is; and were it cut into as many parts, a dear
-    /// request would use up its own, while cheap ones leave most of theirs. So where requests only compute, few workers
-    /// have large parts, and serve one request after another. Requests that wait hold their worker meanwhile: those have
-    /// one each.
+    /// request would use up its own, while cheap ones leave most of theirs. So where some are dear, and all only
+    /// compute, few workers have large parts, and serve one request after another. Where all cost the same, each has
+    /// its own: nobody's is then used up half-way by another. Requests that wait hold their worker meanwhile: those
+    /// have one each, too. It is decided once that many have small parts: under load admission would not let few have
+    /// large ones while those are still counted.
     pub(super) fn workers(&self) -> usize {
-        let computes = self.watched >= ADJUST_FIRST_AFTER && self.slept_ns < self.watched_ns * SLEPT_MAX;
         let wished = self.wished();
-        if computes { wished.min(COMPUTING_WORKERS.saturating_mul(self.cpus as usize)) } else { wished }
+        if self.few_workers.unwrap_or(true) {
+            wished.min(COMPUTING_WORKERS.saturating_mul(self.cpus as usize))
+        } else {
+            wished
+        }
     }
 
     /// How many specifications there would be if all that the goal says could be reserved.

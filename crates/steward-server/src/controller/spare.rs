@@ -101,8 +101,8 @@ impl Spare {
         now_ns.saturating_add((self.needed_ns(costs, now_ns) / self.trust) as u64)
     }
 
-    /// How long it takes until a request is answered that may cost as much as 95 % of them do. Where many are before it,
-    /// that is what it has to reckon with: somebody else can have the time. Where few are, it takes what there is.
+    /// How long it takes until a request is answered that may cost as much as 95 % of them do. Where many are before
+    /// it, that is what it has to reckon with: somebody else can have the time. Where few are, it takes what there is.
     fn needed_ns(&self, costs: Costs, now_ns: u64) -> f64 {
         let pace = self.pace(now_ns);
         let ahead_ns = self.ahead_ns as f64 / pace;

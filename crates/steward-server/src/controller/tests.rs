@@ -148,25 +148,27 @@ fn what_requests_of_one_route_cost_says_nothing_of_another() {
 }
 
 #[test]
-fn requests_that_only_compute_have_few_large_reservations_and_those_that_wait_one_each() {
-    let (mut controller, route) = one(goal(500, 0.75).costing(Duration::from_millis(10)));
-    assert_eq!(controller.workers_wished(route), 37, "nothing is known yet");
-    let mut now_ns = 0;
-    let mut serve = |slept_ns: u64| {
-        for _ in 0..40 {
-            now_ns += 500 * MS;
-            let Decision::Accepted(ticket) = controller.arrive(route, now_ns) else { panic!("there are 37") };
-            controller.slept(&ticket, slept_ns, 10 * MS);
-            controller.finish(ticket, End::Answered, Some(10 * MS), now_ns);
+fn dear_requests_that_only_compute_share_few_large_reservations_and_all_others_have_one_each() {
+    let serve = |cost_ms: fn(u64) -> u64, slept_ms: u64| {
+        let (mut controller, route) = one(goal(500, 0.75));
+        for number in 0..100 {
+            let now_ns = number * 500 * MS;
+            let Decision::Accepted(ticket) = controller.arrive(route, now_ns) else {
+                panic!("there are some")
+            };
+            controller.slept(&ticket, slept_ms * MS, cost_ms(number) * MS);
+            controller.finish(ticket, End::Answered, Some(cost_ms(number) * MS), now_ns);
         }
         let workers = controller.workers_wished(route);
-        (workers, controller.budget_ns(route, workers))
+        (workers, controller.specifications(route), controller.budget_ns(route, workers) * workers as u64)
     };
-    // All of them together have what 37 had: 0.76 of 500 ms.
-    assert_eq!(serve(0), (4, 95 * MS));
-    assert_eq!(serve(30 * MS), (37, 380 * MS / 37));
-    serve(0);
-    assert_eq!(serve(0).0, 4);
+    let mixed = |number| if number % 10 == 9 { 55 } else { 5 };
+    // All of them together have 0.76 of 500 ms, or less where that is enough.
+    assert_eq!(serve(mixed, 0), (4, 37, 380 * MS));
+    let (workers, specifications, all_ns) = serve(|_| 10, 0);
+    assert_eq!((workers, specifications), (37, 37));
+    assert!(all_ns <= 380 * MS && all_ns > 370 * MS);
+    assert_eq!(serve(mixed, 30).0, 37, "they hold their workers while they wait");
 }
 
 #[test]

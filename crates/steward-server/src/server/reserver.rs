@@ -1,10 +1,10 @@
 //! The thread that has CPU time reserved for workers, through the daemon's ordinary call for a running task.
 //!
 //! A worker's reservation is C in every RT: enough for one request of 95 in 100, or for several where there are more
-//! specifications than workers, as where requests only compute. It stays with the thread, so that no request waits for a call: the scheduler begins a
-//! fresh period itself when a worker wakes up, and workers are woken in the order of their last use, which is that in
-//! which specifications become eligible. A worker that takes its next request without having slept announces it
-//! (`announce.rs`).
+//! specifications than workers, as where some requests are dear. It stays with the thread, so that no request waits for
+//! a call: the scheduler begins a fresh period itself when a worker wakes up, and workers are woken in the order of
+//! their last use, which is that in which specifications become eligible. A worker that takes its next request without
+//! having slept announces it (`announce.rs`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

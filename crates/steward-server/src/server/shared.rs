@@ -179,7 +179,7 @@ impl Shared {
         let slept_ns = watched.and_then(|watched| watched.slept_ns(cpu_ns));
         self.with(|state| {
             if let Some(slept_ns) = slept_ns {
-                state.controller.slept(&ticket, slept_ns, cpu_ns);
+                state.slept(&ticket, slept_ns, cpu_ns);
             }
             state.finish(number, ticket, end, cost_ns);
         });
@@ -187,7 +187,7 @@ impl Shared {
 }
 
 /// Of accepted requests the first are watched for whether they wait, and then one of so many.
-const WATCHED_FIRST: u64 = 20;
+const WATCHED_FIRST: u64 = 50;
 const WATCHED_EVERY: u64 = 4;
 
 /// When the calling thread began with something, and how long it had waited for a CPU before.

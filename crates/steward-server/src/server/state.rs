@@ -6,8 +6,8 @@
 //!
 //! An accepted request that has just come has most of its time before it, and a hopeful one that came earlier has not.
 //! Were the accepted one served at once, the other would be late for nothing. So it gives way for as long as all that
-//! were accepted have more than enough time, whatever becomes of the others; the worker that is to serve it sleeps until
-//! then, so that nobody without a reservation has to wake it.
+//! were accepted have more than enough time, whatever becomes of the others; the worker that is to serve it sleeps
+//! until then, so that nobody without a reservation has to wake it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -496,13 +496,23 @@ impl State {
         }
     }
 
+    /// A worker is about to be done with a request that has cost so much, and waited for something else than a CPU for
+    /// so long, in nanoseconds.
+    pub(super) fn slept(&mut self, ticket: &Ticket, slept_ns: u64, cpu_ns: u64) {
+        let before = self.controller.workers_wished(ticket.route());
+        self.controller.slept(ticket, slept_ns, cpu_ns);
+        self.is_changed |= self.controller.workers_wished(ticket.route()) != before;
+    }
+
     /// A request ends, at a worker or without one.
     pub(super) fn end(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
         let route = ticket.route();
         self.look_at_costs(route, Some(ticket.number()), now_ns);
-        let before = self.controller.specifications(route);
+        let wishes =
+            |state: &Self| (state.controller.specifications(route), state.controller.workers_wished(route));
+        let before = wishes(self);
         self.controller.finish(ticket, end, cpu_ns, now_ns);
-        self.is_changed |= self.controller.specifications(route) != before;
+        self.is_changed |= wishes(self) != before;
         self.let_in(now_ns);
     }
 

@@ -1,21 +1,21 @@
 //! A server inside one process, and the requests that come to it (Yang 2009, 12.3): a burst, or a stream at some rate.
 //!
-//! `server-burst [--threads N | --steward P | --limit N | --gradient | --vegas | --envoy] [--requests 200] [--cpu-ms 10]
-//! [--goal-ms 1000] [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--seed N] [--refuse] [--watch]
+//! `server-burst [--threads N | --steward P | --limit N | --gradient | --vegas | --envoy] [--requests 200] [--cpu-ms
+//! 10] [--goal-ms 1000] [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--seed N] [--refuse] [--watch]
 //! [--read DIRECTORY]`
 //!
-//! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten, drawn by its number and `--seed`, nine
-//! times as much as the others, with the same mean. (Every tenth would be in step with the pools: which of ten places
-//! is free when the next one comes then decides how many dear ones they take, and a rate that differs by little turns
-//! that round.) The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what no
-//! thread is free for (`--limit`, as a tower concurrency limit that sheds load does), one whose limit follows the
-//! response times (`--gradient`, `--vegas`, `--envoy`: `limits.rs`), or Steward's (`steward-server`) with the part P of
-//! the CPU (`--steward`). With `--refuse` Steward's refuses what it does not accept. With `--read` a request then reads a
-//! page past the cache, from one of 500 files of a page in that directory, in no order; with `--requests 0` they are
-//! made, and nothing else is done. Some requests come one by one before it begins, so that costs are known; they are not
-//! counted. What it prints is what the library's table says: `goal` is when a request is late, `x` counts what was
-//! refused. With `--watch` Steward's server shows its table four times a second of a stream, and others their limit, on
-//! standard error.
+//! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten, drawn by its number and `--seed`,
+//! nine times as much as the others, with the same mean. (Every tenth would be in step with the pools: which of ten
+//! places is free when the next one comes then decides how many dear ones they take, and a rate that differs by little
+//! turns that round.) The server is a fixed pool of threads with one queue (`--threads`), the same that refuses what
+//! no thread is free for (`--limit`, as a tower concurrency limit that sheds load does), one whose limit follows the
+//! response times (`--gradient`, `--vegas`, `--envoy`: `limits.rs`), or Steward's (`steward-server`) with the part P
+//! of the CPU (`--steward`). With `--refuse` Steward's refuses what it does not accept. With `--read` a request then
+//! reads a page past the cache, from one of 500 files of a page in that directory, in no order; with `--requests 0`
+//! they are made, and nothing else is done. Some requests come one by one before it begins, so that costs are known;
+//! they are not counted. What it prints is what the library's table says: `goal` is when a request is late, `x` counts
+//! what was refused. With `--watch` Steward's server shows its table four times a second of a stream, and others their
+//! limit, on standard error.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -93,7 +93,7 @@ impl Line for Hopeful {
     fn next(&mut self, now_ns: u64) -> Option<usize> {
         let others_before = self.rest.others.len();
         let late = self.at_work.values().filter(|ticket| !ticket.is_hopeful()).count();
-        let shortest_ns = (self.at_work.len() > late).then(|| self.response_time_ns);
+        let shortest_ns = (self.at_work.len() > late).then_some(self.response_time_ns);
         let busy = Busy { all: self.at_work.len(), late, shortest_ns, ..Busy::default() };
         let entry = self.rest.next(&mut self.controller, now_ns, busy)?;
         let ticket = entry.ticket.expect(LET_IN);

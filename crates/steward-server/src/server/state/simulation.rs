@@ -400,7 +400,7 @@ impl<'a> World<'a> {
             self.result.accepted_met += usize::from(is_accepted && is_met);
             self.result.accepted_missed += usize::from(is_accepted && !is_met);
         }
-        self.state.controller.slept(&at.ticket, 0, at.cost_ns);
+        self.state.slept(&at.ticket, 0, at.cost_ns);
         self.state.finish(thread.number, at.ticket, End::Answered, Some(at.cost_ns));
     }
 }
@@ -532,8 +532,28 @@ fn goodput_is_flat_beyond_capacity() {
     }
 }
 
-/// For a third of the time requests cost a hundred times as much as their goal was made for. Whatever is done with those
-/// beyond, each is served or refused, once (`server` sees to it), and when it is over as many are in time as before.
+/// Others take all that is not reserved, so that no best-effort request ever ends in time: accepted ones that give way
+/// to such are in time all the same, where all cost the same.
+#[test]
+fn whatever_others_take_all_that_were_accepted_are_in_time() {
+    for rate in [60, 90, 200] {
+        for seed in 0..4 {
+            let mut load = stream(rate, seed);
+            // What serving costs beside the requests would be beyond what is reserved for them.
+            (load.left, load.intake_ns, load.serving_ns) = (0.01, 0, 0);
+            load.warm_up.iter_mut().for_each(|cost_ns| *cost_ns = 10 * MS);
+            load.requests.iter_mut().for_each(|(_, cost_ns)| *cost_ns = 10 * MS);
+            load.requests.truncate(600);
+            let result = server(&load, Otherwise::Refuse);
+            assert_eq!(result.accepted_missed, 0, "{rate} a second, seed {seed}: {result:?}");
+            assert!(result.accepted_met > 200, "{result:?}");
+        }
+    }
+}
+
+/// For a third of the time requests cost a hundred times as much as their goal was made for. Whatever is done with
+/// those beyond, each is served or refused, once (`server` sees to it), and when it is over as many are in time as
+/// before.
 #[test]
 fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
     for otherwise in [Otherwise::BestEffort, Otherwise::Refuse, Otherwise::Queue] {
@@ -550,7 +570,7 @@ fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
 
 #[test]
 #[ignore = "shows figures: what is said in docs/how-to/server-response-times.md"]
-fn figures() {
+fn how_many_of_streams_and_of_random_loads_are_in_time_is_shown() {
     for rate in [50, 80, 90, 100, 120, 150, 200, 400] {
         println!("{rate} a second: {:?}", sums((0..20).map(|seed| stream(rate, seed))));
     }
