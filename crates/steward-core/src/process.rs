@@ -11,6 +11,16 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
+/// The file of a program as stat(2) tells it, which on some file systems is not what the kernel knows it by: good for
+/// telling whether a process runs the same one as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramFile {
+    /// The device that it is on.
+    pub device: u64,
+    /// Its inode there.
+    pub inode: u64,
+}
+
 /// One task that can not be mistaken for a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskId {

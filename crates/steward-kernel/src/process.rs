@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steward_core::printable::printable;
-use steward_core::process::{Process, TaskId, Thread};
+use steward_core::process::{Process, ProgramFile, TaskId, Thread};
 
 use crate::cpu::cpus;
 use crate::error::KernelError;
@@ -138,6 +138,13 @@ pub fn process_of(tid: i32, roots: &Roots) -> Result<i32, KernelError> {
     let status = Status::read(tid, roots)?;
     let number = status.numbers("Tgid:").and_then(|numbers| i32::try_from(*numbers.first()?).ok());
     number.ok_or_else(|| status.lacks("a line Tgid: NUMBER"))
+}
+
+/// The file of the program that a process runs; `None` where it cannot be told: of a thread of the kernel, or of one
+/// that has ended.
+pub fn program_file(pid: i32, roots: &Roots) -> Option<ProgramFile> {
+    let found = std::fs::metadata(roots.proc.join(format!("{pid}/exe"))).ok()?;
+    Some(ProgramFile { device: found.dev(), inode: found.ino() })
 }
 
 /// The user that a process belongs to: the one that is its real, effective and saved user. `None` where these differ:

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
 use common::{Machine, Running, Sleeper, reservation, row, set};
 use libsteward::api;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
@@ -256,6 +259,44 @@ fn what_was_given_by_hand_survives_a_restart() {
     assert_eq!(budget_ns(&machine, kept.pid()), Some(2_000_000));
     assert_eq!(budget_ns(&machine, released.pid()), None);
     assert_eq!(budget_ns(&machine, ended_pid), None);
+}
+
+/// A program that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights.
+#[test]
+fn what_was_given_to_a_program_is_not_given_anew_to_the_one_that_its_process_executed_since() {
+    let machine = Machine::new();
+    let shell = || {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "read line; exec sleep 1000"]).stdin(Stdio::piped()).spawn().expect("it starts")
+    };
+    // The first and the second execute another program; what the second has is inherited.
+    let mut children = [shell(), shell(), shell()].map(Ends);
+    let pids = children.each_ref().map(|child| child.0.id() as i32);
+    let daemon = machine.start();
+    for (pid, inherit) in pids.into_iter().zip([false, true, false]) {
+        let request = api::Set { inherit: Some(inherit), ..set(pid, reservation(2, 100)) };
+        daemon.client().call(&request).expect("it fits");
+    }
+    daemon.stop();
+    for Ends(child) in &mut children[..2] {
+        writeln!(child.stdin.take().expect("it is a pipe")).expect("it reads");
+        let name = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&name).expect("it runs") != "sleep\n" {
+            std::thread::yield_now();
+        }
+    }
+    let _daemon = machine.start();
+    assert_eq!(pids.map(|pid| budget_ns(&machine, pid)), [None, Some(2_000_000), Some(2_000_000)]);
 }
 
 #[test]

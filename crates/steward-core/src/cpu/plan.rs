@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::reservation::Grant;
 use super::table::{Entry, Subject, Table};
-use crate::process::{Process, TaskId};
+use crate::process::{Process, ProgramFile, TaskId};
 
 /// What a person gave to a process, or to one of its threads alone (`None`: took from it), with `run`, `set` or
 /// `release`.
@@ -26,6 +26,20 @@ pub struct ByHand {
     /// The user who asked for it.
     #[serde(default)]
     pub user: u32,
+    /// Of what ends when another program is executed, the program for which it was; `None` where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramFile>,
+}
+
+impl ByHand {
+    /// Whether what was given has ended because the process has executed another program since. `now` is what it runs.
+    pub fn ended_by_exec(&self, now: Option<ProgramFile>) -> bool {
+        let lasts = |grant: &Grant| grant.inherit || grant.keep_over_exec;
+        self.grant.is_some_and(|grant| !lasts(&grant))
+            && self.program.is_some()
+            && now.is_some()
+            && self.program != now
+    }
 }
 
 /// Keeps of what this user took from processes the last `most`.

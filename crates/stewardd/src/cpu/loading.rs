@@ -68,6 +68,7 @@ impl Daemon {
         self.declare_domains();
         self.cpu.suspensions.apply(&mut self.cpu.mechanism);
         self.forget_ended();
+        self.forget_ended_by_exec();
         let running = self.running();
         let steps = plan::at_start(&self.loaded.table, &running, &self.cpu.by_hand);
         let applied = self.carry_out(&steps);

@@ -5,7 +5,7 @@ use steward_core::authority::{Action, Amount};
 use steward_core::cpu::mechanism::{CpuRecord, MechanismKind, Standing, TaskRecord};
 use steward_core::cpu::plan::ByHand;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
-use steward_core::process::TaskId;
+use steward_core::process::{ProgramFile, TaskId};
 use steward_kernel::process;
 
 use super::reply;
@@ -29,6 +29,8 @@ pub(crate) use forecasts::Sight;
 pub(crate) struct Asked {
     grant: Grant,
     keep_if_refused: bool,
+    /// As [`ByHand::program`].
+    program: Option<ProgramFile>,
 }
 
 impl Handler for api::Run {
@@ -122,6 +124,8 @@ impl Daemon {
             check(request.cpu, request.inherit, request.revocable, request.keep_if_refused, false)?;
         request.grant.requests_at = check_requests_at(requests_at, request.grant.inherit)?;
         let (held, first) = self.take_hold_of_task(number)?;
+        // Before it gets anything: if it executes another program now, that one is not what it was given to.
+        request.program = process::program_file(held.id().tid, &self.options.roots);
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(number, &error))?;
         let amount = self.amount(caller, held.id(), &request.grant);
         let asked = for_process(Action::Reserve, caller, held.id().tid, user).for_amount(amount);
@@ -202,7 +206,8 @@ impl Daemon {
             "asked for by process {}",
             caller.pid
         );
-        self.remember(ByHand { process, grant: Some(request.grant), user: caller.uid });
+        let (grant, program) = (Some(request.grant), request.program);
+        self.remember(ByHand { process, grant, user: caller.uid, program });
         Ok(api::Standings { standing: standing.map(reply::standing), reads_requests: None })
     }
 
@@ -262,7 +267,7 @@ impl Daemon {
         if is_process {
             self.forget_threads(held.id());
         }
-        self.remember(ByHand { process: first, grant: None, user: caller.uid });
+        self.remember(ByHand { process: first, grant: None, user: caller.uid, program: None });
         Ok(api::Released { released })
     }
 }
@@ -306,5 +311,5 @@ fn check(
         spec_id: 0,
         requests_at: None,
     };
-    Ok(Asked { grant, keep_if_refused: keep_if_refused.unwrap_or(false) })
+    Ok(Asked { grant, keep_if_refused: keep_if_refused.unwrap_or(false), program: None })
 }

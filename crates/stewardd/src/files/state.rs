@@ -193,7 +193,10 @@ mod tests {
             spec_id: 0,
         };
         let process = TaskId { tid: 42, started_ticks: 1234 };
-        vec![ByHand { process, grant: Some(grant), user: 0 }, ByHand { process, grant: None, user: 0 }]
+        vec![
+            ByHand { process, grant: Some(grant), user: 0, program: None },
+            ByHand { process, grant: None, user: 0, program: None },
+        ]
     }
 
     #[test]

@@ -116,8 +116,8 @@ fn what_was_given_by_hand_goes_before_the_specification() {
     let table = table(&[entry("/player", PLAYER, grant(1, 5))]);
     let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0)];
     let by_hand = [
-        ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0 },
-        ByHand { process: id(20), grant: None, user: 0 },
+        ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0, program: None },
+        ByHand { process: id(20), grant: None, user: 0, program: None },
     ];
     let steps = at_start(&table, &running, &by_hand);
     assert_eq!(steps, [Step { tid: 10, pid: 10, grant: Some(grant(0, 7)), why: Why::Restored }]);
@@ -125,8 +125,12 @@ fn what_was_given_by_hand_goes_before_the_specification() {
 
 #[test]
 fn what_was_given_to_a_process_is_not_given_to_another_with_its_pid() {
-    let by_hand =
-        [ByHand { process: TaskId { tid: 10, started_ticks: 99 }, grant: Some(grant(0, 7)), user: 0 }];
+    let by_hand = [ByHand {
+        process: TaskId { tid: 10, started_ticks: 99 },
+        grant: Some(grant(0, 7)),
+        user: 0,
+        program: None,
+    }];
     assert_eq!(at_start(&Table::default(), &[process(10, 1, OTHER, 0)], &by_hand), []);
 }
 
@@ -135,10 +139,15 @@ fn what_a_thread_was_given_by_hand_is_its_own_and_goes_before_what_its_process_h
     let table = table(&[entry("/player", PLAYER, inherited(1, 5))]);
     let running = [process(10, 1, PLAYER, 2), process(20, 1, OTHER, 1)];
     let by_hand = [
-        ByHand { process: id(11), grant: Some(grant(0, 7)), user: 0 },
-        ByHand { process: id(12), grant: None, user: 0 },
-        ByHand { process: id(21), grant: Some(grant(0, 8)), user: 0 },
-        ByHand { process: TaskId { tid: 20, started_ticks: 99 }, grant: Some(grant(0, 9)), user: 0 },
+        ByHand { process: id(11), grant: Some(grant(0, 7)), user: 0, program: None },
+        ByHand { process: id(12), grant: None, user: 0, program: None },
+        ByHand { process: id(21), grant: Some(grant(0, 8)), user: 0, program: None },
+        ByHand {
+            process: TaskId { tid: 20, started_ticks: 99 },
+            grant: Some(grant(0, 9)),
+            user: 0,
+            program: None,
+        },
     ];
     let steps = at_start(&table, &running, &by_hand);
     assert_eq!(summary(&steps), [(11, Some(0)), (21, Some(0)), (10, Some(1))]);
@@ -154,7 +163,7 @@ fn a_grant_that_is_kept_over_exec_goes_before_the_specification_of_a_child() {
     let table = table(&[entry("/editor", EDITOR, grant(2, 5))]);
     let kept = Grant { keep_over_exec: true, ..inherited(0, 7) };
     let running = [process(10, 1, OTHER, 0), process(20, 10, EDITOR, 0)];
-    let by_hand = [ByHand { process: id(10), grant: Some(kept), user: 0 }];
+    let by_hand = [ByHand { process: id(10), grant: Some(kept), user: 0, program: None }];
     assert_eq!(summary(&at_start(&table, &running, &by_hand)), [(10, Some(0)), (20, Some(0))]);
 }
 
@@ -189,7 +198,7 @@ fn a_removed_specification_is_taken_from_those_who_hold_or_inherited_it() {
 fn an_added_specification_reaches_running_programs_but_not_what_was_given_by_hand() {
     let new = table(&[entry("/player", PLAYER, grant(1, 5))]);
     let running = [process(10, 1, PLAYER, 0), process(20, 1, PLAYER, 0), process(30, 1, PLAYER, 0)];
-    let by_hand = [ByHand { process: id(30), grant: None, user: 0 }];
+    let by_hand = [ByHand { process: id(30), grant: None, user: 0, program: None }];
     let steps = at_reload(&Table::default(), &new, &running, &[held(20, 20, grant(0, 7))], &by_hand);
     assert_eq!(summary(&steps), [(10, Some(1))]);
 }
@@ -271,7 +280,7 @@ fn at_start_room_goes_to_the_irrevocable_then_by_hand_then_in_the_order_of_the_f
         process(40, 1, PLAYER, 0),
         process(50, 1, OTHER, 0),
     ];
-    let by_hand = [ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0 }];
+    let by_hand = [ByHand { process: id(10), grant: Some(grant(0, 7)), user: 0, program: None }];
     let order: Vec<i32> =
         at_start(&table(&entries), &running, &by_hand).iter().map(|step| step.tid).collect();
     // A thread after those programs of the same specification that do not inherit it.
@@ -286,8 +295,8 @@ fn parents_in_a_circle_do_not_hang_the_plan() {
 
 #[test]
 fn of_what_a_user_took_from_processes_the_last_is_remembered_and_nobody_elses_is_forgotten_for_it() {
-    let released = |tid, user| ByHand { process: id(tid), grant: None, user };
-    let given = ByHand { process: id(1), grant: Some(grant(0, 7)), user: 1000 };
+    let released = |tid, user| ByHand { process: id(tid), grant: None, user, program: None };
+    let given = ByHand { process: id(1), grant: Some(grant(0, 7)), user: 1000, program: None };
     let mut by_hand = vec![given, released(2, 1001), released(3, 1000), released(4, 1000), released(5, 1000)];
     bound_released(&mut by_hand, 1000, 2);
     assert_eq!(by_hand, [given, released(2, 1001), released(4, 1000), released(5, 1000)]);
