@@ -681,6 +681,7 @@ static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns, bool 
 	if (!(nothing_else || rescue_allowed(run->rescued_ns, interval_ns, now_ns)) || !queue_to_local(QUEUE_RESCUE))
 		return false;
 	run->rescued_ns = rescue_begins(run->rescued_ns, interval_ns, now_ns);
+	run->rescue_interval_ns = interval_ns;
 	return true;
 }
 

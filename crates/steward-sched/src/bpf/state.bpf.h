@@ -176,7 +176,7 @@ struct cpu_run {
 	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
-	u32 unused;
+	u32 rescue_interval_ns; /* how often one could be rescued here when the last one was */
 	struct class_use class_use; /* of reservations here */
 	u64 charged_to; /* charged_to(): for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
 	u64 padding[4];

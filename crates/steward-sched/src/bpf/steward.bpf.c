@@ -507,7 +507,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	t->turn_lost = run->rescues && runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	if (run->rescues) {
 		run->rescues = 0;
-		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns));
+		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns), run->rescue_interval_ns);
 	}
 	t->mode = MODE_OFF;
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it

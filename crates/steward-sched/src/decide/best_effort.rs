@@ -48,7 +48,7 @@ unsafe extern "C" {
     fn decide_rescue_interval_ns(standing: u32, cpus: u32) -> u64;
     fn decide_rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64;
-    fn decide_rescue_paid(began_ns: u64, used_ns: u64) -> u64;
+    fn decide_rescue_paid(began_ns: u64, used_ns: u64, interval_ns: u64) -> u64;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
     fn decide_task_join(vtime: u64, clock: u64) -> u64;
     fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool;
@@ -128,9 +128,9 @@ pub fn rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64 {
 
 /// What counts as the last rescue after one that counts from `began_ns` and took `used_ns`: one that took longer than
 /// [`RESCUE_SLICE_NS`] costs no more of a CPU than that in every [`RESCUE_INTERVAL_NS`].
-pub fn rescue_paid(began_ns: u64, used_ns: u64) -> u64 {
+pub fn rescue_paid(began_ns: u64, used_ns: u64, interval_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_rescue_paid(began_ns, used_ns) }
+    unsafe { decide_rescue_paid(began_ns, used_ns, interval_ns) }
 }
 
 /// How many tasks may be taken out of their queues to be rescued, when `standing` were taken before and still wait: in

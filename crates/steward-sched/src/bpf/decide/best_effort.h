@@ -134,13 +134,15 @@ DECIDE u64 rescue_begins(u64 last_ns, u64 interval_ns, u64 now_ns)
 
 /*
  * What counts as the last rescue after one that counts from began_ns and took used_ns: where it took more than
- * RESCUE_SLICE_NS, later in proportion, so that a long rescue costs no more of a CPU than RESCUE_INTERVAL_NS says.
+ * RESCUE_SLICE_NS, later in proportion, so that a long rescue costs no more of a CPU than interval_ns, at which the CPU
+ * could rescue then, says. Each takes a little longer, by what the timer is late and a switch takes: where thousands
+ * wait, they would wait for that too long if it were paid as if few did.
  */
-DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns)
+DECIDE u64 rescue_paid(u64 began_ns, u64 used_ns, u64 interval_ns)
 {
 	if (used_ns <= RESCUE_SLICE_NS)
 		return began_ns;
-	return began_ns + (used_ns - RESCUE_SLICE_NS) * (RESCUE_INTERVAL_NS / RESCUE_SLICE_NS);
+	return began_ns + (used_ns - RESCUE_SLICE_NS) * interval_ns / RESCUE_SLICE_NS;
 }
 
 /* How many tasks may be taken out of their queues to be rescued, when this many stand there already: what can be

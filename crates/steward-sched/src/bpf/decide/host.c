@@ -459,9 +459,9 @@ u64 decide_rescue_begins(u64 last_ns, u64 interval_ns, u64 now_ns)
 	return rescue_begins(last_ns, interval_ns, now_ns);
 }
 
-u64 decide_rescue_paid(u64 began_ns, u64 used_ns)
+u64 decide_rescue_paid(u64 began_ns, u64 used_ns, u64 interval_ns)
 {
-	return rescue_paid(began_ns, used_ns);
+	return rescue_paid(began_ns, used_ns, interval_ns);
 }
 
 u32 decide_rescue_room(u32 standing, u32 cpus)
