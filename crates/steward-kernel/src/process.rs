@@ -140,7 +140,8 @@ pub fn process_of(tid: i32, roots: &Roots) -> Result<i32, KernelError> {
     number.ok_or_else(|| status.lacks("a line Tgid: NUMBER"))
 }
 
-/// The file of the program that a process runs; `None` where it cannot be told: a thread of the kernel, or it has ended.
+/// The file of the program that a process runs; `None` where it cannot be told: of a thread of the kernel, or of one
+/// that has ended.
 pub fn program_file(pid: i32, roots: &Roots) -> Option<ProgramFile> {
     let found = std::fs::metadata(roots.proc.join(format!("{pid}/exe"))).ok()?;
     Some(ProgramFile { device: found.dev(), inode: found.ino() })

@@ -136,8 +136,8 @@ impl Daemon {
         self.cpu.state.keep(&self.cpu.by_hand, &mut self.worker);
     }
 
-    /// Forgets what was given by hand to programs that their processes have replaced: the kernel took it from them then,
-    /// and another program, which may have other rights, is not to get it anew.
+    /// Forgets what was given by hand to programs that their processes have replaced: the kernel took it from them
+    /// then, and another program, which may have other rights, is not to get it anew.
     pub(crate) fn forget_ended_by_exec(&mut self) {
         let roots = &self.options.roots;
         self.cpu.by_hand.retain(|hand| {
