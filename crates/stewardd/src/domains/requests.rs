@@ -40,6 +40,7 @@ impl Handler for api::ListDomains {
     const CHANGES_FORECASTS: bool = false;
 
     fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
+        daemon.disk.counting.ask(now_ns());
         daemon.shared::<Self>(Daemon::list_domains)
     }
 }
@@ -49,6 +50,7 @@ impl Handler for api::ShowDomain {
     const CHANGES_FORECASTS: bool = false;
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.disk.counting.ask(now_ns());
         reply(daemon.show_domain(caller, &self))
     }
 }
