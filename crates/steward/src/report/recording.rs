@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::output::SCHEMA;
 use crate::top::cpu::promise::{Keeping, Promise};
+use crate::top::disk::Disk;
 use crate::top::memory::Memory;
 use crate::top::model::Snapshot;
 use crate::top::text::{Slowdown, slowdown_value};
@@ -43,6 +44,8 @@ pub struct Series {
     pub broken: Option<(f64, String)>,
     /// Its memory, of a domain where it is counted, by seconds since the beginning.
     pub memory: Vec<(f64, Memory)>,
+    /// Its part of the disk, of a domain of which there is something to say, by seconds since the beginning.
+    pub disk: Vec<(f64, Disk)>,
 }
 
 impl Series {
@@ -161,6 +164,7 @@ impl Recording {
             let series = self.domains.entry(row.domain.name.clone()).or_default();
             series.add(at_s, &row.domain.forecast, row.promise.as_ref());
             series.memory.extend(row.memory.map(|memory| (at_s, memory)));
+            series.disk.extend(row.disk.map(|disk| (at_s, disk)));
         }
         for row in &snapshot.tasks {
             let key = (row.task.name.clone(), row.task.pid, row.task.tid);
