@@ -3,8 +3,8 @@
 //! - [`device`]: what is known of a device; [`elevator`]: by what its requests are ordered so that classes count.
 //! - [`priority`]: what a program's class means for its requests; [`guard`]: who takes too much for that.
 //! - [`shares`]: what part of the disk's time each domain of a level has, as a weight.
-//! - [`ledger`]: what disks did for whom and who waits, as it is counted; [`latency`]: how long requests took; [`minute`]:
-//!   both in the last minute; [`waits`]: who holds up somebody who waits.
+//! - [`ledger`]: what disks did for whom and who waits, as it is counted; [`latency`]: how long requests took;
+//!   [`minute`]: both in the last minute; [`waits`]: who holds up somebody who waits.
 //! - [`explain`]: what a domain has of the disk, in sentences.
 //! - [`config`]: what is set of all that; [`settings`]: what a domain can be given.
 

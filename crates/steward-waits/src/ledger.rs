@@ -305,7 +305,8 @@ fn entries<K: Copy, V: Copy>(map: &impl MapCore) -> io::Result<Vec<(K, V)>> {
 
 /// Reads what the program wrote; `None` where that is something else.
 fn as_entry<T: Copy>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: all types that this is called with are plain numbers, for which all bytes are good, and it is long enough.
+    // SAFETY: all types that this is called with are plain numbers, for which all bytes are good, and there are
+    // enough.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 

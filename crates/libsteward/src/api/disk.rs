@@ -39,8 +39,8 @@ pub struct DiskMinute {
     pub seen_ns: u64,
     /// How many were done.
     pub requests: u64,
-    /// For how long disks were at work for them, in nanoseconds: from when each was given to the disk until it was done,
-    /// each moment divided among all that the disk had then.
+    /// For how long disks were at work for them, in nanoseconds: from when each was given to the disk until it was
+    /// done, each moment divided among all that the disk had then.
     pub device_time_ns: u64,
     /// Half of them were done within so many nanoseconds (a quarter more at most).
     pub median_ns: u64,
