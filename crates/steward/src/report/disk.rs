@@ -98,7 +98,7 @@ mod tests {
             page.find("slow").expect("it is there") < page.find("a&lt;b").expect("it is there"),
             "{page}"
         );
-        assert!(page.contains("<td>10ms</td><td>20ms</td><td>100ms of 1min</td><td>1M</td>"), "{page}");
+        assert!(page.contains("<td>10ms</td><td>20ms</td><td>100ms of 60s</td><td>1M</td>"), "{page}");
         assert_eq!(table([(&quick, &[][..])].into_iter()), "");
     }
 }
