@@ -1,5 +1,6 @@
-//! Compiles the BPF program that tells who waits for the disk.
+//! Compiles the BPF programs that tell who waits for the disk, and count what requests take.
 
 fn main() {
     steward_bpf_build::compile("src/bpf/waits.bpf.c", &[]);
+    steward_bpf_build::compile("src/bpf/ledger.bpf.c", &[]);
 }

@@ -177,7 +177,7 @@ macro_rules! compare {
 fn every_type_has_the_fields_and_words_that_are_described() {
     let mut comparison = Comparison::new();
     let named = compare!(comparison, named: Reservation Standing Grant Task Cpu Thresholds MechanismKind MechanismState CpuState
-        MemoryState UseSource ClaimSource Severity Problem Spec EventKind Rule Reason EventTask EventDomain CpuFigures MemoryFigures DomainMemory DomainDisk Evidence Activity IoClass Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
+        MemoryState UseSource ClaimSource Severity Problem Spec EventKind Rule Reason EventTask EventDomain CpuFigures MemoryFigures DomainMemory DomainDisk Evidence Activity IoClass DiskMinute DiskWaitReason DiskHolder DiskWait Event DomainSettings DomainUsage Domain BestEffort Forecast TaskForecast
         DomainForecast AuditedSpan Culprit AuditedMemory Slowed);
     assert_eq!(comparison.wrong, [""; 0]);
     assert_eq!(named, comparison.interface.types.into_keys().collect(), "all are held to their description");

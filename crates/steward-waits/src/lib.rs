@@ -10,6 +10,8 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/waits.skel.rs"));
 }
 
+pub mod ledger;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -290,6 +290,9 @@ fn show(client: &mut Client, arguments: &ShowArguments) -> anyhow::Result<()> {
     let limit = || format!("{max} read, and as much written, of each disk");
     rows.extend((!max.is_none()).then(|| ("disk at most", limit())));
     rows.extend(domain.disk_use.map(|used| ("disk used", disk_text(&used))));
+    rows.extend(domain.disk_minute.map(|minute| ("disk in the last minute", minute_text(&minute))));
+    let dirty = domain.disk_dirty.filter(|bytes| *bytes > 0);
+    rows.extend(dirty.map(|bytes| ("changed, not on the disk yet", approximate_size(bytes))));
     if domain.disk_sum > 0.0 {
         let (sum, most) = (percent(domain.disk_sum), percent(domain.disk_reservable));
         rows.push(("disk time of children", format!("{sum} of at most {most}")));
@@ -333,6 +336,16 @@ fn disk_text(used: &api::DomainDisk) -> String {
         approximate_size(used.written),
         used.requests,
         approximate_duration(used.stalled_ns)
+    )
+}
+
+/// What its requests took lately.
+fn minute_text(minute: &api::DiskMinute) -> String {
+    let [median, p99, max, busy] =
+        [minute.median_ns, minute.p99_ns, minute.max_ns, minute.device_time_ns].map(approximate_duration);
+    format!(
+        "{} requests, half of them within {median}, 99 of 100 within {p99}, all within {max}; {busy} of the disks' time",
+        minute.requests
     )
 }
 

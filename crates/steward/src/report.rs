@@ -1,5 +1,6 @@
 //! `steward report`: a recording of `steward top --record` as one HTML file with figures, and nothing outside it.
 
+pub mod disk;
 pub mod figure;
 pub mod memory;
 pub mod recording;
@@ -88,6 +89,8 @@ fn html(recording: &Recording, name: &str) -> String {
         let _ = write!(page, "<p class=\"faint\">{left_out} more domain(s) had no promise and got less.</p>");
     }
     memory_of_domains(&mut page, recording, frame);
+    let disks = recording.domains.iter().map(|(name, series)| (name, series.disk.as_slice()));
+    page.push_str(&disk::table(disks));
     events(&mut page, recording);
     page.push_str("</body></html>\n");
     page

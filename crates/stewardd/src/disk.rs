@@ -2,12 +2,17 @@
 //!
 //! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
 //! - `moments`: what of that is so only while somebody who is served first waits for the disk.
+//! - `counting`: what disks do for whom and who waits for them, as the kernel [counts](counts) it; `shown`: as it is
+//!   told.
 //! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
 //!   `explained`: why.
 
+mod counting;
+pub mod counts;
 mod domains;
 mod explained;
 pub mod knobs;
 pub mod moments;
 mod programs;
+mod shown;
 pub(crate) mod state;

@@ -27,6 +27,7 @@ use steward_core::cpu::audit::Promise;
 use steward_core::cpu::mechanism::MechanismError;
 use steward_core::cpu::policies;
 use steward_core::cpu::policy::DomainPolicy;
+use steward_core::disk::explain::Lately;
 use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
@@ -141,6 +142,8 @@ pub struct Domains {
     /// Why what they were given of the disk is not in force: the disk cannot be handed out, or the worker failed.
     pub(crate) disk_problem: Option<String>,
     pub(crate) disk_failure: Option<String>,
+    /// What requests of each took lately, with all below it, by path.
+    pub(crate) disk_lately: BTreeMap<String, Lately>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,
@@ -180,6 +183,7 @@ impl Domains {
             activity: BTreeMap::new(),
             disk_problem: None,
             disk_failure: None,
+            disk_lately: BTreeMap::new(),
             told: VecDeque::new(),
             lowered: BTreeMap::new(),
             complaints: BTreeMap::new(),

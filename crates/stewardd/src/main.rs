@@ -17,6 +17,7 @@ use steward_core::cpu::config::MechanismChoice;
 use steward_kernel::Roots;
 use stewardd::cpu::mechanisms;
 use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
+use stewardd::disk::counts::count_in_kernel;
 use stewardd::disk::knobs::KernelKnobs;
 use stewardd::disk::moments::watch_kernel;
 use stewardd::domains::{cgroups, declared};
@@ -172,7 +173,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         tracing::warn!(decision = "no-journal", "nothing is changed that would have to be undone: {reason}");
     }
     let cgroups = cgroups::open(&options.roots, &undo);
-    let disk = Arc::new(KernelKnobs::new(&options.roots, &undo, watch_kernel));
+    let disk = Arc::new(KernelKnobs::new(&options.roots, &undo, watch_kernel, count_in_kernel));
     let daemon = Daemon::start(options, mechanisms::loader(undo), cgroups, disk)
         .and_then(|daemon| daemon.recording_memory(arguments.record_memory.as_deref()));
     match daemon {

@@ -6,6 +6,8 @@ mod common;
 use common::{Machine, Running, Sleeper, row};
 use libsteward::Error;
 use libsteward::api::{self, ApiError, IoClass};
+use steward_core::disk::latency::Histogram;
+use steward_core::disk::ledger::{Account, Key, Reading};
 use steward_core::disk::priority::Priority;
 use steward_core::resource::Resource;
 use stewardd::disk::knobs::Wanted;
@@ -255,4 +257,26 @@ fn a_limit_is_wanted_on_each_disk_of_its_own_while_somebody_is_there_and_asks_fo
     until(&machine, &daemon, |wanted| wanted.limits.is_empty());
     until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
     drop(copier);
+}
+
+#[test]
+fn what_requests_take_is_counted_once_somebody_asks() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    let id = client.call(&create("batch", None, None)).expect("it is made").domain.cgroup_id;
+    let mut latencies = Histogram::default();
+    latencies.0[Histogram::step_of(10_000_000)] = 40;
+    let key = Key { cgroup_id: id, disk: 8 << 20, ..Key::default() };
+    let account = Account { device_ns: 400_000_000, latencies, max_ns: 10_000_000 };
+    machine.disk.set_counted(Reading { accounts: vec![(key, account)], ..Reading::default() });
+    let shown = (0..100_000).find_map(|_| {
+        let shown = client.call(&api::ShowDomain { domain: Some("batch".into()), pid: None });
+        shown.expect("it is there").domain.disk_minute
+    });
+    let minute = shown.expect("it is counted");
+    assert_eq!((minute.requests, minute.device_time_ns, minute.max_ns), (40, 400_000_000, 10_000_000));
+    assert_eq!((minute.median_ns, minute.p99_ns), (10_000_000, 10_000_000));
+    let text = client.call(&api::ExplainDomain { domain: Some("batch".into()) }).expect("it is there").text;
+    assert!(text.contains("half of its 40 disk requests were done within 10ms"), "{text}");
 }

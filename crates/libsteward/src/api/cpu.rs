@@ -4,6 +4,7 @@ pub mod forecast;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::DiskWait;
 use super::event::Event;
 use super::method::Method;
 
@@ -222,6 +223,9 @@ method!(Explain, "io.steward.Explain", Explanation);
 pub struct Explanation {
     /// The explanation, in sentences.
     pub text: String,
+    /// Its latest waits for the disk of more than 50 ms, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disk_waits: Vec<DiskWait>,
     /// Its tasks that have a specification.
     pub tasks: Vec<Task>,
     /// Its latest decisions, oldest first.

@@ -31,6 +31,87 @@ pub struct DomainDisk {
     pub stalled_ns: u64,
 }
 
+/// What disk requests of a domain with all below it took in the last minute, from when they were handed on to when they
+/// were done. Of disks that stand for others (device-mapper, md, loop) those below count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskMinute {
+    /// For how long it was looked, in nanoseconds: less than a minute where it is only counted since.
+    pub seen_ns: u64,
+    /// How many were done.
+    pub requests: u64,
+    /// For how long disks were at work for them, in nanoseconds: from when each was given to the disk until it was
+    /// done, each moment divided among all that the disk had then.
+    pub device_time_ns: u64,
+    /// Half of them were done within so many nanoseconds (a quarter more at most).
+    pub median_ns: u64,
+    /// 99 of 100.
+    pub p99_ns: u64,
+    /// All of them.
+    pub max_ns: u64,
+}
+
+/// Where somebody waits for the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskWaitReason {
+    /// What it waits for stands behind requests of others.
+    #[default]
+    Queue,
+    /// Too much that was changed in files is not on the disk yet.
+    DirtyLimit,
+    /// The journal is written for others who bring something to the disk as well.
+    Journal,
+}
+
+/// Somebody who had time of the disk while another one waited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskHolder {
+    /// Its domain's name; nothing for all that the caller may not see, together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// What the program is called; nothing where pages were written that programs of the domain had changed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// For how long the disk was at work for it, in nanoseconds, with its part of the journal.
+    pub device_time_ns: u64,
+}
+
+/// A wait of a thread in fsync and its like, or because too much was not written yet, for more than 50 ms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskWait {
+    /// The process.
+    pub pid: i32,
+    /// What the thread is called.
+    pub name: String,
+    /// Whether it still waits.
+    pub goes_on: bool,
+    /// When it was over, or was looked at, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// For how long it had waited then, in nanoseconds.
+    pub waited_ns: u64,
+    /// For how long of that for the journal.
+    pub journal_ns: u64,
+    /// For how long of that because too much was not written yet.
+    pub dirty_ns: u64,
+    /// Where it waited.
+    pub reason: DiskWaitReason,
+    /// For how long the disk was at work for itself meanwhile, in nanoseconds.
+    pub own_time_ns: u64,
+    /// For whom else, who had most first.
+    pub by: Vec<DiskHolder>,
+}
+
+impl DiskWaitReason {
+    /// In a word or two.
+    pub fn name(self) -> &'static str {
+        match self {
+            DiskWaitReason::Queue => "queue",
+            DiskWaitReason::DirtyLimit => "dirty limit",
+            DiskWaitReason::Journal => "journal",
+        }
+    }
+}
+
 impl IoClass {
     /// All of them, the first first.
     pub const ALL: [IoClass; 3] = [IoClass::Interactive, IoClass::Normal, IoClass::Background];

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::BestEffort;
-use super::disk::{DomainDisk, IoClass};
+use super::disk::{DiskMinute, DomainDisk, IoClass};
 use super::event::Event;
 use super::memory::{Activity, DomainMemory};
 use super::method::Method;
@@ -134,6 +134,14 @@ pub struct Domain {
     /// disk out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_use: Option<DomainDisk>,
+    /// What it and all below it have changed in files that is not on the disk yet, in bytes; `None` where that is not
+    /// counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_dirty: Option<u64>,
+    /// What disk requests of it and all below it took in the last minute; `None` while there were none, or nobody
+    /// counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_minute: Option<DiskMinute>,
     /// What its children have reserved together.
     pub disk_sum: f64,
     /// The most that its children may reserve together.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::DiskWait;
 use super::event::Event;
 use super::method::Method;
 
@@ -210,6 +211,9 @@ pub struct DomainExplanation {
     pub domain: String,
     /// In sentences.
     pub text: String,
+    /// Its latest waits for the disk of more than 50 ms, with those of all below it, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disk_waits: Vec<DiskWait>,
     /// The latest decisions about it, oldest first; those that name others only for who may read what is promised to
     /// whom.
     pub events: Vec<Event>,

@@ -1,6 +1,8 @@
 //! Says in sentences what a domain has of the disk, and why. Every sentence gives the figures that it rests on.
 
 use super::device::Device;
+use super::minute::Done;
+use super::waits::Reason;
 use super::{Class, Settings, elevator};
 use crate::quantity::{approximate_duration, approximate_size, percent};
 
@@ -38,6 +40,121 @@ pub struct Facts {
     pub problem: Option<String>,
     /// The machine's disks.
     pub devices: Vec<Device>,
+}
+
+/// What requests of a domain took lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lately {
+    /// For how long it was looked, in nanoseconds: about a minute at most.
+    pub seen_ns: u64,
+    /// What was done meanwhile.
+    pub done: Done,
+}
+
+/// Somebody who waited for the disk, as it may be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// What the thread is called.
+    pub name: String,
+    /// The process.
+    pub pid: i32,
+    /// For how long, in nanoseconds.
+    pub waited_ns: u64,
+    /// For how long of that for the journal.
+    pub journal_ns: u64,
+    /// For how long of that because too much was not written yet.
+    pub dirty_ns: u64,
+    /// How long ago it was over, in nanoseconds; `None` where it goes on.
+    pub ago_ns: Option<u64>,
+    /// Where it waited.
+    pub reason: Reason,
+    /// For how long the disk was at work for itself, in nanoseconds.
+    pub own_ns: u64,
+    /// For whom else, who had most first.
+    pub by: Vec<Holder>,
+}
+
+/// Somebody who had time of the disk while another one waited, as it may be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The domain; `None` for all those that may not be told, together.
+    pub domain: Option<String>,
+    /// The program; `None` where pages were written for the domain that its programs had changed before.
+    pub program: Option<String>,
+    /// For how long the disk was at work for it, in nanoseconds.
+    pub device_ns: u64,
+}
+
+/// How many are named who had the disk meanwhile.
+const NAMED_MAX: usize = 3;
+
+/// What requests of a domain took lately, and how much of what it has changed is not on the disk yet, in bytes; a line
+/// each, which ends.
+pub fn explain_lately(lately: Option<&Lately>, dirty_bytes: Option<u64>) -> String {
+    let took = lately.map(|Lately { seen_ns, done }| {
+        let span = approximate_duration(*seen_ns);
+        let [Some(median_ns), Some(most_ns)] = [0.5, 0.99].map(|part| done.percentile_ns(part)) else {
+            return format!("In the last {span} it made no disk requests.\n");
+        };
+        format!(
+            "In the last {span} half of its {} disk requests were done within {}, 99 of 100 within {} and all within {}; disks \
+             were at work for it for {}.\n",
+            done.latencies.requests(),
+            approximate_duration(median_ns),
+            approximate_duration(most_ns),
+            approximate_duration(done.max_ns),
+            approximate_duration(done.device_ns)
+        )
+    });
+    let dirty = dirty_bytes.filter(|bytes| *bytes > 0).map(|bytes| {
+        format!("{} of what it has changed in files are not on the disk yet.\n", approximate_size(bytes))
+    });
+    [took, dirty].into_iter().flatten().collect()
+}
+
+/// Who waited, where, and who had the disk meanwhile; a line, which ends.
+pub fn explain_wait(waited: &Waited) -> String {
+    let Waited { name, pid, waited_ns, journal_ns, dirty_ns, .. } = waited;
+    let span = approximate_duration(*waited_ns);
+    let which = match waited.ago_ns {
+        None => format!("{name} (process {pid}) has waited for the disk for {span} and still does"),
+        Some(ago_ns) => {
+            let ago = approximate_duration(ago_ns);
+            format!("{name} (process {pid}) waited for the disk for {span} until {ago} ago")
+        }
+    };
+    let parts = [(*journal_ns, "for the journal"), (*dirty_ns, "until enough was written")];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(ns, _)| *ns > 0)
+        .map(|(ns, what)| format!("{} {what}", approximate_duration(*ns)))
+        .collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(" ({} of it)", parts.join(", ")) };
+    let why = match waited.reason {
+        Reason::Queue => "queue: what it waited for stood behind requests of others",
+        Reason::DirtyLimit => "dirty limit: too much that was changed in files is not on the disk yet",
+        Reason::Journal => "journal: it is written for others who bring something to the disk as well",
+    };
+    format!("{which}{parts}. Reason: {why}. {}\n", meanwhile(waited))
+}
+
+fn meanwhile(waited: &Waited) -> String {
+    let named = |holder: &Holder| {
+        let who = match (&holder.domain, &holder.program) {
+            (None, _) => "others".to_owned(),
+            (Some(domain), Some(program)) => format!("{program} in {domain}"),
+            (Some(domain), None) => format!("what {domain} had changed"),
+        };
+        format!("{who} for {}", approximate_duration(holder.device_ns))
+    };
+    let mut all: Vec<String> = waited.by.iter().take(NAMED_MAX).map(named).collect();
+    if waited.own_ns > 0 {
+        all.push(format!("itself for {}", approximate_duration(waited.own_ns)));
+    }
+    match all.is_empty() {
+        true => "Nobody was seen to have the disk meanwhile.".to_owned(),
+        false => format!("Meanwhile the disk was at work for {}.", all.join(", ")),
+    }
 }
 
 /// What there is to say, a line each; each ends. Nothing where nobody gave the domain anything, and nothing is counted.
@@ -110,6 +227,7 @@ fn is_served(facts: &Facts) -> String {
 mod tests {
     use super::*;
     use crate::disk::Limit;
+    use crate::disk::latency::Histogram;
 
     fn disk() -> Device {
         Device {
@@ -157,6 +275,56 @@ mod tests {
             assert!(text.contains(phrase), "{phrase}: {text}");
         }
         assert!(!text.contains("dm-0") && !text.contains("in force"), "{text}");
+    }
+
+    #[test]
+    fn what_requests_took_is_said_in_percentiles() {
+        assert_eq!(explain_lately(None, None), "");
+        let mut done = Done { device_ns: 1_200_000_000, max_ns: 80_000_000, ..Done::default() };
+        done.latencies.0[Histogram::step_of(10_000_000)] = 99;
+        done.latencies.0[Histogram::step_of(80_000_000)] = 1;
+        let text = explain_lately(Some(&Lately { seen_ns: 60_000_000_000, done }), Some(3 << 20));
+        for phrase in ["half of its 100 disk requests", "all within 80ms", "for it for 1.2s", "3M of what it"]
+        {
+            assert!(text.contains(phrase), "{phrase}: {text}");
+        }
+        let none = explain_lately(Some(&Lately::default()), Some(0));
+        assert!(none.contains("made no disk requests") && !none.contains("changed"), "{none}");
+    }
+
+    #[test]
+    fn who_waited_is_told_for_whom_and_why_and_who_may_not_be_named_is_not() {
+        let holder = |domain: Option<&str>, program: Option<&str>, ms: u64| Holder {
+            domain: domain.map(str::to_owned),
+            program: program.map(str::to_owned),
+            device_ns: ms * 1_000_000,
+        };
+        let mut waited = Waited {
+            name: "vi".into(),
+            pid: 12,
+            waited_ns: 166_000_000,
+            journal_ns: 121_000_000,
+            ago_ns: Some(3_000_000_000),
+            own_ns: 30_000_000,
+            by: vec![holder(Some("batch"), Some("dd"), 137), holder(None, None, 5)],
+            ..Waited::default()
+        };
+        let text = explain_wait(&waited);
+        for phrase in [
+            "vi (process 12) waited for the disk for 166ms until 3s ago (121ms for the journal of it).",
+            "Reason: queue:",
+            "at work for dd in batch for 137ms, others for 5ms, itself for 30ms.",
+        ] {
+            assert!(text.contains(phrase), "{phrase}: {text}");
+        }
+        waited = Waited { ago_ns: None, reason: Reason::DirtyLimit, journal_ns: 0, ..waited };
+        waited.by = vec![holder(Some("batch"), None, 150)];
+        let text = explain_wait(&waited);
+        assert!(
+            text.contains("and still does. Reason: dirty limit") && text.contains("what batch had changed")
+        );
+        let nobody = explain_wait(&Waited { by: Vec::new(), own_ns: 0, reason: Reason::Journal, ..waited });
+        assert!(nobody.contains("Reason: journal") && nobody.contains("Nobody was seen"), "{nobody}");
     }
 
     #[test]

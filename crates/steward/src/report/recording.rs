@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::output::SCHEMA;
 use crate::top::cpu::promise::{Keeping, Promise};
+use crate::top::disk::Disk;
 use crate::top::memory::Memory;
 use crate::top::model::Snapshot;
 use crate::top::text::{Slowdown, slowdown_value};
@@ -49,6 +50,8 @@ pub struct Series {
     /// What became of what it was promised of the memory, as it was told last, and when, in seconds since the
     /// beginning.
     pub memory_record: Option<Record>,
+    /// Its part of the disk, of a domain of which there is something to say, by seconds since the beginning.
+    pub disk: Vec<(f64, Disk)>,
 }
 
 impl Series {
@@ -170,6 +173,7 @@ impl Recording {
             if !row.memory_record.is_empty() {
                 series.memory_record = Some((at_s, row.memory_record.clone()));
             }
+            series.disk.extend(row.disk.map(|disk| (at_s, disk)));
         }
         for row in &snapshot.tasks {
             let key = (row.task.name.clone(), row.task.pid, row.task.tid);

@@ -18,6 +18,7 @@ use steward_kernel::disk::priority::{self, Given};
 use steward_kernel::disk::{limit, weight};
 use steward_kernel::journal::{JournalError, SharedJournal};
 
+use super::counts::{Counter, Counts};
 use super::moments::{Moments, Target, Watcher};
 use crate::files::journal::OwnJournal;
 
@@ -48,6 +49,12 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// # Errors
     /// All that could not be done, each in a sentence; the rest is in force.
     fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>>;
+
+    /// Begins to count what disks do for whom, until it is dropped. It takes a moment.
+    ///
+    /// # Errors
+    /// In a sentence, why nobody can.
+    fn count(&self) -> Result<Box<dyn Counts>, String>;
 }
 
 /// The kernel's, through the undo journal.
@@ -56,6 +63,7 @@ pub struct KernelKnobs {
     roots: Roots,
     journal: OwnJournal,
     watcher: Watcher,
+    counter: Counter,
     state: Mutex<State>,
 }
 
@@ -77,9 +85,11 @@ struct State {
 }
 
 impl KernelKnobs {
-    /// Nothing is changed yet. `watcher` is what tells when somebody who is served first waits.
-    pub fn new(roots: &Roots, journal: &OwnJournal, watcher: Watcher) -> Self {
-        KernelKnobs { roots: roots.clone(), journal: journal.clone(), watcher, state: Mutex::default() }
+    /// Nothing is changed yet. `watcher` is what tells when somebody who is served first waits, and `counter` what
+    /// disks do for whom.
+    pub fn new(roots: &Roots, journal: &OwnJournal, watcher: Watcher, counter: Counter) -> Self {
+        let (roots, journal) = (roots.clone(), journal.clone());
+        KernelKnobs { roots, journal, watcher, counter, state: Mutex::default() }
     }
 }
 
@@ -100,6 +110,10 @@ impl Knobs for KernelKnobs {
             state.moments = None;
         }
         if work.faults.is_empty() { Ok(()) } else { Err(work.faults) }
+    }
+
+    fn count(&self) -> Result<Box<dyn Counts>, String> {
+        (self.counter)()
     }
 }
 

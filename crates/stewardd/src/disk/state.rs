@@ -13,6 +13,7 @@ use steward_kernel::Roots;
 use steward_kernel::disk::devices;
 use steward_kernel::disk::usage::{self, DiskUsage};
 
+use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
 use crate::domains::cgroups::Cgroups;
 use crate::turn::part::Part;
@@ -29,7 +30,11 @@ const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
 /// The disk's part of the daemon.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    knobs: Arc<dyn Knobs>,
+    pub(super) knobs: Arc<dyn Knobs>,
+    /// What disks do for whom.
+    pub(crate) counting: Counting,
+    /// What was counted of it, by path.
+    pub(crate) totals: BTreeMap<String, Totals>,
     /// What the worker was given last; its heirs are in `heirs`.
     wanted: Wanted,
     /// Whose priority is to be taken back. Whichever job comes first takes them: one that has not begun gives way to a
@@ -59,6 +64,8 @@ impl Disk {
     pub(crate) fn new(knobs: Arc<dyn Knobs>) -> Self {
         Disk {
             knobs,
+            counting: Counting::default(),
+            totals: BTreeMap::new(),
             wanted: Wanted::default(),
             heirs: Arc::default(),
             looked_at_ns: 0,
@@ -140,6 +147,12 @@ impl Disk {
         disks
     }
 
+    /// Whether anybody has something of the disk now.
+    pub(super) fn is_in_use(&self) -> bool {
+        let has_weights = !self.has_no_parts() || !self.handed_out.is_empty();
+        !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights
+    }
+
     /// Has it be looked soon.
     pub(crate) fn look_soon(&mut self) {
         self.look_at_ns = self.look_at_ns.min(self.looked_at_ns + LOOK_SOON_NS);
@@ -205,11 +218,10 @@ impl Disk {
 }
 
 impl Part for Disk {
-    fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
+    fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
-        let has_weights = !self.has_no_parts() || !self.handed_out.is_empty();
-        let is_in_use = !self.wanted.priorities.is_empty() || self.wanted.ordered || has_weights;
-        (soon || is_in_use).then_some(self.look_at_ns)
+        let looks = (soon || self.is_in_use()).then_some(self.look_at_ns);
+        looks.into_iter().chain(self.counting.poll_timeout(now_ns)).min()
     }
 }
 

@@ -49,6 +49,8 @@ pub trait Cgroups: Send {
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
     /// What it had of the disks, where that is counted and can be read.
     fn disk_use(&self, path: &str) -> Option<Use>;
+    /// How much of what it has changed in files is not on the disk yet, in bytes, where that is counted.
+    fn dirty_bytes(&self, path: &str) -> Option<u64>;
     /// What programs could still get of the memory, wherever they are, in bytes.
     fn memory_available(&self) -> Option<u64>;
     /// The machine's memory, where it can be read.
@@ -196,6 +198,11 @@ impl Cgroups for Kernel {
 
     fn disk_use(&self, path: &str) -> Option<Use> {
         self.reader(path).and_then(|reader| reader.disk_use(&self.roots)).unwrap_or_default()
+    }
+
+    fn dirty_bytes(&self, path: &str) -> Option<u64> {
+        let stat = self.reader(path).ok()?.memory_stat().ok()??;
+        Some(stat.file_dirty_bytes.saturating_add(stat.file_writeback_bytes))
     }
 
     fn memory_available(&self) -> Option<u64> {

@@ -27,6 +27,7 @@ use crate::server::peer::Caller;
 use crate::server::report::invalid;
 use crate::server::target::{for_process, kernel_error};
 use crate::server::{Answer, Topic};
+use crate::turn::clock::now_ns;
 
 /// How much a process can complain of at once.
 const MISSED_MAX: u64 = 1_000_000;
@@ -36,6 +37,7 @@ impl Handler for api::ListDomains {
     const CHANGES_FORECASTS: bool = false;
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.disk.counting.ask(now_ns());
         daemon.begin_listing(caller, Purpose::List)
     }
 }
@@ -45,6 +47,7 @@ impl Handler for api::ShowDomain {
     const CHANGES_FORECASTS: bool = false;
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        daemon.disk.counting.ask(now_ns());
         reply(daemon.show_domain(caller, &self))
     }
 }

@@ -321,6 +321,8 @@ impl Domains {
             io_max_bytes: disk.max.bytes_per_second,
             io_max_requests: disk.max.requests_per_second,
             disk_use: self.cgroups().ok().and_then(|cgroups| cgroups.disk_use(path)).map(disk_use),
+            disk_dirty: self.cgroups().ok().and_then(|cgroups| cgroups.dirty_bytes(path)),
+            disk_minute: self.disk_lately.get(path).map(shown_lately),
             disk_sum: sums.disk,
             disk_reservable: limits.disk,
             complaints: self.complaints.get(path).copied().unwrap_or(0),
@@ -367,6 +369,19 @@ fn disk_use(used: disk::explain::Use) -> api::DomainDisk {
         requests: used.requests,
         device_time_ns: used.device_time_ns,
         stalled_ns: used.stalled_ns,
+    }
+}
+
+/// What was done lately, as the API has it.
+fn shown_lately(disk::explain::Lately { seen_ns, done }: &disk::explain::Lately) -> api::DiskMinute {
+    let percentile_ns = |part| done.percentile_ns(part).unwrap_or(0);
+    api::DiskMinute {
+        seen_ns: *seen_ns,
+        requests: done.latencies.requests(),
+        device_time_ns: done.device_ns,
+        median_ns: percentile_ns(0.5),
+        p99_ns: percentile_ns(0.99),
+        max_ns: done.max_ns,
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Tree {
     pub memory_reads: u64,
     /// What cgroups had of the disks, by path.
     pub disk_used: BTreeMap<String, Use>,
+    /// How much of what each has changed is not on the disk yet, by path.
+    pub dirty_bytes: BTreeMap<String, u64>,
     /// What the kernel has counted of their memory, by path.
     pub memory_counters: BTreeMap<String, Counters>,
     /// What was taken of it so far, by path, in bytes.
@@ -80,6 +82,7 @@ impl Default for Tree {
             used: BTreeMap::new(),
             memory_reads: 0,
             disk_used: BTreeMap::new(),
+            dirty_bytes: BTreeMap::new(),
             memory_counters: BTreeMap::new(),
             reclaimed_bytes: BTreeMap::new(),
         };
@@ -299,6 +302,10 @@ impl Cgroups for FakeCgroups {
 
     fn disk_use(&self, path: &str) -> Option<Use> {
         self.tree().disk_used.get(path).copied()
+    }
+
+    fn dirty_bytes(&self, path: &str) -> Option<u64> {
+        self.tree().dirty_bytes.get(path).copied()
     }
 
     fn memory_available(&self) -> Option<u64> {

@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use steward_core::disk::ledger::{Key, Reading};
+
+use crate::disk::counts::Counts;
 use crate::disk::knobs::{Knobs, Wanted};
 
 /// Keeps what was wanted; shared between the test and the daemon.
 #[derive(Clone, Debug, Default)]
-pub struct FakeDisk(Arc<Mutex<(Vec<Wanted>, Vec<String>)>>);
+pub struct FakeDisk(Arc<Mutex<(Vec<Wanted>, Vec<String>)>>, Arc<Mutex<Option<Reading>>>);
 
 impl FakeDisk {
     /// What was wanted last, and whose priority was to be taken back in all.
@@ -21,6 +24,15 @@ impl FakeDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// From now on this is counted.
+    pub fn set_counted(&self, reading: Reading) {
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+    }
+
+    fn counted(&self) -> Option<Reading> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// From now on each application ends with these faults.
     pub fn fail(&self, faults: &[&str]) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,5 +45,24 @@ impl Knobs for FakeDisk {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.0.push(wanted.clone());
         if state.1.is_empty() { Ok(()) } else { Err(state.1.clone()) }
+    }
+
+    fn count(&self) -> Result<Box<dyn Counts>, String> {
+        match self.counted() {
+            None => Err("nobody counts here".to_owned()),
+            Some(_) => Ok(Box::new(self.clone())),
+        }
+    }
+}
+
+impl Counts for FakeDisk {
+    fn read(&mut self, now_ns: u64) -> std::io::Result<Reading> {
+        Ok(Reading { at_ns: now_ns, ..self.counted().unwrap_or_default() })
+    }
+
+    fn forget(&mut self, _: &Key) {}
+
+    fn lacks(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 }

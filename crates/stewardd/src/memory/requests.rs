@@ -48,7 +48,7 @@ impl Daemon {
     }
 
     /// Whether a process is in a domain, or in one above it. Below the root is everything, and nothing one's own.
-    pub(super) fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
+    pub(crate) fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
         self.domain_of_caller(caller).is_ok_and(|own| {
             own.path == cgroup.path || (!own.path.is_empty() && name::is_at_or_below(&cgroup.path, &own.path))
         })

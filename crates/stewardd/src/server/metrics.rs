@@ -9,10 +9,9 @@ mod labels;
 mod memory;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -24,7 +23,8 @@ use steward_core::disk::explain::Use;
 
 use crate::daemon::Daemon;
 use crate::turn::clock::now_ns;
-use labels::{OfDomain, Seconds, seconds};
+pub use disk::DiskWork;
+use labels::{OfDomain, Ratio, Seconds, Word, seconds};
 pub use memory::MemoryFigures;
 
 /// Everything that is served, at one moment.
@@ -71,9 +71,9 @@ pub struct DomainFigures {
     pub memory: Option<MemoryFigures>,
     /// What it had of the disks; `None` where that is not counted.
     pub disk: Option<Use>,
+    /// What its disk requests took, and for how long it waited for disks.
+    pub disk_work: DiskWork,
 }
-
-type Ratio = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfVersion {
@@ -106,16 +106,6 @@ struct OfDecision {
     decision: Word,
 }
 
-/// A label of ours.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-struct Word(&'static str);
-
-impl EncodeLabelValue for Word {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.0.encode(encoder)
-    }
-}
-
 /// The figures as OpenMetrics text, which ends with `# EOF`.
 pub fn text(figures: &Figures) -> String {
     let mut registry = Registry::with_prefix("steward");
@@ -127,6 +117,8 @@ pub fn text(figures: &Figures) -> String {
     let of_disk = figures.domains.iter();
     let of_disk = of_disk.filter_map(|domain| Some((domain.name.as_str(), domain.disk.as_ref()?)));
     disk::describe(&mut registry, &of_disk.collect::<Vec<_>>());
+    let works = figures.domains.iter().map(|domain| (domain.name.as_str(), &domain.disk_work));
+    disk::describe_work(&mut registry, &works.collect::<Vec<_>>());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -261,6 +253,7 @@ fn describe_domains(registry: &mut Registry, domains: &[DomainFigures]) {
 impl Daemon {
     /// What is served, now.
     pub(crate) fn figures(&mut self) -> Figures {
+        self.disk.counting.ask(now_ns());
         let snapshot = self.snapshot().unwrap_or_default();
         let standings = [Standing::Admitted, Standing::Refused, Standing::Revoked];
         let count = |standing| snapshot.tasks.iter().filter(|task| task.standing == standing).count() as u64;
@@ -280,6 +273,17 @@ impl Daemon {
         }
     }
 
+    /// What is counted of a domain.
+    fn disk_work(&self, path: &str) -> DiskWork {
+        let totals = self.disk.totals.get(path);
+        DiskWork {
+            device_ns: self.disk.counting.has_counted().then(|| totals.map_or(0, |totals| totals.device_ns)),
+            lately: self.domains.disk_lately.get(path).cloned(),
+            waits: totals.map(|totals| totals.waits.clone()).unwrap_or_default(),
+            dirty_bytes: self.domains.cgroups().ok().and_then(|cgroups| cgroups.dirty_bytes(path)),
+        }
+    }
+
     fn domain_figures(&self, records: &[DomainRecord]) -> Vec<DomainFigures> {
         let places = self.domains.places();
         let family = audit::Family::of(records);
@@ -290,6 +294,7 @@ impl Daemon {
                 audit: self.cpu.audit.totals.get(&path).copied(),
                 memory: self.memory_figures(&path),
                 disk: self.domains.cgroups().ok().and_then(|cgroups| cgroups.disk_use(&path)),
+                disk_work: self.disk_work(&path),
                 ..DomainFigures::default()
             };
             for record in family.at_or_below(cgroup_id) {

@@ -126,3 +126,47 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
         }),
     ]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn who_waits_for_the_disk_is_told_where_and_for_whom() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(2), ..MachineConfig::default() };
+    let told = Transcript::with_timed_disk(config, include_str!("disk-waits.sh"));
+    let sentences = |section: &str| -> Vec<String> {
+        let text = told.text(section);
+        text.lines().filter(|line| line.contains(" waited for the disk for ")).map(str::to_owned).collect()
+    };
+    // Most of the five that are told of, for at the edges a save may fall between two turns of the loads.
+    let mostly = |section: &str, phrases: &[&str]| {
+        let sentences = sentences(section);
+        let fitting =
+            sentences.iter().filter(|sentence| phrases.iter().all(|phrase| sentence.contains(phrase)));
+        assert!(sentences.len() == 5 && fitting.count() >= 3, "{section}: {}", told.text(section));
+    };
+    let words = |section: &str, word: &str| {
+        let text = told.text(section);
+        text.lines().filter(|line| line.contains(&format!("\"reason\": \"{word}\""))).count()
+    };
+    check(&[
+        ("who-is-alone-waits-for-nobody-and-its-requests-are-counted", &|| {
+            assert_eq!(sentences("alone"), [""; 0], "{}", told.text("alone"));
+            told.says("alone", &["disk requests were done within 10"]);
+        }),
+        ("beside-a-direct-writer-it-is-the-queue-and-the-writer-is-named", &|| {
+            mostly("direct", &["Reason: queue:", "at work for dd in batch for"]);
+            assert!(words("direct", "queue") >= 3, "{}", told.text("direct"));
+            told.says("direct", &["disk in the last minute:", "of the disks' time"]);
+        }),
+        ("beside-those-who-fsync-it-is-the-journal-and-they-are-named", &|| {
+            mostly("fsync", &["Reason: journal:", "dd in batch for"]);
+            assert!(words("fsync", "journal") >= 3, "{}", told.text("fsync"));
+        }),
+        ("who-writes-more-than-the-disk-takes-is-told-of-the-dirty-limit-and-whose-pages-they-are", &|| {
+            let sentences = told.text("buffered");
+            let mut lines = sentences.lines().filter(|line| line.contains("Reason: dirty limit:"));
+            assert!(lines.any(|line| line.contains("what batch had changed")), "{sentences}");
+            told.says("buffered", &["are not on the disk yet", "changed, not on the disk yet:"]);
+        }),
+    ]);
+}

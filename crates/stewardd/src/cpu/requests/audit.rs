@@ -45,7 +45,9 @@ impl Daemon {
         let kept: Vec<(Span, Tally)> = Span::ALL.into_iter().map(kept).collect();
         let of_cpu = explain(&name, &self.promised(&cgroup), &kept);
         let (memory, of_memory) = self.memory_record(caller, &cgroup)?.unzip();
-        let text = [Some(of_cpu), of_memory].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let of_disk = Some(self.explain_disk_lately(caller, &cgroup)).filter(|text| !text.is_empty());
+        let texts = [Some(of_cpu), of_memory, of_disk].into_iter().flatten();
+        let text = texts.collect::<Vec<_>>().join("\n");
         Ok(api::DomainAudit { domain: name, spans: kept.iter().map(span).collect(), memory, text })
     }
 

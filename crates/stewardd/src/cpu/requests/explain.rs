@@ -20,8 +20,8 @@ impl Handler for api::Explain {
     const ACCESS: Access = PROMISED;
     const CHANGES_FORECASTS: bool = false;
 
-    fn handle(self, daemon: &mut Daemon, _: &Caller) -> Result<Answer, ApiError> {
-        answer(daemon.explain(self.pid))
+    fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
+        answer(daemon.explain(caller, self.pid))
     }
 }
 
@@ -30,7 +30,7 @@ impl Daemon {
         reply::task(task, &self.ids, self.complaints.of(task.pid))
     }
 
-    pub(crate) fn explain(&mut self, tid: i32) -> Result<api::Explanation, ApiError> {
+    pub(crate) fn explain(&mut self, caller: &Caller, tid: i32) -> Result<api::Explanation, ApiError> {
         let roots = &self.options.roots;
         let pid = process::process_of(tid, roots).map_err(|error| kernel_error(tid, &error))?;
         let name = process::stat(pid, roots).map_err(|error| kernel_error(tid, &error))?.name;
@@ -45,7 +45,9 @@ impl Daemon {
             text: about_tasks
                 + &self.explain_memory_of(pid)
                 + &self.explain_domain_of(pid)
-                + &self.explain_memory_around(pid),
+                + &self.explain_memory_around(pid)
+                + &self.explain_disk_of(caller, pid),
+            disk_waits: self.disk_waits_of(caller, pid),
             tasks: tasks.into_iter().map(|task| self.reported_task(task)).collect(),
             events: self.history.events().filter(|event| event.pid() == Some(pid)).cloned().collect(),
         })

@@ -42,9 +42,11 @@ impl Daemon {
         let text = explain_domain(&name, reserved, None).replacen("It is in the", "This is the", 1)
             + &of_memory
             + &self.explain_disk(&cgroup)
+            + &self.explain_disk_lately(caller, &cgroup)
             + &of_record;
         // Who may see the domain is told what became of it; the names of others are by the rules.
         let events = self.history.of_domain(&name, self.sight(caller).unwrap_or(Sight::none_of(caller.uid)));
-        Ok(api::DomainExplanation { domain: name, text, events })
+        let disk_waits = self.disk_waits_below(caller, &cgroup.path);
+        Ok(api::DomainExplanation { domain: name, text, disk_waits, events })
     }
 }

@@ -1,0 +1,325 @@
+//! What disks do for whom, and who waits for them: a thread has the kernel count it (`steward_waits::ledger`), reads
+//! it once a second, and finds out who held up whom (`steward_core::disk::waits`). There is one while a program or
+//! domain was given something of the disk, and for two minutes after somebody asked: counting costs a little with
+//! each request.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use steward_core::disk::ledger::{Key, Reading, Served, Wait};
+use steward_core::disk::minute::{ByCgroup, Minute, merge};
+use steward_core::disk::waits::{Reason, Verdict, judge};
+use steward_kernel::Roots;
+use steward_kernel::disk::devices;
+
+use super::counts::Counts;
+use super::knobs::Knobs;
+use crate::turn::clock::now_ns;
+use crate::turn::part::Part;
+
+/// How often it is read.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// For how long it is counted after somebody asked, in nanoseconds: whoever looks comes back, and metrics are read once
+/// a minute or more often.
+const ASKED_FOR_NS: u64 = 120_000_000_000;
+/// How many lines of what disks did are kept, and of how many waits it is found out at a time whose fault they are.
+const LINES_MAX: usize = 16_384;
+const JUDGED_MAX: usize = 64;
+/// How many are told of that are over, and how many of them of one cgroup: whoever waits all the time does not have the
+/// others forgotten.
+const OVER_MAX: usize = 512;
+const OVER_OF_CGROUP_MAX: usize = 16;
+/// Of so many it is counted apart before those are forgotten that make no requests.
+const KEYS_MAX: usize = 1024;
+
+/// A wait, and what was found about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Judged {
+    pub(crate) wait: Wait,
+    pub(crate) verdict: Verdict,
+}
+
+/// What was counted for a domain with all below it since the daemon began to, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) device_ns: u64,
+    /// How often somebody waited for long, and for how long in nanoseconds, by where.
+    pub(crate) waits: BTreeMap<Reason, (u64, u64)>,
+}
+
+/// What the thread tells.
+#[derive(Debug, Default)]
+struct Told {
+    /// When it was read last.
+    at_ns: u64,
+    /// For how long the last minute was looked at, and what was done in it.
+    seen_ns: u64,
+    minute: ByCgroup,
+    /// What was done since this was taken last, and what is over since.
+    new: ByCgroup,
+    over: Vec<Judged>,
+    /// Who waits now.
+    waiting: Vec<Judged>,
+    lacks: Vec<&'static str>,
+    /// Why it does not count.
+    problem: Option<String>,
+}
+
+/// What the daemon takes in.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) seen_ns: u64,
+    pub(crate) minute: ByCgroup,
+    pub(crate) new: ByCgroup,
+    pub(crate) over: Vec<Judged>,
+}
+
+struct Running {
+    told: Arc<Mutex<Told>>,
+    /// Dropped, it ends the thread. Nobody waits for that: to let go of the kernel takes a moment.
+    _stop: Sender<()>,
+}
+
+/// The thread, as the daemon sees it.
+#[derive(Default)]
+pub(crate) struct Counting {
+    running: Option<Running>,
+    asked_at_ns: Option<u64>,
+    taken_at_ns: u64,
+    /// Who waits now, and who has waited, the latest last.
+    pub(crate) waiting: Vec<Judged>,
+    pub(crate) over: VecDeque<Judged>,
+    /// Why it is not counted, or what of it is not; in a sentence.
+    pub(crate) problem: Option<String>,
+}
+
+impl std::fmt::Debug for Counting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Counting").field("runs", &self.running.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Counting {
+    /// Somebody asks what is counted: it is, for a while.
+    pub(crate) fn ask(&mut self, now_ns: u64) {
+        self.asked_at_ns = Some(now_ns);
+    }
+
+    /// Whether it is counted, and has been read since it is.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.taken_at_ns > 0
+    }
+
+    /// Has it be counted if anybody has something of the disk or has asked, and takes in what is new.
+    pub(crate) fn tick(
+        &mut self,
+        now_ns: u64,
+        is_in_use: bool,
+        knobs: &Arc<dyn Knobs>,
+        roots: &Roots,
+    ) -> Option<News> {
+        let is_asked = self.asked_at_ns.is_some_and(|at_ns| now_ns < at_ns + ASKED_FOR_NS);
+        if !is_in_use && !is_asked {
+            self.asked_at_ns = None;
+            if self.running.take().is_some() {
+                *self = Counting::default();
+                return Some(News::default());
+            }
+            return None;
+        }
+        if self.running.is_none() {
+            match start(knobs, roots) {
+                Ok(running) => self.running = Some(running),
+                Err(why) => {
+                    // Whoever asks again has it tried again.
+                    self.asked_at_ns = None;
+                    self.problem = Some(why);
+                }
+            }
+        }
+        self.take(self.taken_at_ns)
+    }
+
+    fn take(&mut self, after_ns: u64) -> Option<News> {
+        let mut told = lock(&self.running.as_ref()?.told);
+        self.problem = told.problem.clone().or_else(|| {
+            let lacks = told.lacks.join(", or ");
+            (!lacks.is_empty()).then(|| format!("this kernel does not let anybody see {lacks}"))
+        });
+        if told.at_ns <= after_ns {
+            return None;
+        }
+        self.taken_at_ns = told.at_ns;
+        self.waiting.clone_from(&told.waiting);
+        let over = std::mem::take(&mut told.over);
+        let news = News {
+            seen_ns: told.seen_ns,
+            minute: told.minute.clone(),
+            new: std::mem::take(&mut told.new),
+            over: over.clone(),
+        };
+        drop(told);
+        for judged in over {
+            self.keep(judged);
+        }
+        Some(news)
+    }
+
+    fn keep(&mut self, judged: Judged) {
+        let is_of_same = |kept: &Judged| kept.wait.cgroup_id == judged.wait.cgroup_id;
+        let oldest = self.over.iter().position(is_of_same);
+        if self.over.iter().filter(|kept| is_of_same(kept)).count() >= OVER_OF_CGROUP_MAX {
+            oldest.and_then(|oldest| self.over.remove(oldest));
+        }
+        if self.over.len() >= OVER_MAX {
+            self.over.pop_front();
+        }
+        self.over.push_back(judged);
+    }
+}
+
+impl Part for Counting {
+    fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
+        let is_to_begin = self.running.is_none() && self.asked_at_ns.is_some();
+        let looks = self.running.is_some().then(|| now_ns + LOOK_EVERY.as_nanos() as u64);
+        if is_to_begin { Some(now_ns) } else { looks }
+    }
+}
+
+/// What is shared with the thread is whole whoever panicked with it.
+fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(knobs: &Arc<dyn Knobs>, roots: &Roots) -> Result<Running, String> {
+    let (stop, stopped) = channel();
+    let told: Arc<Mutex<Told>> = Arc::default();
+    let (tells, knobs, roots) = (Arc::clone(&told), Arc::clone(knobs), roots.clone());
+    let builder = std::thread::Builder::new().name("disk-counting".into());
+    let begun = builder.spawn(move || match knobs.count() {
+        Ok(counts) => Work::new(counts, roots).run(&stopped, &tells),
+        Err(why) => lock(&tells).problem = Some(why),
+    });
+    begun.map_err(|error| format!("starting a thread: {error}"))?;
+    Ok(Running { told, _stop: stop })
+}
+
+/// What the thread knows.
+struct Work {
+    counts: Box<dyn Counts>,
+    roots: Roots,
+    minute: Minute,
+    lines: VecDeque<Served>,
+    /// The disks that were looked at, and which of them stand for others.
+    known: BTreeSet<u32>,
+    for_others: BTreeSet<u32>,
+}
+
+impl Work {
+    fn new(counts: Box<dyn Counts>, roots: Roots) -> Self {
+        let (minute, lines) = (Minute::default(), VecDeque::new());
+        Work { counts, roots, minute, lines, known: BTreeSet::new(), for_others: BTreeSet::new() }
+    }
+
+    fn run(mut self, stopped: &Receiver<()>, told: &Mutex<Told>) {
+        lock(told).lacks = self.counts.lacks();
+        loop {
+            match self.counts.read(now_ns()) {
+                Ok(reading) => self.take_in(reading, told),
+                Err(error) => lock(told).problem = Some(format!("reading what disks did: {error}")),
+            }
+            if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    fn take_in(&mut self, mut reading: Reading, told: &Mutex<Told>) {
+        self.look_at_disks(&reading);
+        let new = self.minute.add(&reading, |disk| !self.for_others.contains(&disk));
+        self.lines.extend(std::mem::take(&mut reading.served));
+        let too_many = self.lines.len().saturating_sub(LINES_MAX);
+        self.lines.drain(..too_many);
+        reading.waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited_ns()));
+        let judged = reading.waits.into_iter().take(JUDGED_MAX).map(|wait| {
+            // They come in order, but for those of one moment.
+            let first = self.lines.partition_point(|line| line.at_ns <= wait.began_ns);
+            let verdict = judge(&wait, self.lines.range(first..));
+            Judged { wait, verdict }
+        });
+        let (waiting, mut over): (Vec<Judged>, Vec<Judged>) = judged.partition(|judged| judged.wait.goes_on);
+        over.sort_by_key(|judged| judged.wait.ended_ns);
+        let minute = self.minute.sum();
+        self.forget_idle(&reading.accounts.iter().map(|(key, _)| *key).collect::<Vec<_>>(), &minute);
+        let mut told = lock(told);
+        (told.at_ns, told.seen_ns) = (reading.at_ns, self.minute.seen_ns());
+        told.minute = minute;
+        merge(&mut told.new, &new);
+        told.over.append(&mut over);
+        // The daemon may not have come to take them for long.
+        let too_many = told.over.len().saturating_sub(OVER_MAX);
+        told.over.drain(..too_many);
+        told.waiting = waiting;
+        told.problem = None;
+    }
+
+    /// Which disks stand for others is looked at when there is a new one.
+    fn look_at_disks(&mut self, reading: &Reading) {
+        let disks: BTreeSet<u32> = reading.accounts.iter().map(|(key, _)| key.disk).collect();
+        if disks.is_subset(&self.known) {
+            return;
+        }
+        self.known = disks;
+        let devices = devices::list(&self.roots).unwrap_or_default();
+        let for_others = devices.iter().filter(|device| device.stands_for_others);
+        self.for_others = for_others.filter_map(|device| number(&device.number)).collect();
+    }
+
+    /// Makes room where there is little, for who makes requests now.
+    fn forget_idle(&mut self, keys: &[Key], minute: &ByCgroup) {
+        if keys.len() < KEYS_MAX {
+            return;
+        }
+        for key in keys.iter().filter(|key| !minute.contains_key(&key.cgroup_id)) {
+            self.counts.forget(key);
+        }
+    }
+}
+
+/// A disk's number as the program has it, from `8:0`.
+fn number(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(cgroup_id: u64, ended_ns: u64) -> Judged {
+        Judged { wait: Wait { cgroup_id, ended_ns, ..Wait::default() }, ..Judged::default() }
+    }
+
+    #[test]
+    fn who_waits_all_the_time_does_not_have_others_forgotten() {
+        let mut counting = Counting::default();
+        counting.keep(of(7, 1));
+        for at_ns in 2..10_000 {
+            counting.keep(of(8, at_ns));
+        }
+        assert_eq!(counting.over.len(), 1 + OVER_OF_CGROUP_MAX);
+        assert_eq!(counting.over.front().map(|judged| judged.wait.cgroup_id), Some(7));
+        assert_eq!(counting.over.back().map(|judged| judged.wait.ended_ns), Some(9_999));
+        for cgroup_id in 0..10_000 {
+            counting.keep(of(cgroup_id, 10_000));
+        }
+        assert_eq!(counting.over.len(), OVER_MAX);
+    }
+
+    #[test]
+    fn disks_have_their_numbers_in_one() {
+        assert_eq!((number("8:16"), number("x:1"), number("8")), (Some(8 << 20 | 16), None, None));
+    }
+}
