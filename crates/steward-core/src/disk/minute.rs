@@ -43,11 +43,14 @@ impl Done {
 /// By cgroup.
 pub type ByCgroup = BTreeMap<u64, Done>;
 
+/// What was counted of each account by a reading: device time in nanoseconds, and how long requests took.
+type Counted = BTreeMap<Key, (u64, Histogram)>;
+
 /// The last minute, in slices.
 #[derive(Clone, Debug, Default)]
 pub struct Minute {
     /// What was counted at the last reading, and when that was.
-    before: Option<(u64, BTreeMap<Key, (u64, Histogram)>)>,
+    before: Option<(u64, Counted)>,
     /// The oldest first, with when each began and ended.
     slices: VecDeque<(u64, u64, ByCgroup)>,
 }

@@ -60,7 +60,9 @@ impl Program {
     pub(super) fn is_another(&self) -> bool {
         match self.behaviour {
             Behaviour::Direct { pieces: Some(pieces), .. } => {
-                self.step == 0 && self.counts.rounds > 0 && self.counts.rounds % u64::from(pieces) == 0
+                self.step == 0
+                    && self.counts.rounds > 0
+                    && self.counts.rounds.is_multiple_of(u64::from(pieces))
             }
             _ => false,
         }

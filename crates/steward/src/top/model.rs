@@ -289,6 +289,10 @@ fn count(domains: &[DomainRow], tasks: &[TaskRow]) -> Promises {
 pub mod testing {
     //! The sample as readings.
 
+    use std::collections::HashMap;
+
+    use libsteward::api;
+
     use super::{Model, Reading};
     use crate::top::sample;
 

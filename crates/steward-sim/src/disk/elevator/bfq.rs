@@ -99,6 +99,13 @@ fn of_priority(priority: Priority) -> (usize, f64) {
     }
 }
 
+/// Who is due.
+struct Due {
+    queue: usize,
+    /// The virtual time that this takes each level to: of the group at this place, for a class.
+    times: Vec<(usize, usize, f64)>,
+}
+
 impl Bfq {
     /// With these groups below the root, each with the number of the one above it.
     pub(in crate::disk) fn new(parents: &[usize], tunables: Tunables) -> Self {
@@ -148,7 +155,7 @@ impl Bfq {
         self.activate(queue);
         // And only if somebody else is due then (`next_queue_may_preempt()`).
         if let Some(service) = self.serves.filter(|service| self.comes_before(queue, service))
-            && self.due().is_some_and(|(due, _)| due != service.queue)
+            && self.due().is_some_and(|due| due.queue != service.queue)
         {
             self.expire(now_ns);
         }
@@ -225,8 +232,7 @@ impl Bfq {
     }
 
     /// Who is due: at each level the first class that has anybody, and of those whose time has come who ends first.
-    /// With the virtual time of each level that this takes.
-    fn due(&self) -> Option<(usize, Vec<(usize, usize, f64)>)> {
+    fn due(&self) -> Option<Due> {
         let mut place = ROOT;
         let mut times = Vec::new();
         while !self.nodes[place].is_queue {
@@ -240,11 +246,11 @@ impl Bfq {
             let due = of_class().filter(|child| self.nodes[*child].start <= time);
             place = due.min_by(|a, b| self.nodes[*a].finish.total_cmp(&self.nodes[*b].finish))?;
         }
-        Some((place, times))
+        Some(Due { queue: place, times })
     }
 
     fn choose(&mut self) -> Option<usize> {
-        let (queue, times) = self.due()?;
+        let Due { queue, times } = self.due()?;
         for (place, class, time) in times {
             self.nodes[place].time[class] = time;
         }
