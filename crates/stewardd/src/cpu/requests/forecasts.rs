@@ -100,7 +100,7 @@ impl Daemon {
         let api::ListForecasts { domain, pid, domains_only } = request;
         let request = api::WatchForecasts { domain, pid, domains_only, every_ms: None, slowed: None };
         let (granted, were_read) = self.permit_forecasts(caller, &request)?;
-        if were_read && self.is_crowded() {
+        if were_read && self.is_long(&request) {
             return Ok(Answer::Again(Unmade::Asked { request, granted, pieces: 0 }.into()));
         }
         self.answer_with_forecasts(caller, request, granted, 0)
@@ -108,8 +108,22 @@ impl Daemon {
 
     /// Whether there are so many tasks or domains that what is said of all of them is made in pieces.
     fn is_crowded(&self) -> bool {
+        self.has_many_tasks() || self.has_many_domains()
+    }
+
+    /// Whether so much is to be told that even the first piece of it is not made in the turn in which tasks were read
+    /// for it. What one process or a few domains get is short, however many tasks there are.
+    fn is_long(&self, request: &api::WatchForecasts) -> bool {
+        let tells_of_tasks = request.domains_only != Some(true);
+        request.pid.is_none() && (self.has_many_domains() || tells_of_tasks && self.has_many_tasks())
+    }
+
+    fn has_many_tasks(&self) -> bool {
         self.cpu.sampler.herald.tasks().len() > PIECE_TASKS
-            || self.cpu.sampler.groups.all().len() > PIECE_DOMAINS
+    }
+
+    fn has_many_domains(&self) -> bool {
+        self.cpu.sampler.groups.all().len() > PIECE_DOMAINS
     }
 
     fn answer_with_forecasts(
@@ -265,7 +279,7 @@ impl Daemon {
                 self.forecasts(caller, &watch.request, watch.granted, looked)?
             }
             None => {
-                if self.sample_if_old(now_ns()) && self.is_crowded() {
+                if self.sample_if_old(now_ns()) && self.is_long(&watch.request) {
                     watch.made = Some(Unmade::asked_by(watch, 0).into());
                     return Ok(Next::Again);
                 }
