@@ -480,9 +480,10 @@ fn background_work_is_deferred_to_all_and_has_an_ordinary_place_when_its_control
     const ORDINARY: &str = "\"priority\":4\"lowered\":false frozen 0 weight 100";
     let told = Transcript::on(1, include_str!("kernel/background.sh"));
     let work = |section: &str, name: &str| figure(&told.text(section), name);
-    // In hundredths of a second, of two seconds; in reads from the disk, of one.
+    // In hundredths of a second, of two seconds; in reads from the disk, of one, in which it can do 250. Without the
+    // work there are some ten, and in the second after a daemon is killed the kernel takes out what that had loaded.
     let works = |section: &str| assert!(work(section, "work") >= 60, "{}", told.text(section));
-    let reads = |section: &str, name: &str| assert!(work(section, name) > 100, "{}", told.text(section));
+    let reads = |section: &str, name: &str| assert!(work(section, name) > 40, "{}", told.text(section));
     check(&[
         ("background-work-waits-behind-a-loop", &|| {
             assert!(work("behind-a-loop", "work") <= 10, "{}", told.text("behind-a-loop"));

@@ -130,8 +130,9 @@ end_work
 # The guard that would put it back is killed too: the next daemon does it.
 section guard-killed
 control_with 1.001 "$spin"
+# Of the daemon's own: this script's own command line has the word, too.
 for process in /proc/[0-9]*; do
-    grep -q -e --guard $process/cmdline 2>/dev/null && guard=${process#/proc/}
+    grep -q stewardd $process/comm 2>/dev/null && grep -q -e --guard $process/cmdline && guard=${process#/proc/}
 done
 wait_for 'grep -q 1 /sys/fs/cgroup/steward.quiet/cgroup.freeze'
 kill -9 $guard $daemon $control
