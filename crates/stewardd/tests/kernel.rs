@@ -106,6 +106,17 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
         ("run-gives-what-it-is-told-and-ends-as-its-program", &|| {
             told.says("run-with-cpu", &["3ms", "exit code 7"]);
         }),
+        ("a-program-that-gets-other-rights-meanwhile-is-given-nothing", &|| {
+            let race = told.text("race");
+            let count = |name: &str| figure(&race, name);
+            // Who comes first is up to the machine; both must have been seen.
+            assert!(count("given") > 0 && count("refused") + count("taken-back") > 0, "{race}");
+            assert_eq!((count("other"), count("violations")), (0, 0), "{race}");
+        }),
+        ("nor-when-the-daemon-starts-again", &|| {
+            told.says("race", &["has 7ms/100ms: admitted"]);
+            told.says("raised", &["is best-effort"]);
+        }),
         ("a-changed-specification-changes-what-runs", &|| {
             assert_eq!(budgets_ns("changed"), (Some(8_000_000), Some(2_000_000)));
         }),

@@ -36,6 +36,26 @@ steward set $by_hand --cpu 2ms/100ms
 section run-with-cpu
 try steward run --cpu 3ms/50ms -- sh -c 'steward explain $$; exit 7'
 
+# A user who may reserve for programs of their own asks for one while it executes one with root's rights.
+section race
+rules=/etc/steward/authority/50-race.toml
+mkdir -p ${rules%/*}
+printf '[[rule]]\nwho = "user:user"\naction = "reserve"\nof = "own"\nverdict = "allow"\n' >$rules
+cp /usr/bin/set-user-id-race /opt/set-user-id
+chmod 4755 /opt/set-user-id
+wait_for "su user -c 'sleep 1 & steward set \$! --cpu 1ms/100ms'"
+su user -c 'set-user-id-race 200 /opt/set-user-id'
+# What such a program had before it became one is not given to it anew when the daemon starts again.
+mkfifo -m 666 /opt/gate
+su user -c 'set-user-id-race child 0 /opt/set-user-id </opt/gate >/dev/null & echo $!' >/opt/raised
+exec 7>/opt/gate
+read -r raised </opt/raised
+su user -c "steward set $raised --cpu 7ms/100ms"
+echo x >&7
+wait_for "grep -q '^Uid:.1000.0' /proc/$raised/status"
+rm $rules
+wait_for "! su user -c 'sleep 1 & steward set \$! --cpu 1ms/100ms'"
+
 # The files change; nobody tells the daemon.
 { row one 8ms/30ms; row other 1ms/30ms; printf '[[spec]]\npath = "relative"\ncpu = "1ms/30ms"\n'; } >$specs/50-one.toml
 wait_for 'steward status | grep -q "50-one.toml:8"'
@@ -95,6 +115,9 @@ echo "polls $tries"
 kill -0 $by_hand && kill -0 $by_spec && echo alive
 try steward status
 start_daemon
+section raised
+steward explain $raised
+exec 7>&-
 section restarted
 steward status --json
 

@@ -55,6 +55,7 @@ impl Transcript {
             ("steward", "/usr/bin/steward"),
             ("null-scheduler", "/usr/bin/null-scheduler"),
             ("examples/availability-check", "/usr/bin/availability-check"),
+            ("examples/set-user-id-race", "/usr/bin/set-user-id-race"),
             ("busy-loops", "/usr/bin/busy-loops"),
             ("keystrokes", "/usr/bin/keystrokes"),
             ("memory-burst", "/usr/bin/memory-burst"),
