@@ -22,6 +22,7 @@
 
 pub mod cpu;
 pub mod disk;
+mod events;
 pub mod memory;
 mod random;
 

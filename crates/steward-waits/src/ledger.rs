@@ -21,7 +21,7 @@ use skeleton::{LedgerSkel, LedgerSkelBuilder, OpenLedgerSkel};
 use steward_core::disk::latency::{Histogram, STEPS};
 use steward_core::disk::ledger::{Account, Key, Kind, Reading, Served, Wait, Work};
 
-use crate::{Room, WaitsError};
+use crate::{Room, WaitsError, failed};
 
 /// How many entries of a map are read at a time.
 const BATCH: u32 = 128;
@@ -75,12 +75,6 @@ impl Ledger {
     }
 
     fn start_with(kernel: &Kernel, lacks: Lacks) -> Result<Self, WaitsError> {
-        let failed = |action| {
-            move |error: libbpf_rs::Error| WaitsError {
-                action,
-                source: io::Error::other(format!("{error:#}")),
-            }
-        };
         let room = Room(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))));
         // SAFETY: nothing else points there, and it is freed after everything that borrows it, here and in the value.
         let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *room.0.as_ptr() };

@@ -43,6 +43,11 @@ pub struct Waits {
     _room: Room,
 }
 
+/// What an error of libbpf's is said to be of.
+fn failed(action: &'static str) -> impl Fn(libbpf_rs::Error) -> WaitsError {
+    move |error| WaitsError { action, source: io::Error::other(format!("{error:#}")) }
+}
+
 /// Where libbpf keeps the program.
 struct Room(NonNull<MaybeUninit<OpenObject>>);
 
@@ -68,12 +73,6 @@ impl Waits {
     }
 
     fn watch_with(calls_too: bool) -> Result<Self, WaitsError> {
-        let failed = |action| {
-            move |error: libbpf_rs::Error| WaitsError {
-                action,
-                source: io::Error::other(format!("{error:#}")),
-            }
-        };
         let room = Room(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))));
         // SAFETY: nothing else points there, and it is freed after everything that borrows it, here and in the value.
         let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *room.0.as_ptr() };

@@ -1,8 +1,6 @@
-//! What is to happen in the disk machine: by time, and within one moment in the order in which it was put in, so that a
-//! run repeats exactly.
+//! What may happen in the disk machine.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::events::Events;
 
 /// Something that happens at a given moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,32 +27,11 @@ pub(super) enum Event {
     Change { place: usize },
 }
 
-/// What is to happen. Putting in and taking out cost O(log n).
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    sequence: u64,
-}
-
-impl Events {
-    pub(super) fn push(&mut self, at_ns: u64, event: Event) {
-        self.sequence += 1;
-        self.heap.push(Reverse((at_ns, self.sequence, event)));
-    }
-
+impl Events<Event> {
     /// Has it be asked then whether anybody still waits.
     pub(super) fn push_quiet(&mut self, at_ns: Option<u64>) {
         if let Some(at_ns) = at_ns {
             self.push(at_ns, Event::Quiet);
         }
-    }
-
-    /// When the next event is, in nanoseconds.
-    pub(super) fn next_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
-    }
-
-    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|Reverse((at_ns, _, event))| (at_ns, event))
     }
 }

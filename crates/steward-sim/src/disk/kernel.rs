@@ -10,11 +10,12 @@ use steward_core::disk::priority::Priority;
 use super::cache::Cache;
 use super::device::Device;
 use super::elevator::{Bfq, Elevator, Tunables};
-use super::event::{Event, Events};
+use super::event::Event;
 use super::journal::{Journal, Next};
 use super::measure::Counts;
 use super::request::{Request, Who};
 use super::scenario::{CacheSettings, DeviceSettings};
+use crate::events::Events;
 use crate::random::Random;
 
 /// Who is woken up goes on after so long, in nanoseconds: the device is given its next request first.
@@ -54,7 +55,7 @@ pub(super) struct Taken {
 }
 
 pub(super) struct Kernel {
-    pub(super) events: Events,
+    pub(super) events: Events<Event>,
     pub(super) counts: BTreeMap<i32, Counts>,
     pub(super) taken: BTreeMap<i32, Taken>,
     pub(super) priorities: BTreeMap<Who, Priority>,

@@ -1,10 +1,11 @@
 //! What a stock kernel does with memory: it charges who touches first, takes memory in the background and from those
 //! who allocate, and does not take what `memory.min` protects.
 
-use super::event::{Event, Events};
+use super::event::Event;
 use super::lru::{GROUP_BYTES, Group, Kind, Lru, Place};
 use super::measure::Counts;
 use super::scenario::MachineSettings;
+use crate::events::Events;
 use crate::random::Random;
 
 /// How long it takes to take a group of a file, which is clean.
@@ -68,7 +69,7 @@ pub(super) enum Used {
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) settings: MachineSettings,
-    pub(super) events: Events,
+    pub(super) events: Events<Event>,
     pub(super) groups: Vec<Group>,
     unused: Vec<u32>,
     pub(super) cgroups: Vec<Cgroup>,
