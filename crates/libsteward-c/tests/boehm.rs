@@ -1,5 +1,6 @@
 //! The adapter for programs with libgc: its rules, and an unmodified program under it against a daemon in this process.
 
+mod built;
 #[path = "../../stewardd/tests/common/mod.rs"]
 mod common;
 
@@ -7,9 +8,12 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use built::Library;
 use common::Machine;
 use libsteward::api::CreateDomain;
 use steward_kernel::cgroup::reading::MemoryUse;
+
+const LIBRARY: Library = Library { name: "steward", directory: env!("CARGO_MANIFEST_DIR") };
 
 /// More rounds than any test waits for.
 const ROUNDS: &str = "1000000";
@@ -18,13 +22,8 @@ const ROUNDS_MAX: usize = 20_000;
 
 /// Has make build the adapter with the library that cargo has put beside the tests.
 fn build(into: &Path, targets: &[&str]) {
-    let own = std::env::current_exe().expect("a running test");
-    let deps = own.parent().expect("target/PROFILE/deps/TEST");
-    let beside = deps.parent().unwrap_or(deps);
-    let library = [deps, beside].map(|directory| directory.join("libsteward.a"));
-    let library =
-        library.iter().find(|path| path.exists()).expect("cargo builds the library before its tests");
-    let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../adapters/boehm");
+    let library = LIBRARY.built().join("libsteward.a");
+    let adapter = LIBRARY.file("../../adapters/boehm");
     let mut make = Command::new("make");
     make.arg("-C").arg(adapter).arg(format!("LIBSTEWARD={}", library.display()));
     let output = make.arg(format!("BUILD={}", into.display())).args(targets).output();

@@ -1,11 +1,14 @@
 //! The Go package on this library, tested by Go's own tool where there is one.
 
-mod common;
+#[path = "../../libsteward-c/tests/built/mod.rs"]
+mod built;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{here, installed};
+use built::Library;
+
+const LIBRARY: Library = Library { name: "stewardserver", directory: env!("CARGO_MANIFEST_DIR") };
 
 /// Go, and a C compiler for what it shares with C.
 fn go() -> Option<PathBuf> {
@@ -16,16 +19,16 @@ fn go() -> Option<PathBuf> {
 /// Runs Go with the library that was built beside the tests, and nothing from elsewhere.
 #[track_caller]
 fn run(go: &Path, arguments: &[&str]) {
-    let directory = installed();
+    let directory = LIBRARY.installed();
     let beside = directory.path().display();
     let mut command = Command::new(go);
-    command.args(arguments).current_dir(here().join("../../go/server"));
+    command.args(arguments).current_dir(LIBRARY.file("../../go/server"));
     command.env("CGO_ENABLED", "1").env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "");
     // What was built the last time.
     command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"));
     command.env(
         "CGO_CFLAGS",
-        format!("-Wall -Wextra -Werror -Wno-unused-parameter -I{}/include", here().display()),
+        format!("-Wall -Wextra -Werror -Wno-unused-parameter -I{}", LIBRARY.file("include").display()),
     );
     command.env("CGO_LDFLAGS", format!("-L{beside} -Wl,-rpath,{beside}"));
     let output = command.output().expect("it told its version");

@@ -169,13 +169,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    fn scenario() -> Scenario {
-        let text = "title='t'\nduration='4s'\n[machine]\ncpus=2\n[measure]\nof=['honest']\n\
-            [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
-            [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
-        Scenario::parse(text, Path::new("t.toml")).unwrap()
-    }
+    use crate::scenario::honest_and_liar;
 
     #[test]
     fn growth_of_the_daemon_is_that_of_the_last_quarter_over_the_second() {
@@ -240,7 +234,8 @@ mod tests {
             cpu_ms: 400.0,
             ..ProgramOutput::default()
         };
-        let measured = measure(&scenario(), 100.0, 4100.0, &[output("honest", 75), output("liar", 30)]);
+        let measured =
+            measure(&honest_and_liar(), 100.0, 4100.0, &[output("honest", 75), output("liar", 30)]);
         assert_eq!(measured.metrics["frames_per_second_min"], 25.0);
         assert_eq!(measured.metrics["frames_per_second_min_liar"], 0.0);
         assert_eq!(measured.metrics["share_liar"], 0.05);

@@ -294,7 +294,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::{Scenario, honest_and_liar};
 
     fn film_shown_at(shown_ms: Vec<f64>, frames: usize) -> Film {
         Film { program: "film".into(), start_ms: 1000.0, period_ms: 40.0, frames, shown_ms }
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn work_is_units_per_second_between_reports() {
-        let row = scenario().programs.remove(0);
+        let row = honest_and_liar().programs.remove(0);
         assert_eq!(work_metrics(&row, "w 0 1000\nw 50 1500\n", 0.0, 0.0)["work_per_second"], 100.0);
         assert_eq!(work_metrics(&row, "w 0 1000\n", 0.0, 0.0)["work_per_second"], 0.0);
     }
@@ -409,13 +409,6 @@ mod tests {
         let film = film(&row, &ProgramOutput { text, ..ProgramOutput::default() }, 0.0);
         assert_eq!((film.start_ms, film.frames, film.shown_ms.len()), (104.0, 21, 21));
         assert_eq!(film_metrics(&film, 4000.0)["frames_late"], 0.0);
-    }
-
-    fn scenario() -> Scenario {
-        let text = "title='t'\nduration='4s'\n[machine]\ncpus=2\n[measure]\nof=['honest']\n\
-            [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
-            [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
-        Scenario::parse(text, Path::new("t.toml")).unwrap()
     }
 
     #[test]

@@ -376,3 +376,12 @@ fn some_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(Durat
     let [from, to] = <[String; 2]>::deserialize(deserializer)?;
     Ok(Some((moment(&from)?, moment(&to)?)))
 }
+
+/// Two players, of which one is measured: for tests.
+#[cfg(test)]
+pub(crate) fn honest_and_liar() -> Scenario {
+    let text = "title='t'\nduration='4s'\n[machine]\ncpus=2\n[measure]\nof=['honest']\n\
+        [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
+        [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
+    Scenario::parse(text, Path::new("t.toml")).expect("it is as it should be")
+}
