@@ -10,7 +10,7 @@ use super::announce::{Announcements, Task};
 use super::entry::{Entry, Outcome};
 use super::settings::Settings;
 use super::state::{Class, State, Told};
-use crate::clock;
+use crate::clock::{self, ThreadDelay};
 use crate::controller::End;
 use crate::snapshot::Snapshot;
 
@@ -134,6 +134,8 @@ impl Shared {
 
     /// The life of a worker.
     fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
+        // Those that are watched at every request are few, and have a descriptor for it.
+        let delay = (class == Class::BestEffort).then(ThreadDelay::open).flatten();
         loop {
             match self.with(|state| state.ask(number)) {
                 Told::Serve(entry) => {
@@ -141,7 +143,7 @@ impl Shared {
                         self.announcements.begins();
                     }
                     is_done.store(false, Ordering::Relaxed);
-                    self.serve(number, entry, is_done);
+                    self.serve(number, entry, is_done, delay.as_ref());
                 }
                 Told::Rest(until_ns) => {
                     self.announcements.sleeps();
@@ -160,12 +162,14 @@ impl Shared {
         }
     }
 
-    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool) {
+    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool, delay: Option<&ThreadDelay>) {
         let ticket = entry.ticket.expect("who is served was let in");
         // Whether accepted ones wait is known well enough from some of them.
         let is_watched =
             !ticket.is_accepted() || ticket.number() < WATCHED_FIRST || ticket.number() % WATCHED_EVERY == 0;
-        let watched = is_watched.then(Watched::begin).flatten();
+        let opened = if is_watched && delay.is_none() { ThreadDelay::open() } else { None };
+        let delay = delay.or(opened.as_ref()).filter(|_| is_watched);
+        let watched = delay.and_then(Watched::begin);
         let before_ns = clock::thread_cpu_ns();
         let outcome = catch_unwind(AssertUnwindSafe(entry.job));
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
@@ -191,20 +195,21 @@ const WATCHED_FIRST: u64 = 50;
 const WATCHED_EVERY: u64 = 4;
 
 /// When the calling thread began with something, and how long it had waited for a CPU before.
-struct Watched {
+struct Watched<'delay> {
+    delay: &'delay ThreadDelay,
     began_ns: u64,
     delay_ns: u64,
 }
 
-impl Watched {
-    fn begin() -> Option<Self> {
-        Some(Watched { delay_ns: clock::thread_delay_ns()?, began_ns: clock::now_ns() })
+impl<'delay> Watched<'delay> {
+    fn begin(delay: &'delay ThreadDelay) -> Option<Self> {
+        Some(Watched { delay, delay_ns: delay.read_ns()?, began_ns: clock::now_ns() })
     }
 
     /// For how long it neither had a CPU nor waited for one since, in nanoseconds.
     fn slept_ns(&self, cpu_ns: u64) -> Option<u64> {
         let took_ns = clock::now_ns().saturating_sub(self.began_ns);
-        let delayed_ns = clock::thread_delay_ns()?.saturating_sub(self.delay_ns);
+        let delayed_ns = self.delay.read_ns()?.saturating_sub(self.delay_ns);
         Some(took_ns.saturating_sub(cpu_ns).saturating_sub(delayed_ns))
     }
 }
