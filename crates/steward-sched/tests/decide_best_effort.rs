@@ -208,7 +208,7 @@ proptest! {
 
     #[test]
     fn a_task_joins_within_a_slice_before_and_the_lag_behind_the_clock(vtime: u64, clock: u64) {
-        let joined = task_join(vtime, clock);
+        let joined = task_join(vtime, clock, 0);
         let distance = joined.wrapping_sub(clock) as i64;
         prop_assert!(distance >= -(SLICE_NS as i64) && distance <= TASK_LAG_MAX_NS as i64);
         let wished = vtime.wrapping_sub(clock) as i64;
@@ -240,6 +240,46 @@ proptest! {
         let vtime = vtime + 20 * MS;
         let preempts = task_preempts(vtime - behind_ns, vtime, ran_ns, turn_ns, weight);
         prop_assert_eq!(preempts, turn_ns >= MS && behind_ns + ran_ns * 100 / u64::from(weight) > SLICE_NS);
+    }
+
+    /// And as soon as it does, if that is within a millisecond.
+    #[test]
+    fn who_is_to_preempt_soon_does_at_that_moment_and_not_before(
+        behind_ns in -2_000_000i64..6_000_000, ran_ns in 0u64..8 * MS, turn_ns in 0u64..3 * MS, weight in 1u32..10_000,
+    ) {
+        let vtime = SECOND;
+        let waking = vtime.wrapping_sub_signed(behind_ns);
+        let at = |in_ns: u64| task_preempts(waking, vtime, ran_ns + in_ns, turn_ns + in_ns, weight);
+        match task_preempts_in(waking, vtime, ran_ns, turn_ns, weight) {
+            Some(in_ns) => {
+                prop_assert!(in_ns <= TASK_PREEMPTS_NS && at(in_ns));
+                // Virtual time is rounded down, by the time in which it grows by one.
+                let grain_ns = 1 + u64::from(weight).div_ceil(100);
+                prop_assert!(in_ns <= grain_ns || !at(in_ns - grain_ns));
+            }
+            None => prop_assert!(!at(MS - 200)),
+        }
+    }
+
+    /// Light tasks that begin or wake up stand within what they pay for a slice, however many they are, and those of the
+    /// usual weight where they always stood. A light one that is the only one stands there, too.
+    #[test]
+    fn light_tasks_are_spread_over_what_they_pay_and_others_not_at_all(
+        light in 1u32..50_000, usual in 0u32..50_000, weight in 1u32..10_000, random: u32, vtime: u64, clock: u64,
+    ) {
+        let mut table = table(&[]);
+        let domain = table.at_mut(ROOT_DOMAIN);
+        domain.runnable = light + usual;
+        domain.runnable_weight = (light + 100 * usual) * WEIGHT_SCALE;
+        let spread_ns = task_spread(domain, weight, random);
+        let most_ns = task_cost(SLICE_NS, weight).saturating_sub(SLICE_NS).min(u64::from(light) * SLICE_NS / 4);
+        prop_assert!(spread_ns <= most_ns, "{spread_ns}");
+        prop_assert!(light > 1 || spread_ns == 0);
+        let distance = task_join(vtime, clock, spread_ns).wrapping_sub(clock) as i64;
+        prop_assert!(distance >= spread_ns as i64 - SLICE_NS as i64 && distance <= TASK_LAG_MAX_NS as i64);
+        // Nobody escapes what they owe, or loses what they have, by going to another cgroup.
+        let moved = task_moves(vtime, clock, clock.wrapping_add(u64::from(random)));
+        prop_assert_eq!(moved.wrapping_sub(vtime), u64::from(random));
     }
 
     #[test]
@@ -368,7 +408,7 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64, rescue_ns: u64) 
             return (longest_ns, rescued_ns as f64 / (cpu_count * 100 * SECOND) as f64);
         }
         if let Some((task, used_ns)) = ran.take() {
-            let vtime = task_join(tasks[task].vtime + task_cost(used_ns, weights[task]), clock);
+            let vtime = task_join(tasks[task].vtime + task_cost(used_ns, weights[task]), clock, 0);
             tasks[task] = Task { vtime, since_ns: *now_ns };
             queue.insert((vtime, task));
         }
@@ -535,7 +575,7 @@ fn two_tasks_share_a_cpu_by_their_weights() {
         let task = usize::from(vtimes[1] < vtimes[0]);
         domain.task_clock = domain.task_clock.max(vtimes[task]);
         used_ns[task] += 4 * MS;
-        vtimes[task] = task_join(vtimes[task] + task_cost(4 * MS, weights[task]), domain.task_clock);
+        vtimes[task] = task_join(vtimes[task] + task_cost(4 * MS, weights[task]), domain.task_clock, 0);
     }
     let ratio = used_ns[0] as f64 / used_ns[1] as f64;
     assert!((ratio - 100.0 / 33.0).abs() < 0.05, "{ratio}");

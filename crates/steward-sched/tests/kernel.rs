@@ -49,6 +49,7 @@ fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn crowds_of_an_ordinary_user_take_nothing_away_on_one_cpu() {
-    let names = "a-crowd-that-is-never-revoked-takes-nothing-away a-crowd-of-shells-takes-nothing-away";
-    run_checks(1, 4, names, 2);
+    let names = "a-crowd-that-is-never-revoked-takes-nothing-away a-crowd-of-shells-takes-nothing-away \
+                 beside-thousands-at-nice-19-an-ordinary-task-waits-by-its-weight";
+    run_checks(1, 4, names, 3);
 }

@@ -13,7 +13,8 @@ use steward_core::cpu::reservation::{Grant, IrrevocableFor};
 use steward_sched::SchedExt;
 
 use crate::interactive::{assign, copy_of_self, grant};
-use crate::programs::{Program, measure, shared, snapshot};
+use crate::programs::{Group, Program, measure, shared, snapshot, wait_until};
+use crate::watched::Notes;
 use crate::{Outcome, check};
 
 /// An ordinary user.
@@ -134,4 +135,38 @@ pub fn revocable() -> Outcome {
     let seen = beside_a_crowd(&mut scheduler, "shell", grant(5_000, 100_000), 250)?;
     seen.check(&scheduler)?;
     Ok(seen.figures())
+}
+
+/// 4,097 threads of a user at nice 19, all of which begin to compute at the same moment, beside one task of nice 0 in the
+/// same cgroup, which is due a slice of every 42.
+pub fn light() -> Outcome {
+    const THREADS: usize = 4097;
+    const NOTES: [&str; 2] = ["/dev/shm/ordinary", "/dev/shm/crowd"];
+    let scheduler = shared()?;
+    let session = Group::new("session");
+    let (one, many) = (Notes::of_new(NOTES[0], 1)?, Notes::of_new(NOTES[1], THREADS)?);
+    let crowd = Program::start(&["watched", &THREADS.to_string(), "19", NOTES[1]]).within(&session);
+    check!(wait_until(60.0, || many.are_all_there()), "the crowd does not come to be");
+    // It is there before most of the crowd wake up, and they meet it where it has run a little.
+    let ordinary = Program::start(&["watched", "1", "0", NOTES[0]]).within(&session);
+    check!(wait_until(30.0, || one.are_all_there()), "the ordinary task does not begin in 30 s");
+    let before = ordinary.time_ms();
+    sleep(Duration::from_secs(24));
+    let (waited, waits) = (one.longest()[0], many.longest());
+    let share = (ordinary.time_ms() - before) / 24e3;
+    let reason = scheduler.exit_reason();
+    let _ = fs::write(session.0.join("cgroup.kill"), "1");
+    drop((ordinary, crowd));
+    drop(session);
+    drop(scheduler);
+    let longest = waits.iter().copied().fold(0.0, f64::max);
+    let late = waits.iter().filter(|wait| **wait > 16.0).count();
+    let figures = format!(
+        "it waited {waited:.2} s at most and had {share:.4} of the CPU; the crowd {longest:.1} s, {late} longer than 16 s"
+    );
+    check!(reason.is_none(), "the scheduler left: {reason:?}; {figures}");
+    check!(waited < 3.0 && share > 0.8 * 100.0 / (100 + THREADS) as f64, "{figures}");
+    // A rescue is 6,000 instructions of this machine, in which some of those that begin do not come to note it.
+    check!(late <= THREADS / 100, "{figures}");
+    Ok(figures)
 }

@@ -14,6 +14,7 @@ mod programs;
 mod requests;
 mod shares;
 mod system;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -94,6 +95,7 @@ const CHECKS: &[Check] = &[
 const LONG_CHECKS: &[Check] = &[
     ("a-crowd-that-is-never-revoked-takes-nothing-away", 1, crowds::irrevocable),
     ("a-crowd-of-shells-takes-nothing-away", 1, crowds::revocable),
+    ("beside-thousands-at-nice-19-an-ordinary-task-waits-by-its-weight", 1, crowds::light),
 ];
 
 /// The checks of these names; with none, all that this machine has CPUs for but the long ones.

@@ -84,6 +84,10 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             all_there.store(true, std::sync::atomic::Ordering::Relaxed);
             spin()
         }
+        // So many threads of this nice value that spin once all are there, and note their waits: watched COUNT NICE FILE.
+        "watched" => {
+            crate::watched::run(arguments[1].parse().ok()?, arguments[2].parse().ok()?, &arguments[3])
+        }
         // Shows a film of 25 frames a second, each of which takes 4.5 ms of CPU time, and writes each second how many
         // it has shown, and how many of them after the next was due: film FILE.
         "film" => film(&arguments[1]),

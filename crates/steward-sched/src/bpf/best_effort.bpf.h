@@ -152,21 +152,30 @@ static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
 	t->turn_lost = 0;
 }
 
+/* The task counts among those of its domain that wait; the same of those that may not run everywhere. */
+static __always_inline void count_waiting(struct domain_table *table, struct task_state *t)
+{
+	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
+		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting, 1);
+}
+
+static __always_inline void count_restricted(struct domain_table *table, struct task_state *t)
+{
+	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
+		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
+}
+
 /* Puts a task into its domain's queue. */
 static __always_inline void enqueue_domain(struct task_struct *p, struct task_state *t, u64 now_ns, u64 enq_flags)
 {
 	struct domain_table *table = domains();
-	struct domain *d;
 
 	if (!table)
 		return;
-	d = domain_at(table, t->domain);
-	t->vtime = task_join(t->vtime, d->task_clock);
 	begin_to_wait(t, now_ns);
 	t->queue = QUEUE_DOMAIN(t->domain);
 	t->unjoined = 0;
-	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
-		__sync_fetch_and_add(&d->waiting, 1);
+	count_waiting(table, t);
 	queue_insert_ordered(p, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime, enq_flags);
 	domain_make_queued(table, t->domain);
 }
@@ -263,7 +272,6 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 		return false;
 	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(table, t->domain))
 		return false;
-	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	t->waiting_since_ns = now_ns;
 	t->direct_cpu = cpu + 1;
 	t->unjoined = 1;
@@ -326,6 +334,21 @@ static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
 	restricted_waits(order, index);
 }
 
+/* Lets each CPU know where the task, which is on `cpu` and may not run everywhere, may run. */
+static __always_inline void note_where_it_may_run(struct task_struct *p, u32 index, u32 cpu)
+{
+	u32 cpus = settings.cpus;
+	int i;
+
+	note_restricted(index, cpu, true);
+	if (is_pinned(p))
+		return;
+	bpf_for(i, 0, cpus) {
+		if ((u32)i != cpu && may_run_on(p, i) && cpu_online(i))
+			note_restricted(index, i, false);
+	}
+}
+
 /*
  * Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs know.
  * `cpu` is the one that it is on.
@@ -333,25 +356,15 @@ static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
 static __always_inline void enqueue_restricted(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns, u64 enq_flags)
 {
 	struct domain_table *table = domains();
-	u32 cpus = settings.cpus;
-	int i;
 
 	if (!table)
 		return;
-	t->vtime = task_join(t->vtime, domain_at(table, t->domain)->task_clock);
 	begin_to_wait(t, now_ns);
-	if (!__sync_lock_test_and_set(&t->restricted_waiting, 1))
-		__sync_fetch_and_add(&domain_at(table, t->domain)->waiting_restricted, 1);
+	count_restricted(table, t);
 	t->unjoined = 0;
 	t->queue = QUEUE_RESTRICTED(t->domain);
 	queue_insert_ordered(p, QUEUE_RESTRICTED(t->domain), SLICE_NS, t->vtime, enq_flags);
-	note_restricted(t->domain, cpu, true);
-	if (is_pinned(p))
-		return;
-	bpf_for(i, 0, cpus) {
-		if ((u32)i != cpu && may_run_on(p, i) && cpu_online(i))
-			note_restricted(t->domain, i, false);
-	}
+	note_where_it_may_run(p, t->domain, cpu);
 }
 
 /* Takes the domain's first task that may run here and not everywhere. */
@@ -531,6 +544,17 @@ static __always_inline bool preempted_by(const struct cpu_run *run, u64 vtime, u
 			     run->weight);
 }
 
+/*
+ * The task begins to run, and its domain's clock follows: unless it came out of its turn while others wait, ahead of
+ * best-effort work or because it had been put aside. It may have used more than they, who would lose by the difference
+ * what they have not used.
+ */
+static __always_inline void follow_clock(struct domain *d, struct task_state *t, bool out_of_turn)
+{
+	if (!out_of_turn || !(*(volatile u32 *)&d->waiting || *(volatile u32 *)&d->waiting_restricted))
+		clock_follow(&d->task_clock, t->vtime);
+}
+
 /* Whether a best-effort task that runs is to let another one go before its slice is over; asked at each tick. */
 static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
 {
@@ -580,14 +604,14 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	return true;
 }
 
-/* The same, on the CPU where the task was or on one of those after it. */
+/* The same as preempt_on(), on the CPU where the task was or on one of those after it. */
 static __always_inline void preempt_later(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
 	u32 cpus = settings.cpus;
 	int i;
 
-	if (!table || preempt_on(table, p, t, cpu, now_ns) || cpus == 1)
+	if (!table || preempt_on(table, p, t, cpu, now_ns))
 		return;
 	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
 		u32 candidate = cpu + i;
@@ -597,7 +621,7 @@ static __always_inline void preempt_later(struct task_struct *p, struct task_sta
 		if (candidate >= cpus)
 			candidate -= cpus;
 		if (preempt_on(table, p, t, candidate, now_ns))
-			break;
+			return;
 	}
 }
 
@@ -614,75 +638,6 @@ static __always_inline s32 find_idle_cpu(struct task_struct *p)
 	if (cpu >= 0 || is_restricted(p))
 		maybe_idle = 1;
 	return cpu;
-}
-
-/*
- * How many more tasks may be taken to be rescued at this look. In memory and not in a variable, because the verifier
- * would follow each value that a counter has in the loop below.
- */
-static volatile u32 rescue_left;
-
-/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is resumed by other
- * rules. */
-static __always_inline bool is_reader(struct task_struct *p, struct task_state *t)
-{
-	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
-}
-
-/* Which end of the queues the next look begins at. */
-static volatile u64 overdue_flags;
-
-/* Brings tasks of one queue that have waited too long to the queue of those to be rescued, and who was called to those
- * that leave. */
-static __noinline int find_overdue(u64 queue, u64 now_ns)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	int i;
-
-	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
-		bpf_for(i, 0, RESCUE_SCAN_MAX) {
-			struct task_state *t;
-			u32 finds;
-
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p || !rescue_left)
-				break;
-			t = task_state_of(p);
-			if (!t)
-				continue;
-			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), was_called(p),
-					    scx_bpf_dsq_nr_queued(QUEUE_LEAVING), scx_bpf_dsq_nr_queued(QUEUE_RESCUE), now_ns);
-			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
-				let_leave(&it, p, t);
-			if (finds != LOOK_RESCUES)
-				continue;
-			t->rescued = RESCUED_PAID;
-			if (iterated_move(&it, p, QUEUE_RESCUE)) {
-				leave_queue(t);
-				rescue_left -= 1;
-			} else {
-				t->rescued = RESCUED_NOT;
-			}
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return 0;
-}
-
-/* Serves one overdue task that may run here, if it is time to or nothing else waits. */
-static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns, bool nothing_else)
-{
-	u64 interval_ns;
-
-	if (!overdue)
-		return false;
-	interval_ns = rescue_interval_ns(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), settings.cpus);
-	if (!(nothing_else || rescue_allowed(run->rescued_ns, interval_ns, now_ns)) || !queue_to_local(QUEUE_RESCUE))
-		return false;
-	run->rescued_ns = rescue_begins(run->rescued_ns, interval_ns, now_ns);
-	run->rescue_interval_ns = interval_ns;
-	return true;
 }
 
 /* The index of a cgroup's own domain, 0 when it has none. */

@@ -109,7 +109,7 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 {
 	struct task_state *t = task_state_of(p);
 	struct domain_table *table = domains();
-	u64 now_ns = clock_now();
+	u64 now_ns = clock_now(), clock_before_ns;
 	bool counted;
 	u32 weight;
 
@@ -121,8 +121,9 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 	if (counted)
 		domain_counts(t, 0, now_ns);
 	task_leaves(table, t);
+	clock_before_ns = domain_at(table, t->domain)->task_clock;
 	task_joins(table, t, domain_index_of(to));
-	t->vtime = domain_at(table, t->domain)->task_clock;
+	t->vtime = task_moves(t->vtime, clock_before_ns, domain_at(table, t->domain)->task_clock);
 	if (counted)
 		domain_counts(t, weight, now_ns);
 }

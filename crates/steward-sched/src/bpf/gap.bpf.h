@@ -6,7 +6,7 @@
 #ifndef STEWARD_GAP_BPF_H
 #define STEWARD_GAP_BPF_H
 
-#include "best_effort.bpf.h"
+#include "rescue.bpf.h"
 
 /*
  * The interactive class has had more than it may (decide/class.h): serves best-effort work first, if any waits. What is

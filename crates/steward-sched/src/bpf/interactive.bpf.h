@@ -124,6 +124,21 @@ static __always_inline void leave_queue(struct task_state *t)
 		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting_restricted, 1);
 }
 
+/* Brings the task to where it joins its domain's queue. */
+static __always_inline void join_clock(struct task_state *t, struct domain *d, bool begins)
+{
+	bool spreads = begins && t->weight < WEIGHT_DEFAULT;
+
+	t->vtime = task_join(t->vtime, d->task_clock, spreads ? task_spread(d, t->weight, bpf_get_prandom_u32()) : 0);
+}
+
+/* The task begins in a domain. */
+static __always_inline void begin_in_domain(struct task_state *t, struct domain *d)
+{
+	t->vtime = d->task_clock;
+	join_clock(t, d, true);
+}
+
 /* Moves a waiting task from one ordered queue to another, with the counts that go with it. */
 static __always_inline bool change_queue(struct task_struct *p, struct task_state *t, u64 to, u64 slice_ns, u64 key)
 {
@@ -186,7 +201,7 @@ static __always_inline void return_to_domain(struct task_struct *p, struct task_
 	if (!table)
 		return;
 	d = domain_at(table, t->domain);
-	t->vtime = task_join(t->vtime, d->task_clock);
+	join_clock(t, d, false);
 	if (!change_queue(p, t, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime))
 		return;
 	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))

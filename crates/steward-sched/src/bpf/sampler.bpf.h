@@ -9,6 +9,7 @@
 #define STEWARD_SAMPLER_BPF_H
 
 #include "offline.bpf.h"
+#include "rescue.bpf.h"
 
 #define PAGE_SHIFT 12
 #define MIB_SHIFT 20

@@ -208,11 +208,12 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_state *t = task_state_of(p);
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct task_slot *slot;
+	struct domain_table *table = domains();
 	u64 now_ns = clock_of(cpu);
 	s32 idle_cpu;
 	bool held, is_bumped;
 
-	if (!t) {
+	if (!t || !table) {
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 		return;
 	}
@@ -252,6 +253,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_bumped && enqueue_bumped(p, t, enq_flags))
 		return;
 	has_left(t);
+	join_clock(t, domain_at(table, t->domain), enq_flags & SCX_ENQ_WAKEUP);
 	if (is_restricted(p)) {
 		enqueue_restricted(p, t, cpu, now_ns, enq_flags);
 	} else {
@@ -321,6 +323,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 			look_for_request(prev, slot_of(t), now_ns);
 		}
 	}
+	if (t && run->rescues)
+		end_rescue(t, run, now_ns);
 	if (t && goes_on_alone(t, run, cpu)) {
 		keep_best_effort(prev, t, run, cpu);
 		return;
@@ -424,21 +428,6 @@ void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
 		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
 }
 
-/* A rescued task runs for a moment only. */
-static __always_inline bool begin_rescue(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
-{
-	u64 slice_ns;
-
-	if (!t->rescued)
-		return false;
-	run->rescues = t->rescued == RESCUED_PAID;
-	t->rescued = RESCUED_NOT;
-	slice_ns = rescue_slice_ns(is_reader(p, t));
-	task_set_slice(p, slice_ns);
-	watch_budget(run, cpu, slice_ns);
-	return true;
-}
-
 void STRUCT_OPS(steward_running, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
@@ -447,12 +436,13 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_of(cpu);
-	bool direct;
+	bool direct, ahead;
 
 	if (!t || !run)
 		return;
 	table = domains();
 	direct = t->direct_cpu;
+	ahead = QUEUE_IS_INTERACTIVE(t->queue);
 	if (table && (t->counted_waiting || t->restricted_waiting || direct))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
@@ -480,14 +470,11 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
 	catch_bumped(p, t, run, cpu);
-	if (table) {
-		struct domain *d = domain_at(table, t->domain);
-
-		if (clock_before(d->task_clock, t->vtime))
-			d->task_clock = t->vtime;
-		if (direct || t->put_aside)
-			runs_direct(table, t, run, cpu);
-	}
+	if (!table)
+		return;
+	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
+	if (direct || t->put_aside)
+		runs_direct(table, t, run, cpu);
 }
 
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
@@ -504,11 +491,9 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
-	t->turn_lost = run->rescues && runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
-	if (run->rescues) {
-		run->rescues = 0;
-		run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns), run->rescue_interval_ns);
-	}
+	if (run->rescues)
+		end_rescue(t, run, now_ns);
+	t->turn_lost &= runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	t->mode = MODE_OFF;
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it
 	 * goes on. */
@@ -522,9 +507,14 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 {
 	struct task_state *t = task_state_of(p);
+	struct domain_table *table = domains();
 
-	if (t)
-		t->weight = weight;
+	if (!t || !table)
+		return;
+	/* As many threads of a process that becomes lighter stand in one place as if they had begun there. */
+	if (weight < t->weight && weight < WEIGHT_DEFAULT)
+		t->vtime += task_spread(domain_at(table, t->domain), weight, bpf_get_prandom_u32());
+	t->weight = weight;
 }
 
 void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
@@ -553,7 +543,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 		return -ENOMEM;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	task_joins(table, t, domain_index_of(args->cgroup));
-	t->vtime = domain_at(table, t->domain)->task_clock;
+	begin_in_domain(t, domain_at(table, t->domain));
 	if (!args->fork) {
 		/* It may have been anywhere when the scheduler was loaded. */
 		t->whereabouts = INSIDE_PREEMPTED;
@@ -602,7 +592,7 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 	if (!t || !table)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
-	t->vtime = domain_at(table, t->domain)->task_clock;
+	begin_in_domain(t, domain_at(table, t->domain));
 }
 
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)

@@ -1,6 +1,8 @@
 //! Best-effort work: how a domain's tasks share what it gets, and what keeps all of them going
 //! (`src/bpf/decide/best_effort.h`).
 
+use super::Domain;
+
 /// No task joins a queue further behind its clock than this, in virtual time.
 pub const TASK_LAG_MAX_NS: u64 = 2_000_000_000;
 /// The slice of a task beside which nothing waits.
@@ -50,8 +52,11 @@ unsafe extern "C" {
     fn decide_rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_paid(began_ns: u64, used_ns: u64, interval_ns: u64) -> u64;
     fn decide_rescue_room(standing: u32, cpus: u32) -> u32;
-    fn decide_task_join(vtime: u64, clock: u64) -> u64;
+    fn decide_task_spread(domain: *const Domain, weight: u32, random: u32) -> u64;
+    fn decide_task_join(vtime: u64, clock: u64, spread_ns: u64) -> u64;
+    fn decide_task_moves(vtime: u64, clock_before_ns: u64, clock_ns: u64) -> u64;
     fn decide_task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool;
+    fn decide_task_preempts_in(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> u64;
 }
 
 /// Virtual time that a task of this weight (100: nice 0) pays for `used_ns`.
@@ -140,11 +145,24 @@ pub fn rescue_room(standing: u32, cpus: u32) -> u32 {
     unsafe { decide_rescue_room(standing, cpus) }
 }
 
-/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, at most [`TASK_LAG_MAX_NS`]
-/// behind.
-pub fn task_join(vtime: u64, clock: u64) -> u64 {
+/// How far behind a slice before the clock a task of this weight stands at least that begins or wakes up in the domain:
+/// 0 for one of nice 0 and below.
+pub fn task_spread(domain: &Domain, weight: u32, random: u32) -> u64 {
+    // SAFETY: the domain is only read.
+    unsafe { decide_task_spread(domain, weight, random) }
+}
+
+/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, less `spread_ns`, and at most
+/// [`TASK_LAG_MAX_NS`] behind. `spread_ns` is [`task_spread()`] of one that begins or wakes up, else 0.
+pub fn task_join(vtime: u64, clock: u64, spread_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_task_join(vtime, clock) }
+    unsafe { decide_task_join(vtime, clock, spread_ns) }
+}
+
+/// Where a task stands that moves from a domain with the one clock to one with the other.
+pub fn task_moves(vtime: u64, clock_before_ns: u64, clock_ns: u64) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_task_moves(vtime, clock_before_ns, clock_ns) }
 }
 
 /// Whether a task that wakes with virtual time `waking` is to preempt another one of its domain, which had `vtime` and
@@ -152,4 +170,12 @@ pub fn task_join(vtime: u64, clock: u64) -> u64 {
 pub fn task_preempts(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_task_preempts(waking, vtime, ran_ns, turn_ns, weight) }
+}
+
+/// In how many nanoseconds it is to do so, if that is within [`TASK_PREEMPTS_NS`]: 0 for now. The next tick looks after
+/// the others.
+pub fn task_preempts_in(waking: u64, vtime: u64, ran_ns: u64, turn_ns: u64, weight: u32) -> Option<u64> {
+    // SAFETY: takes and returns numbers.
+    let in_ns = unsafe { decide_task_preempts_in(waking, vtime, ran_ns, turn_ns, weight) };
+    (in_ns <= TASK_PREEMPTS_NS).then_some(in_ns)
 }

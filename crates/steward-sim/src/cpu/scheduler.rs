@@ -17,6 +17,7 @@ use steward_sched::decide::{
 };
 
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
+use crate::random::Random;
 use state::{Counts, CpuRun, CpuState, Mode, NEVER, TaskState};
 pub(crate) use state::{Enqueued, Scheduler, Slot, Standing};
 
@@ -40,6 +41,7 @@ impl Scheduler {
             waiters: Waiters::default(),
             samples: 0,
             sampled_ns: 0,
+            random: Random::new(0, 0),
             counts: Counts::default(),
         };
         scheduler.domain_init(None, WEIGHT_DEFAULT, &Policy::default());
@@ -107,7 +109,6 @@ impl Scheduler {
         run.domain = Some(t.domain);
         (run.vtime, run.vtime_at_ns, run.weight) = (t.vtime, t.charged_ns, t.weight);
         run.alone = false;
-        run.rescue = false;
     }
 
     /// prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting.
@@ -200,8 +201,9 @@ impl Scheduler {
                 self.watch_period(k, index);
             }
         }
+        self.join_clock(p, why == Enqueued::Woken);
         if self.is_restricted(k, p) {
-            self.enqueue_restricted(k, p, cpu);
+            self.enqueue_restricted(k, p);
         } else {
             self.enqueue_domain(k, p);
         }
@@ -247,6 +249,7 @@ impl Scheduler {
         self.counts.decisions += 1;
         if let Some(prev) = prev {
             self.charge(k, prev, cpu);
+            self.end_rescue(k, cpu);
         }
         let first_deadline_ns = k.queue_first_key(Queue::Interactive(cpu));
         let interactive = prev.is_some_and(|prev| self.tasks[prev as usize].mode == Mode::Interactive);
@@ -364,6 +367,7 @@ impl Scheduler {
 
     pub(crate) fn stopping(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         self.charge(k, p, cpu);
+        self.end_rescue(k, cpu);
         self.tasks[p as usize].mode = Mode::Off;
         let run = &mut self.cpu_runs[cpu as usize];
         run.deadline_ns = NEVER;

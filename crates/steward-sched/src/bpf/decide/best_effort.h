@@ -12,10 +12,14 @@
 
 /* Nobody may lie further behind the clock than this; a nice 19 task pays 400 ms for a slice that ends at its tick. */
 #define TASK_LAG_MAX_NS (2 * NSEC_PER_SEC)
+/* Over so much virtual time for each of them, light tasks are spread: see task_spread(). */
+#define SPREAD_EACH_NS (SLICE_NS / 4)
 /* The slice of a task beside which nothing waits. */
 #define SLICE_ALONE_NS (20 * NSEC_PER_MSEC)
-/* So long a task runs before another one of its domain that wakes may preempt it. */
+/* So long a task runs before another one of its domain that wakes may preempt it; who may do so within such a time
+ * does when it comes, and whoever later at a tick. */
 #define TASK_PREEMPTS_NS NSEC_PER_MSEC
+#define PREEMPTS_NOT (~0ULL)
 /* A CPU puts what its tasks use together up to this much before their domain pays it. */
 #define CHARGE_BATCH_NS (NSEC_PER_MSEC / 2)
 /* The same for a task that goes on while nothing else waits, because nobody looks at the order then. */
@@ -154,26 +158,64 @@ DECIDE u32 rescue_room(u32 standing, u32 cpus)
 	return standing < most ? (u32)(most - standing) : 0;
 }
 
-/* Where a task joins its domain's queue: at most a slice ahead of the clock, at most TASK_LAG_MAX_NS behind. */
-DECIDE u64 task_join(u64 vtime, u64 clock)
+/*
+ * How far behind a slice before the clock a task stands at least that begins or wakes up. Light tasks (nice 1 to 19)
+ * that come to the same place are all served before a heavier one that stands a little behind it, a slice each, and
+ * meet again behind what they paid for that: by weight it is due many slices in that time. So each is put somewhere
+ * within what it pays for a slice beyond what one of nice 0 does, and the others come to their turns in between. Where
+ * it stands is a matter of chance, so that nobody can choose. Few do not keep anybody waiting for long, and are not
+ * kept waiting for it: they are spread over SPREAD_EACH_NS for each light task beside them.
+ */
+DECIDE u64 task_spread(const struct domain *d, u32 weight, u32 random)
 {
-	if (clock_before(vtime, clock - SLICE_NS))
-		return clock - SLICE_NS;
+	u64 cost_ns = task_cost(SLICE_NS, weight);
+	u32 usual = d->runnable_weight / (WEIGHT_DEFAULT * WEIGHT_SCALE), runnable = d->runnable;
+
+	if (cost_ns <= SLICE_NS || runnable <= usual + 1)
+		return 0;
+	return min_u64(cost_ns - SLICE_NS, (runnable - usual - 1) * SPREAD_EACH_NS) * random >> 32;
+}
+
+/* Where a task joins its domain's queue: at most a slice ahead of the clock, at most TASK_LAG_MAX_NS behind. spread_ns:
+ * task_spread() of one that begins or wakes up, else 0. */
+DECIDE u64 task_join(u64 vtime, u64 clock, u64 spread_ns)
+{
+	u64 least = clock - SLICE_NS + spread_ns;
+
+	if (clock_before(vtime, least))
+		return least;
 	if (clock_before(clock + TASK_LAG_MAX_NS, vtime))
 		return clock + TASK_LAG_MAX_NS;
 	return vtime;
 }
 
+/* Where a task stands that moves to another domain: as far ahead of that one's clock, or behind it, as it was. */
+DECIDE u64 task_moves(u64 vtime, u64 clock_before_ns, u64 clock_ns)
+{
+	return clock_ns + (vtime - clock_before_ns);
+}
+
 /*
- * Whether a task that wakes is to preempt another one of its domain: it has used less by as much as a task may keep, as
- * one that sleeps most of the time has, and the other one has had the CPU for a while, so that those who hand work to
- * each other do not preempt at each turn. ran_ns: how long the other has run since `vtime` was taken; turn_ns: how long
- * since its turn began.
+ * When a task that wakes is to preempt another one of its domain, in nanoseconds from now: as soon as it has used less
+ * by as much as a task may keep, as one that sleeps most of the time has, and the other one has had the CPU for a while,
+ * so that those who hand work to each other do not preempt at each turn. ran_ns: how long the other has run since
+ * `vtime` was taken; turn_ns: how long since its turn began. PREEMPTS_NOT: not soon; the next tick looks again.
  */
+DECIDE u64 task_preempts_in(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
+{
+	u64 turn_left_ns = turn_ns < TASK_PREEMPTS_NS ? TASK_PREEMPTS_NS - turn_ns : 0, left_ns = 0;
+	u64 reaches = vtime + task_cost(ran_ns, weight);
+
+	if (!clock_before(waking + SLICE_NS, reaches))
+		left_ns = (waking + SLICE_NS - reaches) * weight / WEIGHT_DEFAULT + 1;
+	left_ns = max_u64(left_ns, turn_left_ns);
+	return left_ns <= TASK_PREEMPTS_NS ? left_ns : PREEMPTS_NOT;
+}
+
+/* Whether it is to do so now. */
 DECIDE bool task_preempts(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {
-	return turn_ns >= TASK_PREEMPTS_NS &&
-	       clock_before(waking + SLICE_NS, vtime + task_cost(ran_ns, weight));
+	return !task_preempts_in(waking, vtime, ran_ns, turn_ns, weight);
 }
 
 #endif

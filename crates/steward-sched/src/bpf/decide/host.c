@@ -469,14 +469,29 @@ u32 decide_rescue_room(u32 standing, u32 cpus)
 	return rescue_room(standing, cpus);
 }
 
-u64 decide_task_join(u64 vtime, u64 clock)
+u64 decide_task_spread(const struct domain *d, u32 weight, u32 random)
 {
-	return task_join(vtime, clock);
+	return task_spread(d, weight, random);
+}
+
+u64 decide_task_join(u64 vtime, u64 clock, u64 spread_ns)
+{
+	return task_join(vtime, clock, spread_ns);
+}
+
+u64 decide_task_moves(u64 vtime, u64 clock_before_ns, u64 clock_ns)
+{
+	return task_moves(vtime, clock_before_ns, clock_ns);
 }
 
 bool decide_task_preempts(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {
 	return task_preempts(waking, vtime, ran_ns, turn_ns, weight);
+}
+
+u64 decide_task_preempts_in(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
+{
+	return task_preempts_in(waking, vtime, ran_ns, turn_ns, weight);
 }
 
 /* Size of each structure and the offset of each member, in the order in which src/decide.rs lists them. */

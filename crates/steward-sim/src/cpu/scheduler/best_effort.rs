@@ -2,8 +2,8 @@
 
 use steward_sched::decide::{
     CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight,
-    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_room, task_cost, task_join,
-    task_preempts,
+    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid, rescue_room, task_cost,
+    task_join, task_preempts, task_spread,
 };
 
 use super::state::{CpuRun, Scheduler, TaskState};
@@ -172,6 +172,15 @@ impl Scheduler {
         self.domains.quotas > 0 && self.domains.held(self.tasks[p as usize].domain)
     }
 
+    /// Brings the task to where it joins its domain's queue.
+    pub(super) fn join_clock(&mut self, p: TaskId, begins: bool) {
+        let random = (self.random.fraction() * f64::from(u32::MAX)) as u32;
+        let t = &mut self.tasks[p as usize];
+        let d = self.domains.at(t.domain);
+        let spread_ns = if begins { task_spread(d, t.weight, random) } else { 0 };
+        t.vtime = task_join(t.vtime, d.task_clock, spread_ns);
+    }
+
     pub(super) fn count_waiting(&mut self, p: TaskId) {
         let t = &mut self.tasks[p as usize];
         if !std::mem::replace(&mut t.counted_waiting, true) {
@@ -185,7 +194,6 @@ impl Scheduler {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;
         t.unjoined = false;
-        t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
         t.waiting_since_ns = k.now_ns;
         let vtime = t.vtime;
         self.count_waiting(p);
@@ -195,14 +203,19 @@ impl Scheduler {
 
     /// Puts a task that may run on some CPUs only into its domain's queue of such tasks, and lets each of those CPUs
     /// know.
-    pub(super) fn enqueue_restricted(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+    pub(super) fn enqueue_restricted(&mut self, k: &mut Kernel, p: TaskId) {
         let t = &mut self.tasks[p as usize];
         let index = t.domain;
         t.unjoined = false;
-        t.vtime = task_join(t.vtime, self.domains.at(index).task_clock);
         t.waiting_since_ns = k.now_ns;
-        t.restricted_waiting = true;
         k.queue_insert(p, Queue::Restricted(index), SLICE_NS, t.vtime);
+        self.restricted_wait(k, p, index);
+    }
+
+    /// A task that may run on some CPUs only waits in its domain's queue of such tasks: lets each of those CPUs know.
+    pub(super) fn restricted_wait(&mut self, k: &Kernel, p: TaskId, index: u16) {
+        self.tasks[p as usize].restricted_waiting = true;
+        let cpu = k.task(p).cpu;
         self.domains.join_restricted(&mut self.orders[cpu as usize], index, k.now_ns);
         self.note_restricted(k, index, p);
     }
@@ -357,9 +370,19 @@ impl Scheduler {
         let Some(p) = here else { return false };
         k.queue_remove(p);
         k.give_to(p, cpu);
-        self.cpu_runs[cpu as usize].rescued_ns = rescue_begins(last_ns, interval_ns, k.now_ns);
+        let run = &mut self.cpu_runs[cpu as usize];
+        run.rescued_ns = rescue_begins(last_ns, interval_ns, k.now_ns);
+        run.rescue_interval_ns = interval_ns;
         self.counts.rescued += 1;
         true
+    }
+
+    /// The turn of a task that was rescued is over, or it goes on because it comes first anyway.
+    pub(super) fn end_rescue(&mut self, k: &Kernel, cpu: u32) {
+        let run = &mut self.cpu_runs[cpu as usize];
+        if std::mem::take(&mut run.rescue) {
+            run.rescued_ns = rescue_paid(run.rescued_ns, k.now_ns - run.began_ns, run.rescue_interval_ns);
+        }
     }
 
     /// Refills quotas and lets parked domains go on.

@@ -1,7 +1,7 @@
 //! The interactive class, as in `interactive.bpf.h`: slots, admission, and the timers of periods and budgets.
 
 use steward_core::cpu::reservation::Reservation;
-use steward_sched::decide::{Claim, EdfTask, Rule, SLICE_NS, Verdict, edf_bandwidth, task_join};
+use steward_sched::decide::{Claim, EdfTask, Rule, SLICE_NS, Verdict, edf_bandwidth};
 
 use super::state::{Decision, Mode, Scheduler, Slot, Standing};
 use crate::cpu::event::Event;
@@ -251,8 +251,8 @@ impl Scheduler {
     /// Brings a task that waits in an interactive queue back to its domain's.
     fn return_to_domain(&mut self, k: &mut Kernel, p: TaskId) {
         let index = self.tasks[p as usize].domain;
-        let vtime = task_join(self.tasks[p as usize].vtime, self.domains.at(index).task_clock);
-        self.tasks[p as usize].vtime = vtime;
+        self.join_clock(p, false);
+        let vtime = self.tasks[p as usize].vtime;
         if self.change_queue(k, p, Queue::Domain(index), SLICE_NS, vtime) {
             self.count_waiting(p);
             self.domain_make_queued(index, k.now_ns);

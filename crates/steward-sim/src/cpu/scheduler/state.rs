@@ -7,6 +7,7 @@ use steward_sched::decide::{
 };
 
 use crate::cpu::kernel::TaskId;
+use crate::random::Random;
 
 /// No deadline: what runs is best-effort.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -56,6 +57,8 @@ pub(super) struct CpuRun {
     pub(super) deadline_ns: u64,
     pub(super) budget_end_ns: Option<u64>,
     pub(super) rescued_ns: u64,
+    /// How often one could be rescued when the last one was.
+    pub(super) rescue_interval_ns: u64,
     pub(super) began_ns: u64,
     /// Virtual time and weight of the task that runs as best-effort, and when they were taken.
     pub(super) vtime: u64,
@@ -80,6 +83,7 @@ impl CpuRun {
             deadline_ns: NEVER,
             budget_end_ns: None,
             rescued_ns: 0,
+            rescue_interval_ns: 0,
             began_ns: 0,
             vtime: 0,
             vtime_at_ns: 0,
@@ -111,6 +115,8 @@ pub(crate) struct Scheduler {
     pub(super) waiters: Waiters,
     pub(super) samples: u32,
     pub(super) sampled_ns: u64,
+    /// Where light tasks are put.
+    pub(super) random: Random,
     pub(crate) counts: Counts,
 }
 
