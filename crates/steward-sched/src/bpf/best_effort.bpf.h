@@ -604,6 +604,26 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	return true;
 }
 
+/*
+ * One of the task's domain runs on the CPU, and has done so for too short a time to be preempted: makes the CPU choose
+ * again when it may be, if that is soon. The timer is free: nobody's budget ends there.
+ */
+static __always_inline void preempt_soon(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+	u64 turn_ns, in_ns;
+
+	if (!run || run->domain != t->domain || run->budget_end_ns || !may_run_on(p, cpu))
+		return;
+	turn_ns = passed_since(run->began_ns, now_ns);
+	in_ns = task_preempts_in(t->vtime, run->vtime, passed_since(run->vtime_at_ns, now_ns), turn_ns, run->weight);
+	if (in_ns == PREEMPTS_NOT)
+		return;
+	if (turn_ns + in_ns < settings.preemption_interval_ns)
+		in_ns = settings.preemption_interval_ns - turn_ns;
+	watch_budget(run, cpu, in_ns);
+}
+
 /* The same as preempt_on(), on the CPU where the task was or on one of those after it. */
 static __always_inline void preempt_later(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
@@ -623,6 +643,7 @@ static __always_inline void preempt_later(struct task_struct *p, struct task_sta
 		if (preempt_on(table, p, t, candidate, now_ns))
 			return;
 	}
+	preempt_soon(p, t, cpu, now_ns);
 }
 
 /* An idle CPU for the task, -1 when there is none. Idle CPUs are looked for only if one may have become idle. */

@@ -3,7 +3,7 @@
 use steward_sched::decide::{
     CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight,
     rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid, rescue_room, task_cost,
-    task_join, task_preempts, task_spread,
+    task_join, task_preempts, task_preempts_in, task_spread,
 };
 
 use super::state::{CpuRun, Scheduler, TaskState};
@@ -28,6 +28,11 @@ impl CpuRun {
     /// Whether the task that runs as best-effort is to let another one of its domain go, whose virtual time this is.
     fn preempted_by(&self, vtime: u64, now_ns: u64) -> bool {
         task_preempts(vtime, self.vtime, now_ns - self.vtime_at_ns, now_ns - self.began_ns, self.weight)
+    }
+
+    /// In how many nanoseconds it is to do so, if soon.
+    fn preempted_in(&self, vtime: u64, now_ns: u64) -> Option<u64> {
+        task_preempts_in(vtime, self.vtime, now_ns - self.vtime_at_ns, now_ns - self.began_ns, self.weight)
     }
 }
 
@@ -165,6 +170,24 @@ impl Scheduler {
             if first && k.task(p).may_run_on(candidate) {
                 return k.kick(candidate, true);
             }
+        }
+        self.preempt_soon(k, p, cpu);
+    }
+
+    /// Makes the CPU on which the task was choose again when a task of its domain has run there for long enough, if
+    /// that is soon.
+    fn preempt_soon(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
+        let TaskState { domain, vtime, .. } = self.tasks[p as usize];
+        let run = &self.cpu_runs[cpu as usize];
+        if run.domain != Some(domain) || run.budget_end_ns.is_some() || !k.task(p).may_run_on(cpu) {
+            return;
+        }
+        if let Some(in_ns) = run.preempted_in(vtime, k.now_ns) {
+            self.watch_budget(
+                k,
+                cpu,
+                in_ns.max(self.preemption_interval_ns.saturating_sub(k.now_ns - run.began_ns)),
+            );
         }
     }
 
