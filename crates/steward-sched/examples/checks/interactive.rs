@@ -14,7 +14,7 @@ use steward_core::process::FileIdentity;
 use steward_sched::SchedExt;
 
 use crate::programs::{
-    Program, children, events, has_started, measure, named_pipe, own_path, record, shared, snapshot,
+    Group, Program, children, events, has_started, measure, named_pipe, own_path, record, shared, snapshot,
     wait_until,
 };
 use crate::{Outcome, check};
@@ -186,6 +186,49 @@ pub fn slow_start() -> Outcome {
     // At most 3.75 ms in each 100 ms come to 12 ms in the fourth period.
     check!((200..1000).contains(&passed_ms), "it took {passed_ms} ms, {lender:?}");
     Ok(format!("12 ms of work before exec, 5 ms in every 100 ms: {passed_ms} ms"))
+}
+
+/// A task that may run on one CPU only waits there for its reservation when that is taken away, and a timer of its slot
+/// brings it to where best-effort work waits. No other CPU is kept from what it could serve by that.
+pub fn back_where_it_may_run() -> Outcome {
+    let gate = "/tmp/lend";
+    named_pipe(gate)?;
+    let mut scheduler = shared()?;
+    let groups = ["lender", "pulse", "loop"].map(Group::new);
+    let lender = Program::start(&["lender", gate, "150"]).within(&groups[0]).pin(1);
+    // A real-time task keeps CPU 1 for itself, for less than the second after which the kernel lets others go on.
+    let hog = Program::start(&["spin"]).pin(1);
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: plain system calls on our own child.
+    unsafe {
+        libc::kill(hog.pid(), libc::SIGSTOP);
+        libc::sched_setscheduler(hog.pid(), libc::SCHED_FIFO, &parameters);
+    }
+    let others = [
+        Program::start(&["pulse", "5", "5"]).within(&groups[1]),
+        Program::start(&["spin"]).within(&groups[2]),
+    ];
+    sleep(Duration::from_secs(1));
+    assign(&mut scheduler, lender.pid(), grant(10_000, 400_000))?;
+    let reader = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(gate);
+    drop(reader.map_err(|error| format!("nobody reads {gate}: {error}"))?);
+    // The child uses up what it is lent, and asks for more: the timer is set to the end of its parent's period.
+    sleep(Duration::from_millis(60));
+    // SAFETY: plain system call on our own child.
+    unsafe { libc::kill(hog.pid(), libc::SIGCONT) };
+    sleep(Duration::from_millis(190));
+    let standing = assign(&mut scheduler, lender.pid(), grant(900_000, 1_000_000))?;
+    let waits = record(&mut scheduler, lender.pid()).map(|task| task.cpu);
+    sleep(Duration::from_millis(200));
+    let times = measure(&[&others[0], &others[1], &lender], 0.4);
+    let used = times[0] + times[1];
+    drop((hog, lender, others));
+    drop(groups);
+    drop(scheduler);
+    check!(standing == Standing::Refused && waits == Some(1), "it was {standing}, for CPU {waits:?}");
+    check!(times[2] == 0.0, "it ran for {:.1} ms beside the real-time task", times[2]);
+    check!(used > 360.0, "the other CPU's tasks had {used:.0} ms of 400");
+    Ok(format!("the other CPU's tasks had {used:.0} ms of 400"))
 }
 
 /// Twenty children inherit 10 ms in 100 ms: as many are admitted as fit below the threshold, the rest refused.

@@ -107,6 +107,16 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             written.ok()?;
             Some(ExitCode::SUCCESS)
         }
+        // Waits until somebody has opened the named pipe GATE and closed it, starts a child that computes and never
+        // executes, sleeps and computes: lender GATE MS.
+        "lender" => {
+            fs::read(&arguments[1]).ok()?;
+            // SAFETY: the child only spins.
+            if unsafe { libc::fork() } != 0 {
+                sleep(Duration::from_millis(arguments[2].parse().ok()?));
+            }
+            spin()
+        }
         // Sleeps until there is a file of that name, then spins: when FILE.
         "when" => {
             while !fs::exists(&arguments[1]).unwrap_or(false) {

@@ -4,7 +4,7 @@
  *
  * A task whose slot (admission.bpf.h) has the standing STANDING_ADMITTED is served on its CPU by deadline. Two timers
  * keep the promise finer than the tick: one per CPU ends the running task's budget, one per slot begins the next period
- * of a task that has used its budget up.
+ * of a task that has used its budget up (periods.bpf.h).
  */
 #ifndef STEWARD_INTERACTIVE_BPF_H
 #define STEWARD_INTERACTIVE_BPF_H
@@ -192,23 +192,6 @@ static __always_inline void domain_make_queued(struct domain_table *table, u16 i
 		change_order(CHANGE_JOIN, index, 0, 0);
 }
 
-/* Brings a task that waits in an interactive queue back to its domain's. */
-static __always_inline void return_to_domain(struct task_struct *p, struct task_state *t)
-{
-	struct domain_table *table = domains();
-	struct domain *d;
-
-	if (!table)
-		return;
-	d = domain_at(table, t->domain);
-	join_clock(t, d, false);
-	if (!change_queue(p, t, QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime))
-		return;
-	if (!__sync_lock_test_and_set(&t->counted_waiting, 1))
-		__sync_fetch_and_add(&d->waiting, 1);
-	domain_make_queued(table, t->domain);
-}
-
 /* Whether the task runs on lent time, or would if it had any: it has not executed a program yet. */
 static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 {
@@ -317,78 +300,6 @@ static __always_inline bool belongs_elsewhere(struct task_struct *p, struct task
 	struct task_slot *slot = slot_of(t);
 
 	return slot && slot->cpu != cpu && served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu);
-}
-
-/*
- * The slot's timer: a period begins for a task that had used its budget up, or its standing or CPU changed. Brings a
- * task that waits to the queue where it now belongs, or makes the CPU on which it runs choose again.
- */
-static int period_begins(void *map, u32 *index, struct timer_entry *entry)
-{
-	struct task_slot *slot = bpf_map_lookup_elem(&slots, index);
-	struct task_struct *p;
-	struct task_state *t;
-	u64 now_ns = clock_now();
-
-	if (!slot || slot->standing == STANDING_NONE)
-		return 0;
-	p = bpf_task_from_pid(slot->tid);
-	if (!p)
-		return 0;
-	t = task_state_of(p);
-	if (!t || t->slot != *index + 1)
-		goto out;
-	/* Its affinity changed while its reservation did. */
-	if (slot->standing == STANDING_ADMITTED && !affinity_allows(p, slot->cpu))
-		slot->misplaced = 1;
-	if (slot->lends && slot->standing == STANDING_ADMITTED)
-		lend_again(slot, *index, !t->runnable_weight, now_ns);
-	if (t->mode != MODE_OFF) {
-		kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
-		goto out;
-	}
-	if (slot->standing != STANDING_ADMITTED) {
-		/* It may be left in the interactive queue of a CPU that went offline; nobody would serve it there. */
-		if (QUEUE_IS_INTERACTIVE(t->queue))
-			return_to_domain(p, t);
-		goto out;
-	}
-	if (slot->edf.start_ns > now_ns) {
-		/* The timer's clock and the scheduler's drift apart a little, or a later period was assigned. */
-		watch_period(*index, slot->edf.start_ns - now_ns);
-		goto out;
-	}
-	if (may_wait_for(p, slot->cpu, scx_bpf_task_cpu(p)) &&
-	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns)) {
-		expect_interactive(slot->cpu);
-		preempt_for(slot);
-	}
-out:
-	bpf_task_release(p);
-	return 0;
-}
-
-/*
- * Prepares the timers of all slots. The kernel holds a timer's callback to the rules of the callback that set it, and
- * moving a task between queues is allowed from ops.init but not from where periods end.
- */
-static __always_inline int prepare_periods(void)
-{
-	int i, error;
-
-	bpf_for(i, 0, MAX_SLOTS) {
-		u32 index = i;
-		struct timer_entry *entry = bpf_map_lookup_elem(&slot_timers, &index);
-
-		if (!entry)
-			return -EINVAL;
-		error = bpf_timer_init(&entry->timer, &slot_timers, CLOCK_MONOTONIC);
-		if (!error)
-			error = bpf_timer_set_callback(&entry->timer, period_begins);
-		if (error)
-			return error;
-	}
-	return 0;
 }
 
 #endif

@@ -18,6 +18,7 @@
  */
 #include "domains.bpf.h"
 #include "gap.bpf.h"
+#include "periods.bpf.h"
 #include "sampler.bpf.h"
 #include "requests.bpf.h"
 

@@ -248,14 +248,25 @@ impl Scheduler {
         true
     }
 
-    /// Brings a task that waits in an interactive queue back to its domain's.
+    /// Brings a task that waits in an interactive queue to where it waits as best-effort work, and an idle CPU to it.
     fn return_to_domain(&mut self, k: &mut Kernel, p: TaskId) {
         let index = self.tasks[p as usize].domain;
+        let restricted = self.is_restricted(k, p);
         self.join_clock(p, false);
         let vtime = self.tasks[p as usize].vtime;
-        if self.change_queue(k, p, Queue::Domain(index), SLICE_NS, vtime) {
+        let queue = if restricted { Queue::Restricted(index) } else { Queue::Domain(index) };
+        if !self.change_queue(k, p, queue, SLICE_NS, vtime) {
+            return;
+        }
+        self.tasks[p as usize].waiting_since_ns = k.now_ns;
+        if restricted {
+            self.restricted_wait(k, p, index);
+        } else {
             self.count_waiting(p);
             self.domain_make_queued(index, k.now_ns);
+        }
+        if let Some(idle_cpu) = k.pick_idle_cpu(p) {
+            k.kick(idle_cpu, false);
         }
     }
 
