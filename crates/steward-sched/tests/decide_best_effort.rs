@@ -261,8 +261,8 @@ proptest! {
         }
     }
 
-    /// Light tasks that begin or wake up stand within what they pay for a slice, however many they are, and those of the
-    /// usual weight where they always stood. A light one that is the only one stands there, too.
+    /// Light tasks that begin or wake up stand within what they pay for a slice, however many they are, and those of
+    /// the usual weight where they always stood. A light one that is the only one stands there, too.
     #[test]
     fn light_tasks_are_spread_over_what_they_pay_and_others_not_at_all(
         light in 1u32..50_000, usual in 0u32..50_000, weight in 1u32..10_000, random: u32, vtime: u64, clock: u64,

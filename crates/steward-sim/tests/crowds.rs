@@ -28,8 +28,8 @@ fn task(name: &str, nice: i32, count: u32, phases: &[Phase]) -> TaskSpec {
     }
 }
 
-/// What a busy task of nice 0 waits at most and uses, in nanoseconds, and what any of the crowd waits at most, where all
-/// of the crowd begin at the same moment.
+/// What a busy task of nice 0 waits at most and uses, in nanoseconds, and what any of the crowd waits at most, where
+/// all of the crowd begin at the same moment.
 fn beside(cpus: u32, crowd: TaskSpec, ordinary: u32) -> (u64, u64, u64) {
     let first = TaskSpec { pinned: crowd.pinned, ..task("ordinary", 0, ordinary, &BUSY) };
     let mut machine = Machine::new(&Scenario {
@@ -52,8 +52,8 @@ fn beside(cpus: u32, crowd: TaskSpec, ordinary: u32) -> (u64, u64, u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whether they compute without end, or sleep together and come back at the same moment again and again; and the same
-    /// where all of them may use one CPU only.
+    /// Whether they compute without end, or sleep together and come back at the same moment again and again; and the
+    /// same where all of them may use one CPU only.
     #[test]
     fn beside_any_crowd_of_light_tasks_a_usual_one_waits_by_its_weight(
         nice in 1i32..20, count in 1u32..4_500, ordinary in 1u32..4, returns in any::<bool>(), run_us in 100u64..8_000,

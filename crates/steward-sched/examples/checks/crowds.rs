@@ -137,8 +137,8 @@ pub fn revocable() -> Outcome {
     Ok(seen.figures())
 }
 
-/// 4,097 threads of a user at nice 19, all of which begin to compute at the same moment, beside one task of nice 0 in the
-/// same cgroup, which is due a slice of every 42.
+/// 4,097 threads of a user at nice 19, all of which begin to compute at the same moment, beside one task of nice 0 in
+/// the same cgroup, which is due a slice of every 42.
 pub fn light() -> Outcome {
     const THREADS: usize = 4097;
     const NOTES: [&str; 2] = ["/dev/shm/ordinary", "/dev/shm/crowd"];

@@ -20,8 +20,8 @@ pub struct Note {
 pub struct Notes(&'static [Note]);
 
 impl Notes {
-    /// The notes of so many threads in a file, which is made if it is not there. Reading a note before its thread writes
-    /// it shows zeros.
+    /// The notes of so many threads in a file, which is made if it is not there. A note shows zeros until its thread
+    /// writes it.
     fn open(path: &str, count: usize) -> std::io::Result<Self> {
         let bytes = count * size_of::<Note>();
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;

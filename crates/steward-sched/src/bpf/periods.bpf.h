@@ -8,8 +8,8 @@
 #include "best_effort.bpf.h"
 
 /*
- * Brings a task that waits in an interactive queue to where it waits as best-effort work, and an idle CPU to it: the one
- * that it waited for may be busy for long.
+ * Brings a task that waits in an interactive queue to where it waits as best-effort work, and an idle CPU to it: the
+ * one that it waited for may be busy for long.
  */
 static __always_inline void return_to_domain(struct task_struct *p, struct task_state *t)
 {

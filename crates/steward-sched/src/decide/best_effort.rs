@@ -1,7 +1,7 @@
 //! Best-effort work: how a domain's tasks share what it gets, and what keeps all of them going
 //! (`src/bpf/decide/best_effort.h`).
 
-use super::Domain;
+use super::domain::Domain;
 
 /// No task joins a queue further behind its clock than this, in virtual time.
 pub const TASK_LAG_MAX_NS: u64 = 2_000_000_000;
@@ -152,8 +152,8 @@ pub fn task_spread(domain: &Domain, weight: u32, random: u32) -> u64 {
     unsafe { decide_task_spread(domain, weight, random) }
 }
 
-/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, less `spread_ns`, and at most
-/// [`TASK_LAG_MAX_NS`] behind. `spread_ns` is [`task_spread()`] of one that begins or wakes up, else 0.
+/// Where a task joins its queue: at most [`SLICE_NS`](super::SLICE_NS) ahead of the clock, less `spread_ns`, and at
+/// most [`TASK_LAG_MAX_NS`] behind. `spread_ns` is [`task_spread()`] of one that begins or wakes up, else 0.
 pub fn task_join(vtime: u64, clock: u64, spread_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
     unsafe { decide_task_join(vtime, clock, spread_ns) }

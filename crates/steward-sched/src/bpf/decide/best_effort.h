@@ -197,9 +197,9 @@ DECIDE u64 task_moves(u64 vtime, u64 clock_before_ns, u64 clock_ns)
 
 /*
  * When a task that wakes is to preempt another one of its domain, in nanoseconds from now: as soon as it has used less
- * by as much as a task may keep, as one that sleeps most of the time has, and the other one has had the CPU for a while,
- * so that those who hand work to each other do not preempt at each turn. ran_ns: how long the other has run since
- * `vtime` was taken; turn_ns: how long since its turn began. PREEMPTS_NOT: not soon; the next tick looks again.
+ * by as much as a task may keep, as one that sleeps most of the time has, and the other one has had the CPU for a
+ * while, so that those who hand work to each other do not preempt at each turn. ran_ns: how long the other has run
+ * since `vtime` was taken; turn_ns: how long since its turn began. PREEMPTS_NOT: not soon; the next tick looks again.
  */
 DECIDE u64 task_preempts_in(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 weight)
 {
