@@ -400,6 +400,27 @@ fn a_parent_that_rests_lends_anew_in_each_period_and_never_more_than_its_budget(
     assert_eq!((parent.deadline_ns, parent.periods), (100 * MS, 1));
 }
 
+/// Children use a part of what they are lent until they execute a program, or end: what is left of it is the parent's
+/// again, in that period and in no other.
+#[test]
+fn what_children_leave_of_their_loans_is_the_parents_again_in_that_period_only() {
+    let mut parent = EdfTask::begin(10 * MS, 100 * MS, 0);
+    let mut used_ns = 0;
+    for _ in 0..5 {
+        let (lent_ns, deadline_ns) = (parent.lend(MS), parent.deadline_ns);
+        assert!(lent_ns >= MS / 2, "{lent_ns}");
+        used_ns += MS / 2;
+        parent.take_back(lent_ns - MS / 2, deadline_ns);
+        assert_eq!(parent.left_ns as u64 + used_ns, 10 * MS);
+    }
+    let (lent_ns, deadline_ns) = (parent.lend(MS), parent.deadline_ns);
+    parent.sleep(true);
+    parent.wake(150 * MS);
+    assert_eq!(parent.left_ns, 10 * MS as i64);
+    parent.take_back(lent_ns, deadline_ns);
+    assert_eq!(parent.left_ns, 10 * MS as i64);
+}
+
 #[test]
 fn a_parent_that_waits_for_its_next_period_lends_nothing() {
     let mut parent = EdfTask::begin(5 * MS, 100 * MS, 0);

@@ -188,6 +188,25 @@ pub fn slow_start() -> Outcome {
     Ok(format!("12 ms of work before exec, 5 ms in every 100 ms: {passed_ms} ms"))
 }
 
+/// A shell that starts four short programs in every 100 ms has in its budget what these leave of their loans: it does
+/// with less than the loans come to, and uses up its budget in less than one of 20 periods.
+pub fn loans_come_back() -> Outcome {
+    let mut scheduler = shared()?;
+    let shell = Program::start(&["rounds", "4"]);
+    let loops: Vec<Program> = (0..3).map(|_| Program::start(&["spin"])).collect();
+    assign(&mut scheduler, shell.pid(), grant(10_000, 100_000))?;
+    sleep(Duration::from_millis(500));
+    let before = record(&mut scheduler, shell.pid()).ok_or("no record")?;
+    sleep(Duration::from_secs(3));
+    let after = record(&mut scheduler, shell.pid()).ok_or("no record")?;
+    drop((shell, loops));
+    drop(scheduler);
+    let (exhausted, periods) =
+        (after.budgets_exhausted - before.budgets_exhausted, after.periods - before.periods);
+    check!(periods >= 25 && exhausted * 20 < periods, "{exhausted} of {periods} budgets were used up");
+    Ok(format!("{exhausted} of {periods} budgets were used up"))
+}
+
 /// A task that may run on one CPU only waits there for its reservation when that is taken away, and a timer of its slot
 /// brings it to where best-effort work waits. No other CPU is kept from what it could serve by that.
 pub fn back_where_it_may_run() -> Outcome {

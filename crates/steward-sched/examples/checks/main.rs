@@ -73,6 +73,7 @@ const CHECKS: &[Check] = &[
     ("a-best-effort-task-starts-nothing-interactive", 1, interactive::no_way_up),
     ("an-interactive-parent-starts-interactive-programs", 1, interactive::specification_at_exec),
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
+    ("what-children-leave-of-their-loans-is-their-parents-again", 1, interactive::loans_come_back),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),
     ("overload-revokes-and-room-reactivates", 1, interactive::overload),
     ("best-effort-work-gets-its-twentieth-under-overload", 1, admission::class_bound),

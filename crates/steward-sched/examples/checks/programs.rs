@@ -84,7 +84,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             all_there.store(true, std::sync::atomic::Ordering::Relaxed);
             spin()
         }
-        // So many threads of this nice value that spin once all are there, and note their waits: watched COUNT NICE FILE.
+        // So many threads of this nice value that spin once all are there, and note their waits: watched COUNT NICE
+        // FILE.
         "watched" => {
             crate::watched::run(arguments[1].parse().ok()?, arguments[2].parse().ok()?, &arguments[3])
         }
@@ -154,6 +155,14 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         // Starts one short program after the other, each of which works a moment before it executes.
         "starter" => loop {
             let _ = launch(Duration::from_millis(3)).wait();
+        },
+        // Starts so many short programs one after the other, every 100 ms: rounds COUNT.
+        "rounds" => loop {
+            let begin = Instant::now();
+            for _ in 0..arguments[1].parse().ok()? {
+                let _ = launch(Duration::ZERO).wait();
+            }
+            sleep(Duration::from_millis(100).saturating_sub(begin.elapsed()));
         },
         "nothing" => Some(ExitCode::SUCCESS),
         // Loads a scheduler, and once there is a file with the directories of two cgroups it suspends the one and holds

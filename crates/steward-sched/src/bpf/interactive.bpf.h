@@ -225,17 +225,42 @@ static __always_inline void begin_on_loan(struct task_struct *p, struct task_sta
 	t->loans_left = START_LOANS;
 	t->window_cpu = parent->cpu;
 	t->window_ns = edf_lend(&parent->edf, clock_now());
+	t->lent_deadline_ns = parent->edf.deadline_ns;
 	parent->borrowers[parent->next_borrower++ & (BORROWERS - 1)] = p->pid;
 	if (!t->window_ns)
 		ask_again(lender);
 }
 
-/* It executes a program, and gets nothing more. */
-static __always_inline void end_loans(struct task_state *t)
+/* It gets nothing more, and its lender, if that still has the slot, what is left of the loan. */
+static __noinline int end_loans(struct task_state *t)
 {
+	struct task_slot *slot;
+	u64 unused_ns;
+	u32 index;
+
+	if (!t || !t->lender)
+		return 0;
+	index = t->lender - 1;
+	unused_ns = t->window_ns;
 	t->lender = 0;
 	t->loans_left = 0;
 	t->window_ns = 0;
+	t->executed = 0;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (unused_ns && slot && slot->standing == STANDING_ADMITTED)
+		edf_return(&slot->edf, unused_ns, t->lent_deadline_ns);
+	return 0;
+}
+
+/* It executes a program. One that runs on what it was lent goes on with that until it stops, but gets nothing more. */
+static __always_inline void executes(struct task_state *t)
+{
+	if (t->mode != MODE_STARTING) {
+		end_loans(t);
+		return;
+	}
+	t->loans_left = 0;
+	t->executed = 1;
 }
 
 /* Lends again to one of the slot's last children, if it has used up what it had. False: it needs more than there is
@@ -255,6 +280,7 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 	if (!t || !may_borrow(t, lender) || t->window_ns)
 		goto out;
 	t->window_ns = edf_lend_again(&slot->edf, resting, now_ns);
+	t->lent_deadline_ns = slot->edf.deadline_ns;
 	t->window_cpu = slot->cpu;
 	served = t->window_ns;
 	if (!served)

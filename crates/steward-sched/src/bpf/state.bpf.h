@@ -53,6 +53,7 @@ struct task_state {
 	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
 	u64 leaving_place_ns; /* its place among those that are let run on to leave the kernel; 0: it is none of them */
 	u64 window_ns; /* what is left of the CPU time that it has to execute a program */
+	u64 lent_deadline_ns; /* when the period of its parent ends that lent it */
 	u32 window_cpu; /* the CPU that serves it meanwhile */
 	u32 slot; /* index + 1 of its slot; 0: no specification */
 	u32 weight;
@@ -69,6 +70,7 @@ struct task_state {
 	u8 put_aside; /* was preempted with a part of its slice left: it may be in the CPU's own queue, and goes on unasked */
 	u8 rescued; /* enum rescued: was taken out of its queue because it had waited too long */
 	u8 loans_left; /* how often it may be lent more until it executes a program */
+	u8 executed; /* it has executed a program since it last began to run: the rest of the loan goes back when it stops */
 	u8 ended; /* ops.exit_task has been called: it gets nothing any more */
 	u8 whereabouts; /* enum whereabouts: where it was when it last ceased to run */
 	u8 leaving; /* queued, or running, as one that is let run on to leave the kernel */

@@ -69,6 +69,8 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 		state = cpu_state_of(cpu);
 		if (state)
 			state->reserved_time_ns += used_ns;
+		if (t->executed)
+			end_loans(t);
 		return 0;
 	}
 	if (slot)
@@ -581,6 +583,7 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 	leave_queue(t);
 	domain_counts(t, 0, clock_now());
 	t->ended = 1;
+	end_loans(t);
 	release(t);
 	task_leaves(table, t);
 }
@@ -759,7 +762,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 		return 0;
 	t->may_start_interactive = 0;
 	report_heir(p);
-	end_loans(t);
+	executes(t);
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
 	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {

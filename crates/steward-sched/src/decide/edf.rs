@@ -55,6 +55,7 @@ unsafe extern "C" {
     fn decide_edf_sleep(task: *mut EdfTask, voluntary: bool);
     fn decide_edf_charge(task: *mut EdfTask, used_ns: u64) -> bool;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
+    fn decide_edf_return(parent: *mut EdfTask, unused_ns: u64, deadline_ns: u64);
     fn decide_edf_lend_again(parent: *mut EdfTask, resting: bool, now_ns: u64) -> u64;
 }
 
@@ -148,6 +149,13 @@ impl EdfTask {
     pub fn lend_again(&mut self, resting: bool, now_ns: u64) -> u64 {
         // SAFETY: as in begin().
         unsafe { decide_edf_lend_again(self, resting, now_ns) }
+    }
+
+    /// Takes back what a child has left of what it was lent in the period that ends at `deadline_ns`, if that still is
+    /// the current one.
+    pub fn take_back(&mut self, unused_ns: u64, deadline_ns: u64) {
+        // SAFETY: the pointer is valid and the layouts are the same.
+        unsafe { decide_edf_return(self, unused_ns, deadline_ns) }
     }
 
     fn assert_begun(&self) {

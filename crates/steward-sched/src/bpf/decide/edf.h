@@ -253,4 +253,17 @@ DECIDE u64 edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
 	return edf_lend(parent, now_ns);
 }
 
+/*
+ * Gives back what a child has left of what it was lent, having executed its program or ended: in the period that lent
+ * it, which ended at deadline_ns. Else a shell would need the whole loan again and again beside what it uses itself.
+ */
+DECIDE void edf_return(struct edf_task *parent, u64 unused_ns, u64 deadline_ns)
+{
+	if (parent->deadline_ns != deadline_ns)
+		return;
+	parent->left_ns += (s64)unused_ns;
+	if (parent->left_ns > (s64)parent->budget_ns)
+		parent->left_ns = (s64)parent->budget_ns;
+}
+
 #endif

@@ -100,6 +100,11 @@ u64 decide_edf_lend(struct edf_task *parent, u64 now_ns)
 	return edf_lend(parent, now_ns);
 }
 
+void decide_edf_return(struct edf_task *parent, u64 unused_ns, u64 deadline_ns)
+{
+	edf_return(parent, unused_ns, deadline_ns);
+}
+
 u64 decide_edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
 {
 	return edf_lend_again(parent, resting, now_ns);
