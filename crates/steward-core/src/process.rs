@@ -11,14 +11,33 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// The file of a program as stat(2) tells it, which on some file systems is not what the kernel knows it by: good for
-/// telling whether a process runs the same one as before.
+/// What a process executed last: good for telling whether it has executed anything since. The file is told as stat(2)
+/// does, which on some file systems is not what the kernel knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramFile {
-    /// The device that it is on.
+pub struct Executed {
+    /// The device that the program's file is on.
     pub device: u64,
     /// Its inode there.
     pub inode: u64,
+    /// Where the stack begins (`startstack` of proc_pid_stat(5)), which the kernel chooses anew whenever something is
+    /// executed; `None` where it does not say.
+    #[serde(default)]
+    pub stack: Option<u64>,
+    /// The user whose rights it has: another one where it is a set-user-ID program.
+    #[serde(default)]
+    pub effective_user: Option<u32>,
+}
+
+impl Executed {
+    /// Whether nothing tells `other` from it: the process has executed nothing in between, as far as one can know.
+    pub fn is_same(&self, other: &Executed) -> bool {
+        fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+            one.is_none() || other.is_none() || one == other
+        }
+        (self.device, self.inode) == (other.device, other.inode)
+            && agree(self.stack, other.stack)
+            && agree(self.effective_user, other.effective_user)
+    }
 }
 
 /// One task that can not be mistaken for a later one with the same id.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steward_core::printable::printable;
-use steward_core::process::{Process, ProgramFile, TaskId, Thread};
+use steward_core::process::{Executed, Process, TaskId, Thread};
 
 use crate::cpu::cpus;
 use crate::error::KernelError;
@@ -54,6 +54,8 @@ pub struct TaskStat {
     pub flags: u64,
     /// How many threads the process has.
     pub threads: u64,
+    /// Where its stack begins; 0 where whoever asks may not know that.
+    pub stack: u64,
     /// The CPU that it ran on last.
     pub cpu: u32,
 }
@@ -140,11 +142,17 @@ pub fn process_of(tid: i32, roots: &Roots) -> Result<i32, KernelError> {
     number.ok_or_else(|| status.lacks("a line Tgid: NUMBER"))
 }
 
-/// The file of the program that a process runs; `None` where it cannot be told: of a thread of the kernel, or of one
-/// that has ended.
-pub fn program_file(pid: i32, roots: &Roots) -> Option<ProgramFile> {
+/// What a process executed last; `None` where it cannot be told: of a thread of the kernel, or of one that has ended.
+pub fn executed(pid: i32, roots: &Roots) -> Option<Executed> {
     let found = std::fs::metadata(roots.proc.join(format!("{pid}/exe"))).ok()?;
-    Some(ProgramFile { device: found.dev(), inode: found.ino() })
+    let stat = stat(pid, roots).ok()?;
+    let users = Status::read(pid, roots).ok()?.numbers("Uid:");
+    Some(Executed {
+        device: found.dev(),
+        inode: found.ino(),
+        stack: (stat.stack != 0).then_some(stat.stack),
+        effective_user: users.and_then(|users| users.get(1).copied()),
+    })
 }
 
 /// The user that a process belongs to: the one that is its real, effective and saved user. `None` where these differ:
@@ -301,6 +309,7 @@ fn parse_stat(text: &str, tid: i32) -> Option<TaskStat> {
         foreground: signed(8)?,
         flags: number(9)?,
         threads: number(20)?,
+        stack: number(28)?,
         cpu: u32::try_from(number(39)?).ok()?,
     })
 }

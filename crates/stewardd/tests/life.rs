@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use common::{Machine, Running, Sleeper, reservation, row, set};
@@ -271,32 +271,33 @@ impl Drop for Ends {
     }
 }
 
-/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights.
+/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights, and
+/// so may the same one, where it is a set-user-ID program that had given them up.
 #[test]
 fn what_was_given_to_a_program_is_not_given_anew_to_the_one_that_its_process_executed_since() {
     let machine = Machine::new();
-    let shell = || {
+    let shell = |executes: &str| {
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", "read line; exec sleep 1000"]).stdin(Stdio::piped()).spawn().expect("it starts")
+        shell.args(["-c", &format!("read line; exec {executes}")]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts")
     };
-    // The first and the second execute another program; what the second has is inherited.
-    let mut children = [shell(), shell(), shell()].map(Ends);
+    let (other, same) = ("sh -c 'echo; exec sleep 1000'", "/bin/sh -c 'echo; read line'");
+    // The first three execute something, the third the same file again; what the second has is inherited.
+    let mut children = [other, other, same, other].map(|executes| Ends(shell(executes)));
     let pids = children.each_ref().map(|child| child.0.id() as i32);
     let daemon = machine.start();
-    for (pid, inherit) in pids.into_iter().zip([false, true, false]) {
+    for (pid, inherit) in pids.into_iter().zip([false, true, false, false]) {
         let request = api::Set { inherit: Some(inherit), ..set(pid, reservation(2, 100)) };
         daemon.client().call(&request).expect("it fits");
     }
     daemon.stop();
-    for Ends(child) in &mut children[..2] {
-        writeln!(child.stdin.take().expect("it is a pipe")).expect("it reads");
-        let name = format!("/proc/{}/comm", child.id());
-        while std::fs::read_to_string(&name).expect("it runs") != "sleep\n" {
-            std::thread::yield_now();
-        }
+    for Ends(child) in &mut children[..3] {
+        writeln!(child.stdin.as_mut().expect("it is a pipe")).expect("it reads");
+        let mut said = [0];
+        child.stdout.as_mut().expect("it is a pipe").read_exact(&mut said).expect("it has executed it");
     }
     let _daemon = machine.start();
-    assert_eq!(pids.map(|pid| budget_ns(&machine, pid)), [None, Some(2_000_000), Some(2_000_000)]);
+    assert_eq!(pids.map(|pid| budget_ns(&machine, pid)), [None, Some(2_000_000), None, Some(2_000_000)]);
 }
 
 #[test]

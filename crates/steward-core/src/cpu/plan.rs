@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::reservation::Grant;
 use super::table::{Entry, Subject, Table};
-use crate::process::{Process, ProgramFile, TaskId};
+use crate::process::{Executed, Process, TaskId};
 
 /// What a person gave to a process, or to one of its threads alone (`None`: took from it), with `run`, `set` or
 /// `release`.
@@ -26,19 +26,18 @@ pub struct ByHand {
     /// The user who asked for it.
     #[serde(default)]
     pub user: u32,
-    /// Of what ends when another program is executed, the program for which it was; `None` where it is not known.
+    /// Of what ends when a program is executed, what the process had executed before it; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<ProgramFile>,
+    pub program: Option<Executed>,
 }
 
 impl ByHand {
-    /// Whether what was given has ended because the process has executed another program since. `now` is what it runs.
-    pub fn ended_by_exec(&self, now: Option<ProgramFile>) -> bool {
+    /// Whether what was given has ended because the process has executed a program since, be it the same one again.
+    /// `now` is what it executed last.
+    pub fn ended_by_exec(&self, now: Option<Executed>) -> bool {
         let lasts = |grant: &Grant| grant.inherit || grant.keep_over_exec;
-        self.grant.is_some_and(|grant| !lasts(&grant))
-            && self.program.is_some()
-            && now.is_some()
-            && self.program != now
+        let is_another = self.program.zip(now).is_some_and(|(before, now)| !before.is_same(&now));
+        self.grant.is_some_and(|grant| !lasts(&grant)) && is_another
     }
 }
 

@@ -5,7 +5,7 @@ use steward_core::authority::{Action, Amount};
 use steward_core::cpu::mechanism::{CpuRecord, MechanismKind, Standing, TaskRecord};
 use steward_core::cpu::plan::ByHand;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
-use steward_core::process::{ProgramFile, TaskId};
+use steward_core::process::{Executed, TaskId};
 use steward_kernel::process;
 
 use super::reply;
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     grant: Grant,
     keep_if_refused: bool,
     /// As [`ByHand::program`].
-    program: Option<ProgramFile>,
+    program: Option<Executed>,
 }
 
 impl Handler for api::Run {
@@ -125,7 +125,7 @@ impl Daemon {
         request.grant.requests_at = check_requests_at(requests_at, request.grant.inherit)?;
         let (held, first) = self.take_hold_of_task(number)?;
         // Before it gets anything: if it executes another program now, that one is not what it was given to.
-        request.program = process::program_file(held.id().tid, &self.options.roots);
+        request.program = process::executed(held.id().tid, &self.options.roots);
         let user = held.user(&self.options.roots).map_err(|error| kernel_error(number, &error))?;
         let amount = self.amount(caller, held.id(), &request.grant);
         let asked = for_process(Action::Reserve, caller, held.id().tid, user).for_amount(amount);

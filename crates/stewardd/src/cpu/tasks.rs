@@ -136,13 +136,13 @@ impl Daemon {
         self.cpu.state.keep(&self.cpu.by_hand, &mut self.worker);
     }
 
-    /// Forgets what was given by hand to programs that their processes have replaced: the kernel took it from them
-    /// then, and another program, which may have other rights, is not to get it anew.
+    /// Forgets what was given by hand to processes that have executed something since: the kernel took it from them
+    /// then, and what they executed, which may have other rights, is not to get it anew.
     pub(crate) fn forget_ended_by_exec(&mut self) {
         let roots = &self.options.roots;
         self.cpu.by_hand.retain(|hand| {
             let pid = process::process_of(hand.process.tid, roots).unwrap_or(hand.process.tid);
-            !hand.ended_by_exec(process::program_file(pid, roots))
+            !hand.ended_by_exec(process::executed(pid, roots))
         });
     }
 

@@ -220,6 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_daemon_knew_of_a_program_is_still_read() {
+        let program: steward_core::process::Executed =
+            serde_json::from_str(r#"{"device":1,"inode":2}"#).expect("JSON");
+        assert_eq!(
+            (program.device, program.inode, program.stack, program.effective_user),
+            (1, 2, None, None)
+        );
+    }
+
+    #[test]
     fn a_damaged_file_is_set_aside_with_a_message() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for damage in

@@ -3,7 +3,7 @@
 use crate::cpu::reservation::{IrrevocableFor, Reservation};
 
 use super::*;
-use crate::process::{FileIdentity, Thread};
+use crate::process::{Executed, FileIdentity, Thread};
 use crate::spec::SpecPath;
 
 const PLAYER: FileIdentity = FileIdentity { device: 1, inode: 10 };
@@ -132,6 +132,28 @@ fn what_was_given_to_a_process_is_not_given_to_another_with_its_pid() {
         program: None,
     }];
     assert_eq!(at_start(&Table::default(), &[process(10, 1, OTHER, 0)], &by_hand), []);
+}
+
+/// The file alone tells nothing where a set-user-ID program executes itself.
+#[test]
+fn what_was_given_ends_when_anything_is_executed_be_it_the_same_file() {
+    let before = Executed { device: 1, inode: 2, stack: Some(0x7ffc_0000), effective_user: Some(1000) };
+    let other_rights = Executed { effective_user: Some(0), ..before };
+    let other_stack = Executed { stack: Some(0x7ffd_0000), ..before };
+    let other_file = Executed { inode: 3, ..before };
+    let unknown = Executed { stack: None, effective_user: None, ..before };
+    let by_hand = |grant, program| ByHand { process: id(10), grant: Some(grant), user: 0, program };
+    for (now, ends) in
+        [(before, false), (unknown, false), (other_rights, true), (other_stack, true), (other_file, true)]
+    {
+        assert_eq!(by_hand(grant(0, 7), Some(before)).ended_by_exec(Some(now)), ends, "{now:?}");
+        // What is inherited lasts.
+        assert!(!by_hand(inherited(0, 7), Some(before)).ended_by_exec(Some(now)));
+        assert!(!by_hand(grant(0, 7), None).ended_by_exec(Some(now)));
+    }
+    assert!(!by_hand(grant(0, 7), Some(before)).ended_by_exec(None));
+    // As an earlier daemon has written it, which knew the file alone.
+    assert!(unknown.is_same(&before) && !unknown.is_same(&other_file));
 }
 
 #[test]

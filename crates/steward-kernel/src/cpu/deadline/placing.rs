@@ -87,6 +87,7 @@ mod tests {
                 foreground,
                 flags,
                 threads: 1,
+                stack: 0,
                 cpu,
             };
             placing(&stat, &self.1).expect("all is readable")
