@@ -71,6 +71,7 @@ impl Machine {
         match self.answer(uid, call) {
             Answer::Reply(parameters) => Ok(parameters),
             Answer::Text(text) => Ok(serde_json::from_str(&text).expect("a reply is an object")),
+            Answer::Texts(parts) => Ok(serde_json::from_str(&parts.concat()).expect("a reply is an object")),
             Answer::Error(error) => Err(error),
             Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
             Answer::Wait | Answer::Again(_) => panic!("this caller cannot wait"),

@@ -76,10 +76,12 @@ pub enum Answer {
     Reply(Map<String, Value>),
     /// One reply, as the JSON text of its parameters: for long ones, and those that several are given.
     Text(Arc<str>),
+    /// The same in parts, which several are given in one place or another.
+    Texts(Vec<Arc<str>>),
     /// An error.
     Error(ApiError),
     /// These replies now, as they travel, and then every one that is broadcast on the topic and may be seen.
-    Stream(Topic, Sight, Arc<str>),
+    Stream(Topic, Sight, Vec<Arc<str>>),
     /// One reply to this from time to time, whenever [`Server::serve_watchers`] finds it due.
     Watch(Watch),
     /// None yet: the call is to be put again by [`Server::answer_waiting`].
@@ -579,9 +581,14 @@ impl Client {
     }
 
     fn send_text(&mut self, parameters: &Arc<str>, continues: bool) {
+        self.send_texts(std::slice::from_ref(parameters), continues);
+    }
+
+    /// Sends parameters that are in parts.
+    fn send_texts(&mut self, parts: &[Arc<str>], continues: bool) {
         let (before, after) = wire::around_reply(continues);
         self.output.push(before.as_bytes());
-        self.output.push_shared(parameters);
+        parts.iter().for_each(|part| self.output.push_shared(part));
         self.output.push(after.as_bytes());
     }
 
@@ -609,11 +616,12 @@ impl Client {
             Answer::Again(made) => self.unanswered = unanswered(Some(made), false),
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
             Answer::Text(parameters) => self.send_text(&parameters, false),
+            Answer::Texts(parts) => self.send_texts(&parts, false),
             Answer::Error(error) => self.send_error(&error),
             Answer::Watch(_) | Answer::Stream(..) if !more => self.send_error(&ApiError::ExpectedMore),
             Answer::Stream(topic, sight, first) => {
                 self.monitoring = Some(Listening { topic, sight, lost: 0 });
-                self.output.push_shared(&first);
+                first.iter().for_each(|text| self.output.push_shared(text));
             }
             // Due at once.
             Answer::Watch(watch) => self.watching = Some((watch, 0)),

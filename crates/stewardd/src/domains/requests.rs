@@ -99,7 +99,7 @@ impl Handler for api::WatchDomains {
             Some(true) if daemon.domains.cgroups().is_ok() => {
                 daemon.begin_listing(caller, Purpose::Present(sight))
             }
-            _ => Ok(Answer::Stream(Topic::Domains, sight, "".into())),
+            _ => Ok(Answer::Stream(Topic::Domains, sight, Vec::new())),
         }
     }
 }

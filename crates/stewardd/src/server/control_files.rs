@@ -183,6 +183,7 @@ fn answer(request: Request, handle: &mut dyn FnMut(&Caller, Put) -> Answer) -> L
     let outcome = match handle(&caller, put) {
         Answer::Reply(parameters) => Ok(Given::Parameters(parameters)),
         Answer::Text(text) => Ok(Given::Text(text)),
+        Answer::Texts(parts) => Ok(Given::Text(parts.concat().into())),
         Answer::Error(error) => Err(error),
         Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
         Answer::Wait => return Left::Waits(Request { caller, put: call.into(), answer }),

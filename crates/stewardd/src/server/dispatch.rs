@@ -13,6 +13,7 @@ use steward_core::authority::{Request, Target};
 use crate::daemon::Daemon;
 use crate::domains::requests::listing::Listing;
 use crate::server::access::{Access, Handler};
+use crate::server::history::Telling;
 use crate::server::peer::Caller;
 use crate::server::pieces::{Put, Unfinished};
 use crate::server::service::{GetInfo, GetInterfaceDescription};
@@ -49,6 +50,10 @@ impl Daemon {
         if made.is_of::<Box<Listing>>() {
             let listing = made.into_work().expect("it is a list of domains");
             return self.go_on_listing(caller, listing);
+        }
+        if made.is_of::<Telling>() {
+            let telling = made.into_work().expect("it is the decisions");
+            return self.go_on_telling(caller, telling);
         }
         self.go_on_with_forecasts(caller, made)
     }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 const PIECE_BYTES: usize = 64 * 1024;
 /// How many pieces go into one call of the kernel.
 const PIECES_AT_ONCE: usize = 16;
+/// How much is sent to one client in one turn, in bytes: a client that reads as fast as it is written to would else hold
+/// the others up for as long as its reply is.
+const SENT_PER_TURN: usize = 256 * 1024;
 
 enum Piece {
     Own(Vec<u8>),
@@ -83,19 +86,27 @@ impl Output {
         *self = Output::default();
     }
 
-    /// Writes as much as is taken without waiting. What is written takes no memory any more.
+    /// Writes as much as is taken without waiting, and no more than is sent in one turn. What is written takes no memory
+    /// any more.
     ///
     /// # Errors
     /// What the writer says, unless it is that it takes no more now.
     pub(super) fn write_to(&mut self, writer: &mut impl Write) -> io::Result<()> {
-        while !self.is_empty() {
+        let mut room = SENT_PER_TURN;
+        while !self.is_empty() && room > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(PIECES_AT_ONCE);
+            let mut left = room;
             for (index, piece) in self.pieces.iter().take(PIECES_AT_ONCE).enumerate() {
-                slices.push(IoSlice::new(&piece.bytes()[if index == 0 { self.sent } else { 0 }..]));
+                let bytes = &piece.bytes()[if index == 0 { self.sent } else { 0 }..];
+                slices.push(IoSlice::new(&bytes[..bytes.len().min(left)]));
+                left = left.saturating_sub(bytes.len());
             }
             match writer.write_vectored(&slices) {
                 Ok(0) => return Ok(()),
-                Ok(count) => self.take_out(count),
+                Ok(count) => {
+                    self.take_out(count);
+                    room -= count;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -172,6 +183,18 @@ mod tests {
             }
             prop_assert_eq!(&reader.taken[..], &whole[..reader.taken.len()]);
         }
+    }
+
+    #[test]
+    fn who_reads_all_the_time_is_sent_a_bounded_part_in_each_turn() {
+        let (mut output, mut reader) = (Output::default(), Vec::new());
+        let long = 5 * SENT_PER_TURN / 2;
+        output.push_shared(&Arc::from("x".repeat(long)));
+        for turn in 1..=3 {
+            output.write_to(&mut reader).expect("it takes everything");
+            assert_eq!(reader.len(), (turn * SENT_PER_TURN).min(long));
+        }
+        assert!(output.is_empty());
     }
 
     #[test]

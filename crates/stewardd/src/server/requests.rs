@@ -4,6 +4,7 @@ use libsteward::{ApiError, api};
 use steward_core::authority::Action;
 
 use super::access::{Access, Handler, PROMISED, reply as answer};
+use super::history::{Form, Telling};
 use super::peer::Caller;
 use super::{Answer, Topic, report};
 use crate::cpu::reply;
@@ -43,7 +44,7 @@ impl Handler for api::ListEvents {
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
         let sight = daemon.permit_decisions(caller)?;
-        Ok(Answer::Text(daemon.history.list(daemon.events_lost, sight)))
+        daemon.go_on_telling(caller, Telling::new(Form::List, sight))
     }
 }
 
@@ -53,13 +54,36 @@ impl Handler for api::Monitor {
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
         let sight = daemon.permit_decisions(caller)?;
-        let wants_history = self.history == Some(true);
-        let first = if wants_history { daemon.history.stream(sight) } else { "".into() };
-        Ok(Answer::Stream(Topic::Decisions, sight, first))
+        match self.history {
+            Some(true) => daemon.go_on_telling(caller, Telling::new(Form::Stream, sight)),
+            _ => Ok(Answer::Stream(Topic::Decisions, sight, Vec::new())),
+        }
     }
 }
 
 impl Daemon {
+    /// Tells somebody more of all decisions, and answers once that was all.
+    pub(crate) fn go_on_telling(
+        &mut self,
+        caller: &Caller,
+        mut telling: Telling,
+    ) -> Result<Answer, ApiError> {
+        if !self.history.tell(&mut telling) {
+            return Ok(Answer::Again(telling.into()));
+        }
+        // The rules may have changed while it was made.
+        let (sight, form) = (telling.sight(), telling.form());
+        let other = self.permit_listening(caller, sight)?;
+        if other != sight {
+            return Ok(Answer::Again(Telling::new(form, other).into()));
+        }
+        let reply = telling.into_reply(self.events_lost);
+        Ok(match form {
+            Form::List => Answer::Texts(reply),
+            Form::Stream => Answer::Stream(Topic::Decisions, sight, reply),
+        })
+    }
+
     fn reloaded(&mut self) -> api::Reloaded {
         let applied = self.reload();
         api::Reloaded {

@@ -218,7 +218,7 @@ impl Daemon {
         let Purpose::Present(sight) = purpose else { return Ok(Answer::Text(text)) };
         // The rules may have changed while it was made.
         match self.permit_listening(caller, sight)? {
-            same if same == sight => Ok(Answer::Stream(Topic::Domains, sight, text)),
+            same if same == sight => Ok(Answer::Stream(Topic::Domains, sight, vec![text])),
             other => self.begin_listing(caller, Purpose::Present(other)),
         }
     }

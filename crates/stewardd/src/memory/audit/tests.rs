@@ -206,6 +206,9 @@ fn ask<M: libsteward::api::Method>(
         }
         crate::server::Answer::Error(error) => Err(error.to_string()),
         crate::server::Answer::Text(text) => Ok(serde_json::from_str(&text).expect("it is the reply")),
+        crate::server::Answer::Texts(parts) => {
+            Ok(serde_json::from_str(&parts.concat()).expect("it is the reply"))
+        }
         _ => panic!("it is answered once"),
     }
 }
