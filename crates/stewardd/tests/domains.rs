@@ -320,6 +320,18 @@ fn nobody_leaves_the_slice_that_limits_them_by_way_of_a_domain_of_their_own() {
         assert!(error.contains("whose limits it would leave"), "{error}");
         assert_eq!(machine.cgroups.tree().members[&pid], from);
     }
+    // What a manager has left to them to divide, with `Delegate=`, is not theirs to leave either.
+    for path in ["system.slice/theirs.service", "system.slice/theirs.service/part"] {
+        machine.cgroups.tree().add(path, user);
+        machine.cgroups.tree().members.insert(pid, path.to_owned());
+        let error = refusal(daemon.client().call(&enter(pid, "own"))).to_string();
+        assert!(error.contains("whose limits are its manager's"), "{error}");
+        assert_eq!(machine.cgroups.tree().members[&pid], path);
+    }
+    // Within what they were given they go about.
+    machine.cgroups.tree().add("steward.own/part", user);
+    machine.cgroups.tree().members.insert(pid, "steward.own/part".to_owned());
+    daemon.client().call(&enter(pid, "own")).expect("both are theirs");
     // It is the slice that keeps them: from the root of the tree, which limits nobody, they may.
     machine.cgroups.tree().members.insert(pid, String::new());
     daemon.client().call(&enter(pid, "own")).expect("it is their process, and their domain");

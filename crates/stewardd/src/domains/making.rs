@@ -89,6 +89,12 @@ impl Domains {
         Ok(())
     }
 
+    /// Whether this is a domain that Steward made, or below one.
+    pub fn is_within_made(&self, path: &str) -> bool {
+        std::iter::successors(Some(path), |path| name::parent_of(path))
+            .any(|path| self.held.get(path).is_some_and(|held| held.made))
+    }
+
     /// The domain directly below the root that a path is at or below.
     fn top_of<'p>(&self, path: &'p str) -> &'p str {
         let mut top = path;

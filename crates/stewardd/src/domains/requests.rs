@@ -331,7 +331,9 @@ impl Daemon {
     }
 
     /// Whoever put a process into a domain may have done so to limit it: out of a domain of somebody else it is not
-    /// moved. The root of the tree limits nobody. A user's slice belongs to the user, but its limits are the machine's.
+    /// moved. The root of the tree limits nobody. A user's slice belongs to the user, but its limits are the machine's;
+    /// and so are those of a cgroup that its manager has left to a user to divide (systemd's `Delegate=`): the kernel
+    /// lets that user move nothing out of it.
     fn permit_leaving(&mut self, caller: &Caller, from: &str, to: &str) -> Result<(), ApiError> {
         let from = name::domain_of(from);
         if from.is_empty() {
@@ -345,11 +347,14 @@ impl Daemon {
         let cgroup = self.domains.cgroups()?.find(from);
         let cgroup =
             cgroup.map_err(|_| ApiError::NoSuchDomain { domain: self.domains.names().name_of(from) })?;
-        let (target, about) = self.target(caller, &cgroup);
-        self.permit(
-            caller,
-            &Request::new(Action::Limit, Resource::Cpu, target, format!("{about}, which it is in")),
-        )
+        let (target, about) = match self.target(caller, &cgroup) {
+            (Target::Own | Target::BelowOwn, _) if !self.domains.is_within_made(from) => {
+                let name = self.domains.names().name_of(from);
+                (Target::Others, format!("{name}, whose limits are its manager's"))
+            }
+            (target, about) => (target, format!("{about}, which it is in")),
+        };
+        self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))
     }
 
     /// Whether the cgroup that was decided about is still the one at its path, after acting on it.
