@@ -3,8 +3,8 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `descriptors`, and `clients`, in
-//! which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`, and `clients`,
+//! in which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<()> {
         ["attack", scenario] => attack(scenario),
         [] => bail!(
             "besieged SCENARIO[:METHOD]...: quiet forecasts events monitor subordinates files mounts releases ends \
-             cgroups churn shows descriptors clients"
+             cgroups churn shows removals descriptors clients"
         ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
@@ -72,6 +72,7 @@ fn measure(asked: &str) -> anyhow::Result<()> {
         std::fs::create_dir_all(OWN_CGROUP)?;
         std::os::unix::fs::chown(OWN_CGROUP, Some(ATTACKER), Some(ATTACKER))?;
     }
+    let _of_root = if scenario == "removals" { Some(Ends(fill_domain()?)) } else { None };
     let monitor = Client::connect(SOCKET_PATH)?.monitor(false)?;
     let mut attacker = own(ATTACKER, &["attack", scenario])?;
     if scenario == "subordinates" || scenario == "mounts" {
@@ -110,6 +111,26 @@ fn measure(asked: &str) -> anyhow::Result<()> {
         child.wait()?;
     }
     Ok(())
+}
+
+/// A program that ends with this one.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Gives the attacker a domain with a program in it that is not the attacker's to end.
+fn fill_domain() -> anyhow::Result<Child> {
+    let mut client = Client::connect(SOCKET_PATH)?;
+    let (domain, user, keep) = (GIVEN.to_owned(), Some(ATTACKER), Some(true));
+    client.call(&api::CreateDomain { domain, user, keep, ..Default::default() })?;
+    let child = Command::new("sleep").arg("3600").stdout(Stdio::null()).spawn()?;
+    client.call(&api::MoveProcess { pid: Some(child.id() as i32), domain: GIVEN.to_owned() })?;
+    Ok(child)
 }
 
 fn fill_history() -> anyhow::Result<()> {
@@ -201,6 +222,7 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
         "cgroups" => cgroups(),
         "churn" => churn(),
         "shows" => shows(),
+        "removals" => removals(),
         "descriptors" => descriptors(),
         other => bail!("there is no scenario {other}"),
     }
@@ -289,6 +311,10 @@ fn clients() -> anyhow::Result<()> {
 
 /// How many programs end at once.
 const ENDS_AT_ONCE: usize = 512;
+/// The domain that root has given the attacker.
+const GIVEN: &str = "given";
+/// How many programs the attacker has in it.
+const MEMBERS: usize = 2000;
 /// Where root has made a cgroup for the attacker.
 const OWN_CGROUP: &str = "/sys/fs/cgroup/crowd";
 const CGROUPS: usize = 4000;
@@ -327,6 +353,25 @@ fn shows() -> anyhow::Result<()> {
         let _ = Client::connect(SOCKET_PATH)?.watch_domains(true)?.next();
     }
     Ok(())
+}
+
+/// Has it looked whose thousands of programs are, to be refused because of the last of them, on many connections.
+fn removals() -> anyhow::Result<()> {
+    Client::connect(SOCKET_PATH)?.call(&api::MoveProcess { pid: None, domain: GIVEN.to_owned() })?;
+    for _ in 0..MEMBERS {
+        // SAFETY: there is one thread, and the child only waits.
+        if unsafe { libc::fork() } == 0 {
+            // SAFETY: it ends with its parent, and else waits for a signal.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            loop {
+                // SAFETY: it has no arguments, and waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+    }
+    flood(&format!(
+        r#"{{"method":"io.steward.RemoveDomain","parameters":{{"domain":"{GIVEN}","kill":true}}}}"#
+    ))
 }
 
 fn cgroups() -> anyhow::Result<()> {

@@ -6,10 +6,15 @@ use std::sync::atomic::Ordering;
 
 use common::{Machine, Running, Sleeper, reservation};
 use libsteward::api::{DomainSettings, EventKind};
+use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_core::cpu::mechanism::MechanismKind;
 use steward_kernel::cgroup::reading::MemoryUse;
+use stewardd::daemon::Daemon;
+use stewardd::server::Answer;
+use stewardd::server::peer::Caller;
+use stewardd::server::pieces::Put;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
@@ -224,6 +229,112 @@ fn a_removed_childs_processes_go_to_the_parent_or_end_as_asked() {
     client.call(&remove("web", true)).expect("root may");
     assert_eq!(machine.cgroups.tree().killed, [sleeper.pid()]);
     assert!(!machine.cgroups.tree().has("steward.web"));
+}
+
+/// What the daemon answers when it is asked to remove this, and in how many pieces.
+fn removed_in_pieces(
+    daemon: &mut Daemon,
+    uid: u32,
+    request: &api::RemoveDomain,
+) -> (api::DomainRemoved, usize) {
+    let Ok(serde_json::Value::Object(parameters)) = serde_json::to_value(request) else {
+        unreachable!("a struct with named fields")
+    };
+    let method = <api::RemoveDomain as api::Method>::NAME.to_owned();
+    let call = Call { method, parameters, ..Call::default() };
+    let caller = Caller::of_process(uid, uid, std::process::id() as i32);
+    let mut answer = daemon.answer(&caller, call.clone());
+    let mut pieces = 1;
+    loop {
+        match answer {
+            Answer::Again(made) => {
+                pieces += 1;
+                answer = daemon.answer(&caller, Put { call: call.clone(), made: Some(made) });
+            }
+            Answer::Reply(reply) => {
+                return (serde_json::from_value(reply.into()).expect("it was removed"), pieces);
+            }
+            Answer::Error(error) => panic!("{error}"),
+            _ => panic!("neither an answer nor a part of one"),
+        }
+    }
+}
+
+#[test]
+fn a_domain_with_many_below_it_is_removed_in_pieces() {
+    let machine = Machine::new();
+    let mut daemon = machine.daemon().expect("it starts");
+    let call = |request: &api::CreateDomain| {
+        let Ok(serde_json::Value::Object(parameters)) = serde_json::to_value(request) else {
+            unreachable!("a struct with named fields")
+        };
+        let method = <api::CreateDomain as api::Method>::NAME.to_owned();
+        Call { method, parameters, ..Call::default() }
+    };
+    let root = Caller::of_process(0, 0, std::process::id() as i32);
+    for kill in [false, true] {
+        let own = api::CreateDomain { user: Some(1001), ..create("own", None) };
+        assert!(matches!(daemon.answer(&root, call(&own)), Answer::Reply(_)));
+        for number in 0..100 {
+            let below = create(&format!("own/d{number:02}"), None);
+            assert!(matches!(daemon.answer(&root, call(&below)), Answer::Reply(_)));
+        }
+        let (removed, pieces) = removed_in_pieces(&mut daemon, 1001, &remove("own", kill));
+        assert_eq!((removed.removed, removed.moved), (101, 0));
+        // 32 domains in each; and before, whose the processes are in 32 cgroups: itself, its leaf and those below.
+        assert_eq!(pieces, if kill { 3 + 4 } else { 4 }, "kill {kill}");
+        assert!(!machine.cgroups.tree().has("steward.own"));
+    }
+}
+
+/// What root has held a user to, the user does not get out of by removing the domain that does it.
+#[test]
+fn nobody_leaves_the_limits_of_a_domain_of_their_own_by_removing_it() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let sleeper = Sleeper::start(&machine.program("program"));
+    let slow = || DomainSettings { weight: Some(10), ..DomainSettings::default() };
+    let slice = "user.slice/user-1001.slice";
+    for path in ["user.slice", slice] {
+        machine.cgroups.tree().add(path, 0);
+    }
+    let first = |name: &str| api::CreateDomain { user: Some(1001), keep: Some(true), ..create(name, None) };
+    let as_root = || machine.caller_uid.store(0, Ordering::SeqCst);
+    let limits = [
+        slow(),
+        DomainSettings { priority: Some(0), ..DomainSettings::default() },
+        DomainSettings { memory_max: Some(1 << 30), ..DomainSettings::default() },
+        DomainSettings { io_max_bytes: Some(1 << 20), ..DomainSettings::default() },
+        DomainSettings { io: Some(api::IoClass::Background), ..DomainSettings::default() },
+    ];
+    for settings in limits {
+        as_root();
+        let own = api::CreateDomain { settings: settings.clone(), ..first("own") };
+        daemon.client().call(&own).expect("root may");
+        daemon.client().call(&enter(sleeper.pid(), "own")).expect("root may");
+        machine.caller_uid.store(1001, Ordering::SeqCst);
+        let error = refusal(daemon.client().call(&remove("own", false))).to_string();
+        assert!(error.contains("whose limits would hold its processes no more"), "{settings:?}: {error}");
+        assert_eq!(machine.cgroups.tree().members[&sleeper.pid()], "steward.own");
+        // What they make below it is theirs, limits included.
+        let part = api::CreateDomain { settings, ..create("own/part", None) };
+        daemon.client().call(&part).expect("it is below their own");
+        daemon.client().call(&remove("own/part", false)).expect("it is below their own");
+        // Without processes it limits nobody.
+        machine.cgroups.tree().members.clear();
+        daemon.client().call(&remove("own", false)).expect("one's own");
+    }
+    as_root();
+    daemon.client().call(&set(slice, slow())).expect("root may");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let error = refusal(daemon.client().call(&remove(slice, true))).to_string();
+    assert!(error.contains("whose limits would hold its processes no more"), "{error}");
+    // What was reserved for them they give back.
+    as_root();
+    let more = DomainSettings { cpu: Some(0.1), weight: Some(200), ..DomainSettings::default() };
+    daemon.client().call(&set(slice, more)).expect("there is room");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    daemon.client().call(&remove(slice, false)).expect("one's own");
 }
 
 #[test]

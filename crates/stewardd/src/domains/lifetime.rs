@@ -126,7 +126,7 @@ impl Domains {
             let unused =
                 !held.used && held.made_at_ns.saturating_add(UNUSED_NS) > crate::turn::clock::now_ns();
             let has_children = self.held.keys().any(|other| name::parent_of(other) == Some(path));
-            if unused || has_children || self.is_populated(path) {
+            if unused || has_children || self.has_processes(path) {
                 break;
             }
             let why = if held.used { "its last process has gone" } else { "no process came within a minute" };
@@ -144,14 +144,6 @@ impl Domains {
         ended
     }
 
-    /// Where it cannot be known, a process may be there.
-    fn is_populated(&self, path: &str) -> bool {
-        self.cgroups().map_or(true, |cgroups| match cgroups.is_populated(path) {
-            Ok(populated) => populated,
-            Err(error) => !error.is_absent(),
-        })
-    }
-
     /// Leaves a tidy tree: removes the cgroups of domains without processes. What is held stays held, for the next
     /// daemon.
     pub fn stop(&mut self) {
@@ -160,7 +152,7 @@ impl Domains {
         }
         let held: Vec<Held> = self.held.values().rev().filter(|held| held.made).cloned().collect();
         for held in &held {
-            if !self.is_populated(&held.path) {
+            if !self.has_processes(&held.path) {
                 // Whatever is left in the way stays, as the processes do.
                 let _ = self.try_remove(&held.path);
             }

@@ -4,6 +4,8 @@
 //! there. A domain with children keeps its own processes in a leaf, because a cgroup that hands the
 //! CPU out holds none itself.
 
+use std::collections::BTreeSet;
+
 use libsteward::api::{self, ApiError};
 use steward_core::domain::{Change, OWN_LEAF, Settings, name};
 use steward_core::resource::Resource;
@@ -177,7 +179,7 @@ impl Domains {
     /// Removes a domain that Steward made with all below it, or takes from any other what it was given.
     ///
     /// # Errors
-    /// [`ApiError::NoSuchDomain`] when nothing is held of it; what the kernel says.
+    /// As [`Domains::begin_removal`] and [`Domains::remove_piece`].
     pub fn remove(
         &mut self,
         path: &str,
@@ -185,40 +187,78 @@ impl Domains {
         asker: Asker,
         mechanism: &mut InForce,
     ) -> Result<api::DomainRemoved, ApiError> {
+        self.begin_removal(path, kill)?;
+        let below = self.held_below(path, usize::MAX, &BTreeSet::new());
+        self.remove_piece(path, &below, kill, asker, mechanism)
+    }
+
+    /// Begins to remove a domain: has all its processes end, if they are to.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidParameter`] when nothing is held of it; what the kernel says.
+    pub fn begin_removal(&mut self, path: &str, kill: bool) -> Result<(), ApiError> {
         let Some(held) = self.held.get(path) else {
             let reason = "it was not made by Steward, and was given nothing".to_owned();
             return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
         };
-        if !held.made {
-            self.held.remove(path);
+        if kill && held.made {
+            self.cgroups()?.kill(path).map_err(|error| kernel_failed(&error))?;
+            let below = self.held_below(path, usize::MAX, &BTreeSet::new());
+            below.iter().for_each(|path| self.end_with_last_process(path));
+        }
+        Ok(())
+    }
+
+    /// Some of the domains to be removed with this one, those below first and itself last, without those that were
+    /// `tried`.
+    pub fn held_below(&self, path: &str, most: usize, tried: &BTreeSet<String>) -> Vec<String> {
+        if self.held.get(path).is_some_and(|held| !held.made) {
+            return vec![path.to_owned()];
+        }
+        let is_left = |other: &&String| name::is_at_or_below(other, path) && !tried.contains(*other);
+        self.held.keys().rev().filter(is_left).take(most).cloned().collect()
+    }
+
+    /// Removes these domains, which are at or below the one at `top`: their processes go to where those of that one
+    /// go, unless they were told to end.
+    ///
+    /// # Errors
+    /// What the kernel says. Those before it are removed.
+    pub fn remove_piece(
+        &mut self,
+        top: &str,
+        paths: &[String],
+        kill: bool,
+        asker: Asker,
+        mechanism: &mut InForce,
+    ) -> Result<api::DomainRemoved, ApiError> {
+        if self.held.get(top).is_some_and(|held| !held.made) {
+            self.held.remove(top);
             self.changed = true;
             self.apply(mechanism);
-            self.tell(api::EventKind::DomainChanged, path, asker, Some("it has its default again"));
+            self.tell(api::EventKind::DomainChanged, top, asker, Some("it has its default again"));
             return Ok(api::DomainRemoved { removed: 1, moved: 0 });
         }
-        let below: Vec<String> =
-            self.held.keys().rev().filter(|other| name::is_at_or_below(other, path)).cloned().collect();
-        let mut moved = 0;
-        if kill {
-            self.cgroups()?.kill(path).map_err(|error| kernel_failed(&error))?;
-            below.iter().for_each(|path| self.end_with_last_process(path));
-        } else {
-            let to = self.place_above(path);
-            for path in &below {
-                moved += self.empty(path, &to).map_err(|error| kernel_failed(&error))?;
+        let to = self.place_above(top);
+        let mut done = api::DomainRemoved { removed: 0, moved: 0 };
+        let mut outcome = Ok(());
+        for path in paths {
+            if !kill {
+                match self.empty(path, &to) {
+                    Ok(moved) => done.moved += moved,
+                    Err(error) => {
+                        outcome = Err(kernel_failed(&error));
+                        break;
+                    }
+                }
             }
-        }
-        let mut removed = 0;
-        for path in &below {
-            removed += u64::from(self.try_remove(path).is_ok());
-        }
-        for path in &below {
-            let gone = !self.held.contains_key(path);
-            let why = if gone { None } else { Some("it goes as soon as its processes have ended") };
+            let is_gone = self.try_remove(path).is_ok();
+            done.removed += u64::from(is_gone);
+            let why = if is_gone { None } else { Some("it goes as soon as its processes have ended") };
             self.tell(api::EventKind::DomainRemoved, path, asker, why);
         }
         self.apply(mechanism);
-        Ok(api::DomainRemoved { removed, moved })
+        outcome.map(|()| done)
     }
 
     /// Where processes go whose domain is removed: to the parent, and from the top to the root.

@@ -18,15 +18,11 @@ impl Domains {
         Ok(processes)
     }
 
-    /// The processes of a domain and of all below it.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn processes_below(&self, path: &str) -> Result<Vec<i32>, ApiError> {
-        let mut processes = self.processes(path)?;
-        for cgroup in self.cgroups()?.children(path).map_err(|error| kernel_failed(&error))? {
-            processes.extend(self.processes_below(&cgroup.path)?);
-        }
-        Ok(processes)
+    /// Whether there may be a process in a domain or below it: where it cannot be known, one may be there.
+    pub fn has_processes(&self, path: &str) -> bool {
+        self.cgroups().map_or(true, |cgroups| match cgroups.is_populated(path) {
+            Ok(populated) => populated,
+            Err(error) => !error.is_absent(),
+        })
     }
 }

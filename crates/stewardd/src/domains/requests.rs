@@ -7,6 +7,7 @@
 //! domain is.
 
 pub(crate) mod listing;
+pub(crate) mod removing;
 mod slowed;
 
 use libsteward::api::{self, ApiError};
@@ -75,7 +76,7 @@ impl Handler for api::RemoveDomain {
     const CHANGES_FORECASTS: bool = true;
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
-        reply(daemon.remove_domain(caller, &self))
+        daemon.begin_removing(caller, &self)
     }
 }
 
@@ -258,33 +259,6 @@ impl Daemon {
         let above = self.domains.users_above(&cgroup.path);
         let about = format!("the domain {} of user {user}", self.domains.names().name_of(&cgroup.path));
         (Target::of_domain(caller.uid, Some(user), above), about)
-    }
-
-    pub(crate) fn remove_domain(
-        &mut self,
-        caller: &Caller,
-        request: &api::RemoveDomain,
-    ) -> Result<api::DomainRemoved, ApiError> {
-        let cgroup = self.domains.resolve(&request.domain)?;
-        let kill = request.kill == Some(true);
-        let (target, about) = self.target(caller, &cgroup);
-        self.permit(caller, &Request::of_all(Action::Limit, target, about))?;
-        if kill && let Some(pid) = self.process_of_others(caller, &cgroup.path)? {
-            let about = format!("process {pid} in it, which belongs to somebody else");
-            self.permit(caller, &Request::of_all(Action::Administer, Target::Others, about))?;
-        }
-        self.cpu.suspensions.end_below(&cgroup.path, &mut self.cpu.mechanism);
-        self.domains.remove(&cgroup.path, kill, asker(caller), &mut self.cpu.mechanism)
-    }
-
-    /// A process in a domain or below it that the caller's user could not end by hand.
-    fn process_of_others(&self, caller: &Caller, path: &str) -> Result<Option<i32>, ApiError> {
-        let processes = self.domains.processes_below(path)?;
-        let is_own = |pid: &i32| {
-            let user = process::user(*pid, &self.options.roots);
-            caller.uid == 0 || user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid))
-        };
-        Ok(processes.into_iter().find(|pid| !is_own(pid)))
     }
 
     pub(crate) fn move_process(

@@ -12,6 +12,7 @@ use steward_core::authority::{Request, Target};
 
 use crate::daemon::Daemon;
 use crate::domains::requests::listing::Listing;
+use crate::domains::requests::removing::Removing;
 use crate::server::access::{Access, Handler};
 use crate::server::history::Telling;
 use crate::server::peer::Caller;
@@ -40,8 +41,10 @@ impl Daemon {
                 Answer::Error(error)
             }
         };
-        // What polkit said was about this call and no other.
-        self.polkit.forget(caller.id);
+        // What polkit said was about this call and no other, for as long as it is answered.
+        if !matches!(answer, Answer::Again(_)) {
+            self.polkit.forget(caller.id);
+        }
         answer
     }
 
@@ -50,6 +53,10 @@ impl Daemon {
         if made.is_of::<Box<Listing>>() {
             let listing = made.into_work().expect("it is a list of domains");
             return self.go_on_listing(caller, listing);
+        }
+        if made.is_of::<Box<Removing>>() {
+            let removing = made.into_work().expect("it is a removal");
+            return self.go_on_removing(caller, removing);
         }
         if made.is_of::<Telling>() {
             let telling = made.into_work().expect("it is the decisions");
