@@ -405,6 +405,12 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
                 &["confined of user 0, which it is in", "0::/confined", "0::/steward.theirs", "of user 0:"],
             );
         }),
+        ("nobody-leaves-what-was-left-to-them-to-divide", &|| {
+            told.says("left-to-divide", &["left, whose limits are its manager's", "exit code 1", "0::/left"]);
+        }),
+        ("nobody-removes-the-limits-of-their-domain", &|| {
+            told.says("limited", &["would hold its processes no more", "exit code 1", "0::/steward.theirs"]);
+        }),
         ("a-pid-given-out-again-has-nothing-of-before", &|| {
             told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
         }),

@@ -65,6 +65,20 @@ try as_user "steward domain move $theirs theirs"
 grep '^0::' /proc/$theirs/cgroup
 try as_user "steward domain move $$ theirs"
 
+# A cgroup that was left to the user to divide is not theirs to leave, the kernel says so too; and what a domain of
+# theirs is held to they do not end by removing it.
+section left-to-divide
+mkdir /sys/fs/cgroup/left
+chown user /sys/fs/cgroup/left
+echo $theirs >/sys/fs/cgroup/left/cgroup.procs
+try as_user "steward domain move $theirs theirs"
+grep '^0::' /proc/$theirs/cgroup
+section limited
+steward domain set theirs --weight 10 >/dev/null
+steward domain move $theirs theirs >/dev/null
+try as_user 'steward domain remove theirs'
+grep '^0::' /proc/$theirs/cgroup
+
 # The daemon dies, a program that was given something ends, and its pid is given out again.
 section pid-again
 steward set $theirs --cpu 3ms/100ms
