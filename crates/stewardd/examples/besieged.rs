@@ -3,8 +3,9 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`, and `clients`,
-//! in which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`, and
+//! `clients`, in which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method
+//! than `ListSpecs`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -281,8 +281,9 @@ fn a_domain_with_many_below_it_is_removed_in_pieces() {
         }
         let (removed, pieces) = removed_in_pieces(&mut daemon, 1001, &remove("own", kill));
         assert_eq!((removed.removed, removed.moved), (101, 0));
-        // 32 domains in each; and before, whose the processes are in 32 cgroups: itself, its leaf and those below.
-        assert_eq!(pieces, if kill { 3 + 4 } else { 4 }, "kill {kill}");
+        // 8 domains in each; and before, whose the processes are in 4 to 32 cgroups: itself, its leaf and those below.
+        let looks = if kill { 3..=25 } else { 0..=0 };
+        assert!(looks.contains(&(pieces - 13)), "{pieces}");
         assert!(!machine.cgroups.tree().has("steward.own"));
     }
 }

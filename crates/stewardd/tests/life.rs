@@ -271,8 +271,8 @@ impl Drop for Ends {
     }
 }
 
-/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights, and
-/// so may the same one, where it is a set-user-ID program that had given them up.
+/// What ends at exec has ended, also for a daemon that starts again after it: the next program may have other rights,
+/// and so may the same one, where it is a set-user-ID program that had given them up.
 #[test]
 fn what_was_given_to_a_program_is_not_given_anew_to_the_one_that_its_process_executed_since() {
     let machine = Machine::new();

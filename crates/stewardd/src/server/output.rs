@@ -11,8 +11,8 @@ use std::sync::Arc;
 const PIECE_BYTES: usize = 64 * 1024;
 /// How many pieces go into one call of the kernel.
 const PIECES_AT_ONCE: usize = 16;
-/// How much is sent to one client in one turn, in bytes: a client that reads as fast as it is written to would else hold
-/// the others up for as long as its reply is.
+/// How much is sent to one client in one turn, in bytes: one that reads as fast as it is written to would else hold the
+/// others up for as long as its reply is.
 const SENT_PER_TURN: usize = 256 * 1024;
 
 enum Piece {
@@ -86,8 +86,8 @@ impl Output {
         *self = Output::default();
     }
 
-    /// Writes as much as is taken without waiting, and no more than is sent in one turn. What is written takes no memory
-    /// any more.
+    /// Writes as much as is taken without waiting, and no more than is sent in one turn. What is written takes no
+    /// memory any more.
     ///
     /// # Errors
     /// What the writer says, unless it is that it takes no more now.

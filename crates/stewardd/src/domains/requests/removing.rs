@@ -4,6 +4,7 @@
 //! those above them; what is made below it meanwhile goes too. Whether the caller may is decided again in each piece.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request, Target};
@@ -17,11 +18,14 @@ use crate::server::Answer;
 use crate::server::access::reply;
 use crate::server::peer::Caller;
 use crate::server::pieces::Unfinished;
+use crate::turn::clock::now_ns;
 
-/// How many processes, and how many cgroups, are looked at in one piece.
-const PIECE_PROCESSES: usize = 32;
+/// How many processes and cgroups are looked at in one piece, at least and at most.
+const PIECE_LOOKS: RangeInclusive<usize> = 4..=32;
+/// How long that goes on, in nanoseconds, where it is more than the least.
+const PIECE_NS: u64 = 2_000_000;
 /// How many domains are removed in one piece.
-const PIECE_DOMAINS: usize = 32;
+const PIECE_DOMAINS: usize = 8;
 
 /// A removal that is under way.
 pub(crate) struct Removing {
@@ -41,14 +45,15 @@ enum Stage {
 impl From<Box<Removing>> for Unfinished {
     fn from(removing: Box<Removing>) -> Self {
         let held = |path: &String| size_of::<String>() + path.capacity();
-        let (held_bytes, is_begun) = match &removing.stage {
+        let held_bytes = match &removing.stage {
             Stage::Looking { processes, cgroups } => {
                 let bytes: usize = cgroups.iter().map(held).sum();
-                (bytes + processes.capacity() * size_of::<i32>(), false)
+                bytes + processes.capacity() * size_of::<i32>()
             }
-            Stage::Removing { tried } => (tried.iter().map(held).sum(), true),
+            Stage::Removing { tried } => tried.iter().map(held).sum(),
         };
-        Unfinished::new(removing, held_bytes, is_begun)
+        // To list processes costs more than to look at some: who has listed them is finished before others list theirs.
+        Unfinished::new(removing, held_bytes, true)
     }
 }
 
@@ -113,7 +118,11 @@ impl Daemon {
     /// Looks whose some more of the processes are. Returns whether all are known to be the caller's to end.
     fn look_whose(&mut self, caller: &Caller, removing: &mut Removing) -> Result<bool, ApiError> {
         let Stage::Looking { processes, cgroups } = &mut removing.stage else { return Ok(true) };
-        for _ in 0..PIECE_PROCESSES {
+        let until_ns = now_ns() + PIECE_NS;
+        for looked_at in 0..*PIECE_LOOKS.end() {
+            if looked_at >= *PIECE_LOOKS.start() && now_ns() >= until_ns {
+                break;
+            }
             if let Some(pid) = processes.pop() {
                 let user = process::user(pid, &self.options.roots);
                 let is_own = user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid));
