@@ -34,8 +34,11 @@ const SHORT_PART: u64 = 16;
 /// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
 /// check of what is left, until what that decides is in the kernel, and half as much again.
 const AHEAD_NS: u64 = 200_000_000;
-/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late.
+/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late. Where it
+/// is dropped again before twice that time is over, it stays so for twice as long, up to this: protection that comes and
+/// goes keeps nothing for anybody.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
+const SHORT_MAX_NS: u64 = 60_000_000_000;
 /// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
 /// while it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
@@ -137,8 +140,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     protection: Protection,
-    /// Since when there is so little left.
-    short_since_ns: Option<u64>,
+    short: Shortage,
     /// When the last look was, and how far it was then to having nothing left.
     last: Option<(u64, u64)>,
     /// Who has its turn to pay, by the one above: ids of cgroups.
@@ -150,6 +152,39 @@ pub struct Manager {
     paid_last: u64,
     /// By id of the cgroup: the minimum that it was told with what of it is idle, in bytes.
     covered: BTreeMap<u64, u64>,
+}
+
+/// Whether so little is left that protection is dropped, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shortage {
+    /// Since when.
+    since_ns: Option<u64>,
+    /// When the last one ended.
+    ended_at_ns: Option<u64>,
+    /// For how long this one or the last one stays at least, in nanoseconds.
+    least_ns: u64,
+}
+
+impl Shortage {
+    /// Whether it is one, with so much left ahead, and so much being too little, in bytes.
+    fn becomes(&mut self, now_ns: u64, near_bytes: u64, ahead_bytes: u64) -> bool {
+        let is_short = match self.since_ns {
+            Some(since_ns) => ahead_bytes < 2 * near_bytes || now_ns.saturating_sub(since_ns) < self.least_ns,
+            None => ahead_bytes < near_bytes,
+        };
+        match (self.since_ns, is_short) {
+            (None, true) => {
+                let again_ns = self.least_ns.saturating_mul(2);
+                let is_again =
+                    self.ended_at_ns.is_some_and(|ended_ns| now_ns.saturating_sub(ended_ns) < again_ns);
+                self.least_ns = if is_again { again_ns.min(SHORT_MAX_NS) } else { SHORT_MIN_NS };
+                self.since_ns = Some(now_ns);
+            }
+            (Some(_), false) => (self.since_ns, self.ended_at_ns) = (None, Some(now_ns)),
+            (None, false) | (Some(_), true) => {}
+        }
+        is_short
+    }
 }
 
 /// Who pays, by its cgroup's id, and since when.
@@ -172,8 +207,8 @@ impl Manager {
         let room_bytes = room_bytes(machine, domains, settings);
         let distance_bytes = machine.distance_bytes(domains, room_bytes);
         let falls_bytes = self.falls_bytes(now_ns, distance_bytes);
-        let is_short = self.becomes_short(now_ns, machine, distance_bytes.saturating_sub(falls_bytes));
-        self.short_since_ns = is_short.then(|| self.short_since_ns.unwrap_or(now_ns));
+        let near_bytes = machine.programs_bytes() / SHORT_PART;
+        let is_short = self.short.becomes(now_ns, near_bytes, distance_bytes.saturating_sub(falls_bytes));
         let room_bytes = if is_short { 0 } else { room_bytes };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
         let (mut kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
@@ -260,14 +295,6 @@ impl Manager {
             let took_ns = u128::from(now_ns.saturating_sub(last_ns).max(1));
             u64::try_from(fell_bytes * u128::from(AHEAD_NS) / took_ns).unwrap_or(u64::MAX)
         })
-    }
-
-    fn becomes_short(&self, now_ns: u64, machine: &Machine, ahead_bytes: u64) -> bool {
-        let near_bytes = machine.programs_bytes() / SHORT_PART;
-        match self.short_since_ns {
-            Some(since_ns) => ahead_bytes < 2 * near_bytes || now_ns.saturating_sub(since_ns) < SHORT_MIN_NS,
-            None => ahead_bytes < near_bytes,
-        }
     }
 
     /// Has the kernel told to leave what is idle, too, while there is enough without: what was idle at the last ageing

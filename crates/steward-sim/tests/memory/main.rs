@@ -238,6 +238,21 @@ proptest! {
     }
 }
 
+/// How often protection was dropped within this time at most: each time for longer than the last, where that is not long
+/// ago.
+const SECONDS_OF_SHORTAGE: u64 = 60;
+const SHORTAGES_MAX: u64 = 20;
+
+proptest! {
+    #![proptest_config(with_cases(60))]
+
+    #[test]
+    fn where_too_little_is_left_again_and_again_protection_does_not_come_and_go(scenario in of_users()) {
+        let outcome = run(&scenario, SECONDS_OF_SHORTAGE);
+        prop_assert!(outcome.shortages <= SHORTAGES_MAX, "{}", told(&scenario, &outcome));
+    }
+}
+
 /// What was decided that is not as it should be.
 fn unfair(looks: &Looks) -> Vec<String> {
     let mut found = Vec::new();

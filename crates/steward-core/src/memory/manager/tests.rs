@@ -211,6 +211,29 @@ fn protection_is_dropped_before_nothing_else_is_left_to_take_and_comes_back_late
 }
 
 #[test]
+fn protection_that_was_dropped_a_moment_ago_is_dropped_for_twice_as_long() {
+    let mut manager = Manager::default();
+    let domains = [protected(1, 300, 100), seen(2, 300)];
+    // With protection nothing is left that could be taken, and without it something is: at each look it is the other.
+    let mut is_short = false;
+    let mut began = Vec::new();
+    for look in 0..4 * 300_u64 {
+        let file_bytes = if is_short { 400 * MIB } else { 100 * MIB };
+        let machine = Machine { file_bytes, swap_free_bytes: 0, ..machine() };
+        let decision = manager.decide(look * 250_000_000, &machine, &domains, &settings());
+        if decision.is_short && !is_short {
+            began.push(look / 4);
+        }
+        is_short = decision.is_short;
+    }
+    assert_eq!(began, [0, 1, 3, 7, 16, 32, 64, 124, 185, 245]);
+    let mut calm = Shortage::default();
+    assert!(calm.becomes(0, 10, 9) && !calm.becomes(1_000_000_000, 10, 20));
+    // Two seconds and more after that it is another one.
+    assert!(calm.becomes(3_000_000_000, 10, 9) && !calm.becomes(4_000_000_000, 10, 20));
+}
+
+#[test]
 fn what_is_promised_to_others_does_not_count_as_left_to_take() {
     let machine = Machine { swap_free_bytes: 100 * MIB, anonymous_bytes: 200 * MIB, ..machine() };
     // 40 are free, 200 of files, and 100 of programs' own fit into the swap.
