@@ -375,7 +375,7 @@ fn used_from_text(source: api::UseSource) -> String {
         api::UseSource::RefaultsAndPressure => {
             "what is fetched back of the little that is given up at a time, and pressure"
         }
-        api::UseSource::None => "nothing: all that it has counts as used",
+        api::UseSource::None => "nothing: all that it has counts as used but files that it read once",
     }
     .to_owned()
 }

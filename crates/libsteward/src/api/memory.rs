@@ -118,7 +118,7 @@ pub enum UseSource {
     /// A little is given up at a time; what of it is fetched back, and how long tasks wait for memory, says whether it
     /// was used.
     RefaultsAndPressure,
-    /// Nothing: all that is charged to them counts as used.
+    /// Nothing: all that is charged to them counts as used but files that they read once.
     #[default]
     None,
 }

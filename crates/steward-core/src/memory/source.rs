@@ -2,7 +2,8 @@
 //!
 //! The ages of pages say it, and cost little ([`super::ageing`]). Where the kernel has none, a little is given up at a
 //! time, and refaults and the time for which tasks wait tell whether it was in use ([`super::trials`]). Where that
-//! would cost whoever waits too much, nothing is known, and all that a domain has counts as used.
+//! would cost whoever waits too much, nothing is known, and all that a domain has counts as used. Without ages pages of
+//! files that it read once do not count as used in either case: the kernel has them on a list of their own.
 
 use std::str::FromStr;
 
@@ -16,7 +17,7 @@ pub enum Source {
     Mglru,
     /// What of the little that is given up at a time comes back at once, and how long tasks wait for it.
     RefaultsAndPressure,
-    /// Nothing: all that a domain has counts as used.
+    /// Nothing: all that a domain has counts as used but what it read once.
     #[default]
     None,
 }

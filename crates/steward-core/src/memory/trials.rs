@@ -1,14 +1,16 @@
 //! What protected domains can do without, where nobody knows the ages of pages: it is tried, a little at a time.
 //!
-//! All that a domain has counts as used. After a protection period in which it fetched nothing back, so little of it is
-//! **offered** that to have it back costs no more than people notice; whoever needs memory may take that. What was
-//! taken is **watched** for a whole period: so whoever comes back within its period has lost one such piece, however
+//! All that a domain has counts as used but pages of files that it read once. After a protection period in which it
+//! fetched nothing back, so little of it is **offered** that to have it back costs no more than people notice; whoever
+//! needs memory may take that. What was taken is **watched** for a whole period: so whoever comes back within its period has lost one such piece, however
 //! long it was away. When nothing was fetched back, the next is offered. When something was, or tasks stood still for
 //! want of memory, it was too much: nothing is offered for twice as long as the last time. So it comes to rest above
 //! what is used, and shrinks slowly; it grows with whatever the domain takes, at once, since that counts as used.
 //!
 //! How much people notice is known ([`super::audit::STALL_MAX_NS`]), and what a page costs is measured when one is
-//! fetched back. Where that takes as long as on a disk that rotates, nothing is tried any more: what was taken there is
+//! fetched back. That it costs less than it seemed is believed of programs' own memory alone: pages of files are read
+//! many at a time, and others have a part in it, who were charged for the same file and had it taken from themselves.
+//! Where that takes as long as on a disk that rotates, nothing is tried any more: what was taken there is
 //! lost for seconds. Refaults and pressure say that it is too little just now, and not by how much.
 //!
 //! The kernel is told to leave what is offered, too: Steward alone takes it, with `memory.reclaim`, so that it is no
@@ -43,6 +45,8 @@ pub struct Signs {
     pub charged_bytes: u64,
     /// What it fetched back soon after it had been taken, so far, in bytes.
     pub refaulted_bytes: u64,
+    /// Of this, pages of files.
+    pub refaulted_file_bytes: u64,
     /// For how long tasks of it stood still for want of memory so far, in nanoseconds.
     pub stalled_ns: u64,
     /// For how long tasks of it waited for the disk so far, in nanoseconds.
@@ -119,7 +123,13 @@ impl Trial {
         let last = std::mem::replace(&mut self.last, signs);
         let back_bytes = signs.refaulted_bytes.saturating_sub(last.refaulted_bytes);
         let stalled_ns = signs.stalled_ns.saturating_sub(last.stalled_ns);
-        self.measure(back_bytes, stalled_ns.saturating_add(signs.disk_ns.saturating_sub(last.disk_ns)));
+        let of_files_bytes = signs.refaulted_file_bytes.saturating_sub(last.refaulted_file_bytes);
+        let is_own = of_files_bytes <= back_bytes / 2;
+        self.measure(
+            back_bytes,
+            is_own,
+            stalled_ns.saturating_add(signs.disk_ns.saturating_sub(last.disk_ns)),
+        );
         self.back_bytes = self.back_bytes.saturating_add(back_bytes);
         if self.back_bytes >= BACK_MIN_BYTES || stalled_ns >= STALL_MIN_NS {
             self.was_too_much(now_ns, signs.period_ns);
@@ -148,12 +158,13 @@ impl Trial {
         }
     }
 
-    /// Notes what it took to have so much back.
-    fn measure(&mut self, back_bytes: u64, waited_ns: u64) {
+    /// Notes what it took to have so much back, most of it programs' own or not.
+    fn measure(&mut self, back_bytes: u64, is_own: bool, waited_ns: u64) {
         if back_bytes >= BACK_MIN_BYTES {
             // Several tasks may wait at once, and a faster disk is believed after a while.
+            let least_ns = if is_own { self.cost_ns / 2 } else { self.cost_ns };
             let cost_ns = waited_ns / (back_bytes / PAGE_BYTES);
-            self.cost_ns = cost_ns.max(self.cost_ns / 2).max(1);
+            self.cost_ns = cost_ns.max(least_ns).max(1);
         }
     }
 

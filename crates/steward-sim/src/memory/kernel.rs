@@ -167,7 +167,10 @@ impl Kernel {
     pub(super) fn use_group(&mut self, now_ns: u64, cgroup: usize, id: u32, is_mapped: bool) -> Used {
         let group = self.groups[id as usize];
         let used = match group.place {
-            Place::Resident => Used::Hit,
+            Place::Resident => {
+                self.cgroups[group.cgroup].lru.note_use(&mut self.groups, id);
+                Used::Hit
+            }
             Place::Writing => {
                 // What was written is of no use, and what it was written for waits for another.
                 self.cgroups[group.cgroup].writing -= 1;
@@ -215,6 +218,7 @@ impl Kernel {
         let cgroup = &mut self.cgroups[group.cgroup];
         let Some(used_at_ns) = group.used_at_ns else { return };
         cgroup.counts.faults += 1;
+        cgroup.counts.faults_of_files += u64::from(group.kind == Kind::File);
         if let Some((since_ns, period_ns)) = cgroup.protected
             && group.taken_at_ns >= since_ns
             && now_ns.saturating_sub(used_at_ns) < period_ns
@@ -292,6 +296,13 @@ impl Kernel {
             }
         }
         None
+    }
+
+    /// The same, of files that were read once and not used since alone, as `memory.reclaim` does with a `swappiness` of
+    /// 0 as long as there are such.
+    pub(super) fn take_read_once_from(&mut self, now_ns: u64, place: usize) -> Option<u64> {
+        let id = self.cgroups[place].lru.take_read_once(&mut self.groups)?;
+        Some(self.taken(now_ns, place, id))
     }
 
     /// A group has been taken out of its list. Returns when it is free.

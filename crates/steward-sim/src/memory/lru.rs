@@ -51,6 +51,9 @@ pub(super) struct Group {
     pub(super) taken_at_ns: u64,
     /// Whether it was used since it was last looked at.
     pub(super) is_accessed: bool,
+    /// Whether it was read through a file descriptor once and not used since: pages that Linux without generations has
+    /// on its list of inactive files.
+    is_read_once: bool,
     /// Grows whenever it moves: a place in a list with another stamp is no longer its own.
     pub(super) stamp: u32,
     generation: u64,
@@ -65,6 +68,7 @@ impl Group {
             used_at_ns: None,
             taken_at_ns: 0,
             is_accessed: false,
+            is_read_once: false,
             stamp,
             generation: 0,
         }
@@ -89,11 +93,14 @@ pub(super) struct Lru {
     newest: u64,
     opened_ns: [u64; GENERATIONS_MAX as usize],
     kinds: [Ages; 2],
+    /// How many were read once and not used since.
+    read_once: u64,
 }
 
 impl Lru {
     pub(super) fn new() -> Self {
-        Lru { newest: GENERATIONS_MIN - 1, opened_ns: [0; 4], kinds: [Ages::default(), Ages::default()] }
+        let kinds = [Ages::default(), Ages::default()];
+        Lru { newest: GENERATIONS_MIN - 1, opened_ns: [0; 4], kinds, read_once: 0 }
     }
 
     /// One that a program has mapped, and uses.
@@ -104,6 +111,31 @@ impl Lru {
     /// One that was read through a file descriptor.
     pub(super) fn add_read(&mut self, groups: &mut [Group], id: u32) {
         self.add(groups, id, 0);
+        groups[id as usize].is_read_once = true;
+        self.read_once += 1;
+    }
+
+    /// One that is there is used: it is none that was read but once.
+    pub(super) fn note_use(&mut self, groups: &mut [Group], id: u32) {
+        self.read_once -= u64::from(std::mem::take(&mut groups[id as usize].is_read_once));
+    }
+
+    /// How many were read once and not used since.
+    pub(super) fn read_once(&self) -> u64 {
+        self.read_once
+    }
+
+    /// Takes out the one of those whose turn it is.
+    pub(super) fn take_read_once(&mut self, groups: &mut [Group]) -> Option<u32> {
+        let ages = &self.kinds[Kind::File as usize];
+        let lists = (ages.oldest..=self.newest).flat_map(|generation| ages.lists[slot(generation)].iter());
+        let is_it = |(id, stamp): &&(u32, u32)| {
+            let group = &groups[*id as usize];
+            group.stamp == *stamp && group.is_read_once
+        };
+        let id = lists.filter(|_| self.read_once > 0).find(is_it)?.0;
+        self.remove(groups, id);
+        Some(id)
     }
 
     fn add(&mut self, groups: &mut [Group], id: u32, generation: u64) {
@@ -116,6 +148,7 @@ impl Lru {
     }
 
     pub(super) fn remove(&mut self, groups: &mut [Group], id: u32) {
+        self.note_use(groups, id);
         let group = &mut groups[id as usize];
         let ages = &mut self.kinds[group.kind as usize];
         group.stamp += 1;

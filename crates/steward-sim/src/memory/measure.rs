@@ -16,6 +16,8 @@ pub struct Kill {
 pub struct Counts {
     /// Major faults on what had been used before.
     pub faults: u64,
+    /// Of these, on pages of files.
+    pub faults_of_files: u64,
     /// For how long its programs waited for memory that had to be taken from somebody first, in nanoseconds.
     pub stalled_ns: u64,
     /// For how long they waited for pages to be read, in nanoseconds.

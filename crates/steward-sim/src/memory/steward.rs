@@ -160,8 +160,9 @@ impl Steward {
             }
             let signs = Signs {
                 period_ns: spec.period_ns,
-                charged_bytes: cgroup.charged_bytes(),
+                charged_bytes: cgroup.charged_bytes() - cgroup.lru.read_once() * GROUP_BYTES,
                 refaulted_bytes: cgroup.counts.faults * GROUP_BYTES,
+                refaulted_file_bytes: cgroup.counts.faults_of_files * GROUP_BYTES,
                 stalled_ns: cgroup.counts.stalled_ns,
                 disk_ns: cgroup.counts.disk_ns,
             };
@@ -190,9 +191,12 @@ impl Steward {
             };
             let protected = domain.protected.map(|spec| Protected {
                 user: domain.user,
-                idle_bytes: self.read[place]
-                    .as_ref()
-                    .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
+                idle_bytes: match self.settings.source {
+                    Source::Mglru => self.read[place]
+                        .as_ref()
+                        .map_or(0, |read| read.idle_bytes(spec.period_ns, kernel.swap_free_bytes())),
+                    Source::RefaultsAndPressure | Source::None => cgroup.lru.read_once() * GROUP_BYTES,
+                },
                 offered_bytes: self.trials.offered_bytes(place as u64),
                 swapped_bytes: cgroup.swapped * GROUP_BYTES,
                 file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
@@ -436,7 +440,11 @@ impl Steward {
         domains: &[DomainSpec],
         place: usize,
     ) -> Option<u64> {
+        let read_once = || kernel.cgroups[place].lru.read_once() > 0;
         match self.settings.source {
+            Source::RefaultsAndPressure | Source::None if read_once() => {
+                kernel.take_read_once_from(now_ns, place)
+            }
             Source::Mglru => {
                 let period_ns = domains[place].protected.map_or(0, |spec| spec.period_ns);
                 take_idle(now_ns, kernel, place, period_ns)

@@ -5,7 +5,7 @@ use steward_core::memory::source::Source;
 use steward_sim::Amount;
 use steward_sim::memory::GROUP_BYTES;
 use steward_sim::memory::scenario::{
-    Behaviour, Interactive, MachineSettings, ProtectedSpec, Scenario, StewardSettings,
+    Behaviour, Interactive, MachineSettings, ProgramSpec, ProtectedSpec, Scenario, StewardSettings,
 };
 
 use super::histories::*;
@@ -149,4 +149,20 @@ fn a_program_that_is_used_after_a_long_pause_has_lost_one_piece_at_most() {
     let counts = &outcome.domains[0];
     // Of 50 ms for a page of 200 us each; and as much again for what was on its way into the swap.
     assert!(counts.rounds >= 8 && counts.latency_max_ns < 120 * MS, "{outcome:#?}");
+}
+
+#[test]
+fn who_reads_files_larger_than_the_memory_is_not_demoted_for_it_whatever_is_known_of_use() {
+    for source in [Source::Mglru, Source::RefaultsAndPressure, Source::None] {
+        let parts = [protected(60), part(100, SECOND, hog(300))];
+        let mut scenario = by(source, scenario(1, MachineSettings::default(), vec![2000 * MIB], &parts));
+        let behaviour = Behaviour::Reader { file: 0, bytes_per_second: 40 * MIB };
+        scenario.programs.push(ProgramSpec { domain: 0, start_ns: 2 * SECOND, end_ns: None, behaviour });
+        let outcome = run(&scenario, 60);
+        let counts = &outcome.domains[0];
+        assert!(outcome.changes.is_empty() && outcome.kills.is_empty(), "{source:?}: {outcome:#?}");
+        // What is read anew from the beginning of the file are faults, too.
+        assert_eq!(counts.faults_within_period_count, 0, "{source:?}: {outcome:#?}");
+        assert!(counts.latency_max_ns < 20 * MS, "{source:?}: {outcome:#?}");
+    }
 }

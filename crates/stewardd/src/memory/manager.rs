@@ -39,6 +39,7 @@ pub(crate) use self::orders::{Ordered, Orders};
 use self::recorder::Recorder;
 pub(crate) use self::sight::machine_memory;
 use self::sight::{Reclaimed, Sight};
+use self::uses::Permit;
 use self::written::Written;
 use super::holding::{Holding, Wanted};
 use super::shared::Shared;
@@ -507,23 +508,22 @@ impl Turns {
                 self.news.kept.get(cgroup).filter(|(of_id, _)| *of_id == id).map_or(0, |kept| kept.1);
             let in_hand_bytes = self.in_hand.get(&id).copied().unwrap_or(0);
             // Of a protected one only what is idle, or offered: memory.reclaim takes others where that is in use again.
-            let (idle_ns, most_bytes) = if kept_bytes > 0 { sight.may_take(id) } else { (None, u64::MAX) };
+            let permit = if kept_bytes > 0 { sight.may_take(id, in_hand_bytes) } else { Permit::ALL };
             let above_bytes = match kept_bytes {
                 0 => u64::MAX,
                 _ => sight.charged_now(id).saturating_sub(kept_bytes).saturating_sub(in_hand_bytes),
             };
-            let bytes = bytes.min(above_bytes).min(most_bytes);
+            let bytes = bytes.min(above_bytes).min(permit.bytes);
             if bytes < (*left_bytes).min(PIECE_MIN_BYTES) {
                 self.plan.pop_front();
                 continue;
             }
-            let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness: None, idle_ns };
+            let swappiness = permit.of_files.then_some(0);
+            let job = ReclaimJob { cgroup: cgroup.clone(), id, bytes, swappiness, idle_ns: permit.idle_ns };
             if pool.give(job).is_err() {
                 break;
             }
-            if kept_bytes > 0 {
-                sight.ask(now_ns, id, bytes);
-            }
+            sight.ask(now_ns, id, permit, bytes);
             *left_bytes -= bytes;
             if *left_bytes == 0 {
                 self.plan.pop_front();

@@ -69,6 +69,24 @@ fn nothing_is_offered_before_a_period_without_refaults_has_passed() {
 }
 
 #[test]
+fn who_has_files_read_back_cheaply_is_not_offered_more_of_for_that() {
+    let mut domain = Domain::of(4000);
+    // Others were charged for them, and have had them taken from themselves: 32 pages are read at a time.
+    for second in 1..20 {
+        domain.now_ns = second * SECOND;
+        domain.signs.refaulted_file_bytes += MIB;
+        domain.fetch(MIB, 3_000);
+    }
+    let (_, bytes) = domain.next_offer(3).expect("a period after that");
+    assert_eq!(bytes, 3 * PIECE_MIN_BYTES, "as at 200 us, which nothing of its own has disproved");
+    // That a file costs more is believed.
+    domain.take();
+    domain.signs.refaulted_file_bytes += MIB;
+    domain.fetch(MIB, 10 * MS);
+    assert_eq!(domain.next_offer(500), None);
+}
+
+#[test]
 fn what_was_taken_is_watched_for_a_whole_period_before_more_is_offered() {
     let mut domain = Domain::of(400);
     domain.next_offer(2).expect("after a period");

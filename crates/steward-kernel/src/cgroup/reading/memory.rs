@@ -111,6 +111,13 @@ impl MemoryStat {
         self.files_bytes().saturating_sub(self.file_dirty_bytes).saturating_sub(self.file_writeback_bytes)
     }
 
+    /// Pages of files that were read once and not used since, in bytes, at least so many: those that are taken first,
+    /// without as many as are mapped, which stay among them until the kernel looks at them. Where it sorts pages into
+    /// generations it counts the older ones so, too: then their ages say more.
+    pub fn read_once_bytes(&self) -> u64 {
+        self.inactive_file_bytes.saturating_sub(self.file_mapped_bytes)
+    }
+
     /// Anonymous and shared memory that can be taken where there is room in the swap, in bytes.
     pub fn anonymous_bytes(&self) -> u64 {
         self.inactive_anon_bytes.saturating_add(self.active_anon_bytes)

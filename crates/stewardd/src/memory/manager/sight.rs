@@ -19,7 +19,7 @@ use steward_kernel::memory::machine;
 use steward_kernel::{KernelError, Roots};
 
 use super::orders::Orders;
-use super::uses::Uses;
+use super::uses::{Permit, Uses};
 use crate::memory::sharing::FileUses;
 
 /// How old the list of cgroups may be, in nanoseconds.
@@ -66,9 +66,12 @@ struct Limits {
 struct Standing {
     file_bytes: u64,
     clean_bytes: u64,
+    /// Pages of files that were read once and not used since.
+    read_once_bytes: u64,
     swapped_bytes: u64,
     /// What it fetched back soon after it had been taken, so far.
     refaulted_bytes: u64,
+    refaulted_file_bytes: u64,
     /// For how long tasks of it stood still for memory, and for the disk, so far, in nanoseconds; nothing unless that
     /// was asked for.
     stalled_ns: u64,
@@ -101,6 +104,7 @@ impl Group {
             return known;
         }
         let stat = self.reader.memory_stat().ok().flatten().unwrap_or_default();
+        let page_bytes = rustix::param::page_size() as u64;
         let waited = |resource: Resource| match with_pressure {
             true => self.reader.stalled(resource).ok().flatten().map_or(0, |stalled| stalled.some_ns),
             false => 0,
@@ -108,8 +112,10 @@ impl Group {
         let read = Standing {
             file_bytes: stat.file_bytes.saturating_sub(stat.shmem_bytes),
             clean_bytes: stat.clean_bytes(),
+            read_once_bytes: stat.read_once_bytes(),
             swapped_bytes: self.reader.memory_swap_bytes().ok().flatten().unwrap_or(0),
-            refaulted_bytes: stat.refaulted_pages().saturating_mul(rustix::param::page_size() as u64),
+            refaulted_bytes: stat.refaulted_pages().saturating_mul(page_bytes),
+            refaulted_file_bytes: stat.workingset_refault_file_pages.saturating_mul(page_bytes),
             stalled_ns: waited(Resource::Memory),
             disk_ns: waited(Resource::Disk),
             charged_bytes,
@@ -218,22 +224,18 @@ impl Sight {
         if self.source() == Source::Mglru { &self.periods } else { &[] }
     }
 
-    /// How something may be taken from a protected one, by cgroup id: only what has been idle for so long, in
-    /// nanoseconds, or whatever the kernel chooses; and how much at most, in bytes.
-    pub(super) fn may_take(&self, id: u64) -> (Option<u64>, u64) {
-        match self.source() {
-            Source::RefaultsAndPressure => (None, self.uses.offered_bytes(id)),
-            // Where nothing is known, nothing is idle.
-            Source::Mglru | Source::None => {
-                let period = self.periods.iter().find(|(known, _)| *known == id);
-                (period.map(|(_, period_ns)| *period_ns), u64::MAX)
-            }
-        }
+    /// How something may be taken from a protected one, by cgroup id, of which so much is being taken, in bytes.
+    pub(super) fn may_take(&self, id: u64, in_hand_bytes: u64) -> Permit {
+        let period = self.periods.iter().find(|(known, _)| *known == id);
+        let standing = self.groups.iter().find(|group| group.id == id).and_then(|group| group.standing);
+        let read_once_bytes = standing.map_or(0, |standing| standing.read_once_bytes);
+        let period_ns = period.map(|(_, period_ns)| *period_ns);
+        self.uses.may_take(id, period_ns, read_once_bytes.saturating_sub(in_hand_bytes))
     }
 
-    /// So much is being taken from a protected one, by cgroup id, in bytes.
-    pub(super) fn ask(&mut self, now_ns: u64, id: u64, bytes: u64) {
-        self.uses.ask(now_ns, id, bytes);
+    /// So much is being taken from a protected one as was permitted, by cgroup id, in bytes.
+    pub(super) fn ask(&mut self, now_ns: u64, id: u64, permit: Permit, bytes: u64) {
+        self.uses.ask(now_ns, id, permit, bytes);
     }
 
     /// Has the ages of one's pages be read anew at the next look.
@@ -341,16 +343,18 @@ impl Sight {
             let protected = orders.protect_ns(&group.path).map(|period_ns| {
                 periods.push((group.id, period_ns));
                 let own_bytes = claimed_bytes[place].saturating_sub(of_children[place]);
-                let idle_bytes = self
-                    .read
-                    .get(&group.id)
-                    .map_or(0, |read| read.idle_bytes(period_ns, machine.swap_free_bytes));
                 let (user, standing) = (orders.user_of(&group.path), group.standing(now_ns, is_tried));
+                let by_ages = self.read.get(&group.id);
+                let by_ages = by_ages.map(|read| read.idle_bytes(period_ns, machine.swap_free_bytes));
+                // What is counted of one that has others below it may be theirs.
+                let read_once_bytes = if has_children[place] { 0 } else { standing.read_once_bytes };
+                let idle_bytes = self.uses.idle_bytes(now_ns, period_ns, by_ages, read_once_bytes);
                 let mut protected = protected(standing, user, idle_bytes, own_bytes, of_children[place]);
                 let signs = Signs {
                     period_ns,
-                    charged_bytes: claimed_bytes[place],
+                    charged_bytes: claimed_bytes[place].saturating_sub(idle_bytes),
                     refaulted_bytes: standing.refaulted_bytes,
+                    refaulted_file_bytes: standing.refaulted_file_bytes,
                     stalled_ns: standing.stalled_ns,
                     disk_ns: standing.disk_ns,
                 };
@@ -611,6 +615,9 @@ fn as_seen(usage: &machine::MachineMemory) -> Machine {
 
 #[cfg(test)]
 mod tests {
+    use steward_core::memory::source::Choice;
+
+    use super::super::orders::Ordered;
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -664,7 +671,7 @@ mod tests {
                 listed += &format!("{sequence:11} {age_ms:10} {:10} {:10}\n", 4480, 1920);
             }
             let protect_ns = (number % 2 == 0).then_some(1_800_000_000_000);
-            orders.domains.insert(name, super::super::orders::Ordered { protect_ns, ..Default::default() });
+            orders.domains.insert(name, Ordered { protect_ns, ..Default::default() });
         }
         write(roots.sys.join("kernel/debug/lru_gen"), &listed);
         write(roots.sys.join("kernel/mm/lru_gen/enabled"), "0x0007\n");
@@ -724,6 +731,65 @@ mod tests {
         // in five; the ages of all, once a second.
         assert!(idle > 0 && calls / LOOKS < 200 + 100 + 40 + 60, "{calls} reads in {LOOKS} looks");
         assert!(bytes / LOOKS < 60_000, "{bytes} bytes in {LOOKS} looks");
+    }
+
+    /// A protected cgroup with 300 MiB, of which 200 are pages of files that nobody has used twice, 10 of them mapped.
+    fn with_a_reader(directory: &std::path::Path) -> (Roots, Orders) {
+        let (roots, mut orders) = with_200_cgroups(directory);
+        orders.domains.clear();
+        let protect_ns = Some(60_000_000_000);
+        orders.domains.insert("domain-7".to_owned(), Ordered { protect_ns, ..Default::default() });
+        let cgroup = roots.cgroup.join("domain-7");
+        let stat = "anon 52428800\nfile 262144000\nfile_mapped 10485760\ninactive_file 209715200\n";
+        std::fs::write(cgroup.join("memory.current"), "314572800\n").expect("written");
+        std::fs::write(cgroup.join("memory.stat"), stat).expect("written");
+        (roots, orders)
+    }
+
+    /// What is idle of it after so many seconds, and what may be taken of that, in MiB.
+    fn idle_of_reader(sight: &mut Sight, orders: &Orders, seconds: u64) -> (u64, Permit) {
+        let now_ns = seconds * 1_000_000_000;
+        let view = sight.look(now_ns, orders, &FileUses::default()).expect("it can be read");
+        let seen = view.domains.iter().find(|seen| seen.protected.is_some()).expect("it is there");
+        let idle_bytes = seen.protected.map_or(0, |protected| protected.idle_bytes);
+        (idle_bytes / MIB, sight.may_take(seen.id, 2 * MIB))
+    }
+
+    #[test]
+    fn without_page_ages_what_was_read_once_is_idle_and_files_alone_are_taken_for_it() {
+        for used_from in [Choice::None, Choice::RefaultsAndPressure] {
+            let directory = tempfile::tempdir_in("/dev/shm").expect("every Linux has it");
+            let (roots, orders) = with_a_reader(directory.path());
+            let tree = CgroupTree::open_any(&roots).expect("it is there");
+            let mut sight = Sight::of(tree, String::new(), &roots);
+            let orders = Orders { used_from, ..orders };
+            let (idle_mib, permit) = idle_of_reader(&mut sight, &orders, 1);
+            assert_eq!((idle_mib, permit.bytes / MIB, permit.of_files), (190, 188, true), "{used_from:?}");
+            // What it has mapped, or uses for the second time, is not among it: nothing of that is offered yet.
+            let stat = "anon 52428800\nfile 262144000\nfile_mapped 209715200\ninactive_file 209715200\n";
+            std::fs::write(roots.cgroup.join("domain-7/memory.stat"), stat).expect("written");
+            let (idle_mib, permit) = idle_of_reader(&mut sight, &orders, 3);
+            assert_eq!((idle_mib, permit.bytes), (0, 0), "{used_from:?}");
+        }
+    }
+
+    #[test]
+    fn ages_from_before_page_ages_were_turned_off_are_believed_a_period_after_they_were_turned_on() {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("every Linux has it");
+        let (roots, orders) = with_a_reader(directory.path());
+        let tree = CgroupTree::open_any(&roots).expect("it is there");
+        let mut sight = Sight::of(tree, String::new(), &roots);
+        let there_mib = idle_of_reader(&mut sight, &orders, 1).0;
+        assert!(there_mib > 0, "they were there when it began");
+        let turn = |is_on: &str| {
+            std::fs::write(roots.sys.join("kernel/mm/lru_gen/enabled"), is_on).expect("written");
+        };
+        turn("0x0000\n");
+        assert_eq!(idle_of_reader(&mut sight, &orders, 10).0, 190, "by what was read once");
+        turn("0x0007\n");
+        assert_eq!(idle_of_reader(&mut sight, &orders, 20).0, 0);
+        assert_eq!(idle_of_reader(&mut sight, &orders, 79).0, 0);
+        assert_eq!(idle_of_reader(&mut sight, &orders, 80).0, there_mib);
     }
 
     #[test]
