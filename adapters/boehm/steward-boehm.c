@@ -30,6 +30,9 @@
 /* A call looks when it is this one since the last look on its thread, or wants that many bytes. */
 #define LOOK_EVERY_CALLS 256
 #define LOOK_FROM_BYTES (64 * 1024)
+/* What an allocation is of: GC_I_NORMAL and GC_I_PTRFREE in gc_mark.h. */
+#define KIND_NORMAL 1
+#define KIND_PTRFREE 0
 /* How often it is asked how much may be used, in nanoseconds. */
 #define ASK_EVERY_NS 100000000ULL
 /* What libgc reads once, when it is initialized; there is no function for it. */
@@ -57,7 +60,8 @@ static atomic_bool has_grown;
 static atomic_flag looking = ATOMIC_FLAG_INIT;
 /* The program itself wants a collection, or a look does, on this thread. */
 static OWN bool is_asked_for;
-static OWN unsigned int calls = LOOK_EVERY_CALLS;
+/* The first call looks. */
+static OWN unsigned int calls_left;
 /* Both belong to the thread that looks. */
 static uint64_t asked_at_ns;
 static size_t usual_divisor;
@@ -170,13 +174,17 @@ static void look(void)
             (unsigned long long)before.heap, (unsigned long long)after.heap, (unsigned long long)after.discarded);
 }
 
-/* Called before each allocation, with no lock of the collector's held. */
-static inline void before_allocation(size_t bytes)
+/* Whether an allocation of so many bytes is to look first. It is asked before each: all of it is a few instructions. */
+static inline bool is_due(size_t bytes)
 {
-    if (++calls < LOOK_EVERY_CALLS && bytes < LOOK_FROM_BYTES &&
-        !atomic_load_explicit(&has_grown, memory_order_relaxed))
-        return;
-    calls = 0;
+    return calls_left-- == 0 || bytes >= LOOK_FROM_BYTES ||
+           atomic_load_explicit(&has_grown, memory_order_relaxed);
+}
+
+/* Called before an allocation that is to look, with no lock of the collector's held. */
+__attribute__((noinline, cold)) static void before_allocation(void)
+{
+    calls_left = LOOK_EVERY_CALLS - 1;
     pthread_once(&once, start);
     /* One look at a time; and none within one, where a finalizer allocates. */
     if (watcher == NULL || atomic_flag_test_and_set(&looking))
@@ -186,8 +194,8 @@ static inline void before_allocation(size_t bytes)
     atomic_flag_clear(&looking);
 }
 
-/* The next function of this name: that of libgc, which the program meant. Kept in `place`. */
-static void *look_up(_Atomic(void *) *place, const char *name)
+/* The next function of this name: that of libgc, which the program meant. */
+__attribute__((cold)) static void *look_up(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
 
@@ -195,36 +203,65 @@ static void *look_up(_Atomic(void *) *place, const char *name)
         fprintf(stderr, "steward-boehm: there is no %s in this program\n", name);
         abort();
     }
-    atomic_store_explicit(place, found, memory_order_relaxed);
     return found;
 }
 
-static inline void *next(_Atomic(void *) *place, const char *name)
-{
-    void *found = atomic_load_explicit(place, memory_order_relaxed);
-
-    return found != NULL ? found : look_up(place, name);
-}
-
-/* Declares `real` as the function of that name and type. As POSIX says it, through a pointer to an object. */
+/* Declares `real` as the function of that name and type, in a function that is seldom called. */
 #define REAL(result, name, parameters)                                                                               \
     static _Atomic(void *) found;                                                                                    \
+    void *known = atomic_load_explicit(&found, memory_order_relaxed);                                                \
     result(*real) parameters;                                                                                        \
                                                                                                                      \
-    *(void **)&real = next(&found, #name)
+    if (known == NULL)                                                                                               \
+        known = look_up(#name);                                                                                      \
+    atomic_store_explicit(&found, known, memory_order_relaxed);                                                      \
+    *(void **)&real = known
 
-/* Wraps a function that allocates. All are what gc.h, gc_mark.h, gc_typed.h and gc_gcj.h declare. */
-#define WRAP(result, name, parameters, arguments, bytes)                                                             \
-    EXPORTED result name parameters;                                                                                 \
-    EXPORTED result name parameters                                                                                  \
+/*
+ * Declares NAME_next, the function of libgc of that name and type, and NAME_first, which stands there until the first
+ * call and finds it. As POSIX says it, a pointer to a function is read through one to an object.
+ */
+#define NEXT(result, name, parameters, arguments)                                                                    \
+    static result name##_first parameters;                                                                           \
+    static result(*_Atomic name##_next) parameters = name##_first;                                                   \
+    __attribute__((noinline, cold)) static result name##_first parameters                                            \
     {                                                                                                                \
-        REAL(result, name, parameters);                                                                              \
-        before_allocation(bytes);                                                                                    \
+        result(*real) parameters;                                                                                    \
+                                                                                                                     \
+        *(void **)&real = look_up(#name);                                                                            \
+        atomic_store_explicit(&name##_next, real, memory_order_relaxed);                                             \
         return real arguments;                                                                                       \
     }
+#define CALL(name) atomic_load_explicit(&name##_next, memory_order_relaxed)
 
-WRAP(void *, GC_malloc, (size_t bytes), (bytes), bytes)
-WRAP(void *, GC_malloc_atomic, (size_t bytes), (bytes), bytes)
+/*
+ * Wraps a function that allocates. All are what gc.h, gc_mark.h, gc_typed.h and gc_gcj.h declare. What is seldom done
+ * is behind a call of its own, so that otherwise nothing is saved and restored.
+ */
+#define WRAP_AS(result, name, parameters, arguments, bytes, real)                                                    \
+    EXPORTED result name parameters;                                                                                 \
+    __attribute__((noinline, cold)) static result name##_looking parameters                                          \
+    {                                                                                                                \
+        before_allocation();                                                                                         \
+        return real;                                                                                                 \
+    }                                                                                                                \
+    EXPORTED result name parameters                                                                                  \
+    {                                                                                                                \
+        if (__builtin_expect(is_due(bytes), false))                                                                  \
+            return name##_looking arguments;                                                                         \
+        return real;                                                                                                 \
+    }
+#define WRAP(result, name, parameters, arguments, bytes)                                                             \
+    NEXT(result, name, parameters, arguments)                                                                        \
+    WRAP_AS(result, name, parameters, arguments, bytes, CALL(name) arguments)
+
+WRAP(void *, GC_malloc_kind, (size_t bytes, int kind), (bytes, kind), bytes)
+/*
+ * What libgc does in these is to call GC_malloc_kind (malloc.c) by its name, which is ours: each allocation would come
+ * here twice. So this does what they do.
+ */
+WRAP_AS(void *, GC_malloc, (size_t bytes), (bytes), bytes, CALL(GC_malloc_kind)(bytes, KIND_NORMAL))
+WRAP_AS(void *, GC_malloc_atomic, (size_t bytes), (bytes), bytes, CALL(GC_malloc_kind)(bytes, KIND_PTRFREE))
 WRAP(void *, GC_malloc_uncollectable, (size_t bytes), (bytes), bytes)
 WRAP(void *, GC_malloc_atomic_uncollectable, (size_t bytes), (bytes), bytes)
 WRAP(void *, GC_malloc_ignore_off_page, (size_t bytes), (bytes), bytes)
@@ -234,7 +271,6 @@ WRAP(void *, GC_malloc_many, (size_t bytes), (bytes), bytes)
 WRAP(void *, GC_memalign, (size_t align, size_t bytes), (align, bytes), bytes)
 WRAP(int, GC_posix_memalign, (void **place, size_t align, size_t bytes), (place, align, bytes), bytes)
 WRAP(void *, GC_realloc, (void *object, size_t bytes), (object, bytes), bytes)
-WRAP(void *, GC_malloc_kind, (size_t bytes, int kind), (bytes, kind), bytes)
 WRAP(void *, GC_generic_malloc, (size_t bytes, int kind), (bytes, kind), bytes)
 WRAP(void *, GC_generic_malloc_ignore_off_page, (size_t bytes, int kind), (bytes, kind), bytes)
 WRAP(void *, GC_malloc_explicitly_typed, (size_t bytes, size_t descriptor), (bytes, descriptor), bytes)
@@ -248,7 +284,8 @@ EXPORTED void GC_generic_malloc_many(size_t bytes, int kind, void **result);
 EXPORTED void GC_generic_malloc_many(size_t bytes, int kind, void **result)
 {
     REAL(void, GC_generic_malloc_many, (size_t, int, void **));
-    before_allocation(bytes);
+    if (is_due(bytes))
+        before_allocation();
     real(bytes, kind, result);
 }
 

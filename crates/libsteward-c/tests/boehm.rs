@@ -147,3 +147,25 @@ fn without_a_daemon_a_program_collects_as_it_would_without_the_adapter() {
     assert!(alone > 10 && under_it.abs_diff(alone) <= alone / 5, "{under_it} collections, {alone} alone");
     assert!(heap_under_it.abs_diff(heap_alone) <= heap_alone / 2, "{heap_under_it} MiB, {heap_alone} alone");
 }
+
+#[test]
+fn an_allocation_comes_to_the_adapter_once() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let passes = directory.path().join("passes.so");
+    build(directory.path(), &["all", "bench", &passes.to_string_lossy()]);
+    let adapter = directory.path().join("libsteward-boehm.so");
+    let output = Command::new(directory.path().join("trees"))
+        .args(["10", "12", "10"])
+        .env("STEWARD_SOCKET", directory.path().join("no-such-socket"))
+        .env("LD_PRELOAD", format!("{}:{}", adapter.display(), passes.display()))
+        .output()
+        .expect("it was built");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stderr);
+    let counts = text.lines().find_map(|line| line.strip_prefix("passes ")).expect("it tells at the end");
+    let mut counts = counts.split(' ').map(|count| count.parse::<u64>().expect("a number"));
+    let (as_malloc, as_malloc_kind) = (counts.next().expect("two"), counts.next().expect("two"));
+    // Ten trees of 2^13 nodes, and one of 2^11 with what stays.
+    assert_eq!(as_malloc, 0, "libgc calls back by name");
+    assert!((80_000..100_000).contains(&as_malloc_kind), "{as_malloc_kind}");
+}
