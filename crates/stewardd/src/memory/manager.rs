@@ -12,6 +12,7 @@ mod orders;
 mod recorder;
 mod sight;
 mod uses;
+mod watched;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
