@@ -11,6 +11,9 @@ mod transcript;
 #[path = "kernel/activity.rs"]
 mod activity;
 
+#[path = "kernel/ages.rs"]
+mod ages;
+
 #[path = "kernel/disk.rs"]
 mod disk;
 
