@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Stands between the adapter and libgc and counts the allocations that come by: LD_PRELOAD=libsteward-boehm.so:passes.so.
- * libgc's GC_malloc is a call of GC_malloc_kind by its name, which leads through the adapter once more. Prints at the
- * end how many came as GC_malloc and how many as GC_malloc_kind.
+ * Stands between the adapter and libgc and counts the allocations that come by:
+ * LD_PRELOAD=libsteward-boehm.so:passes.so. libgc's GC_malloc is a call of GC_malloc_kind by its name, which leads
+ * through the adapter once more. Prints at the end how many came as GC_malloc and how many as GC_malloc_kind.
  */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -34,9 +34,9 @@ const SHORT_PART: u64 = 16;
 /// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
 /// check of what is left, until what that decides is in the kernel, and half as much again.
 const AHEAD_NS: u64 = 200_000_000;
-/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late. Where it
-/// is dropped again before twice that time is over, it stays so for twice as long, up to this: protection that comes and
-/// goes keeps nothing for anybody.
+/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late. Where
+/// it is dropped again before twice that time is over, it stays so for twice as long, up to this: protection that
+/// comes and goes keeps nothing for anybody.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
 const SHORT_MAX_NS: u64 = 60_000_000_000;
 /// The next look is due at once when the machine has this part of the memory less to give than at the last one; not

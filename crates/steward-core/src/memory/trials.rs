@@ -1,11 +1,12 @@
 //! What protected domains can do without, where nobody knows the ages of pages: it is tried, a little at a time.
 //!
 //! All that a domain has counts as used but pages of files that it read once. After a protection period in which it
-//! fetched nothing back, so little of it is **offered** that to have it back costs no more than people notice; whoever
-//! needs memory may take that. What was taken is **watched** for a whole period: so whoever comes back within its period has lost one such piece, however
-//! long it was away. When nothing was fetched back, the next is offered. When something was, or tasks stood still for
-//! want of memory, it was too much: nothing is offered for twice as long as the last time. So it comes to rest above
-//! what is used, and shrinks slowly; it grows with whatever the domain takes, at once, since that counts as used.
+//! fetched nothing back, so little of it is **offered** that to have it back costs no more than people notice;
+//! whoever needs memory may take that. What was taken is **watched** for a whole period: so whoever comes back within
+//! its period has lost one such piece, however long it was away. When nothing was fetched back, the next is offered.
+//! When something was, or tasks stood still for want of memory, it was too much: nothing is offered for twice as long
+//! as the last time. So it comes to rest above what is used, and shrinks slowly; it grows with whatever the domain
+//! takes, at once, since that counts as used.
 //!
 //! How much people notice is known ([`super::audit::STALL_MAX_NS`]), and what a page costs is measured when one is
 //! fetched back. That it costs less than it seemed is believed of programs' own memory alone: pages of files are read

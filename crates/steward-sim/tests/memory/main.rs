@@ -238,8 +238,8 @@ proptest! {
     }
 }
 
-/// How often protection was dropped within this time at most: each time for longer than the last, where that is not long
-/// ago.
+/// How often protection was dropped within this time at most: each time for longer than the last, where that is not
+/// long ago.
 const SECONDS_OF_SHORTAGE: u64 = 60;
 const SHORTAGES_MAX: u64 = 20;
 

@@ -1,5 +1,6 @@
-# By what it is known what protected domains use: with the ages of pages, when they are turned off and on while the daemon
-# runs, and beside a disk that rotates. On a machine of 384 MB with a disk; it runs in the lab's machine, after prelude.sh.
+# By what it is known what protected domains use: with the ages of pages, when they are turned off and on while the
+# daemon runs, and beside a disk that rotates. On a machine of 384 MB with a disk; it runs in the lab's machine, after
+# prelude.sh.
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 ages=/sys/kernel/mm/lru_gen/enabled
 rotates=/sys/block/vda/queue/rotational

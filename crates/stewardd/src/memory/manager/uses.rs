@@ -79,8 +79,8 @@ impl Uses {
     }
 
     /// What of one counts as idle, in bytes, by its pages' ages where they were read, and of what it read once, which
-    /// the kernel tells by its lists: that says nothing where pages have ages, which say more. Generations are as old as
-    /// they were when they were turned off, whatever was used since, so they are believed a period after that.
+    /// the kernel tells by its lists: that says nothing where pages have ages, which say more. Generations are as old
+    /// as they were when they were turned off, whatever was used since, so they are believed a period after that.
     pub(super) fn idle_bytes(
         &self,
         now_ns: u64,
