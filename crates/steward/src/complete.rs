@@ -2,8 +2,8 @@
 //!
 //! The scripts that clap makes know commands and options. Before them, each asks `steward complete WORD...` what may
 //! stand in the last word's place. That is told from the same definitions as everything else, by the name of the value:
-//! DOMAIN, PROCESS, CMD, USER. Only names that a shell takes as they are come out, since others name domains and
-//! processes.
+//! DOMAIN, PROCESS, CMD, USER, and what is given of the disk, CLASS and LIMIT. Only names that a shell takes as they are
+//! come out, since others name domains and processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ enum Kind {
     ProcessOrDomain,
     Program,
     User,
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 impl Kind {
@@ -32,10 +34,16 @@ impl Kind {
             "PROCESS|DOMAIN" => Some(Kind::ProcessOrDomain),
             "CMD" => Some(Kind::Program),
             "USER" => Some(Kind::User),
+            // A limit has no other words; a new one is a number.
+            "CLASS" => Some(Kind::Word(&["interactive", "normal", "background", TAKEN_BACK])),
+            "LIMIT" => Some(Kind::Word(&[TAKEN_BACK])),
             _ => None,
         }
     }
 }
+
+/// What takes a setting back (`domain::arguments::Wanted`).
+const TAKEN_BACK: &str = "default";
 
 /// `steward complete`: the candidates for the last word, one a line. False when clap's script knows better.
 ///
@@ -93,7 +101,15 @@ fn wanted(command: &Command, before: &[String], last: &str) -> Option<Kind> {
     // A program's own arguments are not ours.
     let is_own = |arg: &&Arg| !arg.is_trailing_var_arg_set() || positionals == 0;
     let name = argument.filter(is_own)?.get_value_names()?.first()?;
-    Kind::of(name)
+    // A program that is started has nothing yet that could be taken back.
+    let is_run = command.get_name() == "run";
+    match Kind::of(name)? {
+        Kind::Word(words) if is_run => {
+            let last = words.len() - usize::from(words.ends_with(&[TAKEN_BACK]));
+            (last > 0).then(|| Kind::Word(&words[..last]))
+        }
+        kind => Some(kind),
+    }
 }
 
 fn candidates(kind: Kind, socket: &Path, prefix: &str) -> BTreeSet<String> {
@@ -103,6 +119,7 @@ fn candidates(kind: Kind, socket: &Path, prefix: &str) -> BTreeSet<String> {
         Kind::ProcessOrDomain => [domains(socket), running()].concat(),
         Kind::Program => programs(prefix),
         Kind::User => crate::users::Users::read().names(),
+        Kind::Word(words) => words.iter().map(|word| (*word).to_owned()).collect(),
     };
     found.into_iter().filter(|name| name.starts_with(prefix) && is_plain(name)).collect()
 }
@@ -241,6 +258,10 @@ mod tests {
             ("explain mplayer x", None),
             ("set ba", Some(Kind::ProcessOrDomain)),
             ("set --cpu ", None),
+            ("set ba --io-max d", Some(Kind::Word(&["default"]))),
+            ("domain set ba --io ", Some(Kind::Word(&["interactive", "normal", "background", "default"]))),
+            ("run --io-max ", None),
+            ("run --io b", Some(Kind::Word(&["interactive", "normal", "background"]))),
             ("set --cpu 5ms/30ms ba", Some(Kind::ProcessOrDomain)),
             ("domain ", None),
             ("domain set web", Some(Kind::Domain)),

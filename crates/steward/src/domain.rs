@@ -85,6 +85,7 @@ fn create(client: &mut Client, arguments: &CreateArguments) -> anyhow::Result<()
     }
     print(
         &(line(&reply.domain)
+            + &harm(&arguments.settings.to_api())
             + &if arguments.keep {
                 declaration(&reply.domain, &arguments.settings.to_api())
             } else {
@@ -134,14 +135,26 @@ fn set(client: &mut Client, arguments: &SetArguments) -> anyhow::Result<()> {
         user: arguments.user,
         keep: arguments.keep,
     })?;
-    if arguments.output.json { print_json(&reply) } else { print(&line(&reply.domain)) }
+    if arguments.output.json {
+        return print_json(&reply);
+    }
+    print(&(line(&reply.domain) + &harm(&arguments.settings.to_api())))
 }
 
 /// `steward set DOMAIN`: what it names only.
 pub fn set_some(client: &mut Client, domain: &str, settings: api::DomainSettings) -> anyhow::Result<()> {
+    let harm = harm(&settings);
     let request = api::SetDomain { domain: domain.to_owned(), settings, ..api::SetDomain::default() };
     let reply = client.call(&request)?;
-    print(&line(&reply.domain))
+    print(&(line(&reply.domain) + &harm))
+}
+
+/// What a limit that is asked for does to others.
+fn harm(asked: &api::DomainSettings) -> String {
+    let (bytes, requests) = (asked.io_max_bytes, asked.io_max_requests);
+    let given = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+    let max = disk::Limit { bytes_per_second: given(bytes), requests_per_second: given(requests) };
+    if max.is_none() { String::new() } else { max.harm("") + "\n" }
 }
 
 /// Whether a name is that of a domain. Where there are no domains, none is.
@@ -440,4 +453,21 @@ fn usage_text(usage: &api::DomainUsage) -> String {
 
 fn yes_no(truth: bool) -> String {
     if truth { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_a_limit_is_told_what_it_does_to_others_and_who_takes_it_away_is_not() {
+        let limited = api::DomainSettings { io_max_requests: Some(100), ..api::DomainSettings::default() };
+        let said = harm(&limited);
+        assert!(
+            said.contains("journal") && said.contains("--io background") && said.ends_with('\n'),
+            "{said}"
+        );
+        let reset = vec!["io_max_bytes".to_owned(), "io_max_requests".to_owned()];
+        assert_eq!(harm(&api::DomainSettings { reset, ..api::DomainSettings::default() }), "");
+    }
 }

@@ -187,10 +187,9 @@ fn is_limited(facts: &Facts) -> String {
         false => "",
     };
     format!(
-        "It may read at most {limit} of each disk, and write as much. The journal of a file system waits for what is held back, so \
-         that whoever saves on the same one waits too{also}: 0.6 s on average, and 1 s, were seen where a save took 0.03 s. \
-         --io background holds up nobody.",
-        limit = facts.given.max
+        "It may read at most {limit} of each disk, and write as much. {harm}",
+        limit = facts.given.max,
+        harm = facts.given.max.harm(also)
     )
 }
 

@@ -43,6 +43,14 @@ impl Limit {
             && is_within(self.requests_per_second, before.requests_per_second)
     }
 
+    /// What it does to others (docs/disk.md), in sentences; `also` follows on whoever waits.
+    pub fn harm(&self, also: &str) -> String {
+        format!(
+            "The journal of a file system waits for what is held back, so that whoever saves on the same one waits too{also}: 0.6 s on \
+             average, and 1 s, were seen where a save took 0.03 s. --io background holds up nobody."
+        )
+    }
+
     /// As the kernel has it for the device of this number, in the form in which it shows it.
     pub fn to_kernel(&self, device_number: &str) -> String {
         let word = |value: Option<u64>| value.map_or_else(|| "max".to_owned(), |value| value.to_string());
@@ -84,6 +92,9 @@ impl FromStr for Limit {
         const EXAMPLE: &str =
             "write bytes a second, as in 10M/s, requests a second, as in 100/s, or both, as in 10M/s,100/s";
         let mut limit = Limit::default();
+        if matches!(text, "none" | "default") {
+            return Err(format!("\"{text}\" is no limit: leave it out where there is to be none; {EXAMPLE}"));
+        }
         for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
             let amount =
                 part.strip_suffix("/s").ok_or_else(|| format!("\"{part}\" is no limit; {EXAMPLE}"))?;
@@ -156,6 +167,14 @@ mod tests {
         ] {
             let error = wrong.parse::<Limit>().expect_err(wrong);
             assert!(error.len() > 20, "{error}");
+        }
+    }
+
+    #[test]
+    fn where_a_limit_is_given_first_none_is_said_to_be_left_out() {
+        for word in ["none", "default"] {
+            let error = word.parse::<Limit>().expect_err("it is no limit");
+            assert!(error.contains("leave it out"), "{error}");
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{domain, output};
 /// their own programs; everyone may release what is their own.
 ///
 /// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where
-/// there is one of that name.
+/// there is one of that name. "default" takes back what is about the disk.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "io_max", "release"])))]
 #[command(after_help = "Examples:\n  \
@@ -30,7 +30,8 @@ use crate::{domain, output};
         steward set mplayer --release\n  \
         steward set batch --cpu 20%\n  \
         steward set batch --io background\n  \
-        steward set batch --io-fraction default")]
+        steward set batch --io-max 10M/s\n  \
+        steward set batch --io-max default           as much as there can be again")]
 pub struct SetArguments {
     /// The process or thread, by number or name, or the domain, by name.
     #[arg(value_name = "PROCESS|DOMAIN", value_parser = crate::who::parse)]

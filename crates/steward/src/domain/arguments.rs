@@ -64,11 +64,12 @@ pub struct CreateArguments {
 
 /// Change what a domain has, at once
 ///
-/// Settings that are not named stay as they are; "default" takes one back.
+/// Settings that are not named stay as they are; "default" takes one back, and so does "none".
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         steward domain set batch --cpu 30%\n  \
         steward domain set batch --cpu default --weight 50\n  \
+        steward domain set batch --io-max default\n  \
         steward domain set user.slice/user-1000.slice --priority 5")]
 pub struct SetArguments {
     /// The domain.
@@ -139,7 +140,7 @@ pub struct CheckArguments {
     pub files: Vec<std::path::PathBuf>,
 }
 
-/// What can be asked for a domain. "default" stands for what nobody asked for.
+/// What can be asked for a domain. "default" stands for what nobody asked for, and "none", as control files say it, too.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingArguments {
     /// CPU reserved, of what the parent has (at the top: of the machine), as 20% or 0.2.
@@ -234,11 +235,14 @@ fn value<T>(wanted: Option<Wanted<T>>, setting: Setting, reset: &mut Vec<String>
 }
 
 fn wanted<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Wanted<T>, String> {
-    if text == "default" { Ok(Wanted::Default) } else { parse(text).map(Wanted::Value) }
+    if matches!(text, "default" | "none") {
+        return Ok(Wanted::Default);
+    }
+    parse(text).map(Wanted::Value).map_err(|error| format!("{error} (\"default\" takes it back)"))
 }
 
 fn parse_number(text: &str) -> Result<Wanted<i64>, String> {
-    wanted(text, |text| text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned()))
+    wanted(text, |text| text.parse().map_err(|_| "write a whole number".to_owned()))
 }
 
 fn parse_wanted_fraction(text: &str) -> Result<Wanted<f64>, String> {
@@ -256,6 +260,36 @@ fn parse_yes(text: &str) -> Result<bool, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: SettingArguments,
+    }
+
+    fn read(words: &[&str]) -> Result<DomainSettings, clap::Error> {
+        let line = ["line"].iter().chain(words);
+        <Line as clap::Parser>::try_parse_from(line).map(|line| line.settings.to_api())
+    }
+
+    #[test]
+    fn the_limits_of_disk_and_memory_are_taken_away_by_the_same_words_on_the_command_line_and_in_control_files()
+     {
+        for word in ["default", "none"] {
+            let settings = read(&["--io-max", word, "--memory-max", word]).expect("both can be taken away");
+            assert_eq!(settings.reset, ["io_max_bytes", "io_max_requests", "memory_max"], "{word}");
+            assert_eq!((settings.io_max_bytes, settings.memory_max), (None, None));
+        }
+        let error = read(&["--io-max", "nothing"]).expect_err("it is no limit").to_string();
+        assert!(error.contains("10M/s") && error.contains("\"default\" takes it back"), "{error}");
+    }
+
+    #[test]
+    fn what_a_limit_does_not_name_is_not_limited_any_more() {
+        let settings = read(&["--io-max", "100/s"]).expect("it is a limit");
+        assert_eq!((settings.io_max_bytes, settings.io_max_requests), (None, Some(100)));
+        assert!(settings.reset.contains(&"io_max_bytes".to_owned()));
+    }
 
     #[test]
     fn default_takes_a_setting_back() {
