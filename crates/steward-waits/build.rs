@@ -1,6 +1,5 @@
-//! Compiles the BPF programs that tell who waits for the disk, and count what requests take.
+//! Compiles the BPF program that tells who waits for the disk, and counts what requests take.
 
 fn main() {
-    steward_bpf_build::compile("src/bpf/waits.bpf.c", &[]);
     steward_bpf_build::compile("src/bpf/ledger.bpf.c", &[]);
 }

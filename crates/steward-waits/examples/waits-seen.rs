@@ -1,14 +1,19 @@
-//! Checks, in the lab's machine, that exactly those are announced who are served first: `waits-seen FILE`, which is
-//! made.
+//! Checks, in the lab's machine, that exactly those are announced who are served first and wait beside others:
+//! `waits-seen FILE`, which is made on a disk.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS};
 use steward_waits::Waits;
+use steward_waits::ledger::Ledger;
 
 /// `IOPRIO_WHO_PROCESS`, and the real-time class at its middle level (include/uapi/linux/ioprio.h).
 const WHO_TASK: libc::c_int = 1;
@@ -19,41 +24,83 @@ const SHORT: Duration = Duration::from_millis(200);
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("which file?")?;
-    let mut file = File::create(&path)?;
+    if std::env::args().nth(2).is_some() {
+        return save(&path);
+    }
+    // What it is asked later still holds: nobody has waited for so long.
+    let quiet = || sleep(Duration::from_nanos(OVER_AFTER_NS) + SHORT);
     let mut waits = Waits::watch()?;
-    let save = |file: &mut File| -> Result<()> {
-        file.write_all(b"something")?;
-        Ok(file.sync_all()?)
-    };
+    let mut ledger = Ledger::start()?;
 
-    save(&mut file)?;
+    save(&path)?;
+    another(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "somebody was announced who is not served first");
 
+    sleep(Duration::from_nanos(ALONE_AFTER_NS) + SHORT);
     set_priority(REAL_TIME_4)?;
-    save(&mut file)?;
-    ensure!(is_announced(&waits, PATIENCE)?, "who is served first was not announced");
+    save(&path)?;
+    ensure!(
+        !is_announced(&waits, SHORT)?,
+        "who is served first was announced though nobody else wants the disk"
+    );
+    set_priority(0)?;
+    save(&path)?;
+    set_priority(REAL_TIME_4)?;
+    save(&path)?;
+    ensure!(!is_announced(&waits, SHORT)?, "a process was announced for what it did itself before");
+
+    another(&path)?;
+    save(&path)?;
+    ensure!(is_announced(&waits, PATIENCE)?, "who is served first was not announced beside another");
     waits.take();
-    save(&mut file)?;
+    another(&path)?;
+    save(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "the second one was announced though nobody looked away");
-    ensure!(!waits.are_over(now_ns(), 3_600_000_000_000), "it was over although it was a moment ago");
-    ensure!(waits.are_over(now_ns(), 1), "it is not over although nobody waits");
-    save(&mut file)?;
+    save(&path)?;
+    ensure!(!waits.are_over(now_ns()), "it was over although it was a moment ago");
+    quiet();
+    ensure!(waits.are_over(now_ns()), "it is not over although nobody waits");
+    another(&path)?;
+    save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "the next one was not announced");
     waits.take();
-    ensure!(waits.are_over(now_ns(), 1), "it is not over although nobody waits");
+    quiet();
+    ensure!(waits.are_over(now_ns()), "it is not over although nobody waits");
+    ensure!(waits.seen().waiting == 0, "{:?}", waits.seen());
 
     set_priority(0)?;
-    save(&mut file)?;
+    another(&path)?;
+    save(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "somebody was announced who is not served first any more");
 
+    // The program goes on for the one that is left.
     drop(waits);
-    // What was watched before is not in the way of what is watched next.
+    let counted = ledger.read(now_ns())?.accounts.len();
+    ensure!(counted > 0, "nothing was counted beside");
     set_priority(REAL_TIME_4)?;
     let mut waits = Waits::watch()?;
-    save(&mut file)?;
+    drop(ledger);
+    another(&path)?;
+    save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "after a second start nobody was announced");
     waits.take();
     println!("all are seen who are served first");
+    Ok(())
+}
+
+/// Writes something and brings it to the disk.
+fn save(path: &str) -> Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(b"something")?;
+    Ok(file.sync_all()?)
+}
+
+/// Has another process do so, which is not served first.
+fn another(path: &str) -> Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    // SAFETY: between fork and exec it calls the kernel only.
+    unsafe { command.pre_exec(|| set_priority(0)) };
+    ensure!(command.args([path, "again"]).status()?.success(), "the other process failed");
     Ok(())
 }
 
@@ -62,10 +109,10 @@ fn is_announced(waits: &Waits, within: Duration) -> Result<bool> {
     Ok(poll(&mut [PollFd::new(&waits.as_fd(), PollFlags::IN)], Some(&timeout))? > 0)
 }
 
-fn set_priority(priority: libc::c_int) -> Result<()> {
+fn set_priority(priority: libc::c_int) -> std::io::Result<()> {
     // SAFETY: the call takes three numbers and touches no memory.
     let outcome = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_TASK, 0, priority) };
-    if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
+    if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 fn now_ns() -> u64 {

@@ -1,35 +1,23 @@
 //! What disks did for whom, and who waited for them: a BPF program counts it (`src/bpf/ledger.bpf.c`), and here it is
 //! read. It changes nothing in the kernel, and is gone with [`Ledger`].
 
-#[allow(missing_docs, clippy::all, non_camel_case_types, non_snake_case)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/ledger.skel.rs"));
-}
-
 use std::ffi::CStr;
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr::{NonNull, read_volatile, write_volatile};
+use std::ptr::{read_volatile, write_volatile};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
-use skeleton::types;
-use skeleton::{LedgerSkel, LedgerSkelBuilder, OpenLedgerSkel};
+use libbpf_rs::{MapCore, MapFlags, RingBuffer};
 use steward_core::disk::latency::{Histogram, STEPS};
 use steward_core::disk::ledger::{Account, Key, Kind, Reading, Served, Wait, Work};
 
-use crate::{Room, WaitsError, failed};
+use crate::WaitsError;
+use crate::program::{Program, types};
 
 /// How many entries of a map are read at a time.
 const BATCH: u32 = 128;
-/// Where the kernel describes its own types and those of its modules.
-const BTF: &str = "/sys/kernel/btf";
 
 /// What a kernel may lack, and what cannot be told then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
     /// Whose pages are written back: they are the kernel's own threads' then.
     pub owners: bool,
@@ -37,66 +25,58 @@ pub struct Lacks {
     pub dirty_limit: bool,
     /// Who waits for a journal (jbd2: ext4 and ocfs2).
     pub journal: bool,
+    /// What requests take: then nothing is counted.
+    pub requests: bool,
 }
 
-/// The program, in force.
+/// The reader of what is counted, of which there is one at a time.
 pub struct Ledger {
     ended: RingBuffer<'static>,
     told: Arc<Mutex<Vec<Wait>>>,
-    skeleton: LedgerSkel<'static>,
-    /// After the two that are in it: fields go in this order.
-    _room: Room,
+    program: Arc<Program>,
     /// How many lines of what disks did have been read.
     lines_read: u64,
-    lacks: Lacks,
 }
 
-// SAFETY: as for `Waits`.
+// SAFETY: the ring, which libbpf keeps behind a pointer, is read through `&mut` only.
 unsafe impl Send for Ledger {}
 
 impl Ledger {
-    /// Loads the program and begins to count.
+    /// Begins to count. What was counted before, for who is told of waits, is left out.
     ///
     /// # Errors
     /// [`WaitsError`]: no permission, or the kernel lacks what it needs.
     pub fn start() -> Result<Self, WaitsError> {
-        let kernel = Kernel::read();
-        let lacks = kernel.lacks();
-        // What is described may still not be let in.
-        Self::start_with(&kernel, lacks).or_else(|_| {
-            let all = Lacks { owners: true, dirty_limit: true, journal: true };
-            Self::start_with(&Kernel::default(), all)
-        })
+        let program = Program::share()?;
+        if program.lacks().requests {
+            return Err(WaitsError {
+                action: "counting what disks do",
+                source: io::ErrorKind::Unsupported.into(),
+            });
+        }
+        let told: Arc<Mutex<Vec<Wait>>> = Arc::default();
+        let tells = Arc::clone(&told);
+        let ended = program.hear_ended(move |bytes| {
+            let wait = as_entry::<types::wait>(bytes).map(|entry| wait(&entry, entry.ended_ns));
+            tells.lock().unwrap_or_else(PoisonError::into_inner).extend(wait);
+        })?;
+        // SAFETY: it lives as long as the program, and is read whole.
+        let lines_read = unsafe { read_volatile(&raw const (*program.shared()).lines) };
+        let ledger = Ledger { ended, told, program, lines_read };
+        let _ = ledger.ended.consume();
+        ledger.told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        for (key, _) in
+            entries::<types::account_key, types::account>(ledger.program.accounts()).unwrap_or_default()
+        {
+            // It may be gone.
+            let _ = ledger.program.accounts().delete(as_bytes(&key));
+        }
+        Ok(ledger)
     }
 
     /// What cannot be told on this kernel.
     pub fn lacks(&self) -> Lacks {
-        self.lacks
-    }
-
-    fn start_with(kernel: &Kernel, lacks: Lacks) -> Result<Self, WaitsError> {
-        let room = Room(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))));
-        // SAFETY: nothing else points there, and it is freed after everything that borrows it, here and in the value.
-        let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *room.0.as_ptr() };
-        let mut open = LedgerSkelBuilder::default()
-            .open(object)
-            .map_err(failed("opening the program that counts what disks do"))?;
-        choose(&mut open, kernel, lacks);
-        let mut skeleton = open.load().map_err(failed("loading the program that counts what disks do"))?;
-        let told: Arc<Mutex<Vec<Wait>>> = Arc::default();
-        let tells = Arc::clone(&told);
-        let mut builder = RingBufferBuilder::new();
-        let listening = "listening for who has waited for the disk";
-        builder
-            .add(&skeleton.maps.ended, move |bytes| {
-                let wait = as_entry::<types::wait>(bytes).map(|entry| wait(&entry, entry.ended_ns));
-                tells.lock().unwrap_or_else(PoisonError::into_inner).extend(wait);
-                0
-            })
-            .map_err(failed(listening))?;
-        let ended = builder.build().map_err(failed(listening))?;
-        skeleton.attach().map_err(failed("counting what disks do"))?;
-        Ok(Ledger { ended, told, skeleton, _room: room, lines_read: 0, lacks })
+        self.program.lacks()
     }
 
     /// Reads everything. `now_ns` is the time of `CLOCK_MONOTONIC`.
@@ -111,15 +91,14 @@ impl Ledger {
         waits.append(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
         let served = self.served();
         let mut reading = Reading { at_ns: now_ns, accounts, served, waits, ..Reading::default() };
-        if let Some(shared) = self.skeleton.maps.bss_data.as_deref_mut() {
-            // SAFETY: these live as long as the skeleton, and are read and written whole.
-            unsafe {
-                reading.requests_missed = read_volatile(&raw const shared.requests_missed);
-                reading.waits_missed = read_volatile(&raw const shared.waits_missed);
-                let look = read_volatile(&raw const shared.look);
-                write_volatile(&raw mut shared.look, look + 1);
-                write_volatile(&raw mut shared.are_full, 0);
-            }
+        let shared = self.program.shared();
+        // SAFETY: these live as long as the program, and are read and written whole.
+        unsafe {
+            reading.requests_missed = read_volatile(&raw const (*shared).requests_missed);
+            reading.waits_missed = read_volatile(&raw const (*shared).waits_missed);
+            let look = read_volatile(&raw const (*shared).look);
+            write_volatile(&raw mut (*shared).look, look + 1);
+            write_volatile(&raw mut (*shared).are_full, 0);
         }
         Ok(reading)
     }
@@ -136,12 +115,13 @@ impl Ledger {
             },
         };
         // It may be gone.
-        let _ = self.skeleton.maps.accounts.delete(as_bytes(&key));
+        let _ = self.program.accounts().delete(as_bytes(&key));
     }
 
     fn accounts(&self) -> io::Result<Vec<(Key, Account)>> {
-        let entries = entries::<types::account_key, types::account>(&self.skeleton.maps.accounts)?;
-        let look = self.skeleton.maps.bss_data.as_deref().map_or(0, |shared| shared.look);
+        let entries = entries::<types::account_key, types::account>(self.program.accounts())?;
+        // SAFETY: it lives as long as the program, and is read whole.
+        let look = unsafe { read_volatile(&raw const (*self.program.shared()).look) };
         let account = |(key, account): (types::account_key, types::account)| {
             let Work::Requests(kind) = work(key.kind) else { return None };
             let max_ns = if account.look == look { account.max_ns } else { 0 };
@@ -154,7 +134,7 @@ impl Ledger {
 
     /// Those who wait now, and have for long enough.
     fn waiting(&self, now_ns: u64) -> io::Result<Vec<Wait>> {
-        let waits = entries::<u32, types::wait>(&self.skeleton.maps.waits)?;
+        let waits = entries::<u32, types::wait>(self.program.waits())?;
         let mut begun: Vec<(types::wait, u64)> = Vec::new();
         for (_, entry) in waits {
             if now_ns.saturating_sub(entry.began_ns) < steward_core::disk::ledger::LONG_NS {
@@ -179,7 +159,7 @@ impl Ledger {
 
     /// When the commit began that somebody waits for.
     fn commit_begun_ns(&self, wait: &types::wait) -> io::Result<Option<u64>> {
-        let found = self.skeleton.maps.journals.lookup(as_bytes(&wait.journal), MapFlags::ANY);
+        let found = self.program.journals().lookup(as_bytes(&wait.journal), MapFlags::ANY);
         let found = found.map_err(io::Error::other)?;
         let Some(commits) = found.and_then(|bytes| as_entry::<types::commits>(&bytes)) else {
             return Ok(None);
@@ -190,16 +170,20 @@ impl Ledger {
 
     /// The lines that were written since the last call.
     fn served(&mut self) -> Vec<Served> {
-        let Some(shared) = self.skeleton.maps.bss_data.as_deref() else { return Vec::new() };
-        let room = shared.served.len() as u64;
-        // SAFETY: it lives as long as the skeleton, and is read whole.
-        let written = unsafe { read_volatile(&raw const shared.lines) };
+        let shared = self.program.shared();
+        // SAFETY: these live as long as the program, and the one is read whole.
+        let (room, written) = unsafe {
+            (
+                (&raw const (*shared).served).as_ref().map_or(1, |lines| lines.len()) as u64,
+                read_volatile(&raw const (*shared).lines),
+            )
+        };
         let first = self.lines_read.max(written.saturating_sub(room));
         self.lines_read = written;
         let line = |number: u64| {
             // SAFETY: as above; a line that is written meanwhile has its time last, and is left out or wrong in one
             // figure, once.
-            let line = unsafe { read_volatile(&raw const shared.served[(number % room) as usize]) };
+            let line = unsafe { read_volatile(&raw const (*shared).served[(number % room) as usize]) };
             (line.at_ns > 0).then(|| Served {
                 at_ns: line.at_ns,
                 cgroup_id: line.cgroup_id,
@@ -244,47 +228,6 @@ fn work(kind: u32) -> Work {
         2 => Work::Requests(Kind::ForCommit),
         _ => Work::Committed,
     }
-}
-
-/// What a kernel says it has of what is optional.
-#[derive(Default)]
-struct Kernel {
-    call: bool,
-    writing: bool,
-    balance: bool,
-    journal: bool,
-}
-
-impl Kernel {
-    fn read() -> Self {
-        let own = Btf::from_vmlinux().ok();
-        let has = |name: &str| own.as_ref().is_some_and(|own| own.type_by_name::<Func<'_>>(name).is_some());
-        let module = std::path::Path::new(BTF).join("jbd2").exists();
-        Kernel {
-            call: has("do_fsync"),
-            writing: has("do_writepages"),
-            balance: has("balance_dirty_pages"),
-            journal: module || has("jbd2_log_wait_commit"),
-        }
-    }
-
-    fn lacks(&self) -> Lacks {
-        Lacks { owners: !self.writing, dirty_limit: !self.balance, journal: !self.journal }
-    }
-}
-
-/// Leaves out what the kernel lacks.
-fn choose(open: &mut OpenLedgerSkel<'_>, kernel: &Kernel, lacks: Lacks) {
-    let programs = &mut open.progs;
-    programs.call_begins.set_autoload(kernel.call);
-    programs.call_ends.set_autoload(kernel.call);
-    programs.writing_begins.set_autoload(!lacks.owners);
-    programs.writing_ends.set_autoload(!lacks.owners);
-    programs.balance_begins.set_autoload(!lacks.dirty_limit);
-    programs.balance_ends.set_autoload(!lacks.dirty_limit);
-    programs.commit_begins.set_autoload(!lacks.journal);
-    programs.commit_wait_begins.set_autoload(!lacks.journal);
-    programs.commit_wait_ends.set_autoload(!lacks.journal);
 }
 
 /// Everything in a map; what comes and goes meanwhile may be missed, or there twice.

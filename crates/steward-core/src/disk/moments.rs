@@ -1,13 +1,18 @@
-//! The moments in which somebody who is served first waits for the disk (`Yang 2009, section 10.1.1`: the journal is
-//! interactive while an interactive program waits for it): when one begins, and when it is over. Nobody is kept from
-//! the disk for somebody who might come.
+//! The moments in which somebody who is served first waits for the disk beside others who want it (`Yang 2009, section
+//! 10.1.1`: the journal is interactive while an interactive program waits for it): when one begins, and when it is
+//! over. Nobody is kept from the disk for somebody who might come, and none of those who are served first for another
+//! of them: a program of several threads that has the disk for itself would have it kept idle for one while another
+//! waits.
 //!
-//! What watches announces the first wait only. From then on it is asked now and then whether anybody still waits, and
-//! the next one is announced again once it has said that nobody does.
+//! What watches announces the first such wait only. From then on it is asked now and then whether the moment is over,
+//! and the next one is announced again once it has said that it is.
 
 /// Nobody has waited for so long, in nanoseconds: the moment is over. Longer than a film's frame takes, so that a
 /// player that reads one after the other is one moment and not hundreds.
 pub const OVER_AFTER_NS: u64 = 50_000_000;
+/// Others have handed on nothing for so long, in nanoseconds: they do not want the disk. Longer than it takes to serve
+/// all that may wait in an elevator: 128 requests of the largest size on the lab's disk of 10 ms are 1.5 s.
+pub const ALONE_AFTER_NS: u64 = 2_000_000_000;
 /// How often it is asked, in nanoseconds.
 const ASK_EVERY_NS: u64 = OVER_AFTER_NS / 2;
 
@@ -19,14 +24,14 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Somebody begins to wait. Says whether a moment begins by that.
+    /// A moment is announced. Says whether a moment begins by that.
     pub fn handle_announcement(&mut self, now_ns: u64) -> bool {
         let begins = self.ask_at_ns.is_none();
         self.ask_at_ns = Some(now_ns + ASK_EVERY_NS);
         begins
     }
 
-    /// When it is to be asked whether anybody still waits, in nanoseconds of the caller's clock; `None` while this is
+    /// When it is to be asked whether it is over, in nanoseconds of the caller's clock; `None` while this is
     /// no such moment.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.ask_at_ns
@@ -42,10 +47,36 @@ impl Moments {
     }
 }
 
-/// Whether nobody waits: so many are bringing files to the disk, and somebody began or ceased to wait then, in
-/// nanoseconds of one clock.
-pub fn are_over(waiting: usize, last_ns: u64, now_ns: u64) -> bool {
-    waiting == 0 && now_ns.saturating_sub(last_ns) >= OVER_AFTER_NS
+/// A process that was seen last, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Its number; 0 for the kernel's threads.
+    pub pid: i32,
+    /// In nanoseconds of one clock.
+    pub at_ns: u64,
+}
+
+/// What was seen of who wants the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many of those who are served first are bringing files to the disk.
+    pub waiting: usize,
+    /// Of whom one began or ceased to wait last; `None`: none has.
+    pub first: Option<Last>,
+    /// Who else handed a request on last, but the journal's threads, which work for whoever waits for them. Threads of
+    /// the process that is `first` do not count: one that has lost its place is no other to itself.
+    pub others: Option<Last>,
+}
+
+impl Seen {
+    /// Whether this is such a moment. What watches in the kernel has the same rule
+    /// (`crates/steward-waits/src/bpf/first.bpf.h`), for the moment at which one begins.
+    pub fn is_moment(&self, now_ns: u64) -> bool {
+        let within = |last: Last, for_ns: u64| now_ns.saturating_sub(last.at_ns) < for_ns;
+        let (Some(first), Some(others)) = (self.first, self.others) else { return false };
+        let waits = self.waiting > 0 || within(first, OVER_AFTER_NS);
+        waits && within(others, ALONE_AFTER_NS) && others.pid != first.pid
+    }
 }
 
 #[cfg(test)]
@@ -65,9 +96,27 @@ mod tests {
         assert!(moments.handle_announcement(3 * at_ns));
     }
 
+    fn last(pid: i32, at_ns: u64) -> Option<Last> {
+        Some(Last { pid, at_ns })
+    }
+
     #[test]
     fn who_is_bringing_a_file_to_the_disk_waits_however_long_it_takes() {
-        assert!(are_over(0, 1, OVER_AFTER_NS + 1) && !are_over(0, 1, OVER_AFTER_NS));
-        assert!(!are_over(1, 1, u64::MAX));
+        let beside =
+            |waiting, now_ns| Seen { waiting, first: last(7, 1), others: last(0, now_ns) }.is_moment(now_ns);
+        assert!(beside(0, OVER_AFTER_NS) && !beside(0, OVER_AFTER_NS + 1));
+        assert!(beside(1, u64::MAX));
+    }
+
+    #[test]
+    fn nobody_is_held_up_for_those_who_have_the_disk_for_themselves() {
+        let seen = |others| Seen { waiting: 4, first: last(7, 9), others };
+        assert!(!seen(None).is_moment(10));
+        let other = seen(last(8, 1));
+        assert!(other.is_moment(ALONE_AFTER_NS) && !other.is_moment(ALONE_AFTER_NS + 1));
+        // Neither for another of its threads, which has lost its place or has none yet.
+        assert!(!seen(last(7, 1)).is_moment(10));
+        // And others alone are held up for nobody.
+        assert!(!Seen { others: last(8, 10), ..Seen::default() }.is_moment(10));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use steward_core::disk::elevator::Order;
-use steward_core::disk::moments;
+use steward_core::disk::moments::{Last, Seen};
 use steward_core::disk::priority::Priority;
 
 use super::cache::Cache;
@@ -34,20 +34,27 @@ pub(super) struct Watch {
     pub(super) told_after_ns: u64,
     /// Those who are bringing a file to the disk.
     waiting: BTreeSet<i32>,
-    last_ns: u64,
+    first: Option<Last>,
+    others: Option<Last>,
     is_announced: bool,
 }
 
 impl Watch {
-    /// Whether nobody waits, and nobody has for a while; then the next one is announced again.
+    /// Whether this is a moment.
+    fn is_moment(&self, now_ns: u64) -> bool {
+        let (waiting, first, others) = (self.waiting.len(), self.first, self.others);
+        Seen { waiting, first, others }.is_moment(now_ns)
+    }
+
+    /// Whether the moment is over; then the next one is announced again.
     pub(super) fn are_over(&mut self, now_ns: u64) -> bool {
-        let are_over = moments::are_over(self.waiting.len(), self.last_ns, now_ns);
+        let are_over = !self.is_moment(now_ns);
         self.is_announced &= !are_over;
         are_over
     }
 }
 
-/// What a thread has had read and written, as /proc tells it.
+/// What a process has had read and written, as /proc tells it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
     pub(super) bytes: u64,
@@ -57,7 +64,8 @@ pub(super) struct Taken {
 pub(super) struct Kernel {
     pub(super) events: Events<Event>,
     pub(super) counts: BTreeMap<i32, Counts>,
-    pub(super) taken: BTreeMap<i32, Taken>,
+    /// By process: the place of its program.
+    pub(super) taken: BTreeMap<usize, Taken>,
     pub(super) priorities: BTreeMap<Who, Priority>,
     pub(super) watch: Watch,
     pub(super) busy_ns: u64,
@@ -65,6 +73,8 @@ pub(super) struct Kernel {
     pub(super) elevators: u64,
     /// The programs that threads belong to.
     pub(super) owners: BTreeMap<i32, usize>,
+    /// The process of each program.
+    pub(super) processes: Vec<usize>,
     settings: DeviceSettings,
     device: Device,
     elevator: Elevator,
@@ -109,6 +119,7 @@ impl Kernel {
             done: Taken::default(),
             elevators: 0,
             owners: BTreeMap::new(),
+            processes: Vec::new(),
             settings,
             device: Device::new(settings, random),
             elevator: Elevator::Fifo(VecDeque::new()),
@@ -135,8 +146,9 @@ impl Kernel {
     /// A thread has so much read or written; its program goes on when all of it is done.
     pub(super) fn submit(&mut self, now_ns: u64, tid: i32, group: usize, bytes: u64, is_in_sync: bool) {
         self.note_wait(now_ns, tid, is_in_sync);
-        let taken = self.taken.entry(tid).or_default();
-        (taken.bytes, taken.calls) = (taken.bytes + bytes, taken.calls + 1);
+        if let Some(taken) = self.taken_by(tid) {
+            (taken.bytes, taken.calls) = (taken.bytes + bytes, taken.calls + 1);
+        }
         self.hand_on(now_ns, Who::Task(tid), group, bytes);
     }
 
@@ -149,10 +161,17 @@ impl Kernel {
     /// A program writes into the cache; `false`: it is woken up when it has.
     pub(super) fn write(&mut self, now_ns: u64, program: usize, tid: i32, group: usize, bytes: u64) -> bool {
         let group = self.group_of(group);
-        self.taken.entry(tid).or_default().bytes += bytes;
+        if let Some(taken) = self.taken_by(tid) {
+            taken.bytes += bytes;
+        }
         let is_written = self.cache.write(program, group, bytes);
         self.flush(now_ns);
         is_written
+    }
+
+    /// What the process of a thread has taken.
+    fn taken_by(&mut self, tid: i32) -> Option<&mut Taken> {
+        Some(self.taken.entry(self.processes[*self.owners.get(&tid)?]).or_default())
     }
 
     /// Has all that is in the cache be written.
@@ -164,7 +183,7 @@ impl Kernel {
     /// A program has been through what brings a file to the disk.
     pub(super) fn end_sync(&mut self, now_ns: u64, tid: i32) {
         if self.watch.waiting.remove(&tid) {
-            self.watch.last_ns = now_ns;
+            self.watch.first = Some(self.last(now_ns, tid));
         }
     }
 
@@ -309,6 +328,9 @@ impl Kernel {
     fn hand_on(&mut self, now_ns: u64, who: Who, group: usize, bytes: u64) {
         let group = self.group_of(group);
         let priority = self.priorities.get(&who).copied().unwrap_or_default();
+        if who != Who::Journal && !matches!(priority, Priority::RealTime(_)) {
+            self.note_other(now_ns, who);
+        }
         let mut left = bytes;
         while left > 0 {
             let bytes = left.min(self.settings.request_bytes_max);
@@ -383,17 +405,39 @@ impl Kernel {
     }
 
     fn note_wait(&mut self, now_ns: u64, tid: i32, is_in_sync: bool) {
-        let is_first =
-            matches!(self.priorities.get(&Who::Task(tid)), Some(Priority::RealTime(_))) && self.watch.listens;
-        if !is_first {
+        if !matches!(self.priorities.get(&Who::Task(tid)), Some(Priority::RealTime(_))) {
             return;
         }
         if is_in_sync {
             self.watch.waiting.insert(tid);
         }
-        self.watch.last_ns = now_ns;
-        if !std::mem::replace(&mut self.watch.is_announced, true) {
-            self.events.push(now_ns + self.watch.told_after_ns, Event::Told);
+        self.watch.first = Some(self.last(now_ns, tid));
+        self.announce(now_ns);
+    }
+
+    fn note_other(&mut self, now_ns: u64, who: Who) {
+        let last = match who {
+            Who::Task(tid) => self.last(now_ns, tid),
+            Who::Journal | Who::Flusher(_) => Last { pid: 0, at_ns: now_ns },
+        };
+        if self.watch.first.is_none_or(|first| first.pid != last.pid) {
+            self.watch.others = Some(last);
+            self.announce(now_ns);
+        }
+    }
+
+    fn last(&self, at_ns: u64, tid: i32) -> Last {
+        let process = self.owners.get(&tid).map(|program| self.processes[*program]);
+        Last { pid: process.map_or(0, |process| process as i32 + 1), at_ns }
+    }
+
+    /// Tells who listens of a moment that it has not heard of.
+    fn announce(&mut self, now_ns: u64) {
+        let watch = &mut self.watch;
+        let is_news = watch.listens && !watch.is_announced && watch.is_moment(now_ns);
+        if is_news {
+            watch.is_announced = true;
+            self.events.push(now_ns + watch.told_after_ns, Event::Told);
         }
     }
 }

@@ -16,7 +16,12 @@
  * passed of it).
  *
  * All maps are bounded. Where there is no room for a cgroup it is counted as the one above it.
+ *
+ * And it tells at once when somebody who is served first begins to wait (first.bpf.h), for which the same calls are
+ * watched.
  */
+#include "block.bpf.h"
+#include "first.bpf.h"
 #include "kernel.bpf.h"
 
 /* Steps of a histogram: four to each doubling, from 4 microseconds on (steward_core::disk::latency). */
@@ -49,56 +54,6 @@ enum kind {
 	FOR_COMMIT = 2, /* data of the cgroup that the journal brings to the disk before it commits */
 	COMMITTED = 3, /* a line in `served` only: somebody of the cgroup waited for a commit */
 };
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct gendisk {
-	int major;
-	int first_minor;
-};
-
-struct request_queue {
-	struct gendisk *disk;
-};
-
-struct blkcg {
-	struct cgroup_subsys_state css;
-};
-
-/* With CONFIG_BLK_CGROUP. */
-struct blkcg_gq {
-	struct blkcg *blkcg;
-};
-
-struct bio {
-	struct blkcg_gq *bi_blkg;
-};
-
-struct request {
-	struct request_queue *q;
-	unsigned int __data_len;
-	struct bio *bio;
-};
-
-/* With CONFIG_CGROUP_WRITEBACK. */
-struct bdi_writeback {
-	struct cgroup_subsys_state *memcg_css;
-};
-
-struct writeback_control {
-	struct bdi_writeback *wb;
-};
-
-/* Of the file system's module. */
-struct journal_s {
-	u32 j_commit_sequence;
-};
-
-struct transaction_s {
-	u32 t_tid;
-};
-
-#pragma clang attribute pop
 
 struct account_key {
 	u64 cgroup_id;
@@ -166,6 +121,8 @@ struct submitter {
 	u64 writes_for;
 	/* Whether it has a wait, which is to be told the disk. */
 	u32 waits;
+	/* How deep it is in fsync, of those who are served first. */
+	u32 first_depth;
 };
 
 struct {
@@ -302,12 +259,6 @@ static __always_inline u64 cgroup_id_of(struct cgroup_subsys_state *css)
 	return css->cgroup->kn->id;
 }
 
-static __always_inline bool is_journal(struct task_struct *p)
-{
-	return p->flags & PF_KTHREAD && p->comm[0] == 'j' && p->comm[1] == 'b' && p->comm[2] == 'd' &&
-	       p->comm[3] == '2';
-}
-
 static __always_inline void tell_whose(struct account_key *key, struct task_struct *p, struct submitter *submitter,
 				       struct request *rq)
 {
@@ -422,11 +373,13 @@ static __always_inline struct flight *place_for(u64 where, u64 now_ns)
 SEC("tp_btf/block_bio_queue")
 int handed_on(void *context)
 {
-	struct submitter *submitter =
-		submitter_of(bpf_get_current_task_btf(), BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u64 now_ns = bpf_ktime_get_ns();
 
 	if (submitter)
-		submitter->handed_ns = bpf_ktime_get_ns();
+		submitter->handed_ns = now_ns;
+	note_request(p, now_ns);
 	return 0;
 }
 
@@ -613,9 +566,6 @@ int writing_begins(u64 *context)
 	return 0;
 }
 
-/* Of each pair the end comes first, so that it is there when the beginning is: who is inside while the program begins
- * would else never be counted out. */
-
 static __always_inline struct wait *begin(u64 now_ns)
 {
 	u64 ids = bpf_get_current_pid_tgid();
@@ -671,18 +621,41 @@ static __always_inline void leave(void)
 	bpf_map_delete_elem(&waits, &tid);
 }
 
+/* Of each pair the end comes first, so that it is there when the beginning is: who is inside while the program begins
+ * would else never be counted out. */
+
+static __always_inline void sync_ended(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct submitter *submitter = submitter_of(p, 0);
+
+	if (submitter)
+		first_leaves(p, &submitter->first_depth, bpf_ktime_get_ns());
+	leave();
+}
+
+static __always_inline void sync_begun(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (submitter)
+		first_enters(p, &submitter->first_depth, bpf_ktime_get_ns());
+	enter();
+}
+
 /* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
 SEC("fexit/vfs_fsync_range")
 int sync_ends(void *context)
 {
-	leave();
+	sync_ended();
 	return 0;
 }
 
 SEC("fentry/vfs_fsync_range")
 int sync_begins(void *context)
 {
-	enter();
+	sync_begun();
 	return 0;
 }
 
@@ -690,14 +663,14 @@ int sync_begins(void *context)
 SEC("fexit/do_fsync")
 int call_ends(void *context)
 {
-	leave();
+	sync_ended();
 	return 0;
 }
 
 SEC("fentry/do_fsync")
 int call_begins(void *context)
 {
-	enter();
+	sync_begun();
 	return 0;
 }
 

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use steward_core::disk::elevator::Moment;
-use steward_core::disk::moments::{self, OVER_AFTER_NS};
+use steward_core::disk::moments;
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::disk::{devices, priority};
@@ -22,14 +22,13 @@ use steward_kernel::{KernelError, Roots};
 
 use crate::turn::clock::now_ns;
 
-/// What tells when somebody waits; readable when somebody begins to.
+/// What tells when somebody waits beside others who want the disk; readable when that begins.
 pub trait Watch: AsFd + Send {
     /// Takes the announcement.
     fn take(&mut self);
 
-    /// Whether nobody waits and nobody has for so long before `now_ns` (`CLOCK_MONOTONIC`); the next one is announced
-    /// again then.
-    fn are_over(&mut self, now_ns: u64, for_ns: u64) -> bool;
+    /// Whether the moment is over at `now_ns` (`CLOCK_MONOTONIC`); the next one is announced again then.
+    fn are_over(&mut self, now_ns: u64) -> bool;
 }
 
 /// Begins to watch, or says in a sentence why nobody can be told.
@@ -52,8 +51,8 @@ pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
             self.0.take();
         }
 
-        fn are_over(&mut self, now_ns: u64, for_ns: u64) -> bool {
-            self.0.are_over(now_ns, for_ns)
+        fn are_over(&mut self, now_ns: u64) -> bool {
+            self.0.are_over(now_ns)
         }
     }
     let watch = steward_waits::Waits::watch().map_err(|error| error.to_string())?;
@@ -241,7 +240,7 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
                 Ok(_) | Err(_) => {}
             }
             let asked_at_ns = now_ns();
-            if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns, OVER_AFTER_NS)) {
+            if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns)) {
                 lock(targets).set(false);
             }
         }
@@ -303,7 +302,7 @@ mod tests {
             let _ = self.steps.send(Step::Took(content(&self.file)));
         }
 
-        fn are_over(&mut self, _now_ns: u64, _for_ns: u64) -> bool {
+        fn are_over(&mut self, _now_ns: u64) -> bool {
             let are_over = self.over.load(Ordering::SeqCst);
             let _ = self.steps.send(Step::Asked(content(&self.file), are_over));
             are_over

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tells when a moment begins in which a program whose disk requests are served first waits for the disk beside others
+ * who want it, and notes until when one did: it hands a request on, or has something brought to the disk (fsync(2) and
+ * its like), where most of the time goes by in the file system's journal. The rule is that of
+ * steward_core::disk::moments::Seen.
+ *
+ * Served first are tasks with the real-time class for the disk (ioprio_set(2)), whoever gave it to them, but the
+ * kernel's own threads, which work for others.
+ *
+ * Announced is the first such moment only, through the ring. The reader then looks by itself whether it is over, and
+ * clears `announced` to be told of the next one.
+ */
+#pragma once
+
+#include "kernel.bpf.h"
+
+/* The priority's class is above these bits, and real-time is class 1 (include/uapi/linux/ioprio.h). */
+#define IOPRIO_CLASS_SHIFT 13
+#define IOPRIO_CLASS_RT 1
+
+#define CALLS_BYTES 4096
+
+/* A process, and when it was seen last in nanoseconds of CLOCK_MONOTONIC; 0: none was. */
+struct last {
+	u64 at_ns;
+	u32 pid; /* 0 for the kernel's threads */
+	u32 unused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, CALLS_BYTES);
+} calls SEC(".maps");
+
+/* Of whom one that is served first began to wait last, or ceased to. */
+volatile struct last first;
+/* Who else handed a request on last. */
+volatile struct last others;
+/* How many of those who are served first are inside fsync. */
+volatile u32 waiting;
+/* Whether anybody is to be called. */
+volatile u32 listens;
+/* Whether the reader was called and has not looked away since. */
+volatile u32 announced;
+
+/* For how long after somebody has waited there may be a moment yet, and for how long others are thought to want the
+ * disk, in nanoseconds; the reader sets both. */
+const volatile u64 over_after_ns = 1;
+const volatile u64 alone_after_ns = 1;
+
+static __always_inline bool is_journal(struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD && p->comm[0] == 'j' && p->comm[1] == 'b' && p->comm[2] == 'd' &&
+	       p->comm[3] == '2';
+}
+
+static __always_inline bool served_first(struct task_struct *p)
+{
+	struct io_context *context = p->io_context;
+
+	if (!context || p->flags & PF_KTHREAD)
+		return false;
+	return context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT;
+}
+
+static __always_inline bool is_within(u64 then_ns, u64 now_ns, u64 for_ns)
+{
+	/* Another CPU's clock may have been read a little later. */
+	return then_ns && (then_ns > now_ns || now_ns - then_ns < for_ns);
+}
+
+static __always_inline bool is_moment(u64 now_ns)
+{
+	return (waiting || is_within(first.at_ns, now_ns, over_after_ns)) &&
+	       is_within(others.at_ns, now_ns, alone_after_ns) && others.pid != first.pid;
+}
+
+static __always_inline void announce(u64 now_ns)
+{
+	u8 *entry;
+
+	if (!listens || announced || !is_moment(now_ns) || __sync_val_compare_and_swap(&announced, 0, 1))
+		return;
+	entry = bpf_ringbuf_reserve(&calls, sizeof(*entry), 0);
+	if (!entry)
+		return;
+	*entry = 0;
+	bpf_ringbuf_submit(entry, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void note_first(struct task_struct *p, u64 now_ns)
+{
+	first.at_ns = now_ns;
+	first.pid = p->tgid;
+	announce(now_ns);
+}
+
+/* A request is handed on: by who reads, and by who writes past the cache or brings pages to the disk. */
+static __always_inline void note_request(struct task_struct *p, u64 now_ns)
+{
+	u32 pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
+
+	if (served_first(p)) {
+		note_first(p, now_ns);
+	} else if (!is_journal(p) && (!pid || pid != first.pid)) {
+		others.at_ns = now_ns;
+		others.pid = pid;
+		announce(now_ns);
+	}
+}
+
+/* Somebody goes into fsync; `depth` is how deep it is in there already, if it was counted. */
+static __always_inline void first_enters(struct task_struct *p, u32 *depth, u64 now_ns)
+{
+	bool is_first = served_first(p);
+
+	if (!is_first && !*depth)
+		return;
+	if (!(*depth)++)
+		__sync_fetch_and_add(&waiting, 1);
+	if (is_first)
+		note_first(p, now_ns);
+}
+
+/* Whoever was counted is counted out, whatever its priority is by now. */
+static __always_inline void first_leaves(struct task_struct *p, u32 *depth, u64 now_ns)
+{
+	if (!*depth)
+		return;
+	first.at_ns = now_ns;
+	first.pid = p->tgid;
+	if (!--*depth)
+		__sync_fetch_and_sub(&waiting, 1);
+}
