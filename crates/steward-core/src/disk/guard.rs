@@ -5,12 +5,13 @@
 //! What interactive programs read and write is little, and now and then (section 10.3). Those that take more than half
 //! of a disk's time together for two looks in a row lose their place for a while, the greediest first, as many as it
 //! takes. They are then the first among all others. While any have lost theirs, one look is enough for the next.
+//!
+//! It is told by process, with what threads and children took that have ended: whoever takes the disk with one
+//! short-lived thread after the other is seen to like any. And all threads of a process keep their place, or none.
 
 use std::collections::BTreeMap;
 
 use super::priority::Priority;
-use crate::process::TaskId;
-
 /// The part of a disk's time that those who are served first may take together.
 const SHARE_MAX: f64 = 0.5;
 /// For how long in a row they take more before any loses its place, in looks.
@@ -31,7 +32,7 @@ pub struct Disks {
     pub requests: u64,
 }
 
-/// What a task has had of the disks, ever.
+/// What a process has had of the disks, ever, with its threads and the children that it has waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Read and written, in bytes.
@@ -54,7 +55,7 @@ impl Taken {
         }
     }
 
-    /// What it cost the disks, in bytes that they could have carried. The kernel counts a task's requests nowhere: they
+    /// What it cost the disks, in bytes that they could have carried. The kernel counts a process's requests nowhere: they
     /// are as many as its calls, as far as that is possible with these bytes. For who reads a file in small pieces that
     /// is too many, since the kernel reads ahead: it loses its place sooner than it should, and keeps it never too
     /// long.
@@ -73,25 +74,25 @@ impl Disks {
 /// Who was seen to take how much, and who has lost its place until when.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// What each had taken at the last look.
-    seen: BTreeMap<TaskId, Taken>,
+    /// What each had taken at the last look, by process.
+    seen: BTreeMap<i32, Taken>,
     /// For how many looks in a row they have taken too much together.
     over: u32,
     /// Until when, in nanoseconds of the caller's clock.
-    set_back: BTreeMap<TaskId, u64>,
+    set_back: BTreeMap<i32, u64>,
 }
 
 impl Guard {
-    /// Takes in a look: what each of those who are to be served first has taken so far. The looks are about a second
-    /// apart.
-    pub fn look(&mut self, now_ns: u64, disks: Disks, tasks: &BTreeMap<TaskId, Taken>) {
-        self.set_back.retain(|task, until_ns| *until_ns > now_ns && tasks.contains_key(task));
-        let taken: Vec<(TaskId, u64)> = tasks
+    /// Takes in a look: what each process of those who are to be served first has taken so far, by its number. The
+    /// looks are about a second apart.
+    pub fn look(&mut self, now_ns: u64, disks: Disks, processes: &BTreeMap<i32, Taken>) {
+        self.set_back.retain(|pid, until_ns| *until_ns > now_ns && processes.contains_key(pid));
+        let taken: Vec<(i32, u64)> = processes
             .iter()
-            .filter_map(|(task, taken)| Some((*task, taken.since(*self.seen.get(task)?).cost_bytes())))
-            .filter(|(task, _)| !self.set_back.contains_key(task))
+            .filter_map(|(pid, taken)| Some((*pid, taken.since(*self.seen.get(pid)?).cost_bytes())))
+            .filter(|(pid, _)| !self.set_back.contains_key(pid))
             .collect();
-        self.seen.clone_from(tasks);
+        self.seen.clone_from(processes);
         let together: u64 = taken.iter().map(|(_, cost)| cost).sum();
         // What comes out of memory counts for a task, and not for a disk.
         let all = disks.cost_bytes().max(together).max(1) as f64;
@@ -112,23 +113,23 @@ impl Guard {
     fn set_back_the_greediest(
         &mut self,
         now_ns: u64,
-        mut taken: Vec<(TaskId, u64)>,
+        mut taken: Vec<(i32, u64)>,
         mut together: u64,
         share: &dyn Fn(u64) -> f64,
     ) {
         taken.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
-        for (task, cost) in taken {
+        for (pid, cost) in taken {
             if share(together) <= SHARE_MAX {
                 break;
             }
             together -= cost;
-            self.set_back.insert(task, now_ns + SET_BACK_NS);
+            self.set_back.insert(pid, now_ns + SET_BACK_NS);
         }
     }
 
-    /// Whether a task has lost its place at the moment.
-    pub fn is_set_back(&self, task: TaskId) -> bool {
-        self.set_back.contains_key(&task)
+    /// Whether a process has lost its place at the moment.
+    pub fn is_set_back(&self, pid: i32) -> bool {
+        self.set_back.contains_key(&pid)
     }
 }
 
@@ -139,10 +140,6 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn task(tid: i32) -> TaskId {
-        TaskId { tid, started_ticks: 1 }
-    }
-
     /// So many bytes in requests as large as can be.
     fn large(bytes: u64) -> Taken {
         Taken { bytes, calls: 0 }
@@ -152,7 +149,7 @@ mod tests {
     fn after(seconds: u64, busy: f64, bytes: u64, each: &[u64]) -> Guard {
         let mut guard = Guard::default();
         for second in 0..=seconds {
-            let tasks = (1..).zip(each).map(|(tid, each)| (task(tid), large(each * second))).collect();
+            let tasks = (1..).zip(each).map(|(tid, each)| (tid, large(each * second))).collect();
             let requests = bytes.div_ceil(REQUEST_BYTES.1);
             guard.look(second * SECOND_NS, Disks { busy, bytes, requests }, &tasks);
         }
@@ -164,20 +161,20 @@ mod tests {
         for (busy, all, own) in
             [(1.0, 40_000_000, 600_000), (1.0, 40_000_000, 19_000_000), (0.3, 5_000_000, 5_000_000)]
         {
-            assert!(!after(60, busy, all, &[own]).is_set_back(task(1)), "{own} of {all}");
+            assert!(!after(60, busy, all, &[own]).is_set_back(1), "{own} of {all}");
         }
     }
 
     #[test]
     fn who_takes_most_of_the_disk_for_two_seconds_is_set_back_and_comes_back() {
-        assert!(!after(1, 1.0, 40_000_000, &[30_000_000]).is_set_back(task(1)));
+        assert!(!after(1, 1.0, 40_000_000, &[30_000_000]).is_set_back(1));
         let mut guard = after(2, 1.0, 40_000_000, &[30_000_000, 1_000]);
-        assert!(guard.is_set_back(task(1)) && !guard.is_set_back(task(2)));
-        let quiet = BTreeMap::from([(task(1), large(60_000_000))]);
+        assert!(guard.is_set_back(1) && !guard.is_set_back(2));
+        let quiet = BTreeMap::from([(1, large(60_000_000))]);
         guard.look(11 * SECOND_NS, Disks::default(), &quiet);
-        assert!(guard.is_set_back(task(1)));
+        assert!(guard.is_set_back(1));
         guard.look(12 * SECOND_NS, Disks::default(), &quiet);
-        assert!(!guard.is_set_back(task(1)));
+        assert!(!guard.is_set_back(1));
     }
 
     #[test]
@@ -186,9 +183,9 @@ mod tests {
         let mut bytes = 0;
         for second in 0..60 {
             bytes += if second % 2 == 0 { 40_000_000 } else { 0 };
-            let tasks = BTreeMap::from([(task(1), large(bytes))]);
+            let tasks = BTreeMap::from([(1, large(bytes))]);
             guard.look(second * SECOND_NS, Disks { busy: 1.0, bytes: 40_000_000, requests: 80 }, &tasks);
-            assert!(!guard.is_set_back(task(1)), "after {second} s");
+            assert!(!guard.is_set_back(1), "after {second} s");
         }
     }
 
@@ -196,9 +193,9 @@ mod tests {
     fn whoever_takes_up_what_one_leaves_that_was_set_back_is_set_back_at_the_next_look() {
         let mut guard = Guard::default();
         let mut look = |second: u64, one: u64, other: u64| {
-            let tasks = BTreeMap::from([(task(1), large(one)), (task(2), large(other))]);
+            let tasks = BTreeMap::from([(1, large(one)), (2, large(other))]);
             guard.look(second * SECOND_NS, Disks { busy: 1.0, bytes: 40_000_000, requests: 80 }, &tasks);
-            [task(1), task(2)].map(|task| guard.is_set_back(task))
+            [1, 2].map(|task| guard.is_set_back(task))
         };
         look(0, 0, 0);
         assert_eq!(look(1, 30_000_000, 10_000_000), [false, false]);
@@ -214,9 +211,9 @@ mod tests {
             for second in 0..3 {
                 let so_far = Taken { bytes: taken.bytes * second, calls: taken.calls * second };
                 let disks = Disks { busy: 1.0, bytes: 90 * 4096 + (10 << 19), requests: 100 };
-                guard.look(second * SECOND_NS, disks, &BTreeMap::from([(task(1), so_far)]));
+                guard.look(second * SECOND_NS, disks, &BTreeMap::from([(1, so_far)]));
             }
-            guard.is_set_back(task(1))
+            guard.is_set_back(1)
         };
         assert!(
             after(Taken { bytes: 90 * 4096, calls: 90 }),
@@ -240,7 +237,7 @@ mod tests {
             let together: u64 = each.iter().map(cost).sum();
             let disks = Disks { busy, bytes: all, requests: all.div_ceil(REQUEST_BYTES.1) };
             let all = disks.cost_bytes().max(together).max(1) as f64;
-            let keeps = |tid: i32| !guard.is_set_back(task(tid));
+            let keeps = |tid: i32| !guard.is_set_back(tid);
             let kept: u64 = (1..).zip(&each).filter(|(tid, _)| keeps(*tid)).map(|(_, bytes)| cost(bytes)).sum();
             prop_assert!(busy * kept as f64 <= 0.5 * all + 1.0);
             // And nobody loses it for what others take.

@@ -26,6 +26,8 @@ pub struct Seen {
     pub for_others: BTreeSet<TaskId>,
     /// What tasks are to have by the domains that they are in; a program's own specification says more of it.
     pub domains: BTreeMap<TaskId, Priority>,
+    /// The process of each of these tasks that is not its first thread.
+    pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
     pub background: BTreeMap<TaskId, Priority>,
     /// Whether any domain is to have a weight.
@@ -72,21 +74,33 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// The processes of those that are to be served first.
+    pub fn first_processes(&self) -> BTreeSet<i32> {
+        self.first().into_iter().map(|task| self.process_of(task)).collect()
+    }
+
+    fn process_of(&self, task: TaskId) -> i32 {
+        self.processes.get(&task).copied().unwrap_or(task.tid)
+    }
+}
+
 impl Plan {
     /// Whether it is time to look what those who are served first take.
     pub fn guard_is_due(&self, now_ns: u64) -> bool {
         self.guarded_at_ns.is_none_or(|at_ns| now_ns >= at_ns + GUARD_EVERY_NS)
     }
 
-    /// Decides about a look. `taken` is what those who are served first have had so far, and what the disks did since
-    /// it was said last, where it is [due](Plan::guard_is_due).
+    /// Decides about a look. `taken` is what the [processes](Seen::first_processes) that are served first have had so
+    /// far, and what the disks did since it was said last, where it is [due](Plan::guard_is_due).
     pub fn decide(
         &mut self,
         now_ns: u64,
         seen: Seen,
-        taken: Option<(Disks, &BTreeMap<TaskId, Taken>)>,
+        taken: Option<(Disks, &BTreeMap<i32, Taken>)>,
     ) -> Decision {
-        let first = seen.first();
+        let first: BTreeMap<TaskId, i32> =
+            seen.first().into_iter().map(|task| (task, seen.process_of(task))).collect();
         let mut priorities = seen.domains.clone();
         priorities.extend(&seen.programs);
         // What has left a domain that is served first, or is in it no longer served so, was born with its priority.
@@ -99,7 +113,7 @@ impl Plan {
             self.guard.look(now_ns, disks, taken);
         }
         let set_back: BTreeSet<TaskId> =
-            first.iter().filter(|task| self.guard.is_set_back(**task)).copied().collect();
+            first.iter().filter(|(_, pid)| self.guard.is_set_back(**pid)).map(|(task, _)| *task).collect();
         priorities.extend(set_back.iter().map(|task| (*task, SET_BACK_TO)));
         priorities.extend(&seen.background);
         if first.is_empty() {

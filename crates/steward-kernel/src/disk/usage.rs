@@ -1,4 +1,4 @@
-//! What disks and single tasks have read and written.
+//! What disks and single processes have read and written.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +33,10 @@ fn of_disk(name: &str, roots: &Roots) -> Option<DiskUsage> {
     Some(DiskUsage { bytes, requests, busy_ns: busy_ms * 1_000_000 })
 }
 
-/// What a thread has had read and written by disks, ever, and with how many calls (proc_pid_io(5)); `None` where it has
-/// ended.
-pub fn of_thread(tid: i32, roots: &Roots) -> Option<Taken> {
-    let text = read_if_present(&roots.proc.join(format!("{tid}/task/{tid}/io"))).ok()??;
+/// What a process has had read and written by disks, ever, and with how many calls, with its threads that have ended
+/// and the children that it has waited for (proc_pid_io(5)); `None` where it has ended.
+pub fn of_process(pid: i32, roots: &Roots) -> Option<Taken> {
+    let text = read_if_present(&roots.proc.join(format!("{pid}/io"))).ok()??;
     let value = |name: &str| {
         let mut lines = text.lines();
         lines.find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
@@ -53,19 +53,16 @@ mod tests {
     use crate::roots::with_files;
 
     #[test]
-    fn disks_and_threads_say_what_they_have_done() {
+    fn disks_and_processes_say_what_they_have_done() {
         let stat = "     100    5   2048   30  10 0 4096 90   0  70  120 0 0 0 0 0 0\n";
         let io = "rchar: 7\nwchar: 8\nsyscr: 1\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
-        let (_directory, roots) = with_files(&[
-            ("sys/block/sda/stat", stat),
-            ("sys/block/bad/stat", "1 2\n"),
-            ("proc/7/task/7/io", io),
-        ]);
+        let (_directory, roots) =
+            with_files(&[("sys/block/sda/stat", stat), ("sys/block/bad/stat", "1 2\n"), ("proc/7/io", io)]);
         let disks = of_disks(["sda", "bad", "gone"].into_iter(), &roots);
         let expected = DiskUsage { bytes: 6144 * 512, requests: 110, busy_ns: 70_000_000 };
         assert_eq!(disks, BTreeMap::from([("sda".to_owned(), expected)]));
         assert_eq!(
-            (of_thread(7, &roots), of_thread(8, &roots)),
+            (of_process(7, &roots), of_process(8, &roots)),
             (Some(Taken { bytes: 12_288, calls: 3 }), None)
         );
     }

@@ -6,17 +6,11 @@ use steward_core::disk::guard::{Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::shares;
 use steward_core::domain::Tree;
-use steward_core::process::TaskId;
 
 /// Decides what is to be done about one look.
 pub trait Decide {
     /// As [`Plan::decide`].
-    fn decide(
-        &mut self,
-        now_ns: u64,
-        seen: Seen,
-        taken: Option<(Disks, &BTreeMap<TaskId, Taken>)>,
-    ) -> Decision;
+    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision;
 
     /// As [`Plan::guard_is_due`].
     fn guard_is_due(&self, now_ns: u64) -> bool;
@@ -26,12 +20,7 @@ pub trait Decide {
 }
 
 impl Decide for Plan {
-    fn decide(
-        &mut self,
-        now_ns: u64,
-        seen: Seen,
-        taken: Option<(Disks, &BTreeMap<TaskId, Taken>)>,
-    ) -> Decision {
+    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision {
         Plan::decide(self, now_ns, seen, taken)
     }
 

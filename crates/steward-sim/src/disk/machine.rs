@@ -52,6 +52,7 @@ impl Machine {
             kernel.events.push(change.at_ns, Event::Change { place });
         }
         for (program, spec) in scenario.programs.iter().enumerate() {
+            kernel.processes.push(spec.process.unwrap_or(program));
             kernel.owners.insert(programs[program].tid, program);
             kernel.events.push(spec.start_ns, Event::Step { program });
             if let Some(end_ns) = spec.end_ns {
@@ -121,8 +122,13 @@ impl Machine {
                     .programs
                     .iter()
                     .zip(&self.scenario.programs)
-                    .filter(|(program, _)| runs(program))
-                    .map(|(program, spec)| Thread { tid: program.tid, program: spec })
+                    .zip(&kernel.processes)
+                    .filter(|((program, _), _)| runs(program))
+                    .map(|((program, spec), process)| Thread {
+                        tid: program.tid,
+                        process: *process,
+                        program: spec,
+                    })
                     .collect();
                 steward.look(now_ns, kernel, &self.scenario.cgroups, &threads);
             }

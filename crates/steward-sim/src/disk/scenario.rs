@@ -103,6 +103,8 @@ pub struct ProgramSpec {
     pub end_ns: Option<u64>,
     /// What its specification says of the disk.
     pub class: Option<Class>,
+    /// The place of the program whose process it is a thread of; `None`: it is a process of its own.
+    pub process: Option<usize>,
     /// The period of its reservation of CPU time, in nanoseconds.
     pub period_ns: Option<u64>,
     /// What it does.

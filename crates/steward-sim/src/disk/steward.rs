@@ -29,6 +29,8 @@ const JOURNAL_TID: i32 = i32::MAX;
 /// A thread that runs, and the program that it is of.
 pub(super) struct Thread<'a> {
     pub(super) tid: i32,
+    /// The place of the program whose process it is of.
+    pub(super) process: usize,
     pub(super) program: &'a ProgramSpec,
 }
 
@@ -91,9 +93,8 @@ impl Steward {
         let tree = levels(cgroups, threads);
         let weights = self.weights(kernel, tree.as_ref(), cgroups);
         let seen = seen(tree.as_ref(), cgroups, threads, !weights.is_empty());
-        let first = seen.first();
-        let taken: BTreeMap<TaskId, Taken> =
-            first.iter().map(|task| (*task, taken_by(kernel, *task))).collect();
+        let processes = seen.first_processes().into_iter();
+        let taken: BTreeMap<i32, Taken> = processes.map(|pid| (pid, taken_by(kernel, pid))).collect();
         let is_due = self.decides.guard_is_due(now_ns);
         let disks = self.disks(now_ns, kernel, is_due);
         let Decision { priorities, ordered, waits, set_back, .. } =
@@ -228,8 +229,13 @@ fn seen_device(device: &DeviceSettings) -> Device {
     }
 }
 
-fn taken_by(kernel: &Kernel, task: TaskId) -> Taken {
-    let taken = kernel.taken.get(&task.tid).copied().unwrap_or_default();
+/// The number of a process, by the place of its program.
+fn pid_of(process: usize) -> i32 {
+    process as i32 + 1
+}
+
+fn taken_by(kernel: &Kernel, pid: i32) -> Taken {
+    let taken = kernel.taken.get(&(pid as usize - 1)).copied().unwrap_or_default();
     Taken { bytes: taken.bytes, calls: taken.calls }
 }
 
@@ -268,6 +274,7 @@ fn seen(tree: Option<&Tree>, cgroups: &[CgroupSpec], threads: &[Thread<'_>], has
     seen.programs.insert(task(JOURNAL_TID), Priority::FOR_OTHERS);
     for thread in threads {
         let id = task(thread.tid);
+        seen.processes.insert(id, pid_of(thread.process));
         let own = thread.program.class.and_then(|class| Priority::of(class, thread.program.period_ns));
         match own {
             Some(priority) if thread.program.period_ns.is_some() => _ = seen.programs.insert(id, priority),

@@ -7,7 +7,7 @@ use steward_sim::disk::machine::Machine;
 use steward_sim::disk::scenario::{Behaviour, Change, ProgramSpec, Scenario};
 
 use crate::histories::*;
-use crate::rules::{background_is_a_hundredth, counts_bytes_alone};
+use crate::rules::{background_is_a_hundredth, counts_bytes_alone, never_sets_back};
 
 /// Two domains, the second with a class or a fraction, each with one that reads all the time.
 fn two(second: Settings) -> Scenario {
@@ -87,36 +87,47 @@ fn many_who_take_all_of_a_disk_lose_their_place_one_soon_after_the_other() {
     assert!(outcome.programs[4].wait_max_ns < 7 * SECOND, "{}", outcome.programs[4].wait_max_ns / MS);
 }
 
-/// Not mended: each of several threads of a program that is served first has the disk kept idle for it, also while
-/// another of them waits. It costs a program that is alone up to an eighth.
+/// With the disk kept idle for each of several threads of a program that is served first, also while another of them
+/// waits, one that is alone lost up to an eighth.
 #[test]
-fn alone_an_interactive_program_of_several_threads_loses_at_most_an_eighth() {
+fn alone_an_interactive_program_of_several_threads_is_as_fast_as_without_steward() {
     for (threads, think_ms) in [(2, 3), (4, 3), (4, 10)] {
         let thread =
             Behaviour::Direct { bytes: 4 * KIB, think: Amount::Exponential(think_ms * MS), pieces: None };
-        let scenario = scenario(vec![interactive(thread); threads]);
+        let thread = ProgramSpec { process: Some(0), ..interactive(thread) };
+        let scenario = scenario(vec![thread; threads]);
         let work =
             |scenario: &Scenario| run(scenario, 40).programs.iter().map(|counts| counts.rounds).sum::<u64>();
         let ratio = work(&scenario) as f64 / work(&stock(&scenario)) as f64;
-        assert!((0.875..0.99).contains(&ratio), "{threads} threads, {think_ms} ms: {ratio}");
+        assert!(ratio >= 0.99, "{threads} threads, {think_ms} ms: {ratio}");
     }
 }
 
-/// Not mended: as it is served first, the disk is kept idle for the journal's next request after each commit, while its
-/// own next one waits.
+/// With the disk kept idle for the journal's next request after each commit, while its own next one waits, it lost up
+/// to an eighth.
 #[test]
-fn alone_an_interactive_program_that_fsyncs_all_the_time_loses_at_most_an_eighth() {
+fn alone_an_interactive_program_that_fsyncs_all_the_time_is_as_fast_as_without_steward() {
     let scenario = scenario(vec![interactive(Behaviour::Sync { bytes: 4 * KIB, think: Amount::Fixed(0) })]);
     let rounds = |scenario: &Scenario| run(scenario, 40).programs[0].rounds as f64;
     let ratio = rounds(&scenario) / rounds(&stock(&scenario));
-    assert!((0.875..0.99).contains(&ratio), "{ratio}");
+    assert!(ratio >= 0.99, "{ratio}");
 }
 
-/// Not mended: threads that end before the next look are never seen to take anything.
+/// Before others that stood still for two seconds counted as nobody, one that read all the time kept the disk to itself
+/// for as long as it was not seen to: it is idle for it now only while they are served, too.
 #[test]
-fn who_takes_the_disk_with_one_short_lived_thread_after_the_other_is_not_seen_to() {
+fn who_is_served_first_with_one_request_at_a_time_leaves_the_rest_of_the_disk_also_without_the_guard() {
+    let scenario = scenario(vec![interactive(reader(4 * KIB)), program(reader(4 * KIB))]);
+    let outcome = run_with(&scenario, 60, never_sets_back());
+    assert!(outcome.programs[1].wait_max_ns < 3 * SECOND, "{}", outcome.programs[1].wait_max_ns / MS);
+}
+
+/// By thread, those that end before the next look were never seen to take anything.
+#[test]
+fn who_takes_the_disk_with_one_short_lived_thread_after_the_other_is_seen_to() {
     let threads = Behaviour::Direct { bytes: 4 * KIB, think: Amount::Fixed(0), pieces: Some(20) };
-    let outcome = run(&scenario(vec![interactive(threads), program(reader(4 * KIB))]), 60);
-    assert_eq!(outcome.set_back, 0);
-    assert!(outcome.programs[1].wait_max_ns > 20 * SECOND);
+    let outcome =
+        run(&scenario(vec![interactive(threads), interactive(threads), program(reader(4 * KIB))]), 60);
+    assert!(outcome.set_back > 0);
+    assert!(outcome.programs[2].wait_max_ns < 4 * SECOND, "{}", outcome.programs[2].wait_max_ns / MS);
 }

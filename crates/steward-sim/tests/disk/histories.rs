@@ -17,7 +17,15 @@ pub const KIB: u64 = 1 << 10;
 
 /// One in the root's own cgroup, from the start on.
 pub fn program(behaviour: Behaviour) -> ProgramSpec {
-    ProgramSpec { cgroup: None, start_ns: 0, end_ns: None, class: None, period_ns: None, behaviour }
+    ProgramSpec {
+        cgroup: None,
+        start_ns: 0,
+        end_ns: None,
+        class: None,
+        process: None,
+        period_ns: None,
+        behaviour,
+    }
 }
 
 /// The same, whose specification says that it is served first.

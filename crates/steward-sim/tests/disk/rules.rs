@@ -5,23 +5,17 @@ use std::collections::BTreeMap;
 use steward_core::disk::guard::{Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::domain::Tree;
-use steward_core::process::TaskId;
 use steward_sim::disk::decide::Decide;
 
 /// Steward's rules, with what each look is told and what the weights come to changed.
 pub struct Wrong {
     pub plan: Plan,
-    pub told: fn(&mut Disks, &mut BTreeMap<TaskId, Taken>),
+    pub told: fn(&mut Disks, &mut BTreeMap<i32, Taken>),
     pub weight: fn(u16) -> u16,
 }
 
 impl Decide for Wrong {
-    fn decide(
-        &mut self,
-        now_ns: u64,
-        seen: Seen,
-        taken: Option<(Disks, &BTreeMap<TaskId, Taken>)>,
-    ) -> Decision {
+    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision {
         let told = taken.map(|(mut disks, taken)| {
             let mut taken = taken.clone();
             (self.told)(&mut disks, &mut taken);
@@ -42,7 +36,7 @@ impl Decide for Wrong {
     }
 }
 
-fn wrong(told: fn(&mut Disks, &mut BTreeMap<TaskId, Taken>), weight: fn(u16) -> u16) -> Box<dyn Decide> {
+fn wrong(told: fn(&mut Disks, &mut BTreeMap<i32, Taken>), weight: fn(u16) -> u16) -> Box<dyn Decide> {
     Box::new(Wrong { plan: Plan::default(), told, weight })
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
+use steward_core::domain::Tree;
 use steward_core::domain::name::parent_of;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
@@ -17,6 +18,8 @@ use crate::daemon::Daemon;
 pub(super) struct OfDomains {
     /// The tasks of those that are served first.
     pub(super) first: BTreeMap<TaskId, Priority>,
+    /// Their processes.
+    pub(super) processes: BTreeMap<TaskId, i32>,
     /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
     pub(super) weights: BTreeMap<String, (u64, u16)>,
     /// The limit of each cgroup that is to have one, with the cgroup's id, by path and the device's number.
@@ -38,7 +41,7 @@ impl Daemon {
             }
             return wanted;
         };
-        wanted.first = self.tasks_served_first(&tree);
+        (wanted.first, wanted.processes) = self.tasks_served_first(&tree);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
         // Is it handed out, they count within each cgroup only, and between cgroups weights do.
@@ -106,14 +109,15 @@ impl Daemon {
         known.flat_map(of_each).collect()
     }
 
-    /// All tasks of the processes in interactive domains: what they start is theirs too.
-    fn tasks_served_first(&self, tree: &steward_core::domain::Tree) -> BTreeMap<TaskId, Priority> {
+    /// All tasks of the processes in interactive domains, each with its process: what they start is theirs too.
+    fn tasks_served_first(&self, tree: &Tree) -> (BTreeMap<TaskId, Priority>, BTreeMap<TaskId, i32>) {
         let roots = &self.options.roots;
-        let first = Priority::of(Class::Interactive, None);
+        let Some(first) = Priority::of(Class::Interactive, None) else { return Default::default() };
         let interactive =
             self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
         let processes = interactive.flat_map(|path| self.domains.processes(path).unwrap_or_default());
-        let tasks = processes.flat_map(|pid| process::threads_of(pid, roots));
-        tasks.filter_map(|task| Some((task.id, first?))).collect()
+        let threads = |pid| process::threads_of(pid, roots).into_iter().map(move |task| (task.id, pid));
+        let of: BTreeMap<TaskId, i32> = processes.flat_map(threads).collect();
+        (of.keys().map(|task| (*task, first)).collect(), of)
     }
 }

@@ -25,17 +25,19 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let OfDomains { first, weights, limits, problems } = self.disk_domains();
+        let OfDomains { first, processes, weights, limits, problems } = self.disk_domains();
         self.domains.disk_problem = problems.into_iter().next();
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
         }
+        let programs = self.disk_programs();
         let seen = Seen {
             domains: first,
+            processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
             may_order: self.settings.config.disk.order == Order::Auto,
-            ..self.disk_programs()
+            ..programs
         };
         let for_others = seen.for_others.clone();
         let Decision { priorities, ordered, waits, left, .. } =
@@ -81,6 +83,7 @@ impl Daemon {
             if is_for_others {
                 seen.for_others.insert(stat.id);
             }
+            seen.processes.insert(stat.id, task.pid);
             seen.programs.insert(stat.id, if is_for_others { Priority::FOR_OTHERS } else { priority });
         }
         seen

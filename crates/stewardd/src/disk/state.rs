@@ -109,10 +109,10 @@ impl Disk {
 
     /// Decides what is to be done about what was seen.
     pub(super) fn decide(&mut self, now_ns: u64, seen: Seen, roots: &Roots) -> Decision {
-        let taken: Option<(Disks, BTreeMap<TaskId, Taken>)> = self.plan.guard_is_due(now_ns).then(|| {
-            let first = seen.first().into_iter();
-            let taken = first.filter_map(|task| Some((task, usage::of_thread(task.tid, roots)?)));
-            let taken: BTreeMap<TaskId, Taken> = taken.collect();
+        let taken: Option<(Disks, BTreeMap<i32, Taken>)> = self.plan.guard_is_due(now_ns).then(|| {
+            let first = seen.first_processes().into_iter();
+            let taken = first.filter_map(|pid| Some((pid, usage::of_process(pid, roots)?)));
+            let taken: BTreeMap<i32, Taken> = taken.collect();
             if taken.is_empty() {
                 self.done = Default::default();
                 return (Disks::default(), taken);
