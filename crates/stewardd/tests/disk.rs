@@ -239,9 +239,15 @@ fn a_limit_is_wanted_on_each_disk_of_its_own_while_somebody_is_there_and_asks_fo
     until(&machine, &daemon, |wanted| !wanted.limits.is_empty());
     let wanted = machine.disk.wanted();
     let limits: Vec<_> =
-        wanted.limits.iter().map(|(key, (_, limit))| (key.clone(), limit.to_string())).collect();
+        wanted.limits.iter().map(|(key, limited)| (key.clone(), limited.max.to_string())).collect();
     assert_eq!(limits, [(("steward.copy".to_owned(), "8:0".to_owned()), "10M/s,100/s".to_owned())]);
     assert!(!wanted.ordered && wanted.weights.is_empty(), "{wanted:?}");
+    // Another disk with the number of one that has gone has no limit in the kernel.
+    let sequences =
+        |wanted: &Wanted| -> Vec<u64> { wanted.limits.values().map(|limited| limited.sequence).collect() };
+    assert_eq!(sequences(&wanted), [0]);
+    std::fs::write(machine.roots.sys.join("block/sda/diskseq"), "7\n").expect("a file");
+    until(&machine, &daemon, |wanted| sequences(wanted) == [7]);
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
     let said = daemon.client().call(&api::ExplainDomain { domain: Some("copy".into()) });
     let said = said.expect("it is told").text;
@@ -279,4 +285,10 @@ fn what_requests_take_is_counted_once_somebody_asks() {
     assert_eq!((minute.median_ns, minute.p99_ns), (10_000_000, 10_000_000));
     let text = client.call(&api::ExplainDomain { domain: Some("batch".into()) }).expect("it is there").text;
     assert!(text.contains("half of its 40 disk requests were done within 10ms"), "{text}");
+    // Who made none is told for how long it was looked, too.
+    client.call(&create("idle", None, None)).expect("it is made");
+    let idle = api::ExplainDomain { domain: Some("idle".into()) };
+    let mut told = || client.call(&idle).expect("it is there").text;
+    let text = (0..100_000).map(|_| told()).find(|text| text.contains("it made no disk requests"));
+    assert!(text.as_ref().is_some_and(|text| !text.contains("In the last 0ms")), "{text:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use steward_core::disk::device::Device;
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::Tree;
@@ -11,6 +12,7 @@ use steward_core::resource::Resource;
 use steward_kernel::disk::devices;
 use steward_kernel::process;
 
+use super::knobs::Limited;
 use crate::daemon::Daemon;
 
 /// What is wanted for domains.
@@ -22,8 +24,8 @@ pub(super) struct OfDomains {
     pub(super) processes: BTreeMap<TaskId, i32>,
     /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
     pub(super) weights: BTreeMap<String, (u64, u16)>,
-    /// The limit of each cgroup that is to have one, with the cgroup's id, by path and the device's number.
-    pub(super) limits: BTreeMap<(String, String), (u64, Limit)>,
+    /// The limit of each cgroup that is to have one, by path and the device's number.
+    pub(super) limits: BTreeMap<(String, String), Limited>,
     /// Why weights or limits cannot be given, in sentences.
     pub(super) problems: Vec<String>,
 }
@@ -91,20 +93,20 @@ impl Daemon {
     }
 
     /// Each of these limits for each disk of its own: what others hand on to it is counted there.
-    fn limits_of_devices(&self, limits: &[(String, Limit)]) -> BTreeMap<(String, String), (u64, Limit)> {
+    fn limits_of_devices(&self, limits: &[(String, Limit)]) -> BTreeMap<(String, String), Limited> {
         if limits.is_empty() {
             return BTreeMap::new();
         }
         let devices = devices::list(&self.options.roots).unwrap_or_default();
-        let own: Vec<&str> = devices
-            .iter()
-            .filter(|device| !device.stands_for_others)
-            .map(|device| device.number.as_str())
-            .collect();
+        let own: Vec<&Device> = devices.iter().filter(|device| !device.stands_for_others).collect();
         let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
         let known = limits.iter().filter_map(|(path, limit)| Some((path, id(path)?, *limit)));
-        let of_each = |(path, id, limit): (&String, u64, Limit)| {
-            own.iter().map(|number| ((path.clone(), (*number).to_owned()), (id, limit))).collect::<Vec<_>>()
+        let of_each = |(path, cgroup_id, max): (&String, u64, Limit)| {
+            let of = |device: &&Device| {
+                let limited = Limited { cgroup_id, sequence: device.sequence, max };
+                ((path.clone(), device.number.clone()), limited)
+            };
+            own.iter().map(of).collect::<Vec<_>>()
         };
         known.flat_map(of_each).collect()
     }

@@ -36,10 +36,22 @@ pub struct Wanted {
     pub for_others: BTreeSet<TaskId>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
-    /// The limit of each cgroup that is to have one, with the cgroup's id, by path and the device's number.
-    pub limits: BTreeMap<(String, String), (u64, Limit)>,
+    /// The limit of each cgroup that is to have one, by path and the device's number.
+    pub limits: BTreeMap<(String, String), Limited>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
+}
+
+/// A limit, and of whom on what: another cgroup may come to have the path, and another device the number, for which the
+/// kernel knows no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The cgroup's id.
+    pub cgroup_id: u64,
+    /// Which of the devices that have had the number it is (`diskseq`).
+    pub sequence: u64,
+    /// The most that may be read and written.
+    pub max: Limit,
 }
 
 /// What writes it.
@@ -79,7 +91,7 @@ struct State {
     /// The weights that were written, with the cgroups' ids, by path.
     weights: BTreeMap<String, (u64, u16)>,
     /// The limits that were written, in the same way.
-    limits: BTreeMap<(String, String), (u64, Limit)>,
+    limits: BTreeMap<(String, String), Limited>,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
     refused: BTreeMap<(String, u64), String>,
 }
@@ -314,8 +326,7 @@ impl Work<'_> {
             match weight::set(self.journal, &place, *parts, self.roots) {
                 Ok(_) => _ = state.weights.insert(path.clone(), (*cgroup_id, *parts)),
                 Err(JournalError::Kernel(error)) if error.is_absent() => {
-                    let is_there = matches!(CgroupReader::open_same(&place, self.roots), Ok(Some(_)));
-                    if is_there {
+                    if self.is_there(&place) {
                         self.faults.push(NO_WEIGHTS.to_owned());
                         return;
                     }
@@ -327,36 +338,48 @@ impl Work<'_> {
 }
 
 impl Work<'_> {
+    /// Whether there is still this cgroup, and not another one at its path.
+    fn is_there(&self, place: &Place) -> bool {
+        matches!(CgroupReader::open_same(place, self.roots), Ok(Some(_)))
+    }
+
     /// Holds each domain to the most that it may read and write of each disk. What has gone, cgroup or device, has
     /// nothing to be put back.
     fn limit(&mut self, state: &mut State, wanted: &Wanted) {
         let gone: Vec<_> = state
             .limits
             .iter()
-            .filter(|(key, (id, _))| wanted.limits.get(*key).is_none_or(|(same, _)| same != id))
-            .map(|(key, (id, _))| (key.clone(), *id))
+            .filter(|(key, had)| {
+                let is_same = |now: &Limited| (now.cgroup_id, now.sequence) == (had.cgroup_id, had.sequence);
+                !wanted.limits.get(*key).is_some_and(is_same)
+            })
+            .map(|(key, had)| (key.clone(), had.cgroup_id))
             .collect();
         for ((path, number), cgroup_id) in gone {
             state.limits.remove(&(path.clone(), number.clone()));
-            let outcome = limit::unset(self.journal, &Place { path, cgroup_id }, &number, self.roots);
-            match outcome {
+            let place = Place { path, cgroup_id };
+            match limit::unset(self.journal, &place, &number, self.roots) {
                 Ok(_) => {}
-                Err(JournalError::Kernel(error)) if error.is_absent() => {}
+                // Where it is the device that has gone, the cgroup's other files are not to be forgotten.
+                Err(JournalError::Kernel(error)) if error.is_absent() => {
+                    if !self.is_there(&place) {
+                        self.journal.forget_knobs(cgroup_id);
+                    }
+                }
                 Err(error) => self.faults.push(error.to_string()),
             }
         }
-        for ((path, number), (cgroup_id, max)) in &wanted.limits {
+        for ((path, number), limited) in &wanted.limits {
             let key = (path.clone(), number.clone());
-            if state.limits.get(&key) == Some(&(*cgroup_id, *max)) {
+            if state.limits.get(&key) == Some(limited) {
                 continue;
             }
-            let place = Place { path: path.clone(), cgroup_id: *cgroup_id };
-            match limit::set(self.journal, &place, number, *max, self.roots) {
-                Ok(_) => _ = state.limits.insert(key, (*cgroup_id, *max)),
+            let (max, place) = (limited.max, Place { path: path.clone(), cgroup_id: limited.cgroup_id });
+            match limit::set(self.journal, &place, number, max, self.roots) {
+                Ok(_) => _ = state.limits.insert(key, *limited),
                 // It has gone meanwhile.
                 Err(JournalError::Kernel(error))
-                    if error.is_absent()
-                        && !matches!(CgroupReader::open_same(&place, self.roots), Ok(Some(_))) => {}
+                    if error.is_absent() && !self.is_there(&place) => {}
                 Err(error) => self.faults.push(format!(
                     "the limit {max} is not in force on {number}: {error}; the kernel must be built with CONFIG_BLK_DEV_THROTTLING"
                 )),
@@ -372,4 +395,47 @@ const NO_WEIGHTS: &str = "classes and fractions of domains count for nothing: no
 /// What tells a device from a later one of its name.
 fn identity(device: &Device) -> (String, u64) {
     (device.name.clone(), device.sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// The kernel forgets a limit with its disk; another one, or the same, may have the number within a second.
+    #[test]
+    fn a_disk_that_comes_again_under_its_number_is_limited_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let roots = Roots::under(directory.path());
+        let cgroup = roots.cgroup.join("steward.a");
+        for (path, text) in
+            [(cgroup.join("io.max"), ""), (roots.proc.join("sys/kernel/random/boot_id"), "one\n")]
+        {
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        }
+        let cgroup_id = std::fs::metadata(&cgroup).expect("it is there").ino();
+        let journal = crate::files::journal::open(directory.path(), &roots);
+        let knobs =
+            KernelKnobs::new(&roots, &journal, || Err("nobody".to_owned()), || Err("nobody".to_owned()));
+        let max = Limit { bytes_per_second: Some(2 << 20), requests_per_second: None };
+        let apply = |sequence| {
+            let limited = Limited { cgroup_id, sequence, max };
+            let limits = BTreeMap::from([(("steward.a".to_owned(), "8:0".to_owned()), limited)]);
+            knobs.apply(&Wanted { limits, ..Wanted::default() }).expect("it can be written");
+            std::fs::read_to_string(cgroup.join("io.max")).expect("a file")
+        };
+        let in_force = "8:0 rbps=2097152 wbps=2097152 riops=max wiops=max";
+        assert_eq!(apply(1), in_force);
+        std::fs::write(cgroup.join("io.max"), "").expect("a file");
+        assert_eq!(apply(1), "", "what is in force is not written again");
+        assert_eq!(apply(2), in_force);
+        let outstanding = || journal.as_ref().expect("a journal").outstanding();
+        assert_eq!(outstanding(), 1);
+        // With the cgroup, what there was to put back has gone.
+        std::fs::remove_dir_all(&cgroup).expect("it goes");
+        knobs.apply(&Wanted::default()).expect("there is nothing to do");
+        assert_eq!(outstanding(), 0);
+    }
 }
