@@ -20,6 +20,7 @@ mod survey;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
@@ -143,7 +144,7 @@ pub struct Domains {
     pub(crate) disk_problem: Option<String>,
     pub(crate) disk_failure: Option<String>,
     /// What requests of each took lately, with all below it, by path.
-    pub(crate) disk_lately: BTreeMap<String, Lately>,
+    pub(crate) disk_lately: BTreeMap<Arc<str>, Lately>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,

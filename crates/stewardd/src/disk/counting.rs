@@ -88,6 +88,8 @@ pub(crate) struct Counting {
     running: Option<Running>,
     asked_at_ns: Option<u64>,
     taken_at_ns: u64,
+    /// For how long the last minute was looked at when it was taken last, in nanoseconds.
+    pub(crate) seen_ns: u64,
     /// Who waits now, and who has waited, the latest last.
     pub(crate) waiting: Vec<Judged>,
     pub(crate) over: VecDeque<Judged>,
@@ -107,9 +109,9 @@ impl Counting {
         self.asked_at_ns = Some(now_ns);
     }
 
-    /// Whether it is counted, and has been read since it is.
+    /// Whether it is counted, and has been for a while.
     pub(crate) fn has_counted(&self) -> bool {
-        self.taken_at_ns > 0
+        self.seen_ns > 0
     }
 
     /// Has it be counted if anybody has something of the disk or has asked, and takes in what is new.
@@ -151,7 +153,7 @@ impl Counting {
         if told.at_ns <= after_ns {
             return None;
         }
-        self.taken_at_ns = told.at_ns;
+        (self.taken_at_ns, self.seen_ns) = (told.at_ns, told.seen_ns);
         self.waiting.clone_from(&told.waiting);
         let over = std::mem::take(&mut told.over);
         let news = News {

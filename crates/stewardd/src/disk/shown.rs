@@ -32,19 +32,19 @@ impl Daemon {
         let Some(news) = news else { return };
         self.look_for_groups(&news, now_ns);
         let groups = &self.cpu.sampler.groups;
-        let mut lately: BTreeMap<String, Lately> = BTreeMap::new();
+        let mut lately: BTreeMap<Arc<str>, Lately> = BTreeMap::new();
         for_each_above(groups, &news.minute, |group, done| {
-            let lately = lately.entry(group.about.path.to_string()).or_default();
+            let lately = lately.entry(Arc::clone(&group.about.path)).or_default();
             lately.seen_ns = news.seen_ns;
             lately.done.add(done);
         });
         self.domains.disk_lately = lately;
         let places: BTreeSet<String> = self.domains.places().into_iter().map(|(path, _)| path).collect();
         let totals = &mut self.disk.totals;
-        totals.retain(|path, _| places.contains(path));
+        totals.retain(|path, _| places.contains(&**path));
         for_each_above(groups, &news.new, |group, done| {
             if places.contains(&*group.about.path) {
-                let total = totals.entry(group.about.path.to_string()).or_default();
+                let total = totals.entry(Arc::clone(&group.about.path)).or_default();
                 total.device_ns = total.device_ns.saturating_add(done.device_ns);
             }
         });
@@ -52,7 +52,7 @@ impl Daemon {
             let above =
                 at_and_above(groups, wait.cgroup_id).filter(|group| places.contains(&*group.about.path));
             for group in above {
-                let total = totals.entry(group.about.path.to_string()).or_default();
+                let total = totals.entry(Arc::clone(&group.about.path)).or_default();
                 let (count, waited_ns) = total.waits.entry(verdict.reason).or_default();
                 *count += 1;
                 *waited_ns = waited_ns.saturating_add(wait.waited_ns());
@@ -78,7 +78,7 @@ impl Daemon {
     pub(crate) fn explain_disk_lately(&mut self, caller: &Caller, cgroup: &Cgroup) -> String {
         self.disk.counting.ask(now_ns());
         let path = cgroup.path.as_str();
-        let nothing = Lately::default();
+        let nothing = Lately { seen_ns: self.disk.counting.seen_ns, ..Lately::default() };
         let lately = self.domains.disk_lately.get(path);
         let lately = lately.or_else(|| self.disk.counting.has_counted().then_some(&nothing));
         let dirty_bytes = self.domains.cgroups().ok().and_then(|cgroups| cgroups.dirty_bytes(path));

@@ -34,7 +34,7 @@ pub(crate) struct Disk {
     /// What disks do for whom.
     pub(crate) counting: Counting,
     /// What was counted of it, by path.
-    pub(crate) totals: BTreeMap<String, Totals>,
+    pub(crate) totals: BTreeMap<Arc<str>, Totals>,
     /// What the worker was given last; its heirs are in `heirs`.
     wanted: Wanted,
     /// Whose priority is to be taken back. Whichever job comes first takes them: one that has not begun gives way to a
