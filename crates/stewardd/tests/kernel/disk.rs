@@ -129,6 +129,22 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
+fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
+    let config =
+        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(2), ..MachineConfig::default() };
+    let told = Transcript::with_timed_disk(config, include_str!("disk-alone.sh"));
+    let pages = |section: &str| {
+        f64::from(u32::try_from(figure(&told.text(section), "pages")).expect("a number of pages"))
+    };
+    let ratio = pages("alone") / pages("stock");
+    println!("{ratio:.4} of what it reads without Steward");
+    check(&[("nothing-is-held-up-for-one-thread-while-another-waits", &|| {
+        assert!(ratio >= 0.99, "{ratio}")
+    })]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
 fn who_waits_for_the_disk_is_told_where_and_for_whom() {
     let config =
         MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(3), ..MachineConfig::default() };

@@ -41,15 +41,17 @@ tuned
 priority player $player
 priority journal $journal
 
-# One request after the other, for as long as it is not found to take the disk for itself.
+# One request after the other, for as long as it is not found to take the disk for itself, beside somebody else's.
 section while-one-waits
+dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct skip=4000 2>/dev/null &
+other=$!
 steward run -- /opt/waiter/dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct 2>/dev/null &
 waiter=$!
 wait_for stays_idle
 wait_for 'ionice -p $journal | grep -q realtime'
 tuned
 priority journal $journal
-kill $waiter
+kill $waiter $other
 wait_for '! stays_idle'
 section after-the-wait
 tuned

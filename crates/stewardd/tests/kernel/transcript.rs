@@ -57,6 +57,7 @@ impl Transcript {
             ("examples/availability-check", "/usr/bin/availability-check"),
             ("examples/set-user-id-race", "/usr/bin/set-user-id-race"),
             ("busy-loops", "/usr/bin/busy-loops"),
+            ("disk-load", "/usr/bin/disk-load"),
             ("keystrokes", "/usr/bin/keystrokes"),
             ("memory-burst", "/usr/bin/memory-burst"),
             ("memory-hog", "/usr/bin/memory-hog"),

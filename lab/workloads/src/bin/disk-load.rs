@@ -1,6 +1,7 @@
 //! A program that keeps a disk busy, in one of the ways that programs do.
 //!
-//! `disk-load KIND --file PATH [--mb 64] [--piece-kb N] (--seconds 30 | --work-mb N) [--delay 5]`
+//! `disk-load KIND --file PATH [--mb 64] [--piece-kb N] (--seconds 30 | --work-mb N) [--delay 5] [--threads 1]
+//! [--think-ms 0]`
 //!
 //! | kind | what it does, over and over | piece |
 //! |---|---|---|
@@ -11,11 +12,15 @@
 //! | `random-read` | the same, pieces in no order | 4 KiB |
 //!
 //! Before the delay it makes its file of `--mb`, unless there is one of that size, and has all of it on the disk: those
-//! kinds that do not truncate it change nothing but its contents. One unit of its work is a KiB.
+//! kinds that do not truncate it change nothing but its contents. One unit of its work is a KiB. Several threads each
+//! go through the file in an order of their own, and pause after each piece for the time that is given as thinking.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use anyhow::Context;
 use steward_lab_workloads::direct::{DirectBuffer, PAGE, next_in_no_order};
@@ -66,12 +71,15 @@ struct Options {
     seconds: f64,
     work_kib: u64,
     delay: f64,
+    threads: u64,
+    think: Duration,
 }
 
 fn parse() -> Result<Options, lexopt::Error> {
     use lexopt::prelude::*;
     let (mut kind, mut file, mut mb, mut piece_kib) = (None, PathBuf::new(), 64, None);
     let (mut seconds, mut work_kib, mut delay) = (f64::INFINITY, u64::MAX, 0.0);
+    let (mut threads, mut think) = (1, Duration::ZERO);
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -86,6 +94,8 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("seconds") => seconds = number(&mut parser)?,
             Long("work-mb") => work_kib = number::<u64>(&mut parser)? * KIB as u64,
             Long("delay") => delay = number(&mut parser)?,
+            Long("threads") => threads = number(&mut parser)?,
+            Long("think-ms") => think = Duration::from_millis(number(&mut parser)?),
             other => return Err(other.unexpected()),
         }
     }
@@ -98,7 +108,7 @@ fn parse() -> Result<Options, lexopt::Error> {
     if seconds.is_infinite() && work_kib == u64::MAX {
         return Err("--seconds or --work-mb is needed".into());
     }
-    Ok(Options { kind, file, mb, piece_kib, seconds, work_kib, delay })
+    Ok(Options { kind, file, mb, piece_kib, seconds, work_kib, delay, threads, think })
 }
 
 /// Writes the whole file, unless it is there, and waits until the disk has it.
@@ -126,13 +136,15 @@ struct Load {
 }
 
 impl Load {
-    fn open(options: &Options) -> anyhow::Result<Load> {
+    fn open(options: &Options, thread: u64) -> anyhow::Result<Load> {
         let flags = if options.kind.past_the_cache() { libc::O_DIRECT } else { 0 };
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&options.file);
         let file = file.with_context(|| format!("cannot open {}", options.file.display()))?;
         let buffer = DirectBuffer::new(options.piece_kib * KIB);
         let pieces = (options.mb * KIB / options.piece_kib) as u64;
-        Ok(Load { kind: options.kind, file, buffer, pieces, next: 0, state: std::process::id().into() })
+        let state = u64::from(std::process::id()) + (thread << 32);
+        let next = pieces / options.threads.max(1) * thread;
+        Ok(Load { kind: options.kind, file, buffer, pieces, next, state })
     }
 
     /// The number of the piece that is due. Some kinds do something first where the file begins again.
@@ -163,21 +175,34 @@ impl Load {
 fn main() -> anyhow::Result<()> {
     let options = parse()?;
     fill(&options.file, options.mb)?;
-    let mut load = Load::open(&options)?;
+    let loads: Vec<Load> =
+        (0..options.threads).map(|thread| Load::open(&options, thread)).collect::<anyhow::Result<_>>()?;
     clock::wait_seconds(options.delay);
     let start_ns = clock::now_ns();
     let end_ns = start_ns as f64 + options.seconds * 1e9;
     output::line(format_args!("w 0 {:.3}", output::ms(start_ns)));
-    let (mut done_kib, mut told_ns) = (0, start_ns);
-    while done_kib < options.work_kib && (clock::now_ns() as f64) < end_ns {
-        load.piece()?;
-        done_kib += options.piece_kib as u64;
-        let now_ns = clock::now_ns();
-        // Once in 100 ms is often enough, and at the end.
-        if now_ns - told_ns >= 100_000_000 || done_kib >= options.work_kib || now_ns as f64 >= end_ns {
-            output::line(format_args!("w {done_kib} {:.3}", output::ms(now_ns)));
-            told_ns = now_ns;
+    let (done_kib, told_ns) = (AtomicU64::new(0), AtomicU64::new(start_ns));
+    let work = |mut load: Load| -> anyhow::Result<()> {
+        while done_kib.load(Relaxed) < options.work_kib && (clock::now_ns() as f64) < end_ns {
+            load.piece()?;
+            let done_kib = done_kib.fetch_add(options.piece_kib as u64, Relaxed) + options.piece_kib as u64;
+            let (now_ns, told_before_ns) = (clock::now_ns(), told_ns.load(Relaxed));
+            // Once in 100 ms is often enough, and at the end.
+            let is_due = now_ns.saturating_sub(told_before_ns) >= 100_000_000;
+            if is_due || done_kib >= options.work_kib || now_ns as f64 >= end_ns {
+                output::line(format_args!("w {done_kib} {:.3}", output::ms(now_ns)));
+                told_ns.store(now_ns, Relaxed);
+            }
+            if !options.think.is_zero() {
+                std::thread::sleep(options.think);
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = loads.into_iter().map(|load| scope.spawn(|| work(load))).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("a panic was said by the thread itself"))
+    })
 }
