@@ -11,23 +11,11 @@ use steward_core::disk::latency::{Histogram, STEPS};
 use steward_core::disk::ledger::{Account, Key, Kind, Reading, Served, Wait, Work};
 
 use crate::WaitsError;
+pub use crate::program::Lacks;
 use crate::program::{Program, types};
 
 /// How many entries of a map are read at a time.
 const BATCH: u32 = 128;
-
-/// What a kernel may lack, and what cannot be told then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lacks {
-    /// Whose pages are written back: they are the kernel's own threads' then.
-    pub owners: bool,
-    /// When too many pages are not written yet.
-    pub dirty_limit: bool,
-    /// Who waits for a journal (jbd2: ext4 and ocfs2).
-    pub journal: bool,
-    /// What requests take: then nothing is counted.
-    pub requests: bool,
-}
 
 /// The reader of what is counted, of which there is one at a time.
 pub struct Ledger {

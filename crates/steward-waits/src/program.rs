@@ -20,10 +20,22 @@ use skeleton::{LedgerSkel, LedgerSkelBuilder, OpenLedgerSkel};
 use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS};
 
 use crate::WaitsError;
-use crate::ledger::Lacks;
 
 /// Where the kernel describes its own types and those of its modules.
 const BTF: &str = "/sys/kernel/btf";
+
+/// What a kernel may lack, and what cannot be told then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Whose pages are written back: they are the kernel's own threads' then.
+    pub owners: bool,
+    /// When too many pages are not written yet.
+    pub dirty_limit: bool,
+    /// Who waits for a journal (jbd2: ext4 and ocfs2).
+    pub journal: bool,
+    /// What requests take: then nothing is counted.
+    pub requests: bool,
+}
 
 /// The one that is in force.
 static LOADED: Mutex<Weak<Program>> = Mutex::new(Weak::new());

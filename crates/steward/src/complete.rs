@@ -2,8 +2,8 @@
 //!
 //! The scripts that clap makes know commands and options. Before them, each asks `steward complete WORD...` what may
 //! stand in the last word's place. That is told from the same definitions as everything else, by the name of the value:
-//! DOMAIN, PROCESS, CMD, USER, and what is given of the disk, CLASS and LIMIT. Only names that a shell takes as they are
-//! come out, since others name domains and processes.
+//! DOMAIN, PROCESS, CMD, USER, and what is given of the disk, CLASS and LIMIT. Only names that a shell takes as they
+//! are come out, since others name domains and processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

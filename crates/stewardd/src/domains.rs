@@ -20,7 +20,6 @@ mod survey;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use libsteward::api::{self, ApiError};
 use serde::{Deserialize, Serialize};
@@ -144,7 +143,7 @@ pub struct Domains {
     pub(crate) disk_problem: Option<String>,
     pub(crate) disk_failure: Option<String>,
     /// What requests of each took lately, with all below it, by path.
-    pub(crate) disk_lately: BTreeMap<Arc<str>, Lately>,
+    pub(crate) disk_lately: BTreeMap<std::sync::Arc<str>, Lately>,
     told: VecDeque<Told>,
     /// What comes last for now.
     lowered: AllLowered,

@@ -55,10 +55,10 @@ impl Taken {
         }
     }
 
-    /// What it cost the disks, in bytes that they could have carried. The kernel counts a process's requests nowhere: they
-    /// are as many as its calls, as far as that is possible with these bytes. For who reads a file in small pieces that
-    /// is too many, since the kernel reads ahead: it loses its place sooner than it should, and keeps it never too
-    /// long.
+    /// What it cost the disks, in bytes that they could have carried. The kernel counts nowhere how many requests a
+    /// process makes: they are as many as its calls, as far as that is possible with these bytes. For who reads a file
+    /// in small pieces that is too many, since the kernel reads ahead: it loses its place sooner than it should, and
+    /// keeps it never too long.
     fn cost_bytes(self) -> u64 {
         let (least, most) = (self.bytes.div_ceil(REQUEST_BYTES.1), self.bytes.div_ceil(REQUEST_BYTES.0));
         self.bytes + self.calls.clamp(least, most) * REQUEST_COSTS_BYTES

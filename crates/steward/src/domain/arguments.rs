@@ -140,7 +140,7 @@ pub struct CheckArguments {
     pub files: Vec<std::path::PathBuf>,
 }
 
-/// What can be asked for a domain. "default" stands for what nobody asked for, and "none", as control files say it, too.
+/// What can be asked for a domain. "default" stands for what nobody asked for, and so does "none", as in control files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingArguments {
     /// CPU reserved, of what the parent has (at the top: of the machine), as 20% or 0.2.
