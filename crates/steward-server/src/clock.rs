@@ -34,8 +34,8 @@ pub(crate) fn cpu_ns_of(tid: i32) -> u64 {
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What the kernel tells of a thread's waiting for a CPU. Opening it takes twice as long as reading it, and who keeps it
-/// open needs a descriptor.
+/// What the kernel tells of a thread's waiting for a CPU. Opening it takes twice as long as reading it, and who keeps
+/// it open needs a descriptor.
 #[derive(Debug)]
 pub(crate) struct ThreadDelay(File);
 

@@ -383,5 +383,5 @@ pub(crate) fn honest_and_liar() -> Scenario {
     let text = "title='t'\nduration='4s'\n[machine]\ncpus=2\n[measure]\nof=['honest']\n\
         [[program]]\nname='honest'\ncommand='p'\nmetrics='player'\n\
         [[program]]\nname='liar'\ncommand='p'\nmetrics='player'\n";
-    Scenario::parse(text, Path::new("t.toml")).expect("it is as it should be")
+    Scenario::parse(text, std::path::Path::new("t.toml")).expect("it is as it should be")
 }

@@ -207,7 +207,8 @@ DECIDE u64 task_preempts_in(u64 waking, u64 vtime, u64 ran_ns, u64 turn_ns, u32 
 	u64 reaches = vtime + task_cost(ran_ns, weight);
 
 	if (!clock_before(waking + SLICE_NS, reaches))
-		left_ns = (waking + SLICE_NS - reaches) * weight / WEIGHT_DEFAULT + 1;
+		/* Rounded up: what a task pays is rounded down. */
+		left_ns = (waking + SLICE_NS - reaches + 1) * weight / WEIGHT_DEFAULT + 1;
 	left_ns = max_u64(left_ns, turn_left_ns);
 	return left_ns <= TASK_PREEMPTS_NS ? left_ns : PREEMPTS_NOT;
 }
