@@ -165,7 +165,8 @@ pub fn light() -> Outcome {
         "it waited {waited:.2} s at most and had {share:.4} of the CPU; the crowd {longest:.1} s, {late} longer than 16 s"
     );
     check!(reason.is_none(), "the scheduler left: {reason:?}; {figures}");
-    check!(waited < 3.0 && share > 0.8 * 100.0 / (100 + THREADS) as f64, "{figures}");
+    // Without the spreading 13.2 s; with all that was mended since from 0.5 to 3.4 s were seen.
+    check!(waited < 6.0 && share > 0.8 * 100.0 / (100 + THREADS) as f64, "{figures}");
     // A rescue is 6,000 instructions of this machine, in which some of those that begin do not come to note it.
     check!(late <= THREADS / 100, "{figures}");
     Ok(figures)

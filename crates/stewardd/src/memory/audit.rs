@@ -3,8 +3,8 @@
 //!
 //! While no domain is promised memory this reads nothing. In calm seconds it reads six files of each that is; all other
 //! cgroups, two files each, are read while one of those stalls, and every ten seconds, to know who takes memory.
-//! Anybody may have thousands of them: so that is put off for twenty times as long as it took, and of the seconds
-//! between nobody is named.
+//! Anybody may have thousands of them: so that is done in pieces, each is followed by a rest of twenty times as long as
+//! it took, and of the seconds until all were read nobody is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,6 +27,8 @@ const EVERY_NS: u64 = 1_000_000_000;
 const BLAMED_MAX: usize = 16;
 /// Looking at who takes memory may take 1 of so many parts of a CPU.
 const COST_PART: u64 = 20;
+/// How long a piece of that goes on, in nanoseconds; the cgroup that is in hand then is finished.
+const PIECE_NS: u64 = 2_000_000;
 
 /// The record and what keeps it.
 pub(crate) struct Audit {
@@ -41,6 +43,8 @@ pub(crate) struct Audit {
     due_at_ns: u64,
     /// No sooner is looked at who takes memory.
     takers_at_ns: u64,
+    /// Who is known to take memory, while not all were looked at, or nobody has asked since.
+    looking: Option<Looking>,
     /// Whether memory is promised to any domain.
     busy: bool,
 }
@@ -62,6 +66,7 @@ impl Audit {
             blamed_totals: BTreeMap::new(),
             due_at_ns: 0,
             takers_at_ns: 0,
+            looking: None,
             busy: false,
         };
         (audit, message.into_iter().chain(of_blame).collect())
@@ -70,25 +75,45 @@ impl Audit {
     /// When it has something to do that nothing else announces.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let due = self.busy.then_some(self.due_at_ns);
-        [due, self.kept.save_at_ns, self.blamed.save_at_ns].into_iter().flatten().min()
+        let looks = self.looking.as_ref().is_some_and(|looking| !looking.left.is_empty());
+        let goes_on = (self.busy && looks).then_some(self.takers_at_ns);
+        [due, goes_on, self.kept.save_at_ns, self.blamed.save_at_ns].into_iter().flatten().min()
     }
 
-    /// Who takes memory, where that is to be known, and is not too soon after what it took to know last.
+    /// Who takes memory, where that is to be known, and is not too soon after what it took to know last. Where many
+    /// cgroups are there, this begins to look at them, and what was found is returned at a later time.
     fn takers(
         &mut self,
         at_ns: u64,
         is_wanted: bool,
-        look: impl FnOnce() -> Vec<Taker>,
+        look: impl FnMut(&str) -> Found,
         cpu_time_ns: impl Fn() -> u64,
     ) -> Option<Vec<Taker>> {
-        if !is_wanted || at_ns < self.takers_at_ns {
-            return None;
+        if is_wanted && self.looking.is_none() && at_ns >= self.takers_at_ns {
+            self.looking = Some(Looking { left: vec![String::new()], takers: Vec::new() });
+        }
+        self.look_on(at_ns, look, cpu_time_ns);
+        self.looking.take_if(|looking| looking.left.is_empty()).map(|looking| looking.takers)
+    }
+
+    /// Looks at some more of those of whom it is not known yet, if some are left and it is time.
+    fn look_on(&mut self, at_ns: u64, mut look: impl FnMut(&str) -> Found, cpu_time_ns: impl Fn() -> u64) {
+        let Some(looking) = self.looking.as_mut().filter(|looking| !looking.left.is_empty()) else { return };
+        if at_ns < self.takers_at_ns {
+            return;
         }
         let begun_ns = cpu_time_ns();
-        let takers = look();
-        let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+        let mut cost_ns = 0;
+        while cost_ns < PIECE_NS
+            && let Some(path) = looking.left.pop()
+        {
+            match look(&path) {
+                Found::Parent(children) => looking.left.extend(children),
+                Found::Leaf(taker) => looking.takers.extend(taker),
+            }
+            cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+        }
         self.takers_at_ns = at_ns.saturating_add(cost_ns.saturating_mul(COST_PART));
-        Some(takers)
     }
 
     /// Takes in a reading; returns what was found, with the promises' paths.
@@ -121,6 +146,21 @@ impl Audit {
         self.kept.finish(worker);
         self.blamed.finish(worker);
     }
+}
+
+/// A look at who takes memory, made in pieces.
+struct Looking {
+    /// The paths of those that were not looked at.
+    left: Vec<String>,
+    takers: Vec<Taker>,
+}
+
+/// What a look at a cgroup has found.
+enum Found {
+    /// The paths of those directly below it.
+    Parent(Vec<String>),
+    /// None below it, and what it takes; `None` where that cannot be told, as of one that has gone.
+    Leaf(Option<Taker>),
 }
 
 /// Counts a second in which a promise was broken by this one.

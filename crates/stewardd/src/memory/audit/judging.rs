@@ -1,11 +1,8 @@
 //! Has promises of memory judged about once a second, and the record kept about once a minute.
 
-use std::collections::BTreeSet;
+use steward_core::memory::audit::{Counters, Reading};
 
-use steward_core::domain::name::parent_of;
-use steward_core::memory::audit::{Counters, Reading, Taker};
-
-use super::EVERY_NS;
+use super::{EVERY_NS, Found};
 use crate::daemon::Daemon;
 use crate::domains::cgroups::Cgroups;
 use crate::files::record::since_boot_s;
@@ -20,6 +17,8 @@ impl Daemon {
             self.memory.audit.due_at_ns =
                 if next_ns > now_ns { next_ns } else { now_ns.saturating_add(EVERY_NS) };
             self.audit_memory_now(clock::now_ns(), since_boot_s());
+        } else if let Ok(cgroups) = self.domains.cgroups() {
+            self.memory.audit.look_on(now_ns, |path| look(cgroups, path), clock::cpu_time_ns);
         }
         self.memory.audit.kept.save_if_due(now_ns, &mut self.worker);
         self.memory.audit.blamed.save_if_due(now_ns, &mut self.worker);
@@ -31,6 +30,7 @@ impl Daemon {
         self.memory.audit.busy = !promises.is_empty();
         let Some(cgroups) = self.domains.cgroups().ok().filter(|_| self.memory.audit.busy) else {
             self.memory.audit.auditor.forget();
+            self.memory.audit.looking = None;
             self.memory.audit.totals.clear();
             self.memory.audit.blamed_totals.clear();
             return;
@@ -38,17 +38,19 @@ impl Daemon {
         let counters: Vec<Option<Counters>> =
             promises.iter().map(|promise| cgroups.memory_counters(&promise.path)).collect();
         let wants = self.memory.audit.auditor.wants_takers(at_ns, &promises, &counters);
-        let takers = self.memory.audit.takers(at_ns, wants, || takers(cgroups), clock::cpu_time_ns);
+        let look = |path: &str| look(cgroups, path);
+        let takers = self.memory.audit.takers(at_ns, wants, look, clock::cpu_time_ns);
         let reading = Reading { at_ns, counters: &counters, takers: takers.as_deref() };
         let broken = self.memory.audit.observe(&reading, &promises, since_boot_s);
         self.tell_broken(at_ns, &broken);
     }
 }
 
-/// All who may take memory: cgroups with none below them. Of others what is not their children's is little.
-fn takers(cgroups: &dyn Cgroups) -> Vec<Taker> {
-    let listed = cgroups.list().unwrap_or_default();
-    let parents: BTreeSet<&str> = listed.iter().filter_map(|cgroup| parent_of(&cgroup.path)).collect();
-    let leaves = listed.iter().filter(|cgroup| !parents.contains(cgroup.path.as_str()));
-    leaves.filter_map(|cgroup| cgroups.memory_taker(&cgroup.path)).collect()
+/// Who may take memory is a cgroup with none below it. Of others what is not their children's is little.
+fn look(cgroups: &dyn Cgroups, path: &str) -> Found {
+    let children = cgroups.children(path).unwrap_or_default();
+    match children.is_empty() {
+        true => Found::Leaf(cgroups.memory_taker(path)),
+        false => Found::Parent(children.into_iter().map(|child| child.path).collect()),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steward_core::memory::audit::{Counters, Waits};
+use steward_core::memory::audit::{Counters, Taker, Waits};
 use steward_core::record::Span;
 use steward_kernel::Roots;
 use steward_kernel::cgroup::reading::MemoryUse;
@@ -324,18 +324,50 @@ fn what_was_taken_is_told_once_in_ten_seconds_as_a_sum_and_changes_of_protection
 fn who_takes_memory_is_looked_at_no_more_often_than_that_is_paid_for() {
     let directory = tempfile::tempdir().expect("a directory");
     let (mut audit, _) = super::Audit::load(directory.path(), "boot");
-    let (mut at_ns, mut looked_ns) = (0, 0);
+    let (mut at_ns, cpu_ns) = (0, std::cell::Cell::new(0));
     for cost_ns in [1_000, 30_000_000, 400_000_000, 0, 50_000_000, 50_000_000] {
         for _ in 0..12 {
             at_ns += 1_000_000_000;
-            // The clock of the CPU before and after.
-            let cpu_ns = std::cell::Cell::new(0);
-            let cpu_time_ns = || cpu_ns.replace(cost_ns);
-            looked_ns += audit.takers(at_ns, true, Vec::new, cpu_time_ns).map_or(0, |_| cost_ns);
-            assert!(looked_ns <= cost_ns + at_ns / 20, "{looked_ns} of {at_ns}");
+            let look = |_: &str| {
+                cpu_ns.set(cpu_ns.get() + cost_ns);
+                Found::Leaf(None)
+            };
+            let _ = audit.takers(at_ns, true, look, || cpu_ns.get());
+            assert!(cpu_ns.get() <= cost_ns + at_ns / 20, "{} of {at_ns}", cpu_ns.get());
         }
     }
-    assert!(audit.takers(at_ns + 60_000_000_000, false, Vec::new, || 0).is_none(), "nobody asked");
+    let nobody_asked = audit.takers(at_ns + 60_000_000_000, false, |_| Found::Leaf(None), || 0);
+    assert!(nobody_asked.is_none());
+}
+
+/// Anybody may make cgroups without number, and nobody else is answered while they are looked at.
+#[test]
+fn thousands_who_may_take_memory_are_looked_at_in_pieces() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut audit, _) = super::Audit::load(directory.path(), "boot");
+    let cpu_ns = std::cell::Cell::new(0);
+    let look = |path: &str| {
+        cpu_ns.set(cpu_ns.get() + 30_000);
+        let taker = |used_bytes| Taker { path: path.into(), cgroup_id: 1, used_bytes, reclaimed_bytes: 0 };
+        match path.split_once('/') {
+            None if path.is_empty() => Found::Parent(["one/", "two"].map(String::from).into()),
+            Some(("one", "")) => Found::Parent((0..4_000).map(|number| format!("one/{number}")).collect()),
+            Some((_, number)) => Found::Leaf(number.parse().ok().map(taker)),
+            None => Found::Leaf(Some(taker(4_000))),
+        }
+    };
+    let (mut at_ns, mut found) = (1, audit.takers(1, true, look, || cpu_ns.get()));
+    while found.is_none() {
+        at_ns = audit.takers_at_ns.max(at_ns + 1);
+        let before_ns = cpu_ns.get();
+        audit.look_on(at_ns, look, || cpu_ns.get());
+        assert!(cpu_ns.get() - before_ns < 2_000_000 + 30_000 && cpu_ns.get() - before_ns <= at_ns / 20);
+        found = audit.takers(at_ns, false, look, || cpu_ns.get());
+    }
+    let mut used: Vec<u64> =
+        found.expect("all were looked at").iter().map(|taker| taker.used_bytes).collect();
+    used.sort_unstable();
+    assert_eq!(used, (0..=4_000).collect::<Vec<u64>>(), "each once");
 }
 
 #[test]
