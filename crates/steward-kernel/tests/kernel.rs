@@ -24,7 +24,7 @@ fn memory_is_read_aged_taken_protected_and_held_with_files_with_swap_and_with_ne
         cpus: 1,
         memory_mib: 512,
         disk_mib: Some(128),
-        icount_shift: Some(3),
+        icount_shift: Some(2),
         timeout_host: Duration::from_secs(240),
         ..MachineConfig::default()
     };

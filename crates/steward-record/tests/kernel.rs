@@ -23,7 +23,7 @@ cat /run/lab/recording.jsonl
 fn a_recording_has_who_ran_and_who_slept_and_can_be_replayed() {
     let config = MachineConfig {
         cpus: 1,
-        icount_shift: Some(3),
+        icount_shift: Some(2),
         timeout_host: Duration::from_secs(240),
         ..MachineConfig::default()
     };

@@ -638,7 +638,7 @@ fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
     let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(3), ..MachineConfig::default() };
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
     let told = Transcript::in_machine(config, include_str!("kernel/protect.sh"));
     let mib = |section: &str, name: &str| {
         let text = told.text(section);

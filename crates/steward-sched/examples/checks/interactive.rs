@@ -189,7 +189,8 @@ pub fn slow_start() -> Outcome {
 }
 
 /// A shell that starts four short programs in every 100 ms has in its budget what these leave of their loans: it does
-/// with less than the loans come to, and uses up its budget in less than one of 20 periods.
+/// with less than the loans come to. It uses up its budget in less than a quarter of its periods, where it was 11 of 26
+/// while children kept what they left; in a machine that has just begun it is none or one of 41.
 pub fn loans_come_back() -> Outcome {
     let mut scheduler = shared()?;
     let shell = Program::start(&["rounds", "4"]);
@@ -203,7 +204,7 @@ pub fn loans_come_back() -> Outcome {
     drop(scheduler);
     let (exhausted, periods) =
         (after.budgets_exhausted - before.budgets_exhausted, after.periods - before.periods);
-    check!(periods >= 25 && exhausted * 20 < periods, "{exhausted} of {periods} budgets were used up");
+    check!(periods >= 25 && exhausted * 4 < periods, "{exhausted} of {periods} budgets were used up");
     Ok(format!("{exhausted} of {periods} budgets were used up"))
 }
 

@@ -9,7 +9,7 @@ use crate::{check, figure};
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
     let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(3), ..MachineConfig::default() };
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
     let told = Transcript::with_timed_disk(config, include_str!("disk.sh"));
     let before = told.text("before");
     let order = |section: &str| {
@@ -69,7 +69,7 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
     let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(3), ..MachineConfig::default() };
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
     let told = Transcript::with_timed_disk(config, include_str!("disk-domains.sh"));
     let order = |section: &str| {
         let text = told.text(section);
@@ -147,7 +147,7 @@ fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn who_waits_for_the_disk_is_told_where_and_for_whom() {
     let config =
-        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(3), ..MachineConfig::default() };
+        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(2), ..MachineConfig::default() };
     let told = Transcript::with_timed_disk(config, include_str!("disk-waits.sh"));
     let sentences = |section: &str| -> Vec<String> {
         let text = told.text(section);

@@ -8,7 +8,7 @@ use super::{Transcript, check, figure};
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
     let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(3), ..MachineConfig::default() };
+        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
     let told = Transcript::in_machine(config, include_str!("faults.sh"));
     let kept_mib = |section: &str| figure(&told.text(section).replace(" MiB", ""), "kept ");
     check(&[
@@ -56,7 +56,7 @@ fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() 
         cpus: 1,
         memory_mib: 512,
         disk_mib: Some(400),
-        icount_shift: Some(3),
+        icount_shift: Some(2),
         ..MachineConfig::default()
     };
     let told = Transcript::in_machine(config, include_str!("oom.sh"));

@@ -21,7 +21,7 @@ impl Transcript {
     /// let one stand still until the kernel takes the scheduler out.
     pub fn on(cpus: u32, script: &str) -> Self {
         // The guest's clock then does not depend on how busy the host is.
-        let config = MachineConfig { cpus, icount_shift: Some(3), ..MachineConfig::default() };
+        let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
         Self::in_machine(config, script)
     }
 
