@@ -9,7 +9,7 @@
 //! were accepted have more than enough time, whatever becomes of the others; the worker that is to serve it sleeps
 //! until then, so that nobody without a reservation has to wake it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::thread::Thread;
 
@@ -106,6 +106,8 @@ pub(super) struct State {
     best_effort_count: usize,
     pub(super) best_effort_wanted: usize,
     workers: BTreeMap<u64, Worker>,
+    /// Those of them that are handed a request or are at one. There are few, and each request has them looked at often.
+    engaged: BTreeSet<u64>,
     next: u64,
     strays: usize,
     strays_max: usize,
@@ -137,6 +139,7 @@ impl State {
             best_effort_count: 0,
             best_effort_wanted: 0,
             workers: BTreeMap::new(),
+            engaged: BTreeSet::new(),
             next: 0,
             strays: 0,
             strays_max,
@@ -183,7 +186,12 @@ impl State {
 
     /// How many requests are at work.
     pub(super) fn at_work(&self) -> usize {
-        self.workers.values().filter(|worker| worker.at_work.is_some() || worker.hand.is_some()).count()
+        self.engaged.len()
+    }
+
+    /// The workers that are handed a request or are at one, but for those that were given up.
+    fn engaged(&self) -> impl Iterator<Item = &Worker> {
+        self.engaged.iter().filter_map(|worker| self.workers.get(worker)).filter(|worker| !worker.is_stray)
     }
 
     /// A request was let in: what is to be done comes later, with [`State::put`], or [`State::place_ends`] says that
@@ -246,6 +254,12 @@ impl State {
 
     /// Gives what waits to workers that are idle.
     fn hand_out(&mut self) {
+        debug_assert!(
+            self.workers.iter().all(|(number, worker)| {
+                (worker.hand.is_some() || worker.at_work.is_some()) == self.engaged.contains(number)
+            }),
+            "who is engaged is known"
+        );
         for index in 0..self.lines.len() {
             while let Some(worker) = self.lines[index].idle.front().copied()
                 && !self.lines[index].accepted.is_empty()
@@ -283,11 +297,10 @@ impl State {
             let in_hand = worker.hand.as_ref().and_then(|entry| entry.ticket.as_ref());
             let in_hand = in_hand.map(|ticket| (ticket.is_accepted(), ticket.route()));
             let at_work = worker.at_work.map(|at_work| (at_work.is_accepted, at_work.route));
-            !worker.is_stray && in_hand.or(at_work) == Some((true, RouteId(index)))
+            in_hand.or(at_work) == Some((true, RouteId(index)))
         };
-        let served = self.workers.values().filter(serves).count();
-        let at_work =
-            self.workers.values().filter(|worker| !worker.is_stray).filter_map(|worker| worker.at_work);
+        let served = self.engaged().filter(serves).count();
+        let at_work = self.engaged().filter_map(|worker| worker.at_work);
         let takes_ns = self.controller.takes_ns(RouteId(index), line.accepted.len() + served)?;
         let largest_ns = self.controller.costs(RouteId(index))?.largest_ns;
         let until_ns =
@@ -315,11 +328,12 @@ impl State {
         self.workers[&worker].thread.unpark();
     }
 
-    fn hand(&mut self, worker: u64, entry: Entry) {
-        let worker = self.workers.get_mut(&worker).expect("who is idle is there");
+    fn hand(&mut self, number: u64, entry: Entry) {
+        let worker = self.workers.get_mut(&number).expect("who is idle is there");
         worker.hand = Some(entry);
         worker.is_idle = false;
         worker.thread.unpark();
+        self.engaged.insert(number);
     }
 
     /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before
@@ -345,7 +359,7 @@ impl State {
             return None;
         }
         let now_ns = clock::now_ns();
-        let busy = busy(&self.workers, &self.controller, now_ns);
+        let busy = busy(self.engaged(), &self.controller, now_ns);
         self.rest.next(&mut self.controller, now_ns, busy)
     }
 
@@ -456,11 +470,13 @@ impl State {
             cpu_ns: clock::thread_cpu_ns(),
         };
         self.workers.get_mut(&number).expect("it asked").at_work = Some(at_work);
+        self.engaged.insert(number);
         self.is_due(Some(at_work.since_ns.saturating_add(overdue_after_ns(&self.controller, &at_work))));
     }
 
     fn remove(&mut self, number: u64) {
         let Some(worker) = self.workers.remove(&number) else { return };
+        self.engaged.remove(&number);
         match worker.class {
             _ if worker.is_stray => self.strays -= 1,
             Class::Reserved(route) => self.lines[route.0].workers -= 1,
@@ -477,6 +493,7 @@ impl State {
         if let Some(worker) = self.workers.get_mut(&number) {
             worker.at_work = None;
         }
+        self.engaged.remove(&number);
         self.end(ticket, end, cpu_ns, now_ns);
     }
 
@@ -486,7 +503,8 @@ impl State {
         if !self.controller.is_about_to_adjust(route, ends.is_some(), now_ns) {
             return;
         }
-        for worker in self.workers.values().filter(|worker| !worker.is_stray) {
+        for number in &self.engaged {
+            let Some(worker) = self.workers.get(number).filter(|worker| !worker.is_stray) else { continue };
             let Some(at_work) = worker.at_work else { continue };
             let is_done = worker.task.is_done.load(Ordering::Relaxed);
             if at_work.route == route && Some(at_work.number) != ends && !is_done {
@@ -630,9 +648,9 @@ impl State {
 
 /// What workers are at that was not accepted. One that is at it for longer than the response time waits rather than
 /// computes, and does not count.
-fn busy(workers: &BTreeMap<u64, Worker>, controller: &Controller, now_ns: u64) -> Busy {
+fn busy<'a>(engaged: impl Iterator<Item = &'a Worker>, controller: &Controller, now_ns: u64) -> Busy {
     let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
-    for worker in workers.values().filter(|worker| !worker.is_stray) {
+    for worker in engaged {
         let response_time_ns = |route| nanoseconds(controller.goal(route).response_time);
         if let Some(at_work) = worker.at_work.filter(|at_work| at_work.is_accepted) {
             busy.accepted_ns.push(at_work.deadline_ns);
