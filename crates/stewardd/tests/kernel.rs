@@ -537,8 +537,7 @@ fn background_work_is_deferred_to_all_and_has_an_ordinary_place_when_its_control
             works("frozen");
         }),
         ("what-was-frozen-runs-again-though-the-guard-was-killed", &|| {
-            // What it had begun of a hundredth of a second before it was frozen may be counted with what came after.
-            assert!(work("guard-killed", "left") <= 1, "nobody was left to resume it");
+            assert!(work("guard-killed", "left") <= 1, "nobody resumes it; a hundredth may have begun before");
             told.says("guard-killed", &[ORDINARY, "exit code 0"]);
             works("guard-killed");
         }),

@@ -94,8 +94,20 @@ enum Target {
     /// `C:T` of a process; a level is `C / T`.
     Process { pid: i32, period_ns: u64, inherit: bool, executable: Option<PathBuf> },
     /// A fraction of its parent's CPU. `cpus` is what all of that is, in CPUs.
-    Domain { name: String, cpus: f64 },
+    Domain { name: String, cpus: f64, watched: Option<Watched> },
 }
+
+/// A domain and those below it, by name.
+struct Watched {
+    names: Vec<String>,
+    listed: Instant,
+}
+
+/// So many domains are asked about one by one. To list all of a machine's ten times a second takes the daemon far more,
+/// which then learns late of what programs complain about.
+const WATCHED_MAX: usize = 8;
+/// How often it is looked which domains there are.
+const LIST_EVERY: Duration = Duration::from_secs(5);
 
 impl Target {
     /// A level as people write it.
@@ -154,8 +166,19 @@ impl Target {
                 let status = client.call(&api::Status {})?;
                 Ok(of_tasks(status.cpu.tasks.iter().filter(|task| task.pid == *pid)))
             }
-            Target::Domain { name, .. } => {
-                let domains = client.call(&api::ListDomains {})?.domains;
+            Target::Domain { name, watched, .. } => {
+                if watched.as_ref().is_none_or(|watched| watched.listed.elapsed() >= LIST_EVERY) {
+                    let domains = client.call(&api::ListDomains {})?.domains;
+                    let names = of_whom(&domains, name).map(|domain| domain.name.clone()).collect();
+                    *watched = Some(Watched { names, listed: Instant::now() });
+                }
+                let names = watched.iter().flat_map(|watched| &watched.names);
+                let domains = match names.clone().count() <= WATCHED_MAX {
+                    true => {
+                        names.filter_map(|name| show(client, name).transpose()).collect::<Result<_, _>>()?
+                    }
+                    false => client.call(&api::ListDomains {})?.domains,
+                };
                 Ok(of_domain(&domains, name))
             }
         }
@@ -190,11 +213,29 @@ fn of_tasks<'a>(tasks: impl Iterator<Item = &'a api::Task>) -> Option<Evidence> 
     })
 }
 
+/// What there is to know of a domain; `None` when it has gone.
+fn show(client: &mut Client, name: &str) -> Result<Option<api::Domain>, Error> {
+    match client.call(&api::ShowDomain { domain: Some(name.to_owned()), pid: None }) {
+        Ok(shown) => Ok(Some(shown.domain)),
+        Err(Error::Api(api::ApiError::NoSuchDomain { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The domain and all below it.
+fn of_whom<'a>(domains: &'a [api::Domain], name: &str) -> impl Iterator<Item = &'a api::Domain> {
+    let path = domains.iter().find(|domain| domain.name == name).map(|domain| domain.path.clone());
+    let below = path.as_ref().map(|path| format!("{}/", path.trim_end_matches('/')));
+    domains.iter().filter(move |domain| {
+        path.as_ref() == Some(&domain.path)
+            || below.as_ref().is_some_and(|below| domain.path.starts_with(below))
+    })
+}
+
 /// The domain together with all below it: theirs is paid out of its own.
 fn of_domain(domains: &[api::Domain], name: &str) -> Option<Evidence> {
-    let path = &domains.iter().find(|domain| domain.name == name)?.path;
-    let below = format!("{}/", path.trim_end_matches('/'));
-    let all = domains.iter().filter(|domain| domain.path == *path || domain.path.starts_with(&below));
+    let mut all = of_whom(domains, name).peekable();
+    all.peek()?;
     Some(all.fold(Evidence::default(), |sum, domain| {
         let used = domain.usage.map(|usage| usage.best_effort_time_ns + usage.reserved_time_ns);
         Evidence {
@@ -304,7 +345,7 @@ fn begin(
             }
         };
         let cpus = cpus_of_parent(client, name)?;
-        return Ok((Target::Domain { name: name.clone(), cpus }, child));
+        return Ok((Target::Domain { name: name.clone(), cpus, watched: None }, child));
     }
     let (period_ns, inherit) = (arguments.period_ns, arguments.inherit);
     let mut child = None;
