@@ -537,7 +537,7 @@ fn background_work_is_deferred_to_all_and_has_an_ordinary_place_when_its_control
             works("frozen");
         }),
         ("what-was-frozen-runs-again-though-the-guard-was-killed", &|| {
-            assert!(work("guard-killed", "left") <= 1, "nobody resumes it; a hundredth may have begun before");
+            assert!(work("guard-killed", "left") <= 1, "but for a hundredth that had begun");
             told.says("guard-killed", &[ORDINARY, "exit code 0"]);
             works("guard-killed");
         }),
