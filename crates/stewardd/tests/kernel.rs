@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libsteward::api;
 use steward_machine::MachineConfig;
-use transcript::Transcript;
+use transcript::{Transcript, counted};
 
 /// One thing that has to hold: what it is called, and what panics when it does not.
 type Check<'made> = (&'static str, &'made dyn Fn());
@@ -637,9 +637,7 @@ fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::in_machine(config, include_str!("kernel/protect.sh"));
+    let told = Transcript::in_machine(counted(512), include_str!("kernel/protect.sh"));
     let mib = |section: &str, name: &str| {
         let text = told.text(section);
         let line = text
@@ -678,8 +676,7 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_protected_domain_that_stood_still_is_told_with_the_name_of_who_took_memory_meanwhile() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 768, icount_shift: Some(3), ..MachineConfig::default() };
+    let config = MachineConfig { icount_shift: Some(3), ..counted(768) };
     let told = Transcript::with_timed_disk(config, include_str!("kernel/stall.sh"));
     println!("{}\n{}", told.text("stalled"), told.text("pressure"));
     check(&[

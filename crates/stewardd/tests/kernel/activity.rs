@@ -1,15 +1,12 @@
 //! Whether protected domains are in use, on a real kernel.
 
-use steward_machine::MachineConfig;
-
+use super::transcript::counted;
 use super::{Transcript, check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn protection_lapses_while_nobody_uses_a_domain_and_is_back_before_the_second_key() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::in_machine(config, include_str!("activity.sh"));
+    let told = Transcript::in_machine(counted(512), include_str!("activity.sh"));
     let kept = |section: &str, name: &str| figure(&told.text(section).replace(" MiB kept", ""), name);
     let is_before_the_second_key = |section: &str| {
         let took_ms = figure(&told.text(section).replace(" ms", ""), "after ");

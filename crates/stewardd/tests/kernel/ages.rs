@@ -2,18 +2,13 @@
 
 use steward_machine::MachineConfig;
 
+use super::transcript::counted;
 use super::{Transcript, check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn it_is_said_by_what_the_use_of_memory_is_known_and_without_page_ages_what_was_read_once_is_not_kept() {
-    let config = MachineConfig {
-        cpus: 1,
-        memory_mib: 384,
-        disk_mib: Some(400),
-        icount_shift: Some(3),
-        ..MachineConfig::default()
-    };
+    let config = MachineConfig { disk_mib: Some(400), icount_shift: Some(3), ..counted(384) };
     let told = Transcript::in_machine(config, include_str!("ages.sh"));
     let mib =
         |section: &str, what: &str| figure(&told.text(section).replace(" MiB", ""), &format!("{what} "));

@@ -1,16 +1,12 @@
 //! Whose disk requests come first, and by what disks order them, on a real kernel.
 
-use steward_machine::MachineConfig;
-
-use crate::transcript::Transcript;
+use crate::transcript::{Transcript, counted};
 use crate::{check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::with_timed_disk(config, include_str!("disk.sh"));
+    let told = Transcript::with_timed_disk(counted(512), include_str!("disk.sh"));
     let before = told.text("before");
     let order = |section: &str| {
         let text = told.text(section);
@@ -68,9 +64,7 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::with_timed_disk(config, include_str!("disk-domains.sh"));
+    let told = Transcript::with_timed_disk(counted(512), include_str!("disk-domains.sh"));
     let order = |section: &str| {
         let text = told.text(section);
         text.lines().find(|line| line.contains(" with ")).unwrap_or_default().to_owned()
@@ -130,9 +124,7 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::with_timed_disk(config, include_str!("disk-alone.sh"));
+    let told = Transcript::with_timed_disk(counted(700), include_str!("disk-alone.sh"));
     let pages = |section: &str| {
         f64::from(u32::try_from(figure(&told.text(section), "pages")).expect("a number of pages"))
     };
@@ -146,9 +138,7 @@ fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn who_waits_for_the_disk_is_told_where_and_for_whom() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 700, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::with_timed_disk(config, include_str!("disk-waits.sh"));
+    let told = Transcript::with_timed_disk(counted(700), include_str!("disk-waits.sh"));
     let sentences = |section: &str| -> Vec<String> {
         let text = told.text(section);
         text.lines().filter(|line| line.contains(" waited for the disk for ")).map(str::to_owned).collect()

@@ -2,14 +2,13 @@
 
 use steward_machine::MachineConfig;
 
+use super::transcript::counted;
 use super::{Transcript, check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
-    let config =
-        MachineConfig { cpus: 1, memory_mib: 512, icount_shift: Some(2), ..MachineConfig::default() };
-    let told = Transcript::in_machine(config, include_str!("faults.sh"));
+    let told = Transcript::in_machine(counted(512), include_str!("faults.sh"));
     let kept_mib = |section: &str| figure(&told.text(section).replace(" MiB", ""), "kept ");
     check(&[
         ("a-daemon-killed-in-mid-reclaim-leaves-what-was-protected-and-nobody-limited", &|| {
@@ -52,13 +51,7 @@ fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() {
-    let config = MachineConfig {
-        cpus: 1,
-        memory_mib: 512,
-        disk_mib: Some(400),
-        icount_shift: Some(2),
-        ..MachineConfig::default()
-    };
+    let config = MachineConfig { disk_mib: Some(400), ..counted(512) };
     let told = Transcript::in_machine(config, include_str!("oom.sh"));
     for seed in 1..=8 {
         let text = told.text(&format!("history-{seed}"));

@@ -7,6 +7,12 @@ use std::time::Duration;
 use libsteward::api;
 use steward_machine::{GuestFile, MachineConfig, build_directory, run};
 
+/// A machine of one CPU with so much memory, in MiB. It counts 4 ns of its clock for each instruction: then the clock
+/// does not depend on how busy the host is.
+pub fn counted(memory_mib: u32) -> MachineConfig {
+    MachineConfig { cpus: 1, memory_mib, icount_shift: Some(2), ..MachineConfig::default() }
+}
+
 /// What a script printed, by heading.
 pub struct Transcript(pub HashMap<String, Vec<String>>);
 
@@ -20,8 +26,7 @@ impl Transcript {
     /// much. And one where loops keep all of them busy for long: of two with counted instructions, this QEMU may then
     /// let one stand still until the kernel takes the scheduler out.
     pub fn on(cpus: u32, script: &str) -> Self {
-        // The guest's clock then does not depend on how busy the host is.
-        let config = MachineConfig { cpus, icount_shift: Some(2), ..MachineConfig::default() };
+        let config = MachineConfig { cpus, ..counted(MachineConfig::default().memory_mib) };
         Self::in_machine(config, script)
     }
 
