@@ -172,12 +172,12 @@ impl Target {
                     let names = of_whom(&domains, name).map(|domain| domain.name.clone()).collect();
                     *watched = Some(Watched { names, listed: Instant::now() });
                 }
-                let names = watched.iter().flat_map(|watched| &watched.names);
-                let domains = match names.clone().count() <= WATCHED_MAX {
-                    true => {
-                        names.filter_map(|name| show(client, name).transpose()).collect::<Result<_, _>>()?
-                    }
-                    false => client.call(&api::ListDomains {})?.domains,
+                let names = watched.as_ref().map_or(&[][..], |watched| &watched.names);
+                let domains = if names.len() <= WATCHED_MAX {
+                    let shown = names.iter().filter_map(|name| show_if_there(client, name).transpose());
+                    shown.collect::<Result<_, _>>()?
+                } else {
+                    client.call(&api::ListDomains {})?.domains
                 };
                 Ok(of_domain(&domains, name))
             }
@@ -213,12 +213,16 @@ fn of_tasks<'a>(tasks: impl Iterator<Item = &'a api::Task>) -> Option<Evidence> 
     })
 }
 
-/// What there is to know of a domain; `None` when it has gone.
-fn show(client: &mut Client, name: &str) -> Result<Option<api::Domain>, Error> {
-    match client.call(&api::ShowDomain { domain: Some(name.to_owned()), pid: None }) {
-        Ok(shown) => Ok(Some(shown.domain)),
+/// What there is to know of a domain.
+fn show(client: &mut Client, name: &str) -> Result<api::Domain, Error> {
+    client.call(&api::ShowDomain { domain: Some(name.to_owned()), pid: None }).map(|shown| shown.domain)
+}
+
+/// The same; `None` when it has gone.
+fn show_if_there(client: &mut Client, name: &str) -> Result<Option<api::Domain>, Error> {
+    match show(client, name) {
         Err(Error::Api(api::ApiError::NoSuchDomain { .. })) => Ok(None),
-        Err(error) => Err(error),
+        shown => shown.map(Some),
     }
 }
 
@@ -400,10 +404,8 @@ fn cpus_of_parent(client: &mut Client, name: &str) -> Result<f64, Error> {
 }
 
 fn parent_of(client: &mut Client, name: &str) -> Result<Option<api::Domain>, Error> {
-    let request = api::ShowDomain { domain: Some(name.to_owned()), pid: None };
-    let domain = client.call(&request)?.domain;
-    let Some(parent) = domain.parent else { return Ok(None) };
-    Ok(Some(client.call(&api::ShowDomain { domain: Some(parent), pid: None })?.domain))
+    let Some(parent) = show(client, name)?.parent else { return Ok(None) };
+    show(client, &parent).map(Some)
 }
 
 /// What it has now; otherwise what was asked for.
@@ -415,10 +417,7 @@ fn starting_level(client: &mut Client, target: &Target, arguments: &TuneArgument
             task.map(|task| task.grant.reservation)
                 .map(|cpu| Reservation { budget_ns: cpu.budget_ns, period_ns: cpu.period_ns }.bandwidth())
         }
-        Target::Domain { name, .. } => {
-            let request = api::ShowDomain { domain: Some(name.clone()), pid: None };
-            client.call(&request)?.domain.cpu.filter(|cpu| *cpu > 0.0)
-        }
+        Target::Domain { name, .. } => show(client, name)?.cpu.filter(|cpu| *cpu > 0.0),
     };
     Ok(has.unwrap_or(arguments.start))
 }
@@ -427,7 +426,7 @@ fn starting_level(client: &mut Client, target: &Target, arguments: &TuneArgument
 fn highest(client: &mut Client, target: &Target, said: f64) -> Result<f64, Error> {
     let Target::Domain { name, .. } = target else { return Ok(said) };
     let Some(parent) = parent_of(client, name)? else { return Ok(said) };
-    let own = client.call(&api::ShowDomain { domain: Some(name.clone()), pid: None })?.domain.cpu;
+    let own = show(client, name)?.cpu;
     let left = parent.cpu_reservable - (parent.cpu_sum - own.unwrap_or(0.0));
     Ok(said.min(left).max(lowest(target)))
 }
