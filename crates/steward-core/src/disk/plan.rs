@@ -72,9 +72,7 @@ impl Seen {
         let beside = self.domains.iter().filter(|(task, _)| !self.programs.contains_key(task));
         self.programs.iter().chain(beside).filter(is_first).map(|(task, _)| *task).collect()
     }
-}
 
-impl Seen {
     /// The processes of those that are to be served first.
     pub fn first_processes(&self) -> BTreeSet<i32> {
         self.first().into_iter().map(|task| self.process_of(task)).collect()
