@@ -212,7 +212,7 @@ fn qemu_command(
     qemu.args(["--pdeathsig", "KILL"]).arg(&emulator.program);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none"]);
     let acceleration = emulator.acceleration(config.cpus, config.icount_shift.is_some())?;
-    qemu.args(["-machine", "q35,hpet=off", "-accel", acceleration, "-cpu", "max"]);
+    qemu.args(["-machine", "q35,hpet=off", "-accel", acceleration, "-cpu", emulator.processor()]);
     qemu.args(["-smp", &config.cpus.to_string(), "-m", &format!("{}M", config.memory_mib)]);
     if let Some(shift) = config.icount_shift {
         qemu.args(["-icount", &format!("shift={shift},sleep=off")]);

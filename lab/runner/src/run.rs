@@ -22,9 +22,6 @@ const SLOWEST_HOST: u32 = 40;
 /// For booting, and for what happens between runs.
 const SLACK: Duration = Duration::from_secs(300);
 
-/// The emulation copies a byte at a time where a processor says that its string instructions are quick, and each counts
-/// as an instruction: a page would take 4,096. Told that they are not, the kernel copies words.
-const COPY_BY_WORDS: &str = "clearcpuid=erms,fsrm";
 /// The host's; the guest's busybox knows no ext4.
 const MAKE_FILE_SYSTEM: &str = "/usr/sbin/mke2fs";
 
@@ -91,7 +88,6 @@ fn machine_config(scenario: &Scenario, plan: &Plan, options: &RunOptions) -> Mac
         icount_shift: scenario.machine.icount_shift,
         packages: scenario.machine.packages.clone(),
         kernel: options.kernel.clone(),
-        kernel_arguments: disk.map(|_| COPY_BY_WORDS.to_owned()).into_iter().collect(),
         timeout_host: guest_time * SLOWEST_HOST + SLACK,
         ..MachineConfig::default()
     }
