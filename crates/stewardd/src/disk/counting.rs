@@ -244,8 +244,7 @@ impl Work {
         self.lines.extend(std::mem::take(&mut reading.served));
         let too_many = self.lines.len().saturating_sub(LINES_MAX);
         self.lines.drain(..too_many);
-        reading.waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited_ns()));
-        let judged = reading.waits.into_iter().take(JUDGED_MAX).map(|wait| {
+        let judged = longest(reading.waits).map(|wait| {
             // They come in order, but for those of one moment.
             let first = self.lines.partition_point(|line| line.at_ns <= wait.began_ns);
             let verdict = judge(&wait, self.lines.range(first..));
@@ -290,6 +289,21 @@ impl Work {
     }
 }
 
+/// The waits that are looked into: the longest of each cgroup first, then the second of each, and so on, so that whoever
+/// has many that wait for long hides nobody's.
+fn longest(mut waits: Vec<Wait>) -> impl Iterator<Item = Wait> {
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited_ns()));
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    let place = |wait: Wait| {
+        let longer = seen.entry(wait.cgroup_id).or_default();
+        *longer += 1;
+        (*longer, wait)
+    };
+    let mut placed: Vec<(usize, Wait)> = waits.into_iter().map(place).collect();
+    placed.sort_by_key(|(longer, _)| *longer);
+    placed.into_iter().map(|(_, wait)| wait).take(JUDGED_MAX)
+}
+
 /// A disk's number as the program has it, from `8:0`.
 fn number(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(':')?;
@@ -318,6 +332,17 @@ mod tests {
             counting.keep(of(cgroup_id, 10_000));
         }
         assert_eq!(counting.over.len(), OVER_MAX);
+    }
+
+    #[test]
+    fn who_has_many_that_wait_for_long_hides_nobody_who_waits() {
+        let wait = |cgroup_id, ended_ns| Wait { cgroup_id, ended_ns, ..Wait::default() };
+        let waits: Vec<Wait> =
+            (0..1000).map(|more| wait(8, 500 + more)).chain([wait(7, 9), wait(7, 8)]).collect();
+        let looked_into: Vec<(u64, u64)> =
+            longest(waits).map(|wait| (wait.cgroup_id, wait.ended_ns)).collect();
+        assert_eq!(looked_into[..5], [(8, 1499), (7, 9), (8, 1498), (7, 8), (8, 1497)]);
+        assert_eq!(looked_into.len(), JUDGED_MAX);
     }
 
     #[test]
