@@ -35,7 +35,8 @@ pub(super) struct Rest<J = Job> {
 /// What best-effort workers are at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
-    /// The deadlines of accepted requests at work, in nanoseconds.
+    /// The deadlines of accepted requests that workers are at, and of those that they are handed as many as there are
+    /// CPUs, the most urgent ones: a worker that waits for a CPU is busy, too. In nanoseconds.
     pub(super) accepted_ns: Vec<u64>,
     /// Requests that were not accepted.
     pub(super) all: usize,

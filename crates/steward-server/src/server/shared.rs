@@ -60,23 +60,26 @@ impl Shared {
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
-        self.wake(&state);
+        self.wake(&mut state);
         result
     }
 
-    /// Wakes those who look after the server, if they have something to do.
-    fn wake(&self, state: &State) {
-        if state.is_changed {
+    /// Wakes those who look after the server, if they have something to do: once, for it is a system call, and while
+    /// requests are served it may take them long to come.
+    fn wake(&self, state: &mut State) {
+        if state.is_changed && !std::mem::replace(&mut state.is_reserver_awake, true) {
             self.reserver.notify_all();
         }
-        if state.keeper_is_early() || state.is_closing || state.missing() > 0 {
+        let is_early = state.keeper_is_early() || state.missing() > 0;
+        if state.is_closing || is_early && !std::mem::replace(&mut state.is_keeper_awake, true) {
             self.keeper.notify_all();
         }
     }
 
     /// Waits until there may be something for the keeper, at most for so long; `None` is for as long as it takes.
     pub(super) fn keeper_waits(&self, timeout: Option<Duration>) {
-        let state = self.state();
+        let mut state = self.state();
+        state.is_keeper_awake = false;
         if state.keeper_is_early() || state.missing() > 0 {
             return;
         }
@@ -88,7 +91,8 @@ impl Shared {
 
     /// Waits until there may be something to reserve, at most for so long.
     pub(super) fn reserver_waits(&self, timeout: Duration) {
-        let state = self.state();
+        let mut state = self.state();
+        state.is_reserver_awake = false;
         if !state.is_changed && !state.is_closing {
             drop(self.reserver.wait_timeout(state, timeout));
         }
@@ -136,14 +140,15 @@ impl Shared {
     fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
         // Those that are watched at every request are few, and have a descriptor for it.
         let delay = (class == Class::BestEffort).then(ThreadDelay::open).flatten();
+        let mut told = self.with(|state| state.ask(number));
         loop {
-            match self.with(|state| state.ask(number)) {
+            told = match told {
                 Told::Serve(entry) => {
                     if class != Class::BestEffort {
                         self.announcements.begins();
                     }
                     is_done.store(false, Ordering::Relaxed);
-                    self.serve(number, entry, is_done, delay.as_ref());
+                    self.serve(number, entry, is_done, delay.as_ref())
                 }
                 Told::Rest(until_ns) => {
                     self.announcements.sleeps();
@@ -152,17 +157,19 @@ impl Shared {
                         Some(left_ns) => std::thread::park_timeout(Duration::from_nanos(left_ns)),
                         None => std::thread::park(),
                     }
+                    self.with(|state| state.ask(number))
                 }
                 Told::End => {
                     self.ended.notify_all();
                     self.keeper.notify_all();
                     return;
                 }
-            }
+            };
         }
     }
 
-    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool, delay: Option<&ThreadDelay>) {
+    /// Serves a request; returns what the worker is to do then.
+    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool, delay: Option<&ThreadDelay>) -> Told {
         let ticket = entry.ticket.expect("who is served was let in");
         // Whether accepted ones wait is known well enough from some of them.
         let is_watched =
@@ -186,7 +193,8 @@ impl Shared {
                 state.slept(&ticket, slept_ns, cpu_ns);
             }
             state.finish(number, ticket, end, cost_ns);
-        });
+            state.ask(number)
+        })
     }
 }
 

@@ -65,6 +65,8 @@ struct Line {
     idle: VecDeque<u64>,
     workers: usize,
     wanted: usize,
+    /// How many of its accepted requests workers are handed or are at, but for those that were given up.
+    served: usize,
     /// While accepted requests give way: the idle worker that looks again by itself, and when, in nanoseconds.
     alarm: Option<(u64, u64)>,
 }
@@ -106,8 +108,15 @@ pub(super) struct State {
     best_effort_count: usize,
     pub(super) best_effort_wanted: usize,
     workers: BTreeMap<u64, Worker>,
-    /// Those of them that are handed a request or are at one. There are few, and each request has them looked at often.
+    /// Those of them that are handed a request or are at one.
     engaged: BTreeSet<u64>,
+    /// Those of these that are at one, or are handed one that was not accepted. There are few, and each request has
+    /// them looked at often, where hundreds may be handed accepted ones at once.
+    begun: BTreeSet<u64>,
+    /// The accepted requests that workers are handed and have not begun, by deadline, in nanoseconds, and worker.
+    handed: BTreeSet<(u64, u64)>,
+    /// The worker that is about to ask what to do: it need not be woken.
+    asks: Option<u64>,
     next: u64,
     strays: usize,
     strays_max: usize,
@@ -121,6 +130,9 @@ pub(super) struct State {
     pub(super) unreserved: Option<String>,
     /// The one who reserves has something to look at.
     pub(super) is_changed: bool,
+    /// The one who reserves, and the keeper, were woken since they last waited.
+    pub(super) is_reserver_awake: bool,
+    pub(super) is_keeper_awake: bool,
     /// When the keeper looks next by itself, and when there will be something to see that it does not know of yet, in
     /// nanoseconds.
     keeper_wakes_ns: Option<u64>,
@@ -140,6 +152,9 @@ impl State {
             best_effort_wanted: 0,
             workers: BTreeMap::new(),
             engaged: BTreeSet::new(),
+            begun: BTreeSet::new(),
+            handed: BTreeSet::new(),
+            asks: None,
             next: 0,
             strays: 0,
             strays_max,
@@ -148,6 +163,8 @@ impl State {
             threads: BTreeMap::new(),
             unreserved: None,
             is_changed: true,
+            is_reserver_awake: false,
+            is_keeper_awake: false,
             keeper_wakes_ns: None,
             due_ns: None,
         }
@@ -189,9 +206,9 @@ impl State {
         self.engaged.len()
     }
 
-    /// The workers that are handed a request or are at one, but for those that were given up.
-    fn engaged(&self) -> impl Iterator<Item = &Worker> {
-        self.engaged.iter().filter_map(|worker| self.workers.get(worker)).filter(|worker| !worker.is_stray)
+    /// The workers that are at a request, or are handed one that was not accepted, but for those that were given up.
+    fn begun(&self) -> impl Iterator<Item = &Worker> {
+        self.begun.iter().filter_map(|worker| self.workers.get(worker)).filter(|worker| !worker.is_stray)
     }
 
     /// A request was let in: what is to be done comes later, with [`State::put`], or [`State::place_ends`] says that
@@ -260,6 +277,10 @@ impl State {
             }),
             "who is engaged is known"
         );
+        debug_assert!(
+            (0..self.lines.len()).all(|index| self.lines[index].served == self.served(RouteId(index))),
+            "how many accepted requests are served is known"
+        );
         for index in 0..self.lines.len() {
             while let Some(worker) = self.lines[index].idle.front().copied()
                 && !self.lines[index].accepted.is_empty()
@@ -293,14 +314,8 @@ impl State {
         }
         let (line, now_ns) = (&self.lines[index], clock::now_ns());
         let deadline_ns = line.accepted.front()?.ticket.as_ref()?.deadline_ns();
-        let serves = |worker: &&Worker| {
-            let in_hand = worker.hand.as_ref().and_then(|entry| entry.ticket.as_ref());
-            let in_hand = in_hand.map(|ticket| (ticket.is_accepted(), ticket.route()));
-            let at_work = worker.at_work.map(|at_work| (at_work.is_accepted, at_work.route));
-            in_hand.or(at_work) == Some((true, RouteId(index)))
-        };
-        let served = self.engaged().filter(serves).count();
-        let at_work = self.engaged().filter_map(|worker| worker.at_work);
+        let served = line.served;
+        let at_work = self.begun().filter_map(|worker| worker.at_work);
         let takes_ns = self.controller.takes_ns(RouteId(index), line.accepted.len() + served)?;
         let largest_ns = self.controller.costs(RouteId(index))?.largest_ns;
         let until_ns =
@@ -316,6 +331,17 @@ impl State {
         sooner.iter().min().filter(|_| !is_free).map(|first_ns| until_ns.min(*first_ns))
     }
 
+    /// How many accepted requests of a route workers are handed or are at, but for those that were given up.
+    fn served(&self, route: RouteId) -> usize {
+        let serves = |worker: &&Worker| {
+            let in_hand = worker.hand.as_ref().and_then(|entry| entry.ticket.as_ref());
+            let in_hand = in_hand.map(|ticket| (ticket.is_accepted(), ticket.route()));
+            let at_work = worker.at_work.map(|at_work| (at_work.is_accepted, at_work.route));
+            in_hand.or(at_work) == Some((true, route))
+        };
+        self.workers.values().filter(|worker| !worker.is_stray).filter(serves).count()
+    }
+
     /// Has an idle worker of a route look again then, unless one looks sooner.
     fn set_alarm(&mut self, index: usize, until_ns: u64) {
         let line = &mut self.lines[index];
@@ -325,15 +351,35 @@ impl State {
         }
         let Some(worker) = line.idle.front().copied() else { return };
         line.alarm = Some((worker, until_ns));
-        self.workers[&worker].thread.unpark();
+        self.wake(worker);
+    }
+
+    /// Has a worker ask what to do.
+    fn wake(&self, number: u64) {
+        if self.asks != Some(number) {
+            self.workers[&number].thread.unpark();
+        }
     }
 
     fn hand(&mut self, number: u64, entry: Entry) {
+        self.engages(number, &entry);
+        let ticket = entry.ticket.as_ref().filter(|ticket| ticket.is_accepted());
+        self.handed.extend(ticket.map(|ticket| (ticket.deadline_ns(), number)));
         let worker = self.workers.get_mut(&number).expect("who is idle is there");
         worker.hand = Some(entry);
         worker.is_idle = false;
-        worker.thread.unpark();
-        self.engaged.insert(number);
+        self.wake(number);
+    }
+
+    /// A worker is handed a request, or begins with it.
+    fn engages(&mut self, number: u64, entry: &Entry) {
+        let ticket = entry.ticket.as_ref().expect("who is served was let in");
+        let is_new = self.engaged.insert(number);
+        if ticket.is_accepted() {
+            self.lines[ticket.route().0].served += usize::from(is_new);
+        } else {
+            self.begun.insert(number);
+        }
     }
 
     /// A request of that route is about to arrive: those that wait and that can be answered in time by now come before
@@ -359,7 +405,9 @@ impl State {
             return None;
         }
         let now_ns = clock::now_ns();
-        let busy = busy(self.engaged(), &self.controller, now_ns);
+        let mut busy = busy(self.begun(), &self.controller, now_ns);
+        // More than there are CPUs make no difference.
+        busy.accepted_ns.extend(self.handed.iter().take(self.cpus).map(|(deadline_ns, _)| *deadline_ns));
         self.rest.next(&mut self.controller, now_ns, busy)
     }
 
@@ -469,14 +517,15 @@ impl State {
             since_ns: clock::now_ns(),
             cpu_ns: clock::thread_cpu_ns(),
         };
+        self.engages(number, entry);
+        self.handed.remove(&(ticket.deadline_ns(), number));
+        self.begun.insert(number);
         self.workers.get_mut(&number).expect("it asked").at_work = Some(at_work);
-        self.engaged.insert(number);
         self.is_due(Some(at_work.since_ns.saturating_add(overdue_after_ns(&self.controller, &at_work))));
     }
 
     fn remove(&mut self, number: u64) {
         let Some(worker) = self.workers.remove(&number) else { return };
-        self.engaged.remove(&number);
         match worker.class {
             _ if worker.is_stray => self.strays -= 1,
             Class::Reserved(route) => self.lines[route.0].workers -= 1,
@@ -487,14 +536,44 @@ impl State {
         self.hand_out();
     }
 
-    /// A worker is done with a request.
+    /// A worker is done with a request. It is to ask at once what to do next: nobody wakes it for what it is handed.
     pub(super) fn finish(&mut self, number: u64, ticket: Ticket, end: End, cpu_ns: Option<u64>) {
         let now_ns = clock::now_ns();
-        if let Some(worker) = self.workers.get_mut(&number) {
-            worker.at_work = None;
-        }
         self.engaged.remove(&number);
+        self.begun.remove(&number);
+        let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
+        worker.at_work = None;
+        if !worker.is_stray && ticket.is_accepted() {
+            self.lines[ticket.route().0].served -= 1;
+        }
+        self.asks = Some(number);
+        self.stands_by(number);
         self.end(ticket, end, cpu_ns, now_ns);
+        self.asks = None;
+    }
+
+    /// A worker that is done is idle, if it is to go on at all. Without a reservation it is the first to get what
+    /// waits: to wake another one would cost two switches between threads. With one it is the last, for it has used up
+    /// some of what the others have.
+    fn stands_by(&mut self, number: u64) {
+        let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
+        if worker.is_stray || self.is_closing {
+            return;
+        }
+        match worker.class {
+            Class::Reserved(route) => {
+                let line = &mut self.lines[route.0];
+                if line.workers <= line.wanted {
+                    line.idle.push_back(number);
+                    worker.is_idle = true;
+                }
+            }
+            Class::BestEffort if self.best_effort_count <= self.best_effort_wanted => {
+                self.idle_best_effort.push_front(number);
+                worker.is_idle = true;
+            }
+            Class::BestEffort => {}
+        }
     }
 
     /// Tells the controller what the requests of a route but the one that ends have cost so far, where it is about to
@@ -577,6 +656,7 @@ impl State {
             }
             let used_ns = clock::cpu_ns_of(worker.task.tid).saturating_sub(at_work.cpu_ns);
             self.controller.take_back(at_work.route, at_work.number, used_ns, now_ns);
+            self.lines[at_work.route.0].served -= usize::from(at_work.is_accepted);
             worker.is_stray = true;
             self.strays += 1;
             count += 1;
@@ -648,9 +728,9 @@ impl State {
 
 /// What workers are at that was not accepted. One that is at it for longer than the response time waits rather than
 /// computes, and does not count.
-fn busy<'a>(engaged: impl Iterator<Item = &'a Worker>, controller: &Controller, now_ns: u64) -> Busy {
+fn busy<'a>(begun: impl Iterator<Item = &'a Worker>, controller: &Controller, now_ns: u64) -> Busy {
     let mut busy = Busy { has_accepted: controller.has_accepted(), ..Busy::default() };
-    for worker in engaged {
+    for worker in begun {
         let response_time_ns = |route| nanoseconds(controller.goal(route).response_time);
         if let Some(at_work) = worker.at_work.filter(|at_work| at_work.is_accepted) {
             busy.accepted_ns.push(at_work.deadline_ns);

@@ -169,3 +169,34 @@ fn a_worker_that_is_busy_ends_what_it_is_at_before_it_goes() {
     world.state.finish(world.reserved, busy, End::Answered, Some(MS));
     assert!(world.serves(world.reserved).is_some(), "the third is left to the one that stays");
 }
+
+#[test]
+fn a_worker_without_a_reservation_that_is_done_takes_the_next_request_and_wakes_nobody() {
+    let mut world = World::new(1, 0);
+    let other = {
+        let task = Task { tid: 3, requests_at: 0, is_done: Arc::new(AtomicBool::new(false)) };
+        world.state.want_best_effort(2);
+        world.state.add(Class::BestEffort, None, task, std::thread::current())
+    };
+    assert!(matches!(world.state.ask(other), Told::Rest(None)));
+    simulated::set_now(500 * MS);
+    assert!(!world.arrives());
+    let ticket = world.at_work.take().expect("it is at work");
+    world.state.finish(world.best_effort, ticket, End::Answered, Some(100 * MS));
+    assert!(world.state.workers[&other].is_idle);
+    assert!(world.serves(world.best_effort).is_some());
+}
+
+/// What is handed to a worker that has not begun with it is as good as at work: the CPU is not free.
+#[test]
+fn no_other_request_is_begun_while_a_worker_that_was_woken_for_a_more_urgent_accepted_one_waits_for_a_cpu() {
+    let mut world = World::new(1, 0);
+    let ticket = world.at_work.take().expect("it is at work");
+    (0..4).for_each(|_| assert!(world.arrives()));
+    simulated::set_now(1_001 * MS);
+    assert!(!world.arrives());
+    world.state.finish(world.best_effort, ticket, End::Answered, Some(100 * MS));
+    assert!(world.state.workers[&world.reserved].hand.is_some(), "it has not asked yet");
+    assert!(world.serves(world.best_effort).is_none());
+    assert!(world.serves(world.reserved).is_some());
+}
