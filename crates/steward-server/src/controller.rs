@@ -215,7 +215,7 @@ impl Controller {
     /// so many nanoseconds.
     pub fn slept(&mut self, ticket: &Ticket, slept_ns: u64, cpu_ns: u64) {
         if !ticket.is_accepted {
-            self.spare.slept(slept_ns);
+            self.spare.slept(slept_ns, cpu_ns);
         }
         self.routes[ticket.route.0].slept(slept_ns, cpu_ns);
     }

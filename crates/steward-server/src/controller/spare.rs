@@ -29,6 +29,8 @@ const TRUST_MAX: f64 = 0.9;
 /// was not: one in six or so may be late, such as those that cost far more than the mean.
 const TRUST_GAINED: f64 = 0.01;
 const TRUST_LEFT: f64 = 0.94;
+/// Of the last requests that were watched for whether they sleep, about so many count.
+const WATCHED: f64 = 10.0;
 /// Requests that sleep for no more than this part of the CPU time that they use only compute.
 const SLEPT_MAX: f64 = 0.25;
 
@@ -39,8 +41,10 @@ pub(super) struct Spare {
     /// CPU time of those that ended, and the time that it took, in nanoseconds; what is long ago counts less.
     work_ns: f64,
     busy_ns: f64,
-    /// How long those that ended waited for something else than a CPU, in nanoseconds, in the same way.
+    /// How long those that were watched waited for something else than a CPU, and what they have cost, in nanoseconds,
+    /// in the same way.
     slept_ns: f64,
+    watched_ns: f64,
     /// When `busy_ns` was added to last; meaningful while there are any.
     since_ns: u64,
     /// How many best-effort requests there are.
@@ -62,6 +66,7 @@ impl Spare {
             work_ns: FIRST_PACE * cpus * FIRST_BUSY_NS,
             busy_ns: FIRST_BUSY_NS,
             slept_ns: 0.0,
+            watched_ns: 0.0,
             since_ns: 0,
             in_hand: 0,
             ahead: BTreeMap::new(),
@@ -124,12 +129,14 @@ impl Spare {
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.
     pub(super) fn computes(&self) -> bool {
-        self.is_measured && self.slept_ns < self.work_ns * SLEPT_MAX
+        self.is_measured && self.slept_ns <= self.watched_ns * SLEPT_MAX
     }
 
-    /// One that is about to leave has waited for something else than a CPU for so long.
-    pub(super) fn slept(&mut self, slept_ns: u64) {
-        self.slept_ns += slept_ns as f64;
+    /// One that is about to leave, and has cost so much, has waited for something else than a CPU for so long.
+    pub(super) fn slept(&mut self, slept_ns: u64, cpu_ns: u64) {
+        let kept = 1.0 - 1.0 / WATCHED;
+        self.slept_ns = self.slept_ns * kept + slept_ns as f64;
+        self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
     }
 
     /// A best-effort request is there.
@@ -163,7 +170,6 @@ impl Spare {
             let kept = 1.0 - 1.0 / REQUESTS;
             self.work_ns = self.work_ns * kept + (cpu_ns as f64).max(1.0);
             self.busy_ns = self.busy_ns * kept + busy_ns.max(1.0);
-            self.slept_ns *= kept;
         }
         match is_met {
             Some(true) => self.trust = (self.trust + TRUST_GAINED).min(TRUST_MAX),

@@ -138,7 +138,7 @@ impl Shared {
 
     /// The life of a worker.
     fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
-        // Those that are watched at every request are few, and have a descriptor for it.
+        // Those without a reservation are few, and each has a descriptor for it.
         let delay = (class == Class::BestEffort).then(ThreadDelay::open).flatten();
         let mut told = self.with(|state| state.ask(number));
         loop {
@@ -171,9 +171,8 @@ impl Shared {
     /// Serves a request; returns what the worker is to do then.
     fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool, delay: Option<&ThreadDelay>) -> Told {
         let ticket = entry.ticket.expect("who is served was let in");
-        // Whether accepted ones wait is known well enough from some of them.
-        let is_watched =
-            !ticket.is_accepted() || ticket.number() < WATCHED_FIRST || ticket.number() % WATCHED_EVERY == 0;
+        // Whether requests wait is known well enough from some of them.
+        let is_watched = is_watched(ticket.number());
         let opened = if is_watched && delay.is_none() { ThreadDelay::open() } else { None };
         let delay = delay.or(opened.as_ref()).filter(|_| is_watched);
         let watched = delay.and_then(Watched::begin);
@@ -198,9 +197,16 @@ impl Shared {
     }
 }
 
-/// Of accepted requests the first are watched for whether they wait, and then one of so many.
+/// The first requests are watched for whether they wait, and then one of so many: to read twice how long a thread has
+/// waited for a CPU takes as long as all else that is done for a request.
 const WATCHED_FIRST: u64 = 50;
 const WATCHED_EVERY: u64 = 4;
+
+/// Whether a request of that number is watched: in no order, or of routes that take turns some would never be.
+fn is_watched(number: u64) -> bool {
+    // The high bits of a product with the golden ratio (Knuth, The Art of Computer Programming 3, 6.4).
+    number < WATCHED_FIRST || (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(WATCHED_EVERY)
+}
 
 /// When the calling thread began with something, and how long it had waited for a CPU before.
 struct Watched<'delay> {
@@ -219,5 +225,24 @@ impl<'delay> Watched<'delay> {
         let took_ns = clock::now_ns().saturating_sub(self.began_ns);
         let delayed_ns = self.delay.read_ns()?.saturating_sub(self.delay_ns);
         Some(took_ns.saturating_sub(cpu_ns).saturating_sub(delayed_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_requests_are_watched_and_then_as_many_of_each_of_routes_that_take_turns() {
+        assert!((0..WATCHED_FIRST).all(is_watched));
+        for routes in 1..=8 {
+            for route in 0..routes {
+                let numbers = (1_000..9_000).filter(|number| number % routes == route);
+                let (all, watched) =
+                    (numbers.clone().count(), numbers.filter(|number| is_watched(*number)).count());
+                let part = watched as f64 / all as f64 * WATCHED_EVERY as f64;
+                assert!((0.9..1.1).contains(&part), "route {route} of {routes}: {watched} of {all}");
+            }
+        }
     }
 }
