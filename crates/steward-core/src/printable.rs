@@ -28,7 +28,9 @@ fn is_plain(character: char) -> bool {
 /// The text with everything in it written out that is not plain: `\n`, `\u{1b}`. A backslash stays as it is, because
 /// systemd's own names have some.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().all(is_plain) {
+    // Nearly all names are such, and thousands are looked at.
+    let is_usual = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_usual || text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let mut written = String::with_capacity(text.len() + 16);
