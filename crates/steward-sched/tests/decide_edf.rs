@@ -5,7 +5,7 @@ mod one_cpu;
 use one_cpu::{Behaviour, ModelTask, OneCpu, Rules, TaskSpec, Turn};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use steward_sched::decide::{EdfOutcome, EdfTask, LOAD_ONE, edf_bandwidth};
+use steward_sched::decide::{EdfOutcome, EdfTask, LOAD_ONE, edf_bandwidth, edf_timer_next, edf_timer_serves};
 
 const MS: u64 = 1_000_000;
 /// All times of the generated task sets are multiples of this, so that sums of bandwidths can be exact.
@@ -459,4 +459,54 @@ fn announcements_gain_nothing_by_rounding() {
             assert_eq!(task.announce(now_ns), EdfOutcome::Continues);
         }
     }
+}
+
+proptest! {
+    /// Tasks begin and cease to run on a CPU whose timer is left alone where it fires early enough. Whoever runs until
+    /// its budget ends is stopped then, and no earlier than its timer may be early.
+    #[test]
+    fn each_budget_that_is_used_up_ends_in_time_though_the_timer_is_set_for_few(
+        turns in vec((1u64..=2_000_000, prop_oneof![1u64..=300_000, 1u64..=3_000_000], 0u64..=500_000), 1..200),
+    ) {
+        let (mut now_ns, mut timer_ns, mut set) = (1_000_000u64, 0u64, 0usize);
+        for (budget_ns, wants_ns, idle_ns) in turns {
+            let (began_ns, end_ns) = (now_ns, now_ns + budget_ns);
+            if !edf_timer_serves(timer_ns, now_ns, end_ns) {
+                timer_ns = end_ns;
+                set += 1;
+            }
+            let stops_ns = began_ns + wants_ns;
+            let mut is_stopped = false;
+            while timer_ns > 0 && timer_ns <= stops_ns && !is_stopped {
+                now_ns = timer_ns;
+                timer_ns = edf_timer_next(now_ns, end_ns).unwrap_or(0);
+                is_stopped = timer_ns == 0;
+            }
+            if wants_ns >= budget_ns {
+                prop_assert!(is_stopped && now_ns <= end_ns && now_ns + 20_000 >= end_ns);
+            } else {
+                prop_assert!(!is_stopped || now_ns + 20_000 >= end_ns);
+                now_ns = if is_stopped { now_ns } else { stops_ns };
+            }
+            // Nothing is watched for a while.
+            let until_ns = now_ns + idle_ns;
+            if timer_ns > 0 && timer_ns <= until_ns {
+                timer_ns = edf_timer_next(timer_ns, 0).unwrap_or(0);
+                prop_assert_eq!(timer_ns, 0);
+            }
+            now_ns = until_ns;
+        }
+        prop_assert!(set > 0);
+    }
+}
+
+#[test]
+fn the_timer_is_left_alone_where_it_fires_before_the_budget_ends_and_set_anew_when_it_has() {
+    assert!(!edf_timer_serves(0, 10 * MS, 20 * MS), "none is set");
+    assert!(!edf_timer_serves(9 * MS, 10 * MS, 20 * MS), "it should have fired");
+    assert!(!edf_timer_serves(21 * MS, 10 * MS, 20 * MS), "too late");
+    assert!(edf_timer_serves(11 * MS, 10 * MS, 20 * MS) && edf_timer_serves(20 * MS, 10 * MS, 20 * MS));
+    assert_eq!(edf_timer_next(11 * MS, 20 * MS), Some(20 * MS));
+    assert_eq!(edf_timer_next(20 * MS - 20_000, 20 * MS), None);
+    assert_eq!(edf_timer_next(11 * MS, 0), None);
 }

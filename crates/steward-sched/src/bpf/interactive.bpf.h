@@ -57,20 +57,41 @@ static __always_inline void end_change(struct task_state *t)
 	__sync_lock_test_and_set(&t->changing, 0);
 }
 
-/* The running task's budget is used up (or about to be): make the CPU choose again. */
+/*
+ * The running task's budget is used up (or about to be): make the CPU choose again. If another one runs by now, whose
+ * budget ends later, the timer is set to that.
+ */
 static int budget_ends(void *map, u32 *cpu, struct timer_entry *entry)
 {
 	struct cpu_run *run = cpu_run_of(*cpu);
+	u64 now_ns = bpf_ktime_get_ns(), end_ns;
 
-	if (run && run->budget_end_ns && bpf_ktime_get_ns() + 20000 >= run->budget_end_ns)
+	if (!run)
+		return 0;
+	/* A full barrier, as its counterpart in watch_budget(): either that sees that the timer is not set any more, or
+	 * the budget is seen here. */
+	__sync_lock_test_and_set(&run->timer_ns, 0);
+	end_ns = *(volatile u64 *)&run->budget_end_ns;
+	if (!end_ns)
+		return 0;
+	end_ns = edf_timer_next(now_ns, end_ns);
+	/* On another CPU that set it, or was given it, this would be set beside what that one sets meanwhile: it is to choose
+	 * again, and sets it itself. */
+	if (!end_ns || *cpu != bpf_get_smp_processor_id())
 		kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	else if (!bpf_timer_start(&entry->timer, end_ns - now_ns, BPF_F_TIMER_CPU_PIN))
+		run->timer_ns = end_ns;
 	return 0;
 }
 
-/* Watches the budget of the task that begins to run here. The timer is pinned to this CPU. */
+/*
+ * Watches the budget of the task that begins to run here. The timer is pinned to the CPU that sets it. Where it fires
+ * before that anyway, it is left alone: with interrupts off, the kernel has bpf_timer_start() send the CPU one.
+ */
 static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_ns)
 {
 	struct timer_entry *entry = bpf_map_lookup_elem(&cpu_timers, &cpu);
+	u64 now_ns = bpf_ktime_get_ns(), end_ns = now_ns + left_ns;
 
 	if (!entry)
 		return;
@@ -79,8 +100,13 @@ static __always_inline void watch_budget(struct cpu_run *run, u32 cpu, u64 left_
 		bpf_timer_set_callback(&entry->timer, budget_ends);
 		entry->ready = 1;
 	}
-	run->budget_end_ns = bpf_ktime_get_ns() + left_ns;
-	bpf_timer_start(&entry->timer, left_ns, BPF_F_TIMER_CPU_PIN);
+	__sync_lock_test_and_set(&run->budget_end_ns, end_ns);
+	if (edf_timer_serves(*(volatile u64 *)&run->timer_ns, now_ns, end_ns))
+		return;
+	/* One that another CPU sets is moved to this one with the next budget. */
+	if (bpf_timer_start(&entry->timer, left_ns, BPF_F_TIMER_CPU_PIN) || cpu != bpf_get_smp_processor_id())
+		end_ns = 0;
+	run->timer_ns = end_ns;
 }
 
 /* To be called when a task is put into the CPU's interactive queue. */

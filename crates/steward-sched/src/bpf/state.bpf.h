@@ -181,7 +181,8 @@ struct cpu_run {
 	u32 rescue_interval_ns; /* how often one could be rescued here when the last one was */
 	struct class_use class_use; /* of reservations here */
 	u64 charged_to; /* charged_to(): for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
-	u64 padding[4];
+	u64 timer_ns; /* when the CPU's timer fires, if it is known that it does: see watch_budget() */
+	u64 padding[3];
 };
 
 struct {

@@ -54,9 +54,25 @@ unsafe extern "C" {
     fn decide_edf_announce(task: *mut EdfTask, now_ns: u64) -> u32;
     fn decide_edf_sleep(task: *mut EdfTask, voluntary: bool);
     fn decide_edf_charge(task: *mut EdfTask, used_ns: u64) -> bool;
+    fn decide_edf_timer_serves(timer_ns: u64, now_ns: u64, end_ns: u64) -> bool;
+    fn decide_edf_timer_next(now_ns: u64, end_ns: u64) -> u64;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
     fn decide_edf_return(parent: *mut EdfTask, unused_ns: u64, deadline_ns: u64);
     fn decide_edf_lend_again(parent: *mut EdfTask, resting: bool, now_ns: u64) -> u64;
+}
+
+/// Whether a timer that fires at `timer_ns` (0: none is set) is left alone when a budget begins at `now_ns` that ends
+/// at `end_ns`. All in nanoseconds.
+pub fn edf_timer_serves(timer_ns: u64, now_ns: u64, end_ns: u64) -> bool {
+    // SAFETY: no pointers.
+    unsafe { decide_edf_timer_serves(timer_ns, now_ns, end_ns) }
+}
+
+/// The timer has fired at `now_ns`, and the budget that is watched ends at `end_ns` (0: none is): when it fires next.
+/// `None` if it does not, because the budget is over or there is none. All in nanoseconds.
+pub fn edf_timer_next(now_ns: u64, end_ns: u64) -> Option<u64> {
+    // SAFETY: no pointers.
+    Some(unsafe { decide_edf_timer_next(now_ns, end_ns) }).filter(|next_ns| *next_ns > 0)
 }
 
 /// C/T in parts per million of one CPU, rounded up, at most [`LOAD_ONE`](super::LOAD_ONE).

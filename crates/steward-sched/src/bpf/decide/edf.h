@@ -65,6 +65,9 @@ struct edf_task {
 	u32 renewed; /* periods that began because a request was announced */
 };
 
+/* A budget is over when its timer fires no earlier than this before its end. */
+#define EDF_TIMER_EARLY_NS 20000
+
 /* C/T in parts per million, rounded up so that a sum of reservations is never understated. */
 DECIDE u32 edf_bandwidth(u64 budget_ns, u64 period_ns)
 {
@@ -264,6 +267,22 @@ DECIDE void edf_return(struct edf_task *parent, u64 unused_ns, u64 deadline_ns)
 	parent->left_ns += (s64)unused_ns;
 	if (parent->left_ns > (s64)parent->budget_ns)
 		parent->left_ns = (s64)parent->budget_ns;
+}
+
+/*
+ * Whether a timer that fires at timer_ns (0 where none is known to be set) is left alone when a budget begins at now
+ * that ends at end_ns, because it fires before that: it is then set to what edf_timer_next() says. Budgets begin at
+ * each switch, and few of them end.
+ */
+DECIDE bool edf_timer_serves(u64 timer_ns, u64 now_ns, u64 end_ns)
+{
+	return timer_ns > now_ns && timer_ns <= end_ns;
+}
+
+/* The timer has fired, and the budget that is watched ends at end_ns, or none is (0): when it fires next; 0 for not. */
+DECIDE u64 edf_timer_next(u64 now_ns, u64 end_ns)
+{
+	return now_ns + EDF_TIMER_EARLY_NS < end_ns ? end_ns : 0;
 }
 
 #endif

@@ -95,6 +95,16 @@ void decide_load_withdraw(struct load *l, u32 bandwidth, u32 samples_ago)
 	load_withdraw(l, bandwidth, samples_ago);
 }
 
+bool decide_edf_timer_serves(u64 timer_ns, u64 now_ns, u64 end_ns)
+{
+	return edf_timer_serves(timer_ns, now_ns, end_ns);
+}
+
+u64 decide_edf_timer_next(u64 now_ns, u64 end_ns)
+{
+	return edf_timer_next(now_ns, end_ns);
+}
+
 u64 decide_edf_lend(struct edf_task *parent, u64 now_ns)
 {
 	return edf_lend(parent, now_ns);
