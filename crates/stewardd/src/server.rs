@@ -23,7 +23,7 @@ use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value};
 
 use crate::server::peer::{Caller, Identify, UserOf};
-use crate::turn::clock::now_ns;
+use crate::turn::clock::own_time_ns;
 
 pub mod access;
 pub mod control_files;
@@ -223,7 +223,7 @@ impl Server {
         order.sort_by_key(|index| (!clients[*index].is_begun(), clients[*index].last_turn));
         let work: Vec<(Payer, usize)> =
             order.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
-        calls.share(work, &now_ns, &mut |index| {
+        calls.share(work, &own_time_ns, &mut |index| {
             clients[index].take_turn(ready[1 + index], *turn, handle);
             bound_memory(clients, *owner_uid);
         });
@@ -304,7 +304,7 @@ impl Server {
         let work: Vec<(Payer, usize)> =
             due.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
         // Whoever is left when time is used up stays due.
-        watches.share(work, &crate::turn::clock::now_ns, &mut |index| {
+        watches.share(work, &own_time_ns, &mut |index| {
             clients[index].serve_watch(now_ns, answer);
             bound_memory(clients, *owner_uid);
         });

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::server::watch::ForecastWatch;
+use crate::turn::clock::cpu_time_ns;
 
 /// One text of this many bytes is more than a socket takes.
 const LONG_BYTES: usize = 1 << 20;
@@ -115,6 +116,12 @@ fn asking(server: &mut Server, uid: u32) -> UnixStream {
     client
 }
 
+/// Keeps the CPU busy for so long, however many others want it.
+fn work_for(time_ns: u64) {
+    let begun_ns = cpu_time_ns();
+    while cpu_time_ns() - begun_ns < time_ns {}
+}
+
 fn turn(server: &mut Server, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
     let ready = vec![PollFlags::IN; 1 + server.clients.len()];
     server.take_turn(&ready, handle);
@@ -154,8 +161,7 @@ fn of_two_users_the_one_with_many_costly_calls_keeps_the_other_waiting_for_one_t
     let (_keep, mut server) = server();
     let _crowd: Vec<UnixStream> = (0..60).map(|_| asking(&mut server, 1000)).collect();
     let costly = &mut |_: &Caller, _: Put| {
-        let begun_ns = now_ns();
-        while now_ns() - begun_ns < turns::TURN_NS {}
+        work_for(turns::TURN_NS);
         Answer::Reply(Map::new())
     };
     turn(&mut server, costly);
@@ -179,8 +185,7 @@ fn an_answer_that_is_made_in_pieces_keeps_another_user_waiting_for_one_and_is_fi
             return Answer::Reply(Map::new());
         }
         *answers += 1;
-        let begun_ns = now_ns();
-        while now_ns() - begun_ns < turns::TURN_NS {}
+        work_for(turns::TURN_NS);
         match put.made.and_then(Unfinished::into_work::<usize>).unwrap_or(0) + 1 {
             PIECES => Answer::Reply(Map::new()),
             made => Answer::Again(Unfinished::new(made, LONG_BYTES, true)),
