@@ -23,13 +23,14 @@ use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value};
 
 use crate::server::peer::{Caller, Identify, UserOf};
-use crate::turn::clock::own_time_ns;
+use crate::turn::clock::{now_ns, own_time_ns};
 
 pub mod access;
 pub mod control_files;
 pub mod dispatch;
 pub mod history;
 pub mod metrics;
+mod newcomers;
 mod output;
 pub mod peer;
 pub mod permission;
@@ -46,6 +47,7 @@ pub mod texts;
 pub mod turns;
 pub mod watch;
 
+use newcomers::{Newcomers, Round};
 use output::Output;
 use pieces::{Put, Unfinished};
 use place::{Lock, another, bind_only};
@@ -60,15 +62,6 @@ use watch::{Next, NextReply, Watch, Watched};
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What may wait for one client that monitors, in bytes; events beyond it are counted as lost to this client.
 const MONITOR_BYTES_MAX: usize = 256 * 1024;
-/// How many clients the kernel lets wait until they are accepted.
-const BACKLOG: i32 = 128;
-/// How many connections are accepted in one turn: all that wait, so that one user's cannot hold up another's for
-/// longer.
-const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
-
-/// How many connections of one user, who has all that one may have, are closed for newer ones of that user in one turn.
-/// Others that wait in that turn are turned away.
-const REPLACED_PER_TURN: usize = 8;
 
 /// What a call is answered with.
 pub enum Answer {
@@ -101,6 +94,8 @@ struct Client {
     monitoring: Option<Listening>,
     /// What it is answered again and again, and when next, in nanoseconds of `CLOCK_MONOTONIC`.
     watching: Option<(Watch, u64)>,
+    /// What its descriptor is ready for in this turn.
+    ready: PollFlags,
     /// The turn in which it last said something.
     last_turn: u64,
     /// To be closed once its output is sent.
@@ -131,6 +126,7 @@ pub struct Server {
     identify: Identify,
     user_of: UserOf,
     clients: Vec<Client>,
+    newcomers: Newcomers,
     turn: u64,
     owner_uid: Option<u32>,
     /// Whose call is answered next, and whose watch.
@@ -171,6 +167,7 @@ impl Server {
             identify,
             user_of: Box::new(peer::user_of),
             clients: Vec::new(),
+            newcomers: Newcomers::default(),
             turn: 0,
             owner_uid: None,
             calls: Turns::default(),
@@ -183,7 +180,7 @@ impl Server {
     /// # Errors
     /// What the kernel says.
     pub fn listen(&self) -> anyhow::Result<()> {
-        rustix::net::listen(&self.listener, BACKLOG)
+        rustix::net::listen(&self.listener, newcomers::BACKLOG.into())
             .with_context(|| format!("cannot listen at {}", self.path.display()))
     }
 
@@ -210,29 +207,32 @@ impl Server {
         self.clients.iter().any(Client::has_call)
     }
 
-    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. When its time is used up,
-    /// the rest is left for the next one, in which whoever has used less comes first.
+    /// One turn. `ready` is what the descriptors of [`Server::poll_descriptors`] returned. Newcomers are let in, and
+    /// may be answered at once. When the turn's time is used up, the rest is left for the next one, in which whoever
+    /// has used less comes first.
     pub fn take_turn(&mut self, ready: &[PollFlags], handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
         self.turn += 1;
+        let of_clients = ready[1..].iter().copied().chain(std::iter::repeat(PollFlags::empty()));
+        self.clients.iter_mut().zip(of_clients).for_each(|(client, ready)| client.ready = ready);
+        let backlog = self.newcomers.calm_down(now_ns());
+        self.set_backlog(backlog);
+        if !ready[0].is_empty() {
+            self.accept();
+        }
         let Server { clients, calls, turn, owner_uid, .. } = self;
-        let has_work = |(client, ready): &(&Client, &PollFlags)| !ready.is_empty() || client.has_call();
-        let mut order: Vec<usize> = (0..clients.len().min(ready.len() - 1))
-            .filter(|index| has_work(&(&clients[*index], &ready[1 + index])))
-            .collect();
+        let has_work = |client: &Client| !client.ready.is_empty() || client.has_call();
+        let mut order: Vec<usize> = (0..clients.len()).filter(|index| has_work(&clients[*index])).collect();
         // Whoever's answer is begun has it finished first, so that a user has few that are begun.
         order.sort_by_key(|index| (!clients[*index].is_begun(), clients[*index].last_turn));
         let work: Vec<(Payer, usize)> =
             order.into_iter().map(|index| (clients[index].caller.payer, index)).collect();
         calls.share(work, &own_time_ns, &mut |index| {
-            clients[index].take_turn(ready[1 + index], *turn, handle);
+            clients[index].take_turn(*turn, handle);
             bound_memory(clients, *owner_uid);
         });
         // What was broadcast since the last turn, too.
         bound_memory(&mut self.clients, self.owner_uid);
         self.clients.retain(|client| !client.gone);
-        if !ready[0].is_empty() {
-            self.accept();
-        }
     }
 
     /// Sends this to every client that listens to the topic and may see what is about that. `fill` gets whether it is
@@ -340,9 +340,10 @@ impl Server {
         let _ = std::fs::remove_file(&self.lock.path);
     }
 
+    /// Takes in who waits, as many as may be in one turn.
     fn accept(&mut self) {
-        let mut replaced: HashMap<u32, usize> = HashMap::new();
-        for _ in 0..ACCEPTS_PER_TURN {
+        let mut round = self.newcomers.round(now_ns());
+        while round.goes_on(now_ns()) {
             let stream = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(stream) => UnixStream::from(stream),
                 Err(Errno::WOULDBLOCK) => return,
@@ -353,30 +354,37 @@ impl Server {
                     return;
                 }
             };
-            if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut replaced)) {
+            if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut round)) {
+                let backlog = self.newcomers.turned_away(now_ns());
+                self.set_backlog(backlog);
                 continue;
             }
             match (self.identify)(&stream) {
-                Ok(caller) => self.let_in(stream, caller),
+                Ok(caller) => self.let_in(stream, caller, &mut round),
                 Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
             }
+        }
+    }
+
+    /// Has the kernel let so many wait, if it is to be another number.
+    fn set_backlog(&self, backlog: Option<u16>) {
+        if let Some(backlog) = backlog
+            && let Err(error) = rustix::net::listen(&self.listener, backlog.into())
+        {
+            tracing::debug!(%error, "cannot change how many clients may wait");
         }
     }
 
     /// Whether a newcomer of this user is turned away before more is asked about it, which costs far more than
     /// connecting costs whoever does nothing else: the user has all the connections that one may have, and enough of
     /// them were given to newcomers in this turn.
-    fn is_crowding(&self, uid: u32, replaced: &mut HashMap<u32, usize>) -> bool {
+    fn is_crowding(&self, uid: u32, round: &mut Round) -> bool {
         let own = self.clients.iter().filter(|client| client.caller.uid == uid).count();
-        if own < room::CLIENTS_PER_USER_MAX || is_kept_for(uid, self.owner_uid) {
-            return false;
-        }
-        let replaced = replaced.entry(uid).or_default();
-        *replaced += 1;
-        *replaced > REPLACED_PER_TURN
+        let has_all = own >= room::CLIENTS_PER_USER_MAX && !is_kept_for(uid, self.owner_uid);
+        has_all && !round.may_replace(uid)
     }
 
-    fn let_in(&mut self, stream: UnixStream, caller: Caller) {
+    fn let_in(&mut self, stream: UnixStream, caller: Caller, round: &mut Round) {
         let owner_uid = self.owner_uid;
         let present = self.clients.iter().map(|client| client.caller.payer);
         match room::entry(present, caller.payer, &|payer| is_kept_for(payer, owner_uid)) {
@@ -385,6 +393,9 @@ impl Server {
             Entry::Full => {
                 return tracing::debug!(pid = caller.pid, uid = caller.uid, "too many clients: not let in");
             }
+        }
+        if !self.clients.iter().any(|client| client.caller.payer == caller.payer) {
+            round.let_in_first();
         }
         self.clients.push(Client::new(stream, caller, self.turn));
     }
@@ -463,6 +474,8 @@ impl Client {
             unanswered: None,
             monitoring: None,
             watching: None,
+            // It has mostly said something already.
+            ready: PollFlags::IN,
             last_turn: turn,
             closing: false,
             gone: false,
@@ -505,7 +518,8 @@ impl Client {
         self.output.held_bytes() + self.framer.len() + unanswered + watched
     }
 
-    fn take_turn(&mut self, ready: PollFlags, turn: u64, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
+    fn take_turn(&mut self, turn: u64, handle: &mut dyn FnMut(&Caller, Put) -> Answer) {
+        let ready = std::mem::replace(&mut self.ready, PollFlags::empty());
         if ready.contains(PollFlags::OUT) {
             self.write_out();
         }

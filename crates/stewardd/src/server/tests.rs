@@ -228,29 +228,89 @@ fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_an
     let (_keep, mut server) = server();
     let _crowd: Vec<UnixStream> =
         (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
-    let newcomers = |server: &Server| -> Vec<UnixStream> {
-        (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
-    };
     let identified = Arc::new(AtomicUsize::new(0));
-    let mut accept_as = |uid: u32| {
+    let newcomers_as = |server: &mut Server, uid: u32| -> Vec<UnixStream> {
         let count = Arc::clone(&identified);
         server.user_of = Box::new(move |_| Ok(uid));
         server.identify = Box::new(move |stream| {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
         });
-        let _newcomers = newcomers(&server);
-        server.accept();
-        identified.swap(0, Ordering::Relaxed)
+        // As many as ever may wait again.
+        let backlog = server.newcomers.calm_down(u64::MAX);
+        server.set_backlog(backlog);
+        (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
     };
     // In each turn again: a newer connection does go before an older one.
-    assert_eq!((accept_as(1000), accept_as(1000)), (REPLACED_PER_TURN, REPLACED_PER_TURN));
-    assert_eq!(accept_as(0), 100, "never root");
-    assert_eq!(
-        accept_as(1001),
-        room::CLIENTS_PER_USER_MAX + REPLACED_PER_TURN,
-        "who has none yet gets theirs"
-    );
+    for _ in 0..2 {
+        let _newcomers = newcomers_as(&mut server, 1000);
+        identified.store(0, Ordering::Relaxed);
+        server.accept();
+        assert_eq!(identified.load(Ordering::Relaxed), newcomers::REPLACED_PER_TURN);
+    }
+    for (uid, let_in, whose) in [(0, 100, "never root"), (1001, room::CLIENTS_PER_USER_MAX, "who has none")] {
+        let _newcomers = newcomers_as(&mut server, uid);
+        (0..100).for_each(|_| server.accept());
+        let of_user = server.clients.iter().filter(|client| client.caller.uid == uid);
+        assert_eq!(of_user.count(), let_in, "{whose}");
+    }
+}
+
+/// Connects until the kernel lets no more wait.
+fn connect_all(server: &Server) -> Vec<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let address = SocketAddrUnix::new(&server.path).expect("a path");
+    let connected = std::iter::from_fn(|| {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a socket");
+        connect(&socket, &address).ok().map(|()| UnixStream::from(socket))
+    });
+    connected.collect()
+}
+
+#[test]
+fn while_newcomers_of_a_user_are_turned_away_few_may_wait_to_be_let_in() {
+    let (_keep, mut server) = server();
+    let _crowd: Vec<UnixStream> =
+        (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
+    let at_rest = connect_all(&server);
+    assert!(at_rest.len() > 100, "{}", at_rest.len());
+    server.accept();
+    let waiting = connect_all(&server);
+    assert!(!waiting.is_empty() && waiting.len() <= 20, "{}", waiting.len());
+    server.accept();
+    assert_eq!(connect_all(&server).len(), waiting.len(), "all were taken in in one turn");
+    let backlog = server.newcomers.calm_down(u64::MAX);
+    server.set_backlog(backlog);
+    assert!(connect_all(&server).len() > 100, "a second after the last was turned away");
+}
+
+#[test]
+fn a_newcomer_is_answered_in_the_turn_in_which_it_is_let_in() {
+    let (_keep, mut server) = server();
+    let mut client = UnixStream::connect(&server.path).expect("it listens");
+    client.write_all(b"{\"method\":\"a.B\"}\0").expect("sent");
+    turn(&mut server, &mut |_, _| Answer::Reply(Map::new()));
+    client.set_nonblocking(true).expect("set");
+    assert_ne!(client.read(&mut [0; 200]).expect("an answer"), 0);
+}
+
+#[test]
+fn a_user_of_whom_one_was_let_in_is_heard_before_it_is_asked_at_length_who_else_there_is() {
+    let (_keep, mut server) = server();
+    let asked = AtomicUsize::new(0);
+    server.identify = Box::new(move |stream| {
+        work_for(turns::TURN_NS);
+        // Two of each user.
+        let uid = 1000 + asked.fetch_add(1, Ordering::Relaxed) as u32 / 2;
+        Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
+    });
+    let _newcomers = connect_all(&server);
+    // The second of one user is asked about before the first of another is heard.
+    for let_in in [1, 3, 5] {
+        server.accept();
+        assert_eq!(server.clients.len(), let_in);
+    }
 }
 
 #[test]
