@@ -9,5 +9,6 @@ pub mod changes;
 pub mod directory;
 pub mod place;
 pub mod pressure;
+pub mod processes;
 pub mod reading;
 pub mod tree;

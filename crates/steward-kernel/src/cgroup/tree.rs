@@ -15,6 +15,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use steward_core::resource::Resource;
 
+use crate::cgroup::processes::Processes;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
@@ -209,6 +210,20 @@ impl CgroupTree {
     pub fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
         let text = self.read(path, "cgroup.procs")?;
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
+    /// The same, to be read some at a time.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming `cgroup.procs`.
+    pub fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {
+        let name = file_path(path, "cgroup.procs");
+        let opened = self.open_below(&name, OFlags::RDONLY);
+        let whole = self.path.join(name);
+        match opened {
+            Ok(opened) => Ok(Processes::new(File::from(opened), whole)),
+            Err(errno) => Err(KernelError::Read { path: whole, source: errno.into() }),
+        }
     }
 
     /// The threads in a cgroup itself.

@@ -8,6 +8,7 @@ use steward_core::memory::audit::{Counters, Taker, Waits};
 use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
+use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::memory::machine;
@@ -37,6 +38,8 @@ pub trait Cgroups: Send {
     fn remove(&self, path: &str) -> Result<(), KernelError>;
     /// The processes in one itself.
     fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError>;
+    /// The same, some at a time.
+    fn list_processes(&self, path: &str) -> Result<Processes, KernelError>;
     /// Whether a process is in it or below it.
     fn is_populated(&self, path: &str) -> Result<bool, KernelError>;
     /// Whether it is frozen itself.
@@ -173,6 +176,10 @@ impl Cgroups for Kernel {
 
     fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
         self.tree.processes(path)
+    }
+
+    fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {
+        self.tree.list_processes(path)
     }
 
     fn is_populated(&self, path: &str) -> Result<bool, KernelError> {

@@ -1,6 +1,7 @@
 //! Which processes are in a domain.
 
 use libsteward::api::ApiError;
+use steward_kernel::cgroup::processes::Processes;
 
 use super::{Domains, kernel_failed, place};
 
@@ -16,6 +17,21 @@ impl Domains {
             processes.extend(cgroups.processes(&place(held)).unwrap_or_default());
         }
         Ok(processes)
+    }
+
+    /// The same, to be read some at a time: none of a domain that has gone.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn list_processes(&self, path: &str) -> Result<Vec<Processes>, ApiError> {
+        let cgroups = self.cgroups()?;
+        let leaf = self.held.get(path).filter(|held| held.leaf).map(place);
+        let places = std::iter::once(path).chain(leaf.as_deref());
+        let lists = places.map(|place| match cgroups.list_processes(place) {
+            Err(error) if error.is_absent() => Ok(None),
+            list => list.map(Some).map_err(|error| kernel_failed(&error)),
+        });
+        lists.filter_map(Result::transpose).collect()
     }
 
     /// Whether there may be a process in a domain or below it: where it cannot be known, one may be there.

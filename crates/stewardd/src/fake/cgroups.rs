@@ -2,8 +2,9 @@
 //! the CPU holds no processes, one that is not empty is not removed, ids are never given out again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, Cursor};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use steward_core::disk::explain::Use;
@@ -14,6 +15,7 @@ use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::place::Place;
+use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 
@@ -273,6 +275,11 @@ impl Cgroups for FakeCgroups {
         let tree = self.tree();
         tree.get(path)?;
         Ok(tree.processes(path))
+    }
+
+    fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {
+        let lines: String = Cgroups::processes(self, path)?.iter().map(|pid| format!("{pid}\n")).collect();
+        Ok(Processes::new(Cursor::new(lines.into_bytes()), PathBuf::from(path)))
     }
 
     fn is_populated(&self, path: &str) -> Result<bool, KernelError> {

@@ -9,11 +9,13 @@ use std::ops::RangeInclusive;
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request, Target};
 use steward_core::domain::{Change, Settings};
+use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process;
 
 use super::{asker, request_about};
 use crate::daemon::Daemon;
+use crate::domains::kernel_failed;
 use crate::server::Answer;
 use crate::server::access::reply;
 use crate::server::peer::Caller;
@@ -24,6 +26,8 @@ use crate::turn::clock::now_ns;
 const PIECE_LOOKS: RangeInclusive<usize> = 4..=32;
 /// How long that goes on, in nanoseconds, where it is more than the least.
 const PIECE_NS: u64 = 2_000_000;
+/// What a list that is being read takes of memory, in bytes: an open file with what the kernel keeps beside it.
+const LIST_BYTES: usize = 8 * 1024;
 /// How many domains are removed in one piece.
 const PIECE_DOMAINS: usize = 8;
 
@@ -36,23 +40,31 @@ pub(crate) struct Removing {
 }
 
 enum Stage {
-    /// It is looked whose the processes are that are to be ended: these, and those of these cgroups and below.
-    Looking { processes: Vec<i32>, cgroups: Vec<String> },
+    /// It is looked whose the processes are that are to be ended.
+    Looking(Looking),
     /// Domains are removed; those that were tried.
     Removing { tried: BTreeSet<String> },
+}
+
+/// What is to be looked at: these processes, those that these lists have left, and those of these cgroups and below.
+#[derive(Default)]
+struct Looking {
+    processes: Vec<i32>,
+    lists: Vec<Processes>,
+    cgroups: Vec<String>,
 }
 
 impl From<Box<Removing>> for Unfinished {
     fn from(removing: Box<Removing>) -> Self {
         let held = |path: &String| size_of::<String>() + path.capacity();
         let held_bytes = match &removing.stage {
-            Stage::Looking { processes, cgroups } => {
+            Stage::Looking(Looking { processes, lists, cgroups }) => {
                 let bytes: usize = cgroups.iter().map(held).sum();
-                bytes + processes.capacity() * size_of::<i32>()
+                bytes + processes.capacity() * size_of::<i32>() + lists.len() * LIST_BYTES
             }
             Stage::Removing { tried } => tried.iter().map(held).sum(),
         };
-        // To list processes costs more than to look at some: who has listed them is finished before others list theirs.
+        // Whoever has begun is finished before others begin, so that few lists are open.
         Unfinished::new(removing, held_bytes, true)
     }
 }
@@ -68,7 +80,7 @@ impl Daemon {
         let is_made = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         let kill = request.kill == Some(true) && is_made;
         let stage = match kill && caller.uid != 0 {
-            true => Stage::Looking { processes: Vec::new(), cgroups: vec![cgroup.path.clone()] },
+            true => Stage::Looking(Looking { cgroups: vec![cgroup.path.clone()], ..Looking::default() }),
             false => Stage::Removing { tried: BTreeSet::new() },
         };
         let done = api::DomainRemoved { removed: 0, moved: 0 };
@@ -83,7 +95,7 @@ impl Daemon {
     ) -> Result<Answer, ApiError> {
         self.still_there(&removing.cgroup)?;
         self.permit_removing(caller, &removing)?;
-        if matches!(removing.stage, Stage::Looking { .. }) {
+        if matches!(removing.stage, Stage::Looking(_)) {
             if self.look_whose(caller, &mut removing)? {
                 removing.stage = Stage::Removing { tried: BTreeSet::new() };
             } else {
@@ -117,7 +129,9 @@ impl Daemon {
 
     /// Looks whose some more of the processes are. Returns whether all are known to be the caller's to end.
     fn look_whose(&mut self, caller: &Caller, removing: &mut Removing) -> Result<bool, ApiError> {
-        let Stage::Looking { processes, cgroups } = &mut removing.stage else { return Ok(true) };
+        let Stage::Looking(Looking { processes, lists, cgroups }) = &mut removing.stage else {
+            return Ok(true);
+        };
         let until_ns = now_ns() + PIECE_NS;
         for looked_at in 0..*PIECE_LOOKS.end() {
             if looked_at >= *PIECE_LOOKS.start() && now_ns() >= until_ns {
@@ -132,9 +146,17 @@ impl Daemon {
                     // Who may do that may end all.
                     return Ok(true);
                 }
+            } else if let Some(list) = lists.last_mut() {
+                match list.some() {
+                    Ok(Some(some)) => processes.extend(some),
+                    Ok(None) => drop(lists.pop()),
+                    // Its cgroup has gone meanwhile.
+                    Err(error) if error.is_absent() => drop(lists.pop()),
+                    Err(error) => return Err(kernel_failed(&error)),
+                }
             } else if let Some(path) = cgroups.pop() {
                 // One that has gone meanwhile has neither.
-                processes.extend(self.domains.processes(&path).unwrap_or_default());
+                lists.extend(self.domains.list_processes(&path)?);
                 let below = self.domains.cgroups()?.children(&path).unwrap_or_default();
                 cgroups.extend(below.into_iter().map(|cgroup| cgroup.path));
             } else {

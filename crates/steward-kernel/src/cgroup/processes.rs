@@ -1,0 +1,78 @@
+//! The processes in a cgroup, listed some at a time: there may be any number of them.
+
+use std::fmt;
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+
+use crate::error::KernelError;
+
+/// How much of the list is read at once, in bytes: some 150 processes. The kernel makes as much as is read.
+const PART_BYTES: usize = 1024;
+
+/// A list of processes that is being read.
+pub struct Processes {
+    source: Box<dyn Read + Send>,
+    /// The file, for errors.
+    path: PathBuf,
+    /// The line that was read in part.
+    rest: Vec<u8>,
+}
+
+impl Processes {
+    /// Reads lines with a pid each. `path` is the file.
+    pub fn new(source: impl Read + Send + 'static, path: PathBuf) -> Self {
+        Processes { source: Box::new(source), path, rest: Vec::new() }
+    }
+
+    /// Some more of them; `None` when those were all. One in another pid namespace is 0.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming the file.
+    pub fn some(&mut self) -> Result<Option<Vec<i32>>, KernelError> {
+        let mut part = [0; PART_BYTES];
+        let count = loop {
+            match self.source.read(&mut part) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(KernelError::Read { path: self.path.clone(), source }),
+            }
+        };
+        if count == 0 && self.rest.is_empty() {
+            return Ok(None);
+        }
+        self.rest.extend_from_slice(&part[..count]);
+        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+        let lines: Vec<u8> = self.rest.drain(..if count == 0 { self.rest.len() } else { end }).collect();
+        let lines = String::from_utf8_lossy(&lines);
+        Ok(Some(lines.lines().filter_map(|line| line.trim().parse().ok()).collect()))
+    }
+}
+
+impl fmt::Debug for Processes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Processes({})", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn a_long_list_comes_in_parts_of_which_each_is_short_and_none_is_missing() {
+        let all: Vec<i32> = (1..5000).collect();
+        for ending in ["", "\n"] {
+            let lines: Vec<String> = all.iter().map(i32::to_string).collect();
+            let text = lines.join("\n") + ending;
+            let mut list = Processes::new(Cursor::new(text.into_bytes()), PathBuf::from("cgroup.procs"));
+            let mut seen = Vec::new();
+            while let Some(some) = list.some().expect("it can be read") {
+                assert!(some.len() <= PART_BYTES / 2, "{}", some.len());
+                seen.extend(some);
+            }
+            assert_eq!(seen, all);
+        }
+    }
+}
