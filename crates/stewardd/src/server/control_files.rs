@@ -21,7 +21,7 @@ use crate::server::Answer;
 use crate::server::peer::Caller;
 use crate::server::pieces::Put;
 use crate::server::turns::Turns;
-use crate::turn::clock::own_time_ns;
+use crate::turn::clock::now_ns;
 use crate::turn::front::{self, Inbox, Outlet};
 
 /// How many requests can wait for the loop; the file system never has more threads than this.
@@ -140,7 +140,7 @@ impl Queue {
         self.new.extend(self.inbox.take());
         let new = self.new.drain(..).map(|request| (request.caller.payer, request));
         let (waiting, mut again) = (&mut self.waiting, Vec::new());
-        self.new = self.turns.share(new.collect::<Vec<_>>(), &own_time_ns, &mut |request| match answer(
+        self.new = self.turns.share(new.collect::<Vec<_>>(), &now_ns, &mut |request| match answer(
             request, handle,
         ) {
             Left::Nothing => {}
