@@ -1,9 +1,10 @@
 //! How many newcomers are taken in at a time, and how many of one user.
 //!
-//! They wait in one queue of the kernel, whoever they are, and it takes a dozen questions to know of one who that is. So
-//! of a user who has all the connections that one may have, and connects again and again, most are turned away after one
-//! question. While somebody is, few may wait in that queue: whoever connects meanwhile stands behind those few. Where it
-//! is full, each that is taken out of it wakes one who waits to get in, which costs ten times what turning it away does.
+//! They wait in one queue of the kernel, whoever they are, and it takes a dozen questions to know of one who that is.
+//! So of a user who has all the connections that one may have, and connects again and again, most are turned away after
+//! one question. While somebody is, few may wait in that queue: whoever connects meanwhile stands behind those few.
+//! Where it is full, each that is taken out of it wakes one who waits to get in, who may run at once: that makes it ten
+//! times as long.
 
 use std::collections::HashMap;
 

@@ -26,8 +26,8 @@ pub struct Turns {
 
 impl Turns {
     /// Has `act` do pieces of work until all are done or the turn is over; those of one payer in their order. `now_ns`
-    /// is the clock, in nanoseconds: where it stands still while the daemon stands behind other programs, nobody pays for
-    /// them, and a turn takes longer by them. Returns what is left, in the order of each payer.
+    /// is the clock, in nanoseconds: where it stands still while the daemon stands behind other programs, nobody pays
+    /// for them, and a turn takes longer by them. Returns what is left, in the order of each payer.
     pub fn share<T>(
         &mut self,
         work: impl IntoIterator<Item = (Payer, T)>,
