@@ -157,8 +157,11 @@ impl Daemon {
             } else if let Some(path) = cgroups.pop() {
                 // One that has gone meanwhile has neither.
                 lists.extend(self.domains.list_processes(&path)?);
-                let below = self.domains.cgroups()?.children(&path).unwrap_or_default();
-                cgroups.extend(below.into_iter().map(|cgroup| cgroup.path));
+                match self.domains.cgroups()?.children(&path) {
+                    Ok(below) => cgroups.extend(below.into_iter().map(|cgroup| cgroup.path)),
+                    Err(error) if error.is_absent() => {}
+                    Err(error) => return Err(kernel_failed(&error)),
+                }
             } else {
                 return Ok(true);
             }
