@@ -289,8 +289,8 @@ impl Work {
     }
 }
 
-/// The waits that are looked into: the longest of each cgroup first, then the second of each, and so on, so that whoever
-/// has many that wait for long hides nobody's.
+/// The waits that are looked into: the longest of each cgroup first, then the second of each, and so on, so that
+/// whoever has many that wait for long hides nobody's.
 fn longest(mut waits: Vec<Wait>) -> impl Iterator<Item = Wait> {
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited_ns()));
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
