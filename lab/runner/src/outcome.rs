@@ -239,7 +239,7 @@ impl Outcome {
             let metric = target.relative_to_metric.as_ref().unwrap_or(&target.metric);
             let of = self.contenders.get(&target.relative_to.unwrap_or(target.contender));
             let base = of.and_then(|metrics| metrics.get(metric));
-            let ratio = |value: Option<f64>| Some(value? / base?);
+            let ratio = |value: Option<f64>| Some(target.ratio(value?, *base?));
             (median, worst) = (ratio(median), ratio(worst));
         }
         TargetOutcome {
@@ -446,6 +446,20 @@ pub(crate) mod tests {
         assert_eq!(json["worst"]["steward"]["frames_per_second_min"], 20.0);
         assert!(!outcome.targets[0].met);
         assert!(outcome.table().contains("at least 24: MISSED (median 24, worst run 20)"));
+    }
+
+    #[test]
+    fn nothing_is_no_more_than_a_tenth_of_nothing_and_something_is() {
+        let targets = "targets=[{metric='requests_starved', at_most=0.1, relative_to='stock'}]";
+        let met = |stock, steward| {
+            let runs = [(Contender::Stock, stock), (Contender::Steward, steward)];
+            let runs = runs.map(|(contender, starved)| run(contender, &[("requests_starved", starved)]));
+            Outcome::new(&scenario(targets), MachineFacts::default(), runs.to_vec()).targets[0].met
+        };
+        assert!(met(0.0, 0.0));
+        assert!(!met(0.0, 1.0));
+        assert!(met(10.0, 1.0));
+        assert!(!met(10.0, 2.0));
     }
 
     #[test]

@@ -316,6 +316,13 @@ impl Target {
         self.at_least.is_none_or(|bound| value >= bound) && self.at_most.is_none_or(|bound| value <= bound)
     }
 
+    /// `value` by `base`, to be held against the bound. Nothing of nothing is just what is wanted: neither too much nor
+    /// too little.
+    pub fn ratio(&self, value: f64, base: f64) -> f64 {
+        let wanted = self.at_most.or(self.at_least).filter(|_| value == 0.0 && base == 0.0);
+        wanted.unwrap_or(value / base)
+    }
+
     /// `at least 24`, for people.
     pub fn bound(&self) -> String {
         let parts = [("at least", self.at_least), ("at most", self.at_most)];
