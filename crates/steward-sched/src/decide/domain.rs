@@ -58,6 +58,8 @@ pub struct Account {
     pub since_back_ns: u64,
     /// What its level had been served when that was counted from, in nanoseconds.
     pub since_served_ns: u64,
+    /// Virtual time that it has paid for time out of its tasks' reservations, beyond what leaves it all of its credit.
+    pub ahead: u64,
     /// 1 if it has left of its own will since then, having used less than a slice.
     pub little: u8,
 }
@@ -122,6 +124,8 @@ pub struct Domain {
     pub used_ns: u64,
     /// CPU time out of its tasks' reservations, for ever.
     pub reserved_used_ns: u64,
+    /// How much of that it has paid for among its siblings.
+    pub reserved_paid_ns: u64,
     /// Time that its tasks have waited as best-effort, summed over tasks, for ever.
     pub waited_ns: u64,
     /// Up to when the next two are counted.
@@ -263,7 +267,7 @@ pub struct DomainTable {
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
     /// Where a walk through heaps and levels is.
-    pub(super) walk: [u64; 11],
+    pub(super) walk: [u64; 12],
     /// Of each node: virtual time, a stamp, or a place in line.
     pub keys: [u64; NODES],
     /// The nodes.

@@ -143,7 +143,7 @@ DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 wei
  * stands before those that use a slice or more, or may for all that is known: who has not run yet, or was preempted
  * before its slice was over. Each of these goes first for a slice; one that needs less, and comes again having used the
  * little that it needs, would wait for them all. It is ahead of what it has paid by less than a slice, which it pays
- * like any other.
+ * like any other. What its tasks got out of reservations of theirs does not count: they got it whatever its place.
  */
 DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 credit)
 {

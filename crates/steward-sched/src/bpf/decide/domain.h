@@ -59,9 +59,11 @@ struct tokens {
 /* What virtual time keeps of a contender beside its key, which is its place. */
 struct account {
 	u64 paid; /* the virtual time that it has paid for */
-	/* What it used since it came back with all of its credit: 0 while it has not run; a slice if that or more. */
+	/* What it used of its place since it came back with all of its credit: 0 while it has not run; a slice if that or
+	 * more. */
 	u64 since_back_ns;
 	u64 since_served_ns; /* what its level had been served when that was counted from */
+	u64 ahead; /* virtual time that it has paid for time out of its tasks' reservations: see has_all_credit() */
 	u8 little; /* it has left of its own will since then, having used less than a slice: see contender_place() */
 };
 
@@ -96,6 +98,7 @@ struct domain {
 	s64 quota_left_ns;
 	u64 used_ns; /* CPU time of its own tasks, reserved or not, for ever */
 	u64 reserved_used_ns; /* CPU time out of its tasks' reservations, for ever */
+	u64 reserved_paid_ns; /* how much of that it has paid for among its siblings */
 	u64 waited_ns; /* time that its tasks have waited as best-effort, summed over tasks, for ever */
 	u64 counted_ns; /* up to when the next two are */
 	u64 runnable_ns; /* integral over time of the number of its own runnable tasks, for ever */
@@ -164,6 +167,7 @@ struct walk {
 	u32 ends; /* this is the last level */
 	u32 placed; /* the node that is given its place */
 	u64 used_ns; /* what is paid on the way */
+	u64 placed_ns; /* how much of that was served in the order, and not ahead of it out of reservations */
 	u64 now_ns;
 	u64 clock; /* what the level's virtual time is held to be */
 	u64 key; /* the contender's keys */

@@ -96,6 +96,25 @@ DECIDE bool stays_little(struct domain_table *t, u32 level, u32 node, u64 paid, 
 }
 
 /*
+ * How much of what a contender has paid beyond what leaves it all of its credit was for time out of its tasks'
+ * reservations, at most: what else it was served is made up for first, as the clock goes on.
+ */
+DECIDE u64 still_ahead(u64 ahead, u64 paid, u64 credit)
+{
+	return clock_before(credit, paid) ? min_u64(ahead, paid - credit) : 0;
+}
+
+/*
+ * Whether a contender has all of its credit, or would have if its tasks had got nothing out of reservations of theirs:
+ * these run ahead of the order wherever it stands there, so that it may still use little of its place. It must not have
+ * used more than its due, all in all.
+ */
+DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
+{
+	return !clock_before(credit + ahead, paid) && !clock_before(clock, paid);
+}
+
+/*
  * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it
  * pays for what it was served, out of its reservation or by its weight. served_ns includes it already.
  */
@@ -114,6 +133,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
 	paid = reweighed(account->paid, clock, *paid_weight, weight);
 	*paid_weight = weight;
+	account->ahead = still_ahead(account->ahead, paid, credit);
 	if (!used_ns) {
 		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
@@ -122,7 +142,7 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 		if (node_was_away(t, node) && account->since_back_ns && account->since_back_ns < SLICE_NS)
 			account->little = 1;
 		/* It has all of its credit. What it used before counts no more, but that it was little is known. */
-		if (!clock_before(credit, paid) || stays_little(t, level, node, paid, clock)) {
+		if (has_all_credit(account->ahead, paid, credit, clock) || stays_little(t, level, node, paid, clock)) {
 			account->since_back_ns = 0;
 			account->since_served_ns = served_ns;
 		}
@@ -140,7 +160,8 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	 * the credit of now. */
 	paid = later(later(paid, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
 	account->paid = clock_before(latest, paid) ? latest : paid;
-	account->since_back_ns = min_u64(account->since_back_ns + used_ns, SLICE_NS);
+	account->ahead += virtual_cost(used_ns - walk->placed_ns, weight);
+	account->since_back_ns = min_u64(account->since_back_ns + walk->placed_ns, SLICE_NS);
 	if (account->since_back_ns == SLICE_NS)
 		account->little = 0;
 	walk->key = contender_place(t, level, node, credit);
@@ -282,6 +303,18 @@ DECIDE bool order_change_wanted(const struct domain *d, u32 change)
 	return (change != CHANGE_PARK || d->held) && (change != CHANGE_UNPARK || !d->held);
 }
 
+/*
+ * How much of what a domain pays was served in the order: what its tasks got out of reservations of theirs, they got
+ * ahead of it, wherever their domain stood.
+ */
+DECIDE u64 served_in_order(struct domain *d, u64 used_ns)
+{
+	u64 reserved_ns = min_u64(*(volatile u64 *)&d->reserved_used_ns - d->reserved_paid_ns, used_ns);
+
+	d->reserved_paid_ns += reserved_ns;
+	return used_ns - reserved_ns;
+}
+
 /* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
  * O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
@@ -309,6 +342,7 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 		d->parked = 0;
 	} else if (change == CHANGE_PAY) {
 		walk->step = STEP_PAYS;
+		walk->placed_ns = served_in_order(d, used_ns);
 	} else {
 		walk->step = cpu->any_restricted || cpu->runs_restricted ? STEP_JOINS : STEP_JOINS_FIRST;
 		if (t->order == ORDER_WRR)
@@ -546,6 +580,7 @@ DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
 	account_of(t, node)->paid = clock;
 	account_of(t, node)->since_back_ns = SLICE_NS;
 	account_of(t, node)->little = 0;
+	account_of(t, node)->ahead = 0;
 }
 
 /* Forgets what the domain did so far: it begins anew in the order that is in force. It must not stand in it. */
@@ -609,6 +644,7 @@ DECIDE void domain_begin(struct domain_table *t, u16 index, u16 parent, u32 weig
 	d->priority = PRIORITY_DEFAULT;
 	d->own_priority = PRIORITY_DEFAULT;
 	d->served_ns = 0;
+	d->reserved_paid_ns = d->reserved_used_ns;
 	d->cycle = 0;
 	d->cycle_ends_ns = 0;
 	d->sequence = 0;
