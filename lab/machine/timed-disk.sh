@@ -2,7 +2,7 @@
 # Makes, inside the guest, a disk whose speed is in the guest's own time: its contents are in memory, and each request
 # takes as long as that kind of disk would (null_blk). A disk of the host is no measure where instructions are counted.
 #
-# Usage: timed-disk.sh 5400rpm|ssd FILES_MIB SWAP_MIB|zram [ext4|xfs]
+# Usage: timed-disk.sh 5400rpm|flash|ssd FILES_MIB SWAP_MIB|zram [ext4|xfs]
 # One part of it is a file system at /timed, the other is swap, unless that is 0; with zram, swap is compressed memory
 # instead. For xfs its tools must be there (xfsprogs).
 # What the disk holds counts in the guest's MemTotal, so it is filled once: it must not take memory later, under
@@ -19,9 +19,12 @@ case $swap in
 zram) swap_mib=0 ;;
 *) swap_mib=$swap ;;
 esac
-# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is.
+# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is. Flash takes
+# four at a time and 1 ms for each: what it does not do, one CPU of the guest could. Of the fast one the CPU is what is
+# waited for as much as the disk.
 case $kind in
 5400rpm) speed="completion_nsec=10000000 hw_queue_depth=1 rotational=1" ;;
+flash) speed="completion_nsec=1000000 hw_queue_depth=4 rotational=0 mbps=200" ;;
 ssd) speed="completion_nsec=100000 hw_queue_depth=4 rotational=0 mbps=500" ;;
 *) fail "there is no disk of the kind $kind" ;;
 esac

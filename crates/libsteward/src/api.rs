@@ -8,7 +8,7 @@
 pub use cpu::forecast::*;
 pub use cpu::*;
 pub use daemon::*;
-pub use disk::{DiskHolder, DiskMinute, DiskWait, DiskWaitReason, DomainDisk, IoClass};
+pub use disk::{CalibratedDisk, DiskHolder, DiskMinute, DiskWait, DiskWaitReason, DomainDisk, IoClass};
 pub use domain::*;
 pub use error::ApiError;
 pub use event::{CpuFigures, Event, EventDomain, EventKind, EventTask, MemoryFigures, Reason, Rule};

@@ -5,14 +5,17 @@
 //! - [`plan`]: who is to have which priority, and whether devices are to order requests; [`moments`]: when somebody
 //!   waits for whom a device is kept idle.
 //! - [`shares`]: what part of the disk's time each domain of a level has, as a weight.
+//! - [`cost`]: what a request costs on a disk that needs no elevator; [`calibration`]: how that is found out.
 //! - [`limit`]: the most that a domain may read and write.
 //! - [`ledger`]: what disks did for whom and who waits, as it is counted; [`latency`]: how long requests took;
 //!   [`minute`]: both in the last minute; [`waits`]: who holds up somebody who waits.
 //! - [`explain`]: what a domain has of the disk, in sentences.
 //! - [`config`]: what is set of all that; [`settings`]: what a domain can be given.
 
+pub mod calibration;
 mod class;
 pub mod config;
+pub mod cost;
 pub mod device;
 pub mod elevator;
 pub mod explain;

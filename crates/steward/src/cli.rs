@@ -15,6 +15,7 @@ use crate::cpu::record::RecordArguments;
 use crate::cpu::set::SetArguments;
 use crate::cpu::sim::SimArguments;
 use crate::cpu::tune::TuneArguments;
+use crate::disk::calibrate::DiskCommand;
 use crate::domain::arguments::DomainCommand;
 use crate::events::EventsArguments;
 use crate::explain::ExplainArguments;
@@ -84,6 +85,8 @@ pub enum Command {
     Tune(TuneArguments),
     #[command(subcommand)]
     Pool(PoolCommand),
+    #[command(subcommand)]
+    Disk(DiskCommand),
     /// Have the daemon read its configuration and specifications again
     ///
     /// It does so by itself when a file changes. Exits with 1 when something in them is wrong.

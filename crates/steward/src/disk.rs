@@ -1,3 +1,4 @@
-//! What the command line says of the disk.
+//! What the command line says of the disk: options that commands share, and `steward disk`.
 
 pub mod arguments;
+pub mod calibrate;

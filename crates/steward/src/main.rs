@@ -107,6 +107,7 @@ fn carry_out(cli: &Cli) -> anyhow::Result<bool> {
         Command::Report(arguments) => report::report(arguments).map(|()| true),
         Command::Tune(arguments) => tune::tune(socket, arguments),
         Command::Pool(command) => pool::pool(socket, command).map(|()| true),
+        Command::Disk(command) => disk::calibrate::disk(socket, command).map(|()| true),
         Command::Reload(output) => status::reload(socket, output.json),
         Command::Doctor(output) => machine::doctor(output.json),
         Command::Revert(arguments) => machine::revert(socket, arguments),

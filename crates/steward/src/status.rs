@@ -78,6 +78,7 @@ fn status_text(status: &api::StatusReply) -> String {
     }
     text.push_str(&memory_line(&status.memory));
     text.push_str(&lapsed_line(&status.memory));
+    text.push_str(&disk_lines(&status.disks));
     text.push('\n');
     if status.cpu.tasks.is_empty() {
         text.push_str("No running program has a reservation.\n");
@@ -136,6 +137,15 @@ fn memory_line(memory: &api::MemoryState) -> String {
     format!(
         "\nMemory: {promised} promised to domains, of at most {reservable} of {total}; {available} available.\n"
     )
+}
+
+/// What is made of the disks that were calibrated, a line each; nothing where none was.
+fn disk_lines(disks: &[api::CalibratedDisk]) -> String {
+    let lines: String = disks
+        .iter()
+        .map(|disk| format!("Disk {} ({}): {}.\n", disk.name, disk.identity, disk.text))
+        .collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// How many domains are not protected because nobody uses them; nothing where all are used.

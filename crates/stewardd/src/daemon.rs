@@ -190,6 +190,7 @@ impl Daemon {
         }
         daemon.domains.restore(held);
         daemon.running.want(daemon.specs_are_about_memory());
+        daemon.read_calibrations();
         daemon.read_declarations();
         daemon.log_problems();
         let files_read = begun.elapsed();
@@ -247,6 +248,7 @@ impl Daemon {
         }
         self.running.want(self.specs_are_about_memory());
         self.disk.forget_specs();
+        self.read_calibrations();
         self.read_declarations();
         self.log_problems();
         if best_effort != self.best_effort() {

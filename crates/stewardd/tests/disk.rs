@@ -6,10 +6,13 @@ mod common;
 use common::{Machine, Running, Sleeper, row};
 use libsteward::Error;
 use libsteward::api::{self, ApiError, IoClass};
+use steward_core::disk::calibration::Calibration;
+use steward_core::disk::cost::{Model, Way};
 use steward_core::disk::latency::Histogram;
 use steward_core::disk::ledger::{Account, Key, Reading};
 use steward_core::disk::priority::Priority;
 use steward_core::resource::Resource;
+use steward_kernel::disk::calibrations::Calibrations;
 use stewardd::disk::knobs::Wanted;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
@@ -291,4 +294,79 @@ fn what_requests_take_is_counted_once_somebody_asks() {
     let mut told = || client.call(&idle).expect("it is there").text;
     let text = (0..100_000).map(|_| told()).find(|text| text.contains("it made no disk requests"));
     assert!(text.as_ref().is_some_and(|text| !text.contains("In the last 0ms")), "{text:?}");
+}
+
+#[test]
+fn a_calibrated_disk_is_charged_while_a_domain_has_a_class_and_is_left_to_whoever_sets_it_meanwhile() {
+    let mut machine = Machine::new();
+    (machine.roots.sys, machine.roots.cgroup) = (machine.path("sys"), machine.path("cgroup"));
+    let files = [
+        ("sys/block/sda/mq/0/nr_tags", "4\n"),
+        ("sys/block/sda/dev", "8:0\n"),
+        ("sys/block/sda/size", "1000\n"),
+        ("sys/block/sda/queue/rotational", "0\n"),
+        ("cgroup/io.cost.model", ""),
+        ("cgroup/io.cost.qos", ""),
+    ];
+    let write = |file: &str, text: &str| {
+        let path = machine.path(file);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    };
+    files.iter().for_each(|(file, text)| write(file, text));
+    let way = Way { bytes_per_second: 500 << 20, sequential_per_second: 22_000, random_per_second: 20_000 };
+    let model = Model { read: way, write: way };
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let process = with_process(&machine, &daemon, "desk");
+    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()).is_some());
+    assert!(machine.disk.wanted().weights.is_empty() && daemon.status().disks.is_empty());
+
+    // Calibrated meanwhile, by another process that then has the daemon read it.
+    let calibrate = |model| {
+        let mut kept = Calibrations::default();
+        let identity = "1000 sectors".to_owned();
+        kept.put(Calibration { identity, name: "sdb".into(), measured_at: 7, model });
+        kept.save(&machine.path("state")).expect("kept");
+        daemon.client().call(&api::Reload {}).expect("read again");
+    };
+    calibrate(model);
+    let charged = |wanted: &Wanted| wanted.charged.get("8:0").map(|charged| charged.model);
+    until(&machine, &daemon, |wanted| charged(wanted) == Some(model));
+    // There no priority counts.
+    assert_eq!(weight_of(&machine.disk.wanted(), "steward.desk"), Some(1000));
+    let disk = daemon.status().disks.remove(0);
+    assert_eq!((disk.name.as_str(), disk.identity.as_str(), disk.charged), ("sda", "1000 sectors", false));
+
+    // As the kernel says it then; a later calibration finds its own.
+    write("cgroup/io.cost.model", &model.to_kernel("8:0"));
+    write("cgroup/io.cost.qos", &model.quality("8:0"));
+    assert!(daemon.status().disks[0].charged);
+    let later = Model { read: Way { random_per_second: 19_000, ..way }, ..model };
+    calibrate(later);
+    until(&machine, &daemon, |wanted| charged(wanted) == Some(later));
+    write("cgroup/io.cost.model", &later.to_kernel("8:0"));
+
+    // Somebody else.
+    write("cgroup/io.cost.qos", "8:0 enable=1 ctrl=auto rpct=0.00\n");
+    until(&machine, &daemon, |wanted| charged(wanted).is_none() && wanted.any_charged);
+    let status = daemon.status();
+    let said = |text: &str| text.contains("io.cost is set by somebody else, whose it stays (8:0 enable=1");
+    assert!(said(&status.disks[0].text), "{status:?}");
+    assert!(status.problems.iter().any(|problem| said(&problem.message)), "{status:?}");
+    // It is nobody's again.
+    write("cgroup/io.cost.qos", "8:0 enable=0 ctrl=auto\n");
+    until(&machine, &daemon, |wanted| charged(wanted) == Some(later));
+    assert!(!daemon.status().problems.iter().any(|problem| said(&problem.message)));
+
+    // Who wants disks left as they are, and a file that is damaged.
+    write("steward.toml", "[disk]\norder = \"keep\"\n");
+    daemon.client().call(&api::Reload {}).expect("read again");
+    until(&machine, &daemon, |wanted| charged(wanted).is_none());
+    std::fs::write(machine.path("state/disks.json"), "{").expect("a file");
+    daemon.client().call(&api::Reload {}).expect("read again");
+    let status = daemon.status();
+    assert!(status.disks.is_empty());
+    assert!(status.problems.iter().any(|problem| problem.message.contains("disks.json is damaged")));
+    drop(process);
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu::{CpuState, Grant};
+use super::disk::CalibratedDisk;
 use super::event::Event;
 use super::memory::MemoryState;
 use super::method::Method;
@@ -72,6 +73,9 @@ pub struct StatusReply {
     pub cpu: CpuState,
     /// The memory.
     pub memory: MemoryState,
+    /// The disks that were calibrated; none from a daemon that knows of no such.
+    #[serde(default)]
+    pub disks: Vec<CalibratedDisk>,
     /// What was left out.
     pub problems: Vec<Problem>,
 }

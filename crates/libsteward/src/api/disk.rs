@@ -15,6 +15,21 @@ pub enum IoClass {
     Background,
 }
 
+/// A disk that was calibrated, and what is made of that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalibratedDisk {
+    /// What the kernel calls it.
+    pub name: String,
+    /// By what it is known again under another name.
+    pub identity: String,
+    /// When it was measured, in seconds since 1970.
+    pub measured_at: u64,
+    /// Whether domains are charged for its requests by that now.
+    pub charged: bool,
+    /// What makes classes and fractions count on it, or why nothing does.
+    pub text: String,
+}
+
 /// What a domain with all below it has had of all disks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainDisk {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cost::{Lines, Model};
+
 /// A device that serves requests, with what orders them (Documentation/block/queue-sysfs.rst).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
@@ -29,4 +31,13 @@ pub struct Device {
     pub requests: u64,
     /// How many the device itself takes at once, where it says so.
     pub depth: Option<u64>,
+    /// By what it is known again when it has another name; empty where nothing is known of it.
+    #[serde(default)]
+    pub identity: String,
+    /// What the kernel says of io.cost for it; `None` where the kernel has no io.cost.
+    #[serde(default)]
+    pub cost: Option<Lines>,
+    /// What its requests cost, where it was calibrated.
+    #[serde(default)]
+    pub model: Option<Model>,
 }

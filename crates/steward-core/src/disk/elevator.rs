@@ -1,8 +1,11 @@
 //! By what a device's requests are ordered (Yang 2009, section 10.2): without an elevator that knows classes nobody's
-//! requests are served before anybody else's.
+//! requests are served before anybody else's. Where an elevator costs more than it gives, the kernel charges cgroups for
+//! them instead ([`cost`](super::cost)).
 //!
 //! docs/disk.md has the measurements that the choice rests on.
 
+use super::calibration::unsuited;
+use super::cost::{Model, Standing};
 use super::device::Device;
 
 /// The elevator that serves classes, one after the other, and waits a moment for the next request of who was served:
@@ -101,6 +104,8 @@ pub struct Need {
 pub enum Choice {
     /// It is to have this elevator, with room for so many requests.
     Order(Order),
+    /// Its requests are to be charged to cgroups by this, and no elevator is changed.
+    Charge(Model),
     /// It is left as it is, for this reason.
     Leave(String),
 }
@@ -119,7 +124,14 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     }
     // Measured on a disk of 0.1 ms: this elevator costs writes of 4 KiB up to half of their speed, and gives little.
     if !device.rotational {
-        return leave("it does not rotate: ordering its requests costs more than it gives".to_owned());
+        return charge(device).map_or_else(
+            |why| {
+                leave(format!(
+                    "it does not rotate: ordering its requests costs more than it gives, and {why}"
+                ))
+            },
+            Choice::Charge,
+        );
     }
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
     let (tunables, moments): (_, &[Moment]) = match need.first {
@@ -134,6 +146,33 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         tunables,
         moments,
     })
+}
+
+/// By what cgroups are to be charged for a device's requests, or why they are not.
+fn charge(device: &Device) -> Result<Model, String> {
+    let Some(lines) = &device.cost else {
+        return Err("this kernel has no io.cost (CONFIG_BLK_CGROUP_IOCOST), which would not".to_owned());
+    };
+    if let Some(why) = unsuited(device) {
+        return Err(format!("io.cost is nothing for it, for {why}"));
+    }
+    match (lines.standing(device.model.as_ref()), device.model) {
+        (Standing::OthersOn, _) => {
+            Err(format!("io.cost is set by somebody else, whose it stays ({})", lines.quality))
+        }
+        (Standing::OthersOff, _) => Err(format!(
+            "io.cost is set by somebody else, whose it stays, and is off ({})",
+            if lines.quality.is_empty() { &lines.model } else { &lines.quality }
+        )),
+        (_, None) => Err(format!(
+            "io.cost, which would not, is told nothing of it before somebody runs steward disk calibrate {}",
+            device.name
+        )),
+        (_, Some(_)) if device.elevator == BY_CLASS => {
+            Err(format!("somebody has given it {BY_CLASS}, which does what io.cost would"))
+        }
+        (_, Some(model)) => Ok(model),
+    }
 }
 
 /// Names in a sentence.
@@ -172,7 +211,11 @@ pub fn backend(device: &Device) -> String {
     if device.stands_for_others && !device.below.is_empty() {
         return format!("it hands its requests to {}: what is said of that counts", and(&device.below));
     }
+    if let Some(others) = charged_by_others(device) {
+        return others;
+    }
     match (voided(device), choose(device, Need::default())) {
+        (_, Choice::Charge(model)) => charged(device, &model),
         (None, _) if elevator == BY_CLASS => {
             format!("{elevator} with {places} places: classes and fractions count")
         }
@@ -191,8 +234,34 @@ pub fn backend(device: &Device) -> String {
     }
 }
 
+/// What there is to say of a device whose requests somebody else has charged.
+fn charged_by_others(device: &Device) -> Option<String> {
+    let is_meant = !device.stands_for_others && device.queues && !device.rotational;
+    let lines = device.cost.as_ref().filter(|_| is_meant)?;
+    (lines.standing(device.model.as_ref()) == Standing::OthersOn).then(|| {
+        format!(
+            "io.cost is set by somebody else, whose it stays ({}): classes and fractions of domains count by that",
+            lines.quality
+        )
+    })
+}
+
+/// What there is to say of a device whose requests are charged, or would be.
+fn charged(device: &Device, model: &Model) -> String {
+    let is_on = device.cost.as_ref().is_some_and(|lines| lines.standing(Some(model)) == Standing::Stewards);
+    let count = "classes and fractions of domains count, and those of programs outside of domains do not";
+    match is_on {
+        true => format!("io.cost by its calibration ({model}), with no elevator changed: {count}"),
+        false => format!(
+            "nothing is set of it until a domain has a class or a fraction; then io.cost by its calibration ({model}), with no \
+             elevator changed: {count}"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::cost::{Lines, Way};
     use super::*;
 
     fn disk() -> Device {
@@ -212,7 +281,7 @@ mod tests {
     fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
         let order = |device: &Device| match choose(device, Need { first: First::Untold, has_parts: false }) {
             Choice::Order(order) => order,
-            Choice::Leave(why) => panic!("{why}"),
+            other => panic!("{other:?}"),
         };
         assert_eq!((order(&disk()).elevator, order(&disk()).requests), ("bfq", 128));
         assert_eq!(order(&Device { requests: 256, ..disk() }).requests, 256);
@@ -266,6 +335,59 @@ mod tests {
                 matches!(choose(&device, Need { first: First::Told, has_parts: false }), Choice::Leave(said) if said.contains(why)),
                 "{why}"
             );
+        }
+    }
+
+    fn fast() -> Device {
+        let way =
+            Way { bytes_per_second: 500 << 20, sequential_per_second: 22_000, random_per_second: 20_000 };
+        Device {
+            rotational: false,
+            depth: Some(4),
+            number: "254:0".to_owned(),
+            cost: Some(Lines::default()),
+            model: Some(Model { read: way, write: way }),
+            ..disk()
+        }
+    }
+
+    #[test]
+    fn a_fast_disk_that_was_calibrated_is_charged_and_not_ordered() {
+        let model = fast().model.expect("it has one");
+        for has_parts in [false, true] {
+            assert_eq!(choose(&fast(), Need { first: First::Told, has_parts }), Choice::Charge(model));
+        }
+        let now = backend(&fast());
+        assert!(now.starts_with("nothing is set of it until a domain has a class"), "{now}");
+        assert!(now.contains("reads 20000 pages a second, 22000 in order, and 500M a second"), "{now}");
+        let lines = Lines { model: model.to_kernel("254:0"), quality: model.quality("254:0") };
+        let in_force = backend(&Device { cost: Some(lines), ..fast() });
+        assert!(in_force.starts_with("io.cost by its calibration"), "{in_force}");
+    }
+
+    #[test]
+    fn a_fast_disk_is_left_alone_for_each_reason_that_makes_io_cost_void() {
+        let model = fast().model.expect("it has one");
+        let on = "254:0 enable=1 ctrl=auto rpct=0.00".to_owned();
+        let others = Lines { quality: on.clone(), ..Lines::default() };
+        let own = Lines { model: model.to_kernel("254:0"), quality: model.quality("254:0") };
+        let changed = Lines { model: own.model.replace("20000", "20001"), ..own };
+        let off = Lines { model: changed.model.clone(), quality: String::new() };
+        for (device, says) in [
+            (Device { cost: None, ..fast() }, "no io.cost (CONFIG_BLK_CGROUP_IOCOST)"),
+            (Device { model: None, ..fast() }, "steward disk calibrate sda"),
+            (Device { depth: Some(1), ..fast() }, "one request at a time"),
+            (Device { elevator: "bfq".to_owned(), ..fast() }, "somebody has given it bfq"),
+            (Device { cost: Some(others), ..fast() }, "set by somebody else, whose it stays (254:0 enable=1"),
+            (
+                Device { cost: Some(changed), ..fast() },
+                "set by somebody else, whose it stays (254:0 enable=1",
+            ),
+            (Device { cost: Some(off), ..fast() }, "whose it stays, and is off (254:0 ctrl=user"),
+        ] {
+            let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("{says}") };
+            assert!(why.contains(says), "{why}");
+            assert!(backend(&device).contains(says) || device.elevator == "bfq", "{}", backend(&device));
         }
     }
 

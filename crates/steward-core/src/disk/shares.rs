@@ -55,6 +55,11 @@ pub fn class_of(tree: &Tree, path: &str) -> Class {
     above.find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
 }
 
+/// Whether any domain was given this class.
+pub fn has_class(tree: &Tree, class: Class) -> bool {
+    tree.iter().any(|(_, node)| node.settings.disk.class == Some(class))
+}
+
 /// Whether what domains were given needs weights: what comes first can be told by tasks alone, and what comes last, or
 /// has a fraction, cannot.
 pub fn needs_weights(tree: &Tree) -> bool {

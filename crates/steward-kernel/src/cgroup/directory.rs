@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use steward_core::disk::Limit;
+use steward_core::disk::{Limit, cost};
 
 use super::place;
 use crate::error::KernelError;
@@ -25,13 +25,22 @@ const PIECE_BYTES: usize = 4096;
 const OF_DEVICE: char = '@';
 
 /// The name under which the line of a device is read and written as if it were a file: of files that have one for each
-/// device that is limited (`io.max`). A device without a line has no limit.
+/// device that is limited (`io.max`) or for which something was set (`io.cost.qos`, `io.cost.model`). A device without a
+/// line has no limit, and nothing set.
 pub(crate) fn line_of(file: &str, device_number: &str) -> String {
     format!("{file}{OF_DEVICE}{device_number}")
 }
 
 fn file_and_device(file: &str) -> (&str, Option<&str>) {
     file.split_once(OF_DEVICE).map_or((file, None), |(name, device)| (name, Some(device)))
+}
+
+/// What stands for a device that the file has no line for.
+fn without_a_line(file: &str, device_number: &str) -> String {
+    match file.starts_with("io.cost.") {
+        true => cost::unset(file, device_number),
+        false => Limit::default().to_kernel(device_number),
+    }
 }
 
 /// A cgroup, by its directory.
@@ -97,7 +106,7 @@ impl CgroupDirectory {
         let text = read_text(&opened).map_err(failed)?;
         let Some(device) = device else { return Ok(text) };
         let line = text.lines().map(str::trim).find(|line| line.split(' ').next() == Some(device));
-        Ok(line.map_or_else(|| Limit::default().to_kernel(device), str::to_owned))
+        Ok(line.map_or_else(|| without_a_line(name, device), str::to_owned))
     }
 
     /// As [`CgroupDirectory::read`], with `None` for a file that this cgroup or kernel does not have.
@@ -119,10 +128,11 @@ impl CgroupDirectory {
     /// # Errors
     /// [`KernelError::Write`]; [`KernelError::is_absent`] when the cgroup or the file is not there.
     pub fn write(&self, file: &str, value: &str) -> Result<(), KernelError> {
-        let (name, _) = file_and_device(file);
-        self.open_to_write(name).and_then(|mut opened| opened.write_all(value.as_bytes())).map_err(|source| {
-            KernelError::Write { path: self.path_of(file), value: value.to_owned(), source }
-        })
+        let (name, device) = file_and_device(file);
+        let line = device.map_or_else(|| value.to_owned(), |_| cost::written_back(value));
+        self.open_to_write(name)
+            .and_then(|mut opened| opened.write_all(line.as_bytes()))
+            .map_err(|source| KernelError::Write { path: self.path_of(file), value: line.clone(), source })
     }
 
     /// Opens one of its files to be read repeatedly.

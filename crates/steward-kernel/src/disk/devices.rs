@@ -6,6 +6,7 @@ use steward_core::disk::device::Device;
 use steward_core::disk::elevator::Order;
 
 use super::below::{device_of_file, disks_below};
+use super::cost::{self, AllLines};
 use super::elevators::chosen;
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
@@ -23,13 +24,14 @@ pub fn list(roots: &Roots) -> Result<Vec<Device>, KernelError> {
         Err(source) => return Err(KernelError::Read { path, source }),
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut devices: Vec<Device> = names.filter_map(|name| look_at(&name, roots)).collect();
+    let lines = cost::lines(roots)?;
+    let mut devices: Vec<Device> = names.filter_map(|name| look_at(&name, lines.as_ref(), roots)).collect();
     devices.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(devices)
 }
 
 /// What is known of one disk; `None` where it is gone.
-fn look_at(name: &str, roots: &Roots) -> Option<Device> {
+fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device> {
     let directory = directory(name, roots);
     let text = |file: &str| read_if_present(&directory.join(file)).ok().flatten();
     let number = |file: &str| text(file).and_then(|text| text.parse::<u64>().ok());
@@ -41,9 +43,13 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
         || name.starts_with("loop")
         || name.starts_with("zram")
         || name.starts_with("ram");
+    let device_number = text("dev")?;
     Some(Device {
+        cost: lines.map(|lines| lines.of(&device_number)),
+        model: None,
+        identity: identity(&text),
         name: name.to_owned(),
-        number: text("dev")?,
+        number: device_number,
         sequence: number("diskseq").unwrap_or(0),
         rotational: number("queue/rotational") == Some(1),
         stands_for_others,
@@ -60,6 +66,28 @@ fn look_at(name: &str, roots: &Roots) -> Option<Device> {
         requests: number("queue/nr_requests").unwrap_or(0),
         depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
     })
+}
+
+/// By what a disk is known again under another name: a number that its maker has given it, as the kinds of disks show
+/// it, or else no more than what it is and how large.
+fn identity(text: &dyn Fn(&str) -> Option<String>) -> String {
+    let of = |file: &str| text(file).filter(|text| !text.is_empty());
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let model = of("device/model").map(|model| format!("{}, ", words(model))).unwrap_or_default();
+    let own = of("wwid").or_else(|| of("device/wwid")).map(|wwid| format!("wwid {}", words(wwid)));
+    let serial = || of("serial").or_else(|| of("device/serial")).or_else(|| of("device/cid"));
+    let own = own.or_else(|| serial().map(|serial| format!("{model}serial number {}", words(serial))));
+    let size = || Some(format!("{model}{} {OF_SIZE}", of("size")?));
+    own.or_else(size).unwrap_or_default()
+}
+
+/// Ends the identity of a disk that has nothing of its own; the kernel counts in pieces of 512 bytes, whatever the disk
+/// does (Documentation/ABI/stable/sysfs-block).
+const OF_SIZE: &str = "sectors";
+
+/// Whether what a disk is known by may be true of another one.
+pub fn is_of_any_such(identity: &str) -> bool {
+    identity.ends_with(OF_SIZE)
 }
 
 /// Whether the device of these numbers stands for others, which count what it hands on to them.
@@ -263,6 +291,51 @@ mod tests {
         assert!([0, 1, 3].iter().all(|place| devices[*place].stands_for_others) && !devices[3].queues);
         assert_eq!(devices[0].below, ["sda"]);
         assert!(devices[1].below.is_empty() && devices[3].below.is_empty());
+    }
+
+    #[test]
+    fn a_disk_is_known_again_by_what_its_maker_has_given_it_or_else_by_its_size() {
+        for (files, known_by) in [
+            (
+                &[("wwid", "eui.0025\n"), ("device/model", "Fast \n"), ("device/serial", "S1\n")][..],
+                "wwid eui.0025",
+            ),
+            (&[("device/wwid", "t10.ATA   QEMU\n")], "wwid t10.ATA QEMU"),
+            (
+                &[("device/model", "Fast  one\n"), ("device/serial", "S1\n"), ("size", "8\n")],
+                "Fast one, serial number S1",
+            ),
+            (&[("serial", "root\n"), ("size", "8\n")], "serial number root"),
+            (&[("serial", "\n"), ("device/model", "Fast\n"), ("size", "8\n")], "Fast, 8 sectors"),
+            (&[("size", "8\n")], "8 sectors"),
+            (&[], ""),
+        ] {
+            let (_directory, roots) = with_files(&[("sys/block/sda/dev", "8:0\n")]);
+            for (file, text) in files {
+                let path = roots.sys.join("block/sda").join(file);
+                std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+                std::fs::write(path, text).expect("a file");
+            }
+            let devices = list(&roots).expect("disks");
+            assert_eq!(devices[0].identity, known_by);
+            assert_eq!(is_of_any_such(known_by), known_by.ends_with("8 sectors"));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_says_of_io_cost_is_told_of_each_disk() {
+        let cost = |roots: &Roots| list(roots).expect("disks")[0].cost.clone();
+        let (_directory, roots) = with_files(&FILES[..4]);
+        assert_eq!(cost(&roots), None, "this kernel has no io.cost");
+        for (file, text) in [
+            ("io.cost.qos", "8:16 enable=1 ctrl=auto\n8:0 enable=0 ctrl=auto\n"),
+            ("io.cost.model", "8:16 ctrl=auto model=linear\n"),
+        ] {
+            std::fs::create_dir_all(&roots.cgroup).expect("a directory");
+            std::fs::write(roots.cgroup.join(file), text).expect("a file");
+        }
+        let cost = cost(&roots).expect("it has");
+        assert_eq!((cost.quality.as_str(), cost.model.as_str()), ("8:0 enable=0 ctrl=auto", ""));
     }
 
     #[test]

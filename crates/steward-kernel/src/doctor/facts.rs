@@ -11,6 +11,7 @@ use steward_core::disk::elevator;
 use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
+use crate::disk::calibrations::Calibrations;
 use crate::disk::devices;
 use crate::error::KernelError;
 use crate::memory::ages::{self, NoPageAges};
@@ -324,10 +325,16 @@ impl<'a> Look<'a> {
     }
 
     fn disks(&mut self) -> Vec<Device> {
-        let listed = devices::list(self.roots).unwrap_or_else(|error| {
+        let mut listed = devices::list(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
         });
+        // Where the daemon's state directory is unless it was told another.
+        let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
+        match Calibrations::read(&root.join("var/lib/steward")) {
+            Ok(kept) => kept.tell(&mut listed),
+            Err(why) => self.not_seen.push(format!("what is known of calibrated disks: {why}")),
+        }
         let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
         listed.into_iter().filter(is_told).collect()
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::ages::NoPageAges;
 use crate::roots::with_files;
+use steward_core::disk::cost::{Lines, Model, Way};
 use steward_core::disk::device::Device;
 use steward_core::memory::source::Source;
 
@@ -86,6 +87,37 @@ fn each_disk_is_told_with_what_orders_it_and_why() {
     assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
     assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
     assert!(!page.contains("no elevator bfq"), "{page}");
+}
+
+#[test]
+fn a_disk_that_does_not_rotate_is_told_with_its_calibration_or_how_to_come_to_one() {
+    let way = Way { bytes_per_second: 500 << 20, sequential_per_second: 22_000, random_per_second: 20_000 };
+    let model = Model { read: way, write: way };
+    let disk = |name: &str, model: Option<Model>, quality: &str| Device {
+        name: name.into(),
+        number: "8:0".into(),
+        queues: true,
+        elevator: "none".into(),
+        cost: Some(Lines { quality: quality.into(), ..Lines::default() }),
+        model,
+        ..Device::default()
+    };
+    let disks = vec![
+        disk("known", Some(model), ""),
+        disk("unknown", None, ""),
+        disk("others", Some(model), "8:0 enable=1 ctrl=auto"),
+    ];
+    let page = diagnose(Facts { disks, ..complete() }).to_string();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "Disk known: nothing is set of it until a domain has a class or a fraction; then io.cost by its calibration",
+        "Disk unknown: classes and fractions count for nothing",
+        "steward disk calibrate unknown",
+        "Disk others:",
+        "io.cost is set by somebody else, whose it stays",
+    ] {
+        assert!(page.contains(says), "{says}: {page}");
+    }
 }
 
 #[test]

@@ -143,6 +143,7 @@ pub fn status(second: u64) -> api::StatusReply {
             ],
         },
         memory: api::MemoryState::default(),
+        disks: Vec::new(),
         problems: Vec::new(),
     }
 }

@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use steward_core::disk::config::Order;
+use steward_core::disk::cost::{Lines, Standing};
 use steward_core::disk::device::Device;
+use steward_core::disk::elevator::{self, Choice, Need};
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::Tree;
 use steward_core::domain::name::parent_of;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
-use steward_kernel::disk::devices;
 use steward_kernel::process;
 
-use super::knobs::Limited;
+use super::knobs::{Charged, Limited};
 use crate::daemon::Daemon;
 
 /// What is wanted for domains.
@@ -26,6 +28,12 @@ pub(super) struct OfDomains {
     pub(super) weights: BTreeMap<String, (u64, u16)>,
     /// The limit of each cgroup that is to have one, by path and the device's number.
     pub(super) limits: BTreeMap<(String, String), Limited>,
+    /// The disks whose requests are to be charged, by number.
+    pub(super) charged: BTreeMap<String, Charged>,
+    /// Whether there is any disk whose requests are charged, by Steward or somebody else.
+    pub(super) any_charged: bool,
+    /// Calibrated disks that are left to somebody else, each in a sentence.
+    pub(super) left: Vec<String>,
     /// Why weights or limits cannot be given, in sentences.
     pub(super) problems: Vec<String>,
 }
@@ -49,7 +57,11 @@ impl Daemon {
         // Is it handed out, they count within each cgroup only, and between cgroups weights do.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
         let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
-        let weights = match shares::needs_weights(&tree) || is_handed_out {
+        let devices = self.disk.devices(&self.options.roots);
+        self.look_at_costs(&devices, &mut wanted);
+        // Where requests are charged no task's own priority counts: what comes first needs a weight there too.
+        let is_first_by_weight = !wanted.charged.is_empty() && shares::has_class(&tree, Class::Interactive);
+        let weights = match shares::needs_weights(&tree) || is_handed_out || is_first_by_weight {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
@@ -58,6 +70,9 @@ impl Daemon {
             .map(|(path, node)| (path.clone(), node.settings.disk.max))
             .filter(|(path, max)| !max.is_none() && is_made(path))
             .collect();
+        if weights.is_empty() {
+            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
+        }
         if weights.is_empty() && limits.is_empty() {
             return wanted;
         }
@@ -87,17 +102,36 @@ impl Daemon {
             let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
             let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
             wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
-            wanted.limits = self.limits_of_devices(&limits);
+            wanted.limits = self.limits_of_devices(&limits, &devices);
         }
         wanted
     }
 
-    /// Each of these limits for each disk of its own: what others hand on to it is counted there.
-    fn limits_of_devices(&self, limits: &[(String, Limit)]) -> BTreeMap<(String, String), Limited> {
-        if limits.is_empty() {
-            return BTreeMap::new();
+    /// Which disks are to be charged, and which are left to somebody else.
+    fn look_at_costs(&self, devices: &[Device], wanted: &mut OfDomains) {
+        if self.settings.config.disk.order == Order::Keep {
+            return;
         }
-        let devices = devices::list(&self.options.roots).unwrap_or_default();
+        for device in devices.iter().filter(|device| !device.stands_for_others) {
+            wanted.any_charged |= device.cost.as_ref().is_some_and(Lines::is_on);
+            if let Choice::Charge(model) = elevator::choose(device, Need::default()) {
+                let charged = Charged { sequence: device.sequence, model };
+                wanted.charged.insert(device.number.clone(), charged);
+                wanted.any_charged = true;
+            } else if let (Some(lines), Some(model)) = (&device.cost, &device.model)
+                && matches!(lines.standing(Some(model)), Standing::OthersOn | Standing::OthersOff)
+            {
+                wanted.left.push(format!("{}: {}", device.name, elevator::backend(device)));
+            }
+        }
+    }
+
+    /// Each of these limits for each disk of its own: what others hand on to it is counted there.
+    fn limits_of_devices(
+        &self,
+        limits: &[(String, Limit)],
+        devices: &[Device],
+    ) -> BTreeMap<(String, String), Limited> {
         let own: Vec<&Device> = devices.iter().filter(|device| !device.stands_for_others).collect();
         let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
         let known = limits.iter().filter_map(|(path, limit)| Some((path, id(path)?, *limit)));

@@ -1,14 +1,35 @@
 //! What a domain has of the disk and why, gathered for `steward_core::disk::explain`.
 
+use libsteward::api;
+use steward_core::disk::cost::Standing;
+use steward_core::disk::device::Device;
 use steward_core::disk::explain::{Facts, explain};
-use steward_core::disk::shares;
+use steward_core::disk::{elevator, shares};
 use steward_core::domain::Tree;
 use steward_kernel::cgroup::tree::Cgroup;
-use steward_kernel::disk::devices;
 
 use crate::daemon::Daemon;
 
 impl Daemon {
+    /// The disks that were calibrated, and are there.
+    pub(crate) fn calibrated_disks(&self) -> Vec<api::CalibratedDisk> {
+        if self.disk.calibrations.disks.is_empty() {
+            return Vec::new();
+        }
+        let shown = |device: &Device| {
+            let calibration = self.disk.calibrations.of(device)?;
+            let standing = device.cost.as_ref().map(|lines| lines.standing(device.model.as_ref()));
+            Some(api::CalibratedDisk {
+                name: device.name.clone(),
+                identity: calibration.identity.clone(),
+                measured_at: calibration.measured_at,
+                charged: standing == Some(Standing::Stewards),
+                text: elevator::backend(device),
+            })
+        };
+        self.disk.devices(&self.options.roots).iter().filter_map(shown).collect()
+    }
+
     /// What there is to say of a domain's part of the disk.
     pub(crate) fn explain_disk(&self, cgroup: &Cgroup) -> String {
         let path = cgroup.path.as_str();
@@ -23,7 +44,7 @@ impl Daemon {
             used: cgroups.disk_use(path),
             anybody_first: self.disk.has_anybody_first(),
             problem: self.domains.disk_trouble(path).map(str::to_owned),
-            devices: devices::list(&self.options.roots).unwrap_or_default(),
+            devices: self.disk.devices(&self.options.roots),
         })
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::Limit;
+use steward_core::disk::cost::Model;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, First, Need, Order};
 use steward_core::disk::priority::Priority;
@@ -15,7 +16,7 @@ use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
 use steward_kernel::disk::priority::{self, Given};
-use steward_kernel::disk::{limit, weight};
+use steward_kernel::disk::{cost, limit, weight};
 use steward_kernel::journal::{JournalError, SharedJournal};
 
 use super::counts::{Counter, Counts};
@@ -36,6 +37,10 @@ pub struct Wanted {
     pub for_others: BTreeSet<TaskId>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
+    /// The disks whose requests cgroups are to be charged for, by number.
+    pub charged: BTreeMap<String, Charged>,
+    /// Whether there is any disk whose requests are charged, by Steward or somebody else, so that weights count there.
+    pub any_charged: bool,
     /// The limit of each cgroup that is to have one, by path and the device's number.
     pub limits: BTreeMap<(String, String), Limited>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
@@ -52,6 +57,15 @@ pub struct Limited {
     pub sequence: u64,
     /// The most that may be read and written.
     pub max: Limit,
+}
+
+/// A disk whose requests are charged, and by what; another one may come to have its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// Which of the devices that have had the number it is (`diskseq`).
+    pub sequence: u64,
+    /// What its requests cost.
+    pub model: Model,
 }
 
 /// What writes it.
@@ -88,8 +102,10 @@ struct State {
     ordered: BTreeMap<(String, u64), (Need, Ordered)>,
     /// While somebody is to be served first: what is told when they wait, or that nothing tells it.
     moments: Option<Result<Moments, ()>>,
-    /// The weights that were written, with the cgroups' ids, by path.
-    weights: BTreeMap<String, (u64, u16)>,
+    /// The disks whose requests are charged by Steward, by number.
+    charged: BTreeMap<String, Charged>,
+    /// The weights that were written, with the cgroups' ids, by path and file.
+    weights: BTreeMap<(String, &'static str), (u64, u16)>,
     /// The limits that were written, in the same way.
     limits: BTreeMap<(String, String), Limited>,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
@@ -116,6 +132,7 @@ impl Knobs for KernelKnobs {
         work.take_back(&mut state, wanted);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
+        work.charge(&mut state, wanted);
         work.weigh(&mut state, wanted);
         work.limit(&mut state, wanted);
         if !wanted.waits {
@@ -300,40 +317,87 @@ impl Work<'_> {
         }
     }
 
+    /// Has requests of disks charged. What somebody else has set since stays.
+    fn charge(&mut self, state: &mut State, wanted: &Wanted) {
+        let is_over = |(number, had): &(&String, &Charged)| wanted.charged.get(*number) != Some(*had);
+        let over: Vec<String> =
+            state.charged.iter().filter(is_over).map(|(number, _)| number.clone()).collect();
+        for number in over {
+            state.charged.remove(&number);
+            let outcome = cost::unset(self.journal, &number, self.roots);
+            self.faults.extend(outcome.err().map(|error| error.to_string()));
+        }
+        for (number, charged) in &wanted.charged {
+            if state.charged.contains_key(number) {
+                continue;
+            }
+            match cost::set(self.journal, number, &charged.model, self.roots) {
+                Ok(()) => {
+                    tracing::info!(
+                        decision = "disk-charged",
+                        device = number,
+                        "cgroups are charged for requests by the calibration"
+                    );
+                    state.charged.insert(number.clone(), *charged);
+                }
+                Err(error) => self.faults.push(format!(
+                    "{number}: classes and fractions of domains count for nothing there: {error}; calibrate it again (steward disk \
+                     calibrate), or write order = \"keep\" below [disk] in steward.toml"
+                )),
+            }
+        }
+    }
+
     /// Gives each domain its part of the disk's time. A cgroup that has gone has nothing to be put back.
     fn weigh(&mut self, state: &mut State, wanted: &Wanted) {
-        let is_wanted =
-            |path: &String, id: u64| wanted.weights.get(path).is_some_and(|(same, _)| *same == id);
-        let gone: Vec<(String, u64)> = state
+        let files = [Some(weight::OF_BFQ), wanted.any_charged.then_some(weight::OF_COST)];
+        let files: Vec<&'static str> = files.into_iter().flatten().collect();
+        let is_wanted = |path: &String, file: &str, id: u64| {
+            files.contains(&file) && wanted.weights.get(path).is_some_and(|(same, _)| *same == id)
+        };
+        let gone: Vec<((String, &'static str), u64)> = state
             .weights
             .iter()
-            .filter(|(path, (id, _))| !is_wanted(path, *id))
-            .map(|(path, (id, _))| (path.clone(), *id))
+            .filter(|((path, file), (id, _))| !is_wanted(path, file, *id))
+            .map(|(key, (id, _))| (key.clone(), *id))
             .collect();
-        for (path, cgroup_id) in gone {
-            state.weights.remove(&path);
-            match weight::unset(self.journal, &Place { path, cgroup_id }, self.roots) {
+        for ((path, file), cgroup_id) in gone {
+            state.weights.remove(&(path.clone(), file));
+            match weight::unset(self.journal, &Place { path, cgroup_id }, file, self.roots) {
                 Ok(_) => {}
                 Err(JournalError::Kernel(error)) if error.is_absent() => self.journal.forget_knobs(cgroup_id),
                 Err(error) => self.faults.push(error.to_string()),
             }
         }
         for (path, (cgroup_id, parts)) in &wanted.weights {
-            if state.weights.get(path) == Some(&(*cgroup_id, *parts)) {
-                continue;
-            }
-            let place = Place { path: path.clone(), cgroup_id: *cgroup_id };
-            match weight::set(self.journal, &place, *parts, self.roots) {
-                Ok(_) => _ = state.weights.insert(path.clone(), (*cgroup_id, *parts)),
-                Err(JournalError::Kernel(error)) if error.is_absent() => {
-                    if self.is_there(&place) {
-                        self.faults.push(NO_WEIGHTS.to_owned());
-                        return;
-                    }
+            for file in &files {
+                if !self.weigh_one(state, (path, *cgroup_id), file, *parts) && !wanted.any_charged {
+                    self.faults.push(NO_WEIGHTS.to_owned());
+                    return;
                 }
-                Err(error) => self.faults.push(error.to_string()),
             }
         }
+    }
+
+    /// False where the kernel has no such file for a cgroup that is there.
+    fn weigh_one(
+        &mut self,
+        state: &mut State,
+        (path, cgroup_id): (&str, u64),
+        file: &'static str,
+        parts: u16,
+    ) -> bool {
+        let key = (path.to_owned(), file);
+        if state.weights.get(&key) == Some(&(cgroup_id, parts)) {
+            return true;
+        }
+        let place = Place { path: path.to_owned(), cgroup_id };
+        match weight::set(self.journal, &place, file, parts, self.roots) {
+            Ok(_) => _ = state.weights.insert(key, (cgroup_id, parts)),
+            Err(JournalError::Kernel(error)) if error.is_absent() => return !self.is_there(&place),
+            Err(error) => self.faults.push(error.to_string()),
+        }
+        true
     }
 }
 
@@ -390,7 +454,7 @@ impl Work<'_> {
 
 /// What is said where the kernel has no file for weights.
 const NO_WEIGHTS: &str = "classes and fractions of domains count for nothing: no disk of this machine has the elevator BFQ, which divides \
-                          a disk's time by weights (steward doctor says of each why)";
+                          a disk's time by weights, or is calibrated (steward doctor says of each why)";
 
 /// What tells a device from a later one of its name.
 fn identity(device: &Device) -> (String, u64) {
@@ -401,7 +465,62 @@ fn identity(device: &Device) -> (String, u64) {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use steward_core::disk::cost::Way;
+
     use super::*;
+
+    /// A directory with these files below it, and what writes there.
+    fn with(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots, OwnJournal, KernelKnobs) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let roots = Roots::under(directory.path());
+        for (path, text) in files.iter().chain(&[("proc/sys/kernel/random/boot_id", "one\n")]) {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        }
+        let journal = crate::files::journal::open(directory.path(), &roots);
+        let nobody = || Err("nobody".to_owned());
+        let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
+        (directory, roots, journal, knobs)
+    }
+
+    #[test]
+    fn a_disk_is_charged_with_weights_where_they_count_and_all_is_put_back() {
+        let way = Way { bytes_per_second: 500, sequential_per_second: 22, random_per_second: 20 };
+        let charged = Charged { sequence: 1, model: Model { read: way, write: way } };
+        let (_directory, roots, journal, knobs) = with(&[
+            ("sys/fs/cgroup/io.cost.model", ""),
+            ("sys/fs/cgroup/io.cost.qos", ""),
+            // Nobody has loaded BFQ.
+            ("sys/fs/cgroup/steward.a/io.weight", "default 100\n"),
+        ]);
+        let cgroup = roots.cgroup.join("steward.a");
+        let cgroup_id = std::fs::metadata(&cgroup).expect("it is there").ino();
+        let now = |file: &str| std::fs::read_to_string(roots.cgroup.join(file)).expect("a file");
+        let wanted = |charged: Option<Charged>| Wanted {
+            weights: BTreeMap::from([("steward.a".to_owned(), (cgroup_id, 1000))]),
+            any_charged: charged.is_some(),
+            charged: charged.map(|charged| ("8:0".to_owned(), charged)).into_iter().collect(),
+            ..Wanted::default()
+        };
+        knobs.apply(&wanted(Some(charged))).expect("it can be written");
+        assert_eq!(now("io.cost.model"), charged.model.to_kernel("8:0"));
+        assert_eq!(now("io.cost.qos"), charged.model.quality("8:0"));
+        assert_eq!(now("steward.a/io.weight"), "default 1000");
+        // Calibrated anew.
+        let again =
+            Charged { model: Model { read: Way { random_per_second: 21, ..way }, write: way }, ..charged };
+        knobs.apply(&wanted(Some(again))).expect("it can be written");
+        assert_eq!(now("io.cost.model"), again.model.to_kernel("8:0"));
+        // It is no longer charged, and without BFQ weights count nowhere then.
+        let faults = knobs.apply(&wanted(None)).expect_err("nothing divides a disk's time");
+        assert!(faults[0].contains("no disk of this machine has the elevator BFQ"), "{faults:?}");
+        knobs.apply(&Wanted::default()).expect("it can be put back");
+        assert_eq!(now("io.cost.qos"), "8:0 enable=0 ctrl=auto");
+        assert_eq!(now("io.cost.model"), "8:0 ctrl=auto");
+        assert_eq!(now("steward.a/io.weight"), "default 100");
+        assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+    }
 
     /// The kernel forgets a limit with its disk; another one, or the same, may have the number within a second.
     #[test]

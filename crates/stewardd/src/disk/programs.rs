@@ -9,6 +9,7 @@ use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
 use steward_core::spec::Spec;
+use steward_kernel::disk::calibrations::Calibrations;
 use steward_kernel::process;
 
 use super::domains::OfDomains;
@@ -25,8 +26,13 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let OfDomains { first, processes, weights, limits, problems } = self.disk_domains();
+        let OfDomains { first, processes, weights, limits, charged, any_charged, left, problems } =
+            self.disk_domains();
         self.domains.disk_problem = problems.into_iter().next();
+        if left != self.disk.left {
+            self.disk.left = left;
+            self.note_disk(self.domains.disk_failure.clone());
+        }
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
         }
@@ -43,17 +49,24 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
-        if let Some(job) =
-            self.disk.want(Wanted { priorities, ordered, waits, for_others, weights, limits, heirs })
-        {
+        let wanted =
+            Wanted { priorities, ordered, waits, for_others, weights, charged, any_charged, limits, heirs };
+        if let Some(job) = self.disk.want(wanted) {
             self.worker.give(job);
         }
     }
 
+    /// Takes in what is kept of disks that were calibrated.
+    pub(crate) fn read_calibrations(&mut self) {
+        self.disk.set_calibrations(Calibrations::read(&self.options.state_directory));
+        self.note_disk(self.domains.disk_failure.clone());
+    }
+
     /// What became of the worker's job.
     pub(crate) fn note_disk(&mut self, failure: Option<String>) {
+        let beside = self.disk.no_calibrations.iter().chain(&self.disk.left).cloned();
         let problems: Vec<String> =
-            self.domains.disk_problem.iter().cloned().chain(failure.clone()).collect();
+            self.domains.disk_problem.iter().cloned().chain(failure.clone()).chain(beside).collect();
         self.domains.disk_failure = failure;
         self.health.set(Topic::Disk, problems);
     }

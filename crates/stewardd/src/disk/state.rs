@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::disk::Class;
+use steward_core::disk::cost::{Lines, Model, Standing};
+use steward_core::disk::device::Device;
 use steward_core::disk::guard::{Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::Roots;
+use steward_kernel::disk::calibrations::Calibrations;
 use steward_kernel::disk::devices;
 use steward_kernel::disk::usage::{self, DiskUsage};
 
@@ -58,6 +61,11 @@ pub(crate) struct Disk {
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
     pub(super) classes: BTreeMap<u32, Option<Class>>,
+    /// What is known of disks, and why it cannot be read.
+    pub(super) calibrations: Calibrations,
+    pub(super) no_calibrations: Option<String>,
+    /// Calibrated disks that are left to somebody else, each in a sentence.
+    pub(super) left: Vec<String>,
 }
 
 impl Disk {
@@ -78,7 +86,38 @@ impl Disk {
             set_back: BTreeSet::new(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
+            calibrations: Calibrations::default(),
+            no_calibrations: None,
+            left: Vec::new(),
         }
+    }
+
+    /// Disks may have been calibrated since; `kept` is what the state directory has of them.
+    pub(crate) fn set_calibrations(&mut self, kept: Result<Calibrations, String>) {
+        self.no_calibrations = kept.as_ref().err().cloned();
+        self.calibrations = kept.unwrap_or_default();
+        self.look_soon();
+    }
+
+    /// The machine's disks, with what is known of them.
+    pub(crate) fn devices(&self, roots: &Roots) -> Vec<Device> {
+        let mut devices = devices::list(roots).unwrap_or_default();
+        self.calibrations.tell(&mut devices);
+        // What Steward has set by an earlier calibration is nobody else's.
+        for device in devices.iter_mut() {
+            let earlier = self.charged_by(&device.number).filter(|model| device.model != Some(*model));
+            if let (Some(lines), Some(model)) = (&mut device.cost, earlier)
+                && lines.standing(Some(&model)) == Standing::Stewards
+            {
+                *lines = Lines::default();
+            }
+        }
+        devices
+    }
+
+    /// By what Steward wants requests of the device of this number charged.
+    fn charged_by(&self, device_number: &str) -> Option<Model> {
+        self.wanted.charged.get(device_number).map(|charged| charged.model)
     }
 
     /// Whether it is time to look who is to have a priority.

@@ -122,6 +122,7 @@ impl Daemon {
                 tasks: snapshot.tasks.iter().map(|task| self.reported_task(task)).collect(),
             },
             memory: self.memory_state(),
+            disks: self.calibrated_disks(),
             problems: self.reported_problems(),
         }
     }

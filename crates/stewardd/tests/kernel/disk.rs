@@ -176,3 +176,99 @@ fn who_waits_for_the_disk_is_told_where_and_for_whom() {
         }),
     ]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_it() {
+    let told = Transcript::with_timed_disk(counted(700), include_str!("disk-cost.sh"));
+    let is_off = |section: &str| {
+        let text = told.text(section);
+        assert!(text.contains("enable=0 ctrl=auto") && text.contains(" ctrl=auto model="), "{text}");
+    };
+    let is_charged = |section: &str| {
+        told.says(section, &["enable=1 ctrl=user", "min=100.00 max=100.00", "ctrl=user model=linear rbps="]);
+    };
+    let numbers = |name: &str| f64::from(u32::try_from(figure(&told.text("charged"), name)).expect("pages"));
+    check(&[
+        ("before-anything-nothing-is-set", &|| {
+            assert_eq!(told.text("before"), "nothing of qos\nnothing of model\nnone");
+        }),
+        ("what-cannot-be-measured-says-why", &|| {
+            told.says(
+                "refused",
+                &[
+                    "/proc is on proc, which names no disk of its own",
+                    "nowhere is no directory, and no disk of this machine",
+                    "nullb0 is not to be calibrated: it rotates",
+                    "/timed is on a file system that is read-only",
+                    "all file systems of nullb0 are mounted read-only",
+                    "and 48M are needed",
+                    "only root may calibrate nullb0",
+                    "somebody else has used nullb0 meanwhile",
+                ],
+            );
+            let text = told.text("refused");
+            assert_eq!(text.matches("exit code 1").count(), 9, "{text}");
+            assert!(!text.contains("disks.json"), "{text}");
+        }),
+        ("who-ends-it-in-the-middle-leaves-no-file", &|| {
+            told.says("interrupted", &["all room is free again"]);
+        }),
+        ("what-the-disk-does-is-found-and-kept-and-the-file-is-gone", &|| {
+            let text = told.text("calibrated");
+            // Four at a time, of 1 ms each, in all four ways.
+            for way in ["sequential_per_second", "random_per_second"] {
+                let found: Vec<i64> = text
+                    .lines()
+                    .filter_map(|line| line.trim().strip_prefix(&format!("\"{way}\": ")))
+                    .map(|number| number.trim_end_matches(',').parse().expect("a number"))
+                    .collect();
+                println!("{way}: {found:?}");
+                assert!(
+                    found.len() == 2 && found.iter().all(|found| (3_600..=4_000).contains(found)),
+                    "{text}"
+                );
+            }
+            told.says("calibrated", &["all room is free again", "the daemon knows it", "exit code 0"]);
+            assert!(text.contains("nothing of qos") && text.contains("nothing of model"), "{text}");
+        }),
+        ("the-doctor-and-the-status-tell-of-it", &|| {
+            let says = "nothing is set of it until a domain has a class or a fraction; then io.cost by its calibration";
+            told.says("told", &[&format!("Disk nullb0: {says}"), &format!("sectors): {says}")]);
+        }),
+        ("domains-are-charged-by-it-with-their-weights-and-no-elevator-is-changed", &|| {
+            is_charged("charged");
+            told.says("charged", &["none", "desk: default 1000", "batch: default 10"]);
+            told.says("charged", &["io.cost by its calibration", "classes and fractions of domains count"]);
+            told.says("charged", &["requests of nullb0 are charged just now", "exit code 1"]);
+            let (desk, batch) = (numbers("desk"), numbers("batch"));
+            println!("{desk} and {batch} pages in five seconds");
+            // A hundredth is due.
+            assert!(desk + batch > 15_000.0 && batch < 0.05 * desk, "{desk} and {batch}");
+        }),
+        ("a-killed-daemon-leaves-it-to-a-revert-or-to-the-next-one", &|| {
+            is_charged("killed");
+            is_off("reverted");
+            told.says("reverted", &["batch: default 100", "exit code 0"]);
+            is_charged("started-again");
+        }),
+        ("with-the-last-process-all-is-as-before", &|| {
+            is_off("left-by-all");
+            assert!(!told.text("left-by-all").lines().any(|line| line.split(' ').any(|word| word == "io")));
+        }),
+        ("what-somebody-else-sets-stays-and-is-said-and-free-again-it-is-stewards", &|| {
+            let text = told.text("somebody-else");
+            told.says("somebody-else", &["io.cost is set by somebody else, whose it stays"]);
+            assert_eq!(
+                text.matches("rlat=5000 wpct=90.00 wlat=5000 min=50.00 max=150.00").count(),
+                3,
+                "{text}"
+            );
+            assert_eq!(text.lines().last(), Some("0"), "{text}");
+        }),
+        ("a-daemon-that-stops-leaves-nothing", &|| {
+            told.says("stopped", &["exit code 0", "batch: default 100"]);
+            is_off("stopped");
+        }),
+    ]);
+}

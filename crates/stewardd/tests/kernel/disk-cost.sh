@@ -1,0 +1,125 @@
+# What is made of a disk that does not rotate and takes several requests at a time: that it can be calibrated, that
+# domains are charged by that and nobody else's settings are touched, and what is left when its reason is gone, when the
+# daemon is killed, and when it stops. It runs in the lab's machine, after prelude.sh.
+sh /lab/timed-disk.sh flash 192 0 || exit 1
+number=$(cat /sys/block/nullb0/dev)
+line() { grep "^$number " "/sys/fs/cgroup/io.cost.$1" || echo "nothing of $1"; }
+lines() { line qos; line model; }
+weight() { echo "$1: $(cat "/sys/fs/cgroup/steward.$1/$2" 2>/dev/null || echo none)"; }
+is_charged() { line qos | grep -q enable=1; }
+order() { sed 's/.*\[\(.*\)\].*/\1/' /sys/block/nullb0/queue/scheduler; }
+calibrate() { try steward disk calibrate "$@" 2>&1; }
+# As on a machine where nobody hands the disk out, and whose owner has chosen no elevator.
+echo -io >/sys/fs/cgroup/cgroup.subtree_control
+echo none >/sys/block/nullb0/queue/scheduler
+
+section before
+lines
+order
+section refused
+calibrate /proc
+calibrate /tmp
+calibrate nowhere
+echo 1 >/sys/block/nullb0/queue/rotational
+calibrate /timed
+echo 0 >/sys/block/nullb0/queue/rotational
+mount -o remount,ro /timed
+calibrate /timed
+calibrate nullb0
+mount -o remount,rw /timed
+dd if=/dev/zero of=/timed/full bs=1M count=120 2>/dev/null
+calibrate /timed
+rm /timed/full
+try su user -c 'steward disk calibrate /timed' 2>&1
+disk-load random-read --file /timed/other --mb 8 --seconds 60 >/dev/null &
+other=$!
+sleep 1
+calibrate /timed
+kill $other
+rm /timed/other
+ls -A /timed /var/lib/steward 2>/dev/null
+df /timed | sed -n '$s/ \+/ /gp' >/tmp/free-before
+
+# Ended in the middle of it.
+section interrupted
+steward disk calibrate /timed 2>/tmp/said &
+one=$!
+wait_for 'grep -q "reading pages" /tmp/said'
+kill -9 $one
+wait $one 2>/dev/null
+sleep 1
+df /timed | sed -n '$s/ \+/ /gp' | cmp - /tmp/free-before && echo "all room is free again"
+ls -A /timed
+
+start_daemon --mechanism deadline
+section calibrated
+calibrate nullb0
+cat /var/lib/steward/disks.json
+df /timed | sed -n '$s/ \+/ /gp' | cmp - /tmp/free-before && echo "all room is free again"
+lines
+section told
+steward doctor | grep -A 6 'Disk nullb0'
+steward status
+
+steward domain create desk --io interactive --keep >/dev/null
+steward domain create batch --io background --keep >/dev/null
+reads() { echo "disk-load random-read --file /timed/$1 --mb 16 --threads 4 --seconds 600"; }
+steward run --domain desk -- $(reads one) >/dev/null 2>&1 &
+first=$!
+steward run --domain batch -- $(reads two) >/dev/null 2>&1 &
+second=$!
+wait_for is_charged
+wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.batch/io.weight'
+section charged
+lines
+order
+weight desk io.weight
+weight batch io.weight
+steward status | grep 'Disk nullb0'
+steward explain --domain batch | grep nullb0
+sleep 2
+read_bytes() { sed -n "s/^$number rbytes=\([0-9]*\) .*/\1/p" /sys/fs/cgroup/steward.$1/io.stat; }
+one=$(read_bytes desk) two=$(read_bytes batch)
+sleep 5
+echo "desk $((($(read_bytes desk) - one) / 4096))"
+echo "batch $((($(read_bytes batch) - two) / 4096))"
+calibrate nullb0
+
+section killed
+kill -9 $daemon
+wait $daemon 2>/dev/null
+lines
+section reverted
+try steward revert
+lines
+weight batch io.weight
+start_daemon --mechanism deadline
+wait_for is_charged
+section started-again
+lines
+section left-by-all
+kill $first $second
+wait_for '! is_charged'
+wait_for '! test -e /sys/fs/cgroup/steward.batch/io.weight'
+lines
+cat /sys/fs/cgroup/cgroup.subtree_control
+
+section somebody-else
+steward run --domain batch -- $(reads two) >/dev/null 2>&1 &
+second=$!
+wait_for is_charged
+theirs="enable=1 ctrl=user rpct=90.00 rlat=5000 wpct=90.00 wlat=5000 min=50.00 max=150.00"
+echo "$number $theirs" >/sys/fs/cgroup/io.cost.qos
+wait_for 'steward status | grep -q "set by somebody else"'
+steward status | grep 'set by somebody else'
+line qos
+sleep 2
+line qos
+echo "$number enable=0 ctrl=auto" >/sys/fs/cgroup/io.cost.qos
+wait_for 'line qos | grep -q max=100.00'
+steward status | grep -c 'set by somebody else'
+section stopped
+stop_daemon
+lines
+weight batch io.weight
+kill $second
