@@ -24,6 +24,8 @@ pub use entry::Outcome;
 pub use publish::PUBLISHED_NAME;
 pub use settings::{Settings, StartError};
 use shared::Shared;
+#[cfg(feature = "simulation")]
+pub use state::simulation::{Load, Sums, random_load, stream, sums};
 use state::{Class, Reservation, State};
 
 /// Why a request is not served.

@@ -771,7 +771,7 @@ fn overdue_after_ns(controller: &Controller, at_work: &AtWork) -> u64 {
     response_time_ns.saturating_mul(OVERDUE_RESPONSE_TIMES).saturating_add(more_ns)
 }
 
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "simulation"))]
+pub(super) mod simulation;
 #[cfg(test)]
 mod tests;
