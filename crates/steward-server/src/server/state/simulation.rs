@@ -252,7 +252,7 @@ impl<'a> World<'a> {
         let told = self.index.clone();
         let job = Box::new(move || {
             told.store(index, Ordering::Relaxed);
-            Outcome::Done
+            Outcome::Done.into()
         });
         self.state.put(self.route, Entry { ticket, arrived_ns, job });
         self.hand_out();
