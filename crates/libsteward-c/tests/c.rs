@@ -4,24 +4,19 @@ mod built;
 #[path = "../../stewardd/tests/common/mod.rs"]
 mod common;
 
-use built::{Library, assert_well};
+use built::Library;
 use common::Machine;
 
 const LIBRARY: Library = Library { name: "steward", directory: env!("CARGO_MANIFEST_DIR") };
 
 #[test]
 fn a_program_linked_with_the_shared_library_does_all_that_the_interface_offers() {
-    let (machine, directory) = (Machine::new(), LIBRARY.installed());
-    let source = LIBRARY.file("tests/interface.c");
-    let program = LIBRARY.compile_shared(&source, directory.path(), directory.path());
-    assert_well(&program, &machine.start().socket);
+    LIBRARY.does_all_shared(&Machine::new().start().socket);
 }
 
 #[test]
 fn a_program_linked_with_the_static_library_does_the_same() {
-    let (machine, directory) = (Machine::new(), tempfile::tempdir().expect("a temporary directory"));
-    let program = LIBRARY.compile_static(&LIBRARY.file("tests/interface.c"), directory.path());
-    assert_well(&program, &machine.start().socket);
+    LIBRARY.does_all_static(&Machine::new().start().socket);
 }
 
 #[test]

@@ -1,26 +1,23 @@
-//! A program in C, built with the machine's compiler.
+//! A program in C, built with the machine's compiler, where no daemon is.
 
 #[path = "../../libsteward-c/tests/built/mod.rs"]
 mod built;
 
-use built::{Library, assert_well};
+use std::path::Path;
+
+use built::Library;
 
 const LIBRARY: Library = Library { name: "stewardserver", directory: env!("CARGO_MANIFEST_DIR") };
+const NOBODY: &str = "/nobody/listens/here";
 
 #[test]
 fn a_program_linked_with_the_shared_library_does_all_that_the_interface_offers() {
-    let directory = LIBRARY.installed();
-    let source = LIBRARY.file("tests/interface.c");
-    let program = LIBRARY.compile_shared(&source, directory.path(), directory.path());
-    // Where no daemon is.
-    assert_well(&program, &directory.path().join("nobody"));
+    LIBRARY.does_all_shared(Path::new(NOBODY));
 }
 
 #[test]
 fn a_program_linked_with_the_static_library_does_the_same() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let program = LIBRARY.compile_static(&LIBRARY.file("tests/interface.c"), directory.path());
-    assert_well(&program, &directory.path().join("nobody"));
+    LIBRARY.does_all_static(Path::new(NOBODY));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn now_ns() -> u64 {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     if let Some(time_ns) = simulated::now_ns() {
         return time_ns;
     }
@@ -17,7 +17,7 @@ pub(crate) fn now_ns() -> u64 {
 /// Nanoseconds of CPU time that the calling thread has had. A system call of some 200 ns: the kernel answers this clock
 /// nowhere else.
 pub(crate) fn thread_cpu_ns() -> u64 {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     if let Some(time_ns) = simulated::thread_cpu_ns() {
         return time_ns;
     }
@@ -26,7 +26,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 
 /// Nanoseconds of CPU time that another thread of this process has had; 0 if that cannot be told.
 pub(crate) fn cpu_ns_of(tid: i32) -> u64 {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     if let Some(time_ns) = simulated::cpu_ns_of(tid) {
         return time_ns;
     }
@@ -60,8 +60,8 @@ fn read(clock: ClockId) -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// Clocks that a test sets, for its own thread.
-#[cfg(test)]
+/// Clocks that a test or the simulation sets, for its own thread.
+#[cfg(any(test, feature = "simulation"))]
 pub(crate) mod simulated {
     use std::cell::RefCell;
     use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //! In an asynchronous runtime many requests share few threads, so that neither a thread's CPU time nor its reservation
 //! is that of one request. Therefore a request is handed to a worker of the server's own, which polls it from the
 //! beginning to the end: what the worker's thread uses meanwhile is what the request costs, and the worker's
-//! reservation is its own. What it waits for (sockets, timers) is still the runtime's. Handing over and back costs two
-//! switches between threads.
+//! reservation is its own. What it waits for (sockets, timers) is still the runtime's, and so is the request itself
+//! when it has been at work for a response time and waits. Handing over and back costs two switches between threads.
 //!
 //! [`ServerLayer::in_place`] spares that for accepted requests: they stay on the runtime's threads, the CPU time of
 //! each poll is measured, and nothing is reserved for them.
@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -22,7 +23,7 @@ use tower_service::Service;
 
 use crate::clock;
 use crate::controller::{End, RouteId};
-use crate::server::{InHand, Outcome, Place, Refused, Server};
+use crate::server::{Came, InHand, Outcome, Place, Refused, Server};
 
 /// Which route a request is for.
 pub trait Classify<R> {
@@ -92,6 +93,7 @@ where
     S: Service<R> + Clone + Send + 'static,
     S::Response: Answer + Send + 'static,
     S::Error: Send + 'static,
+    S::Future: Send + 'static,
     C: Classify<R>,
 {
     type Response = S::Response;
@@ -129,35 +131,70 @@ type Answered<R, S> = Result<<S as Service<R>>::Response, <S as Service<R>>::Err
 
 /// Has a worker call the service and poll what it returns. Nobody wants the answer any more when the receiver is
 /// dropped.
+///
+/// A request that has been at work for a response time and then waits for something leaves its worker, and the runtime
+/// polls it from then on: a client that sends its request slowly costs no worker.
 fn serve<R, S>(place: Place, mut inner: S, request: R) -> oneshot::Receiver<Answered<R, S>>
 where
     R: Send + 'static,
     S: Service<R> + Send + 'static,
     S::Response: Send + 'static,
     S::Error: Send + 'static,
+    S::Future: Send + 'static,
 {
     let (mut sender, receiver) = oneshot::channel();
-    let runtime = Handle::try_current().ok();
+    let (runtime, patience) = (Handle::try_current().ok(), place.patience());
     place.serve_job(Box::new(move || {
         if sender.is_closed() {
-            return Outcome::Abandoned { has_begun: false };
+            return Outcome::Abandoned { has_begun: false }.into();
         }
         let _entered = runtime.as_ref().map(Handle::enter);
-        let mut response = pin!(inner.call(request));
-        let answered = block_on(poll_fn(|context| match sender.poll_closed(context) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => response.as_mut().poll(context).map(Some),
-        }));
-        match answered {
-            Some(answer) => {
-                // Whoever has gone by now does not mind.
-                let _ = sender.send(answer);
-                Outcome::Done
+        let until = runtime.as_ref().and_then(|_| Instant::now().checked_add(patience));
+        let mut response = Box::pin(inner.call(request));
+        let polled =
+            block_on_until(until, poll_fn(|context| poll_wanted(&mut sender, &mut response, context)));
+        match (polled, &runtime) {
+            (Some(answer), _) => match end(sender, answer) {
+                End::Answered => Outcome::Done.into(),
+                _ => Outcome::Abandoned { has_begun: true }.into(),
+            },
+            (None, Some(runtime)) => {
+                let runtime = runtime.clone();
+                Came::GoesOn(Box::new(move |afterwards| {
+                    runtime.spawn(async move {
+                        let polled =
+                            poll_fn(|context| poll_wanted(&mut sender, &mut response, context)).await;
+                        afterwards.end(end(sender, polled));
+                    });
+                }))
             }
-            None => Outcome::Abandoned { has_begun: true },
+            (None, None) => unreachable!("without a runtime there is no end to patience"),
         }
     }));
     receiver
+}
+
+/// The answer, once there is one; `None` once nobody wants it.
+fn poll_wanted<T, E, F: Future<Output = Result<T, E>>>(
+    sender: &mut oneshot::Sender<Result<T, E>>,
+    response: &mut Pin<Box<F>>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<T, E>>> {
+    match sender.poll_closed(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => response.as_mut().poll(context).map(Some),
+    }
+}
+
+/// Sends an answer, if there is one. Whoever has gone by now does not mind.
+fn end<T>(sender: oneshot::Sender<T>, answer: Option<T>) -> End {
+    match answer {
+        Some(answer) => {
+            let _ = sender.send(answer);
+            End::Answered
+        }
+        None => End::Abandoned,
+    }
 }
 
 /// Wakes a thread that polls.
@@ -169,16 +206,20 @@ impl Wake for Polls {
     }
 }
 
-/// Polls until there is a result; the thread sleeps in between.
-fn block_on<F: Future>(future: F) -> F::Output {
+/// Polls until there is a result; the thread sleeps in between. `None` when there is none by then and it would sleep.
+fn block_on_until<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Polls(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
+            return Some(output);
         }
-        std::thread::park();
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => return None,
+            Some(left) => std::thread::park_timeout(left),
+            None => std::thread::park(),
+        }
     }
 }
 

@@ -26,3 +26,10 @@ pub use layer::{Answer, Classify, ResponseFuture, Served, ServerLayer};
 pub use server::InHand;
 pub use server::{Outcome, PUBLISHED_NAME, Place, Refused, RunError, Server, Settings, StartError, Why};
 pub use snapshot::{Counts, RouteSnapshot, Snapshot};
+
+/// The server on CPUs in memory, for the example `loads`: no part of the interface.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::server::{Load, Sums, random_load, stream, sums};
+}

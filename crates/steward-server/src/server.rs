@@ -18,12 +18,16 @@ use crate::clock;
 use crate::controller::{Controller, Decision, End, RouteId, Ticket};
 use crate::goal::{Goal, GoalError, nanoseconds};
 use crate::snapshot::Snapshot;
+#[cfg(feature = "tower")]
+pub(crate) use entry::Came;
 use entry::Entry;
 pub(crate) use entry::Job;
 pub use entry::Outcome;
 pub use publish::PUBLISHED_NAME;
 pub use settings::{Settings, StartError};
 use shared::Shared;
+#[cfg(feature = "simulation")]
+pub use state::simulation::{Load, Sums, random_load, stream, sums};
 use state::{Class, Reservation, State};
 
 /// Why a request is not served.
@@ -127,6 +131,7 @@ impl Server {
         if counts.contains(&0) {
             return Err(StartError::NoWorkers);
         }
+        let settings = Settings { cpus: settings.cpus.max(1), ..settings };
         let mut controller = Controller::new(settings.cpus);
         for (route, goal) in &settings.routes {
             let added = controller.add(route, *goal, clock::now_ns());
@@ -295,13 +300,13 @@ impl Place {
     pub fn serve(self, job: impl FnOnce() + Send + 'static) {
         self.serve_job(Box::new(move || {
             job();
-            Outcome::Done
+            Outcome::Done.into()
         }));
     }
 
     /// The same, for a job that says how it ended.
     pub fn serve_until(self, job: impl FnOnce() -> Outcome + Send + 'static) {
-        self.serve_job(Box::new(job));
+        self.serve_job(Box::new(|| job().into()));
     }
 
     pub(crate) fn serve_job(mut self, job: Job) {
@@ -310,6 +315,12 @@ impl Place {
             state.put(self.route, Entry { ticket, arrived_ns, job });
             state.place_ends();
         });
+    }
+
+    /// For how long its route's requests may be at work and wait before they leave their worker.
+    #[cfg(feature = "tower")]
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.state().controller.goal(self.route).response_time
     }
 
     /// It is served where it is, and has used so much CPU time so far, in nanoseconds; for one that has a ticket.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use axum::routing::get;
+use axum::routing::{get, post};
 use steward_server::{Answer, Goal, Otherwise, Refused, RouteSnapshot, Server, ServerLayer, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -173,6 +173,57 @@ async fn a_client_that_closes_its_connection_frees_the_worker_of_its_request() {
     server.close(Duration::from_secs(60));
     let seen = seen(&server);
     assert_eq!((seen.counts.abandoned, seen.counts.met, seen.in_hand), (1, 1, 0));
+}
+
+/// Clients that send the bodies of their requests slowly, or never, as a hostile one does to many servers at once: each
+/// would have a worker, and more than there are, those that take the places of such included.
+#[tokio::test]
+async fn requests_that_wait_for_their_clients_cost_no_worker_once_their_time_is_over() {
+    let goal = Goal::new(Duration::from_millis(2), 0.6);
+    let settings = Settings { socket: None, plain_workers: 1, strays_max: 1, cpus: 1, ..Settings::default() };
+    let server = Server::start(settings.route("/a", goal)).expect("valid");
+    let app = Router::new().route("/a", post(|body: String| async { body })).layer(server.layer());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+    let begin = async |body: &str| {
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        let head = "POST /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\n";
+        stream.write_all(format!("{head}{body}").as_bytes()).await.expect("sent");
+        stream
+    };
+    let answer = async |mut stream: tokio::net::TcpStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("answered");
+        answer
+    };
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        slow.push(begin("be").await);
+    }
+    let patience = Duration::from_secs(60);
+    let quick = tokio::time::timeout(patience, async { answer(begin("fast").await).await }).await;
+    assert!(quick.is_ok_and(|answer| answer.ends_with("fast")));
+    while seen(&server).counts.overdue < 8 {
+        tokio::task::yield_now().await;
+    }
+    // One goes, and the others are answered when all of their requests is there.
+    drop(slow.pop());
+    for mut stream in slow {
+        stream.write_all(b"at").await.expect("sent");
+        assert!(answer(stream).await.ends_with("beat"));
+    }
+    while seen(&server).counts.overdue > 0 {
+        tokio::task::yield_now().await;
+    }
+    let seen = seen(&server);
+    let counts = seen.counts;
+    // The one that has gone was abandoned, or read what there was of its request and failed.
+    let answered = counts.met + counts.missed + counts.best_effort_met + counts.best_effort_missed;
+    assert_eq!((answered + counts.abandoned, seen.in_hand, counts.panicked), (9, 0, 0), "{counts:?}");
+    assert_eq!(server.snapshot().best_effort_workers, 1);
+    assert_eq!(server.close(patience), 0);
+    serving.abort();
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use steward_server::{
-    Goal, GoalError, Otherwise, Refused, RouteId, RouteSnapshot, RunError, Server, Settings, StartError, Why,
+    Goal, GoalError, Otherwise, Outcome, Refused, RouteId, RouteSnapshot, RunError, Server, Settings,
+    StartError, Why,
 };
 
 /// Far longer than anything here takes, on any machine.
@@ -188,6 +189,42 @@ fn a_place_that_is_not_used_uses_up_nothing() {
         drop(place);
     }
     assert_eq!((seen(&server).counts.abandoned, seen(&server).in_hand), (5, 0));
+}
+
+/// From four threads at once, in all ways in which a request can end.
+#[test]
+fn whatever_becomes_of_requests_no_worker_and_no_specification_is_lost() {
+    let goal = Goal::new(Duration::from_millis(20), 0.5).costing(Duration::from_millis(1));
+    let (server, route) = server(goal.otherwise(Otherwise::Refuse), 3);
+    let send = |number: u64| {
+        let Ok(place) = server.arrive(route) else { return };
+        match number % 6 {
+            0 => place.serve(|| panic!("a request panics")),
+            1 => drop(place),
+            2 => place.serve_until(|| Outcome::Abandoned { has_begun: false }),
+            3 => place.serve_until(|| Outcome::Abandoned { has_begun: true }),
+            4 => place.serve_until(|| Outcome::Failed),
+            _ => place.serve(|| ()),
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..300).for_each(send));
+        }
+    });
+    until("the end of all", || seen(&server).in_hand == 0);
+    let counts = seen(&server).counts;
+    assert!(counts.panicked > 0 && counts.abandoned > 0 && counts.met + counts.missed > 0, "{counts:?}");
+    // When the last ones that were used are eligible again, all can be had at once.
+    let places = Mutex::new(Vec::new());
+    until("as many as there are", || {
+        let mut places = places.lock().expect("no panic");
+        places.extend(server.arrive(route).ok().filter(steward_server::Place::is_accepted));
+        places.len() as u64 >= seen(&server).specifications
+    });
+    drop(places);
+    assert_eq!(server.snapshot().best_effort_workers, 3);
+    assert_eq!(server.close(LONG), 0);
 }
 
 #[test]

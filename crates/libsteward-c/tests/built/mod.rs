@@ -40,6 +40,21 @@ impl Library {
         directory
     }
 
+    /// Has `tests/interface.c`, linked with the shared library, do all that the interface offers.
+    #[track_caller]
+    pub fn does_all_shared(&self, argument: &Path) {
+        let directory = self.installed();
+        let source = self.file("tests/interface.c");
+        assert_well(&self.compile_shared(&source, directory.path(), directory.path()), argument);
+    }
+
+    /// The same with the static library.
+    #[track_caller]
+    pub fn does_all_static(&self, argument: &Path) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        assert_well(&self.compile_static(&self.file("tests/interface.c"), directory.path()), argument);
+    }
+
     /// Compiles a program against the shared library as [`Library::installed`], and gives its path.
     pub fn compile_shared(&self, source: &Path, into: &Path, installed: &Path) -> PathBuf {
         let beside = installed.display();
@@ -78,7 +93,7 @@ impl Library {
 
 /// Runs a program, which is to end well and say so.
 #[track_caller]
-pub fn assert_well(program: &Path, argument: &Path) {
+fn assert_well(program: &Path, argument: &Path) {
     let output = Command::new(program).arg(argument).output().expect("it was compiled");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "all as it should be\n");

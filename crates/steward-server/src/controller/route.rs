@@ -28,9 +28,10 @@ const WATCHED: f64 = 20.0;
 /// After so many requests it is decided whether there are dear ones: those that cost so many times the mean.
 const DECIDED_AFTER: usize = 40;
 const DEAR: f64 = 2.0;
-/// Where some are dear and all only compute, so many workers have a reservation, for each CPU: as few as leave
-/// admission parts that fit anywhere.
-const COMPUTING_WORKERS: usize = 4;
+/// Where some are dear and all only compute, so many workers have a reservation, for each CPU. The fewer, the more of
+/// what is reserved is there for the one that turns out to be dear; one alone would leave admission a part that fits
+/// on no CPU where anybody else has a reservation, and the CPU to nobody while its request waits for something.
+const COMPUTING_WORKERS: usize = 2;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::announce::{Announcements, Task};
-use super::entry::{Entry, Outcome};
+#[cfg(feature = "tower")]
+use super::entry::Afterwards;
+use super::entry::{Came, Entry, Outcome};
 use super::settings::Settings;
 use super::state::{Class, State, Told};
 use crate::clock::{self, ThreadDelay};
@@ -137,7 +139,7 @@ impl Shared {
     }
 
     /// The life of a worker.
-    fn work(&self, number: u64, class: Class, is_done: &AtomicBool) {
+    fn work(self: &Arc<Self>, number: u64, class: Class, is_done: &AtomicBool) {
         // Those without a reservation are few, and each has a descriptor for it.
         let delay = (class == Class::BestEffort).then(ThreadDelay::open).flatten();
         let mut told = self.with(|state| state.ask(number));
@@ -169,7 +171,13 @@ impl Shared {
     }
 
     /// Serves a request; returns what the worker is to do then.
-    fn serve(&self, number: u64, entry: Entry, is_done: &AtomicBool, delay: Option<&ThreadDelay>) -> Told {
+    fn serve(
+        self: &Arc<Self>,
+        number: u64,
+        entry: Entry,
+        is_done: &AtomicBool,
+        delay: Option<&ThreadDelay>,
+    ) -> Told {
         let ticket = entry.ticket.expect("who is served was let in");
         // Whether requests wait is known well enough from some of them.
         let is_watched = is_watched(ticket.number());
@@ -181,10 +189,21 @@ impl Shared {
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
         is_done.store(true, Ordering::Relaxed);
         let (end, cost_ns) = match outcome {
-            Ok(Outcome::Done) => (End::Answered, Some(cpu_ns)),
+            Ok(Came::Ended(Outcome::Done)) => (End::Answered, Some(cpu_ns)),
             // What was cut short was CPU time all the same; what never began leaves its specification unused.
-            Ok(Outcome::Abandoned { has_begun }) => (End::Abandoned, has_begun.then_some(cpu_ns)),
-            Ok(Outcome::Failed) | Err(_) => (End::Panicked, Some(cpu_ns)),
+            Ok(Came::Ended(Outcome::Abandoned { has_begun })) => {
+                (End::Abandoned, has_begun.then_some(cpu_ns))
+            }
+            Ok(Came::Ended(Outcome::Failed)) | Err(_) => (End::Panicked, Some(cpu_ns)),
+            #[cfg(feature = "tower")]
+            Ok(Came::GoesOn(go_on)) => {
+                self.with(|state| state.leaves(number, &ticket, cpu_ns));
+                let shared = self.clone();
+                go_on(Afterwards::new(move |end| {
+                    shared.with(|state| state.end(ticket, end, None, clock::now_ns()));
+                }));
+                return self.with(|state| state.ask(number));
+            }
         };
         let slept_ns = watched.and_then(|watched| watched.slept_ns(cpu_ns));
         self.with(|state| {

@@ -539,17 +539,37 @@ impl State {
     /// A worker is done with a request. It is to ask at once what to do next: nobody wakes it for what it is handed.
     pub(super) fn finish(&mut self, number: u64, ticket: Ticket, end: End, cpu_ns: Option<u64>) {
         let now_ns = clock::now_ns();
-        self.engaged.remove(&number);
-        self.begun.remove(&number);
-        let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
-        worker.at_work = None;
-        if !worker.is_stray && ticket.is_accepted() {
-            self.lines[ticket.route().0].served -= 1;
-        }
+        self.is_free(number, &ticket);
         self.asks = Some(number);
         self.stands_by(number);
         self.end(ticket, end, cpu_ns, now_ns);
         self.asks = None;
+    }
+
+    /// A worker leaves a request to others, after so much CPU time, which waits for something for longer than it may:
+    /// it is no longer counted on, as one that was given up. As [`State::finish`], but that the request ends later.
+    #[cfg(feature = "tower")]
+    pub(super) fn leaves(&mut self, number: u64, ticket: &Ticket, cpu_ns: u64) {
+        let now_ns = clock::now_ns();
+        self.is_free(number, ticket);
+        self.asks = Some(number);
+        self.stands_by(number);
+        // Of one that was given up before, nothing more is learned.
+        self.controller.take_back(ticket.route(), ticket.number(), cpu_ns, now_ns);
+        self.is_changed = true;
+        self.let_in(now_ns);
+        self.asks = None;
+    }
+
+    /// A worker is at nothing any more.
+    fn is_free(&mut self, number: u64, was_at: &Ticket) {
+        self.engaged.remove(&number);
+        self.begun.remove(&number);
+        let worker = self.workers.get_mut(&number).expect("it is removed when it is told to end");
+        worker.at_work = None;
+        if !worker.is_stray && was_at.is_accepted() {
+            self.lines[was_at.route().0].served -= 1;
+        }
     }
 
     /// A worker that is done is idle, if it is to go on at all. Without a reservation it is the first to get what
@@ -771,7 +791,7 @@ fn overdue_after_ns(controller: &Controller, at_work: &AtWork) -> u64 {
     response_time_ns.saturating_mul(OVERDUE_RESPONSE_TIMES).saturating_add(more_ns)
 }
 
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "simulation"))]
+pub(super) mod simulation;
 #[cfg(test)]
 mod tests;

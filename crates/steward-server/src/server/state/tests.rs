@@ -76,7 +76,7 @@ impl World {
             panic!("nothing else is asked for")
         };
         let is_accepted = ticket.is_accepted();
-        let job = Box::new(|| Outcome::Done);
+        let job = Box::new(|| Outcome::Done.into());
         self.state.put(self.route, Entry { ticket: Some(ticket), arrived_ns, job });
         is_accepted
     }
