@@ -24,6 +24,9 @@
 #define BOEHM_PIECE_MIN (64 * 1024)
 #define BOEHM_PIECE_MAX (1024 * 1024)
 
+/* What is discarded may have so many times as many addresses as memory may be used. */
+#define BOEHM_ADDRESSES_TIMES 16
+
 /* What is known when it is decided. */
 struct boehm_state {
     uint64_t available; /* how much may be used */
@@ -102,12 +105,14 @@ static inline uint64_t boehm_to_use_again(const struct boehm_state *state)
 }
 
 /*
- * Whether so many addresses are discarded that what libgc keeps for each of them counts: more than may be used. Then it
- * is to discard all that it does not use in its own way, in which it can use the addresses for something else.
+ * Whether so many addresses are discarded that what libgc keeps for each of them counts, a 512th (8 bytes a page): more
+ * than a thirty-second of what may be used. Then it is to discard all that it does not use in its own way, in which it
+ * can use the addresses for something else. That is dear: all that is unused has to be had anew page by page, and what
+ * libgc has discarded itself it has back without asking.
  */
 static inline bool boehm_has_discarded_much(const struct boehm_state *state)
 {
-    return state->discarded > state->available;
+    return state->discarded / BOEHM_ADDRESSES_TIMES > state->available;
 }
 
 /* In pieces of which size that is done. */

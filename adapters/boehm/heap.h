@@ -18,6 +18,11 @@
 #include "decide.h"
 
 #define BOEHM_PAGE 4096
+/*
+ * By so much less than a piece is asked for, so that libgc, which adds a byte, takes no page more than that: it would
+ * stay, and with it the whole huge page that it is in, where the kernel has made one.
+ */
+#define BOEHM_SLOP 16
 /* Collections that it takes until libgc has discarded a block that one of them has freed. */
 #define BOEHM_PASSES 3
 
@@ -132,10 +137,11 @@ static inline bool boehm_discard(struct boehm_heap *heap, uint64_t available, ui
             heap->pieces = pieces;
             heap->room = room;
         }
-        object = heap->gc.malloc_atomic_uncollectable(piece);
+        object = heap->gc.malloc_atomic_uncollectable(piece - BOEHM_SLOP);
         if (object == NULL)
             return false;
-        boehm_empty(object, piece);
+        /* What libgc rounds it up to is its own, too, where it begins with a page. */
+        boehm_empty(object, (uintptr_t)object % BOEHM_PAGE == 0 ? piece : piece - BOEHM_SLOP);
         if (heap->gc.heap_bytes() > before) {
             heap->gc.free(object);
             return false;

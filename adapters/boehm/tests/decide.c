@@ -97,8 +97,8 @@ static void what_was_discarded_is_used_again_when_it_is_needed_and_fits(void)
     EXPECT(to_use_again(1501, 0, 400) == 0);
     struct boehm_state collected = state(1600, 0, 15, 400);
     EXPECT(boehm_to_use_again(&collected) == 100 * MIB);
-    struct boehm_state much = state(0, 0, 0, 1601);
-    EXPECT(boehm_has_discarded_much(&much) && !boehm_has_discarded_much(&collected));
+    struct boehm_state much = state(0, 0, 0, 16 * 1601), many = state(0, 0, 0, 16 * 1600);
+    EXPECT(boehm_has_discarded_much(&much) && !boehm_has_discarded_much(&many));
 }
 
 static void pieces_are_neither_too_small_to_be_told_apart_nor_too_large_to_be_found(void)

@@ -93,6 +93,12 @@ fn its_rules_are_what_the_header_says() {
 }
 
 #[test]
+fn a_heap_of_which_more_has_to_go_than_is_left_stays_at_what_may_be_used() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    build(directory.path(), &["test-heap"]);
+}
+
+#[test]
 fn a_heap_grows_as_long_as_there_is_memory_and_shrinks_as_soon_as_there_is_less() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     build(directory.path(), &["all", "bench"]);

@@ -559,9 +559,9 @@ impl Domains {
         self.activity.get(path).filter(|known| known.standing.id == cgroup_id)
     }
 
-    /// A program has looked how much its own domain may use.
-    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64) {
-        self.cared.note_adapting(path, now_ns);
+    /// A program has looked how much its own domain may use, which is told to it without this reserve.
+    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64, reserve_bytes: u64) {
+        self.cared.note_adapting(path, now_ns, reserve_bytes);
     }
 
     /// Takes in what the memory loop does for whom.

@@ -69,6 +69,9 @@ struct RunArguments {
     /// Where results and reports go, one directory for each scenario [default: lab/reports].
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Leave what the programs printed there, a file for each in a directory for each run.
+    #[arg(long, value_name = "DIRECTORY")]
+    printed: Option<PathBuf>,
 }
 
 impl LabCommand {
@@ -125,6 +128,7 @@ fn run(arguments: &RunArguments) -> Result<bool> {
             repeat: arguments.repeat,
             kernel: KernelChoice::parse(&arguments.kernel, arguments.modules.as_deref()),
             quiet: false,
+            printed: arguments.printed.clone(),
         };
         let outcome = run_scenario(&resolve(file), &options)?;
         let report = report::write(&outcome, &directory.join(&outcome.scenario))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Seen};
+use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Run, Seen};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
 use crate::measure;
@@ -36,6 +36,8 @@ pub struct RunOptions {
     pub kernel: KernelChoice,
     /// Say nothing on standard error while it runs.
     pub quiet: bool,
+    /// Where to leave what the programs printed, a file for each in a directory for each run; nowhere otherwise.
+    pub printed: Option<PathBuf>,
 }
 
 /// Runs the scenario file at `path` and returns what was measured.
@@ -54,7 +56,7 @@ pub fn run_scenario(path: &Path, options: &RunOptions) -> Result<Outcome> {
     let files = guest_files(&scenario, &plan, peers.files, scripts)?;
     let config = machine_config(&scenario, &plan, options);
     let command = [format!("{PROGRAM_DIRECTORY}/{AGENT}")];
-    let mut listener = Listener::new(&scenario, &plan, options.quiet);
+    let mut listener = Listener::new(&scenario, &plan, options);
     let booted = steward_machine::run(&config, &files, &command, &mut |line| listener.hear(line));
     let kernel = match booted {
         Ok(machine) if machine.status == 0 => machine.kernel_version,
@@ -265,6 +267,7 @@ fn scripted(row: &FileRow, scripts: &Path) -> Result<PathBuf> {
 struct Listener<'a> {
     scenario: &'a Scenario,
     plan: &'a Plan,
+    printed: Option<&'a Path>,
     outputs: Vec<ProgramOutput>,
     outcomes: Vec<RunOutcome>,
     /// Runs of the plan that are over.
@@ -275,11 +278,12 @@ struct Listener<'a> {
 }
 
 impl<'a> Listener<'a> {
-    fn new(scenario: &'a Scenario, plan: &'a Plan, quiet: bool) -> Self {
-        let progress = Progress { quiet, terminal: std::io::stderr().is_terminal() };
+    fn new(scenario: &'a Scenario, plan: &'a Plan, options: &'a RunOptions) -> Self {
+        let progress = Progress { quiet: options.quiet, terminal: std::io::stderr().is_terminal() };
         progress.lasting(&format!("{}: booting the machine", scenario.id));
         let (outputs, outcomes) = (Vec::new(), Vec::new());
-        Listener { scenario, plan, outputs, outcomes, finished: 0, unprepared: None, progress }
+        let printed = options.printed.as_deref();
+        Listener { scenario, plan, printed, outputs, outcomes, finished: 0, unprepared: None, progress }
     }
 
     fn hear(&mut self, line: &str) {
@@ -356,6 +360,9 @@ impl<'a> Listener<'a> {
             }
             return None;
         }
+        if let Some(Err(error)) = self.printed.map(|directory| self.keep_printed(directory, planned)) {
+            self.progress.lasting(&format!("{text}: what the programs printed cannot be kept: {error}"));
+        }
         let contender: Contender = planned.contender.parse().expect("the plan has contenders only");
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
@@ -382,6 +389,14 @@ impl<'a> Listener<'a> {
             log: None,
             films: measured.films,
         })
+    }
+
+    fn keep_printed(&self, directory: &Path, run: &Run) -> std::io::Result<()> {
+        let point = run.point.iter().map(|point| format!("-{point}")).collect::<String>();
+        let directory = directory.join(format!("{}{point}-{}", run.contender, run.repeat));
+        std::fs::create_dir_all(&directory)?;
+        let mut written = self.outputs.iter().map(|one| std::fs::write(directory.join(&one.name), &one.text));
+        written.try_for_each(|result| result)
     }
 
     /// The machine stopped early: what was not finished has failed.
@@ -529,10 +544,15 @@ mod tests {
             [[program]]\nname = \"film\"\ncommand = \"true\"\n";
         let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
         let plan = crate::plan::plan(&scenario, &scenario.contenders, 1).unwrap();
-        let mut listener = Listener::new(&scenario, &plan, true);
+        let printed = tempfile::tempdir().unwrap();
+        let options =
+            RunOptions { quiet: true, printed: Some(printed.path().to_owned()), ..RunOptions::default() };
+        let mut listener = Listener::new(&scenario, &plan, &options);
         for (run, ended) in [(0, None), (1, Some("exit status: 0".to_owned()))] {
             let program = if run == 0 { "prepare" } else { "film" }.to_owned();
             listener.take(Record::Started { run });
+            let text = format!("said by {program}\n");
+            listener.take(Record::Output { run, program: program.clone(), text });
             let (notes, memory) = (Vec::new(), None);
             listener.take(Record::Program { run, program, ended, cpu_ms: 1.0, notes, memory });
             let (start_ms, end_ms) = (0.0, 1000.0);
@@ -549,5 +569,7 @@ mod tests {
         }
         let error = listener.outcomes[0].error.as_deref().unwrap();
         assert!(error.contains("not over in time"), "{error}");
+        let film = std::fs::read_to_string(printed.path().join("stock-1/film")).unwrap();
+        assert_eq!(film, "said by film\n", "what is printed is kept all the same");
     }
 }

@@ -11,6 +11,7 @@
 //! | `s AT` | a request was sent |
 //! | `r LATENCY` | it was answered, after this many milliseconds |
 //! | `m FAULTS` | in the request that was just answered the program waited so often for a page from a disk |
+//! | `k RAN WAITED` | in it the program ran for so many milliseconds, and waited for a CPU for so many |
 //! | `w UNITS AT` | so many units of work are done since the start of the program |
 //! | `q LATENCY COUNT` | since the last `q` lines so many requests were answered after about so many milliseconds |
 //! | `o AGE COUNT` | so many requests, sent so long ago, are open at the end |

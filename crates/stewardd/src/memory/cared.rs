@@ -28,6 +28,8 @@ pub(crate) struct Cared {
     pub(crate) file_uses: Arc<FileUses>,
     /// Whose programs go by how much they may use, and until when that is known, in nanoseconds.
     pub(crate) adapting: BTreeMap<String, u64>,
+    /// What is to be free on top of the kernel's high watermark while there are such, in bytes.
+    pub(crate) reserve_bytes: u64,
     /// By what it is known what protected domains use; `None` while none is protected.
     pub(crate) source: Option<Source>,
 }
@@ -37,8 +39,9 @@ pub(crate) struct Cared {
 const ADAPTS_FOR_NS: u64 = 5_000_000_000;
 
 impl Cared {
-    /// A program of this domain has looked how much that may use.
-    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64) {
+    /// A program of this domain has looked how much that may use, and is told it without this reserve.
+    pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64, reserve_bytes: u64) {
+        self.reserve_bytes = reserve_bytes;
         self.adapting.retain(|_, until_ns| *until_ns > now_ns);
         self.adapting.insert(path.to_owned(), now_ns.saturating_add(ADAPTS_FOR_NS));
     }
@@ -46,6 +49,15 @@ impl Cared {
     /// Whether programs of a domain go by how much it may use.
     pub(crate) fn adapts(&self, path: &str, now_ns: u64) -> bool {
         self.adapting.get(path).is_some_and(|until_ns| *until_ns > now_ns)
+    }
+
+    /// How much is not told to anybody, in bytes: what the memory loop keeps free, and while programs go by what they
+    /// are told as much, though nobody is protected. It takes them some tenths of a second to give up what others
+    /// begin to use, and with nothing left the kernel swaps out what they are about to give up, or what they use last.
+    pub(crate) fn untold_bytes(&self, high_watermark_bytes: u64, now_ns: u64) -> u64 {
+        let is_any = self.adapting.values().any(|until_ns| *until_ns > now_ns);
+        let reserve_bytes = if is_any { self.reserve_bytes } else { 0 };
+        high_watermark_bytes.saturating_add(reserve_bytes).max(self.target_bytes)
     }
 
     /// What is kept of a domain itself, in its cgroup and the leaf of its own processes; `None` where it is not
@@ -84,12 +96,23 @@ mod tests {
     #[test]
     fn who_has_not_looked_for_a_while_goes_by_it_no_longer_and_is_forgotten() {
         let mut cared = Cared::default();
-        cared.note_adapting("a", 0);
+        cared.note_adapting("a", 0, 0);
         assert!(cared.adapts("a", ADAPTS_FOR_NS - 1) && !cared.adapts("b", 0));
-        cared.note_adapting("a", ADAPTS_FOR_NS - 1);
+        cared.note_adapting("a", ADAPTS_FOR_NS - 1, 0);
         assert!(cared.adapts("a", ADAPTS_FOR_NS));
-        cared.note_adapting("b", 2 * ADAPTS_FOR_NS);
+        cared.note_adapting("b", 2 * ADAPTS_FOR_NS, 0);
         assert!(!cared.adapts("a", 2 * ADAPTS_FOR_NS));
         assert_eq!(cared.adapting.len(), 1);
+    }
+
+    #[test]
+    fn while_programs_go_by_what_they_are_told_the_reserve_is_told_to_nobody() {
+        let mut cared = Cared::default();
+        assert_eq!(cared.untold_bytes(20, 0), 20);
+        cared.note_adapting("a", 0, 16);
+        assert_eq!(cared.untold_bytes(20, ADAPTS_FOR_NS - 1), 36);
+        assert_eq!(cared.untold_bytes(20, ADAPTS_FOR_NS), 20, "nobody does any more");
+        cared.target_bytes = 40;
+        assert_eq!(cared.untold_bytes(20, 0), 40, "the memory loop keeps more free");
     }
 }

@@ -147,6 +147,7 @@ impl Daemon {
             file_uses: news.file_uses.clone(),
             // Nothing that the loop knows of.
             adapting: self.domains.cared().adapting.clone(),
+            reserve_bytes: self.domains.cared().reserve_bytes,
             source: news.source,
         }
     }

@@ -67,7 +67,7 @@ impl Daemon {
         let now_ns = now_ns();
         let figures = self.availability(&cgroup.path, caller.payer, now_ns)?;
         if watch.named.is_none() && !figures.path.is_empty() {
-            self.domains.note_adapting(&figures.path, now_ns);
+            self.domains.note_adapting(&figures.path, now_ns, self.settings.config.memory.reserve_bytes);
         }
         let domain = self.domains.names().name_of(&figures.path);
         let now = figures.amounts;

@@ -161,7 +161,10 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
     };
     let principals: Vec<Principal> = users.iter().map(principal).collect();
-    let told = available(&principals, &room(users, machine, cared));
+    let told = available(
+        &principals,
+        &room(users, machine, cared.untold_bytes(machine.high_watermark_bytes, now_ns)),
+    );
     let amounts = |(user, told): (&User<'_>, Available)| Amounts {
         used_bytes: user.used.used_bytes,
         available_bytes: told.bytes,
@@ -195,15 +198,15 @@ fn stays_bytes(used: &MemoryUse, machine: &Machine) -> u64 {
     used.fixed_bytes.saturating_add(used.anonymous_bytes.saturating_sub(goes_bytes))
 }
 
-/// What there is beside what is charged to those at the top.
-fn room(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Room {
+/// What there is beside what is charged to those at the top, of which so much must stay free.
+fn room(users: &[User<'_>], machine: &Machine, target_bytes: u64) -> Room {
     let at_top = users.iter().filter(|user| name::parent_of(user.path) == Some(""));
     let of_files = at_top.map(|user| user.used.file_bytes).fold(0, u64::saturating_add);
     // Pages of files that are charged to nobody below the root: what has been read, and nobody has left.
     let nobodys_bytes = machine.file_bytes.saturating_sub(of_files);
     Room {
         free_bytes: machine.free_bytes.saturating_add(nobodys_bytes),
-        target_bytes: machine.high_watermark_bytes.max(cared.target_bytes),
+        target_bytes,
         total_bytes: machine.total_bytes,
     }
 }
@@ -259,6 +262,10 @@ mod tests {
         let reserve =
             Cared { target_bytes: 36 * MIB, written_per_second: Some(100 * MIB), ..Cared::default() };
         assert_eq!(of_second(used(400, 200, 0), &machine(), &reserve), (382, 364, 2));
+        // The same while anybody goes by what is told, though the memory loop sleeps.
+        let mut adapting = Cared { written_per_second: Some(100 * MIB), ..Cared::default() };
+        adapting.note_adapting("steward.c", now_ns(), 16 * MIB);
+        assert_eq!(of_second(used(400, 200, 0), &machine(), &adapting), (382, 364, 2));
         let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
         assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
     }
@@ -285,9 +292,9 @@ mod tests {
             divide_of_tree(&tree, &used, &machine(), cared)["steward.a"].available_bytes / MIB
         };
         let before = of_first(200, &cared);
-        cared.note_adapting("steward.b", now_ns());
+        cared.note_adapting("steward.b", now_ns(), 0);
         assert_eq!(of_first(200, &cared), before - 25, "a quarter of what b has");
-        cared.note_adapting("steward.a", now_ns());
+        cared.note_adapting("steward.a", now_ns(), 0);
         assert_eq!(of_first(200, &cared), before - 25, "its own makes no difference to it");
     }
 

@@ -5,8 +5,9 @@
 //!
 //! The program is there when it has written nothing for `--settle` seconds, at the latest after `--start-max`. Then
 //! `--first` is typed, as `i` to vi; a pause is from an answer to the next key. The key is one that none of
-//! these has on its screen by itself, `Z`. For each key it prints the time to the answer and how many pages the program
-//! had to wait for a disk for meanwhile. It ends with the program, and keeps it until it is killed.
+//! these has on its screen by itself, `Z`. For each key it prints the time to the answer, how many pages the program
+//! had to wait for a disk for meanwhile, and for how long it ran and waited for a CPU. It ends with the program, and
+//! keeps it until it is killed.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -128,6 +129,17 @@ impl Terminal {
         Ok(())
     }
 
+    /// For how long the program ran, and for how long it waited for a CPU, in milliseconds
+    /// (Documentation/scheduler/sched-stats.rst).
+    fn ran_and_waited_ms(&self) -> anyhow::Result<(f64, f64)> {
+        let path = format!("/proc/{}/schedstat", self.pid);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let mut numbers = text.split_ascii_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let both = numbers.next().zip(numbers.next());
+        let (ran_ns, waited_ns) = both.with_context(|| format!("{path} is not as expected: {text}"))?;
+        Ok((output::ms(ran_ns), output::ms(waited_ns)))
+    }
+
     /// Pages that the program has waited for a disk for (proc_pid_stat(5), field 12, majflt).
     fn major_faults(&self) -> anyhow::Result<u64> {
         let path = format!("/proc/{}/stat", self.pid);
@@ -149,12 +161,16 @@ fn main() -> anyhow::Result<()> {
     for _ in 0..options.keys {
         // What it writes by itself meanwhile, as a clock in a corner, is no answer.
         terminal.settle(options.pause, options.pause)?;
-        let (pressed_ns, faults) = (clock::now_ns(), terminal.major_faults()?);
+        let (faults, before) = (terminal.major_faults()?, terminal.ran_and_waited_ms()?);
+        let pressed_ns = clock::now_ns();
         output::line(format_args!("s {:.3}", output::ms(pressed_ns)));
         terminal.press(KEY)?;
         terminal.wait_for_key()?;
-        output::line(format_args!("r {:.3}", output::ms(clock::now_ns() - pressed_ns)));
+        let latency_ns = clock::now_ns() - pressed_ns;
+        let after = terminal.ran_and_waited_ms()?;
+        output::line(format_args!("r {:.3}", output::ms(latency_ns)));
         output::line(format_args!("m {}", terminal.major_faults()? - faults));
+        output::line(format_args!("k {:.3} {:.3}", after.0 - before.0, after.1 - before.1));
     }
     loop {
         terminal.read(-1)?;
