@@ -1,12 +1,13 @@
 //! The tree as FUSE asks for it.
 //!
-//! Nothing is cached: the kernel asks again for every name, and each first read of a file is asked of the daemon, so
-//! that everybody sees what holds now. Who reads on after that gets the rest of the same text. The thread that takes
-//! requests from the kernel answers itself what needs nobody: names that are always there, sizes of values, the end of
-//! a file. It answers nothing that the daemon is asked about: it would hold up everybody. Reading is answered by some
-//! [threads](crate::turns) that take one request of each user in turn. A change may have to wait for a person's
-//! permission, so each has a thread of its own. When there are too many of those, the next change is answered as
-//! reading is, and nobody is asked about it.
+//! The kernel asks again for every name of a domain, and each first read of a file is asked of the daemon, so that
+//! everybody sees what holds now; it keeps names that are always there, so that one read takes few requests. Who reads
+//! on after that gets the rest of the same text. The thread that takes requests from the kernel answers itself what
+//! needs nobody: names that are always there, sizes of values, the end of a file. It answers nothing that the daemon is
+//! asked about: it would hold up everybody. Reading is answered by some [threads](crate::turns) that take one request
+//! of each user in turn, and few of one user at a time. A change may have to wait for a person's permission, so each
+//! has a thread of its own. When there are too many of those, the next change is answered as reading is, and nobody is
+//! asked about it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -34,6 +35,9 @@ use crate::turns::Turns;
 
 /// For how long the kernel may believe what it was told.
 const NOT_AT_ALL: Duration = Duration::ZERO;
+/// The same where it is always so: names that are always there, and the sizes of values. It still asks whether the
+/// domain is there in whose directory they are.
+const ALWAYS: Duration = Duration::from_secs(24 * 3600);
 /// The longest name of a directory entry, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 /// The most that one write brings, in bytes: far above any value, so that a long text is refused in one piece.
@@ -45,8 +49,8 @@ const VALUE_SIZE_BYTES: u64 = 4096;
 const UNFINISHED_MAX: usize = 64;
 /// How long they may be together before no other is added, in bytes.
 const UNFINISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How many threads answer those who read.
-pub(crate) const READERS: usize = 2;
+/// How many threads answer those who read: some more than are of use to one user.
+const READERS: usize = 8;
 /// How many changes can have a thread of their own at once, for all users together.
 const CHANGES_MAX: usize = 32;
 /// How many changes of one user can.
@@ -115,7 +119,7 @@ impl<B: Backend> Service<B> {
         if let Ok(node) = self.shared.node(ino)
             && let Some(size_bytes) = size_at_once(&node)
         {
-            return reply.attr(&NOT_AT_ALL, &attributes(ino.0, &node, size_bytes));
+            return reply.attr(&ALWAYS, &attributes(ino.0, &node, size_bytes));
         }
         self.ask(request, move |shared, asker| match asker.and_then(|asker| shared.get(asker, ino)) {
             Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
@@ -403,7 +407,7 @@ impl<B: Backend> Filesystem for Service<B> {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if let Some(attributes) = self.shared.lookup_at_once(parent, name) {
-            return reply.entry(&NOT_AT_ALL, &attributes, Generation(0));
+            return reply.entry(&ALWAYS, &attributes, Generation(0));
         }
         let name = name.to_owned();
         self.ask(request, move |shared, asker| {

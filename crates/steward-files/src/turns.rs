@@ -1,19 +1,35 @@
-//! Threads that answer one request after another, of each user in turn: however many one user has waiting, another's
-//! waits for as many as there are threads.
+//! Threads that answer one request after another, of each user in turn. However many one user has waiting, no more than
+//! a few of them are under way at a time, so that another's need not wait until one of those is done.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How many requests of one user can wait; far more than anybody has who means well.
 const WAITING_PER_USER_MAX: usize = 1024;
+/// How many of one user's are under way at a time.
+pub(crate) const BUSY_PER_USER_MAX: usize = 2;
 
 /// What is to be done; with `false` it is to be refused.
 pub(crate) type Job = Box<dyn FnOnce(bool) + Send>;
 
+/// What one user has.
+#[derive(Default)]
+struct OfUser {
+    waiting: VecDeque<Job>,
+    /// How many are under way.
+    busy: usize,
+}
+
+impl OfUser {
+    fn is_next(&self) -> bool {
+        !self.waiting.is_empty() && self.busy < BUSY_PER_USER_MAX
+    }
+}
+
 #[derive(Default)]
 struct Queues {
-    of_user: HashMap<u32, VecDeque<Job>>,
-    /// Users who have something waiting, in the order in which they get their turn.
+    of_user: HashMap<u32, OfUser>,
+    /// Users of whom something can be begun, in the order in which they get their turn.
     order: VecDeque<u32>,
     closed: bool,
 }
@@ -21,27 +37,40 @@ struct Queues {
 impl Queues {
     /// The job itself when there is no room for it.
     fn push(&mut self, user: u32, job: Job) -> Result<(), Job> {
-        let queue = self.of_user.entry(user).or_default();
-        if queue.len() >= WAITING_PER_USER_MAX {
+        let own = self.of_user.entry(user).or_default();
+        if own.waiting.len() >= WAITING_PER_USER_MAX {
             return Err(job);
         }
-        if queue.is_empty() {
+        let was_next = own.is_next();
+        own.waiting.push_back(job);
+        if !was_next && own.is_next() {
             self.order.push_back(user);
         }
-        queue.push_back(job);
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Job> {
+    /// The next job, with its user: [`Queues::is_done`] is to be told of it.
+    fn pop(&mut self) -> Option<(u32, Job)> {
         let user = self.order.pop_front()?;
-        let queue = self.of_user.get_mut(&user)?;
-        let job = queue.pop_front();
-        if queue.is_empty() {
-            self.of_user.remove(&user);
-        } else {
+        let own = self.of_user.get_mut(&user)?;
+        let job = own.waiting.pop_front()?;
+        own.busy += 1;
+        if own.is_next() {
             self.order.push_back(user);
         }
-        job
+        Some((user, job))
+    }
+
+    fn is_done(&mut self, user: u32) {
+        let Some(own) = self.of_user.get_mut(&user) else { return };
+        let was_next = own.is_next();
+        own.busy -= 1;
+        if !was_next && own.is_next() {
+            self.order.push_back(user);
+        }
+        if own.busy == 0 && own.waiting.is_empty() {
+            self.of_user.remove(&user);
+        }
     }
 }
 
@@ -59,15 +88,16 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut queues = self.lock();
-            let job = loop {
+            let (user, job) = loop {
                 match queues.pop() {
-                    Some(job) => break job,
+                    Some(next) => break next,
                     None if queues.closed => return,
                     None => queues = self.woken.wait(queues).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(queues);
             job(true);
+            self.lock().is_done(user);
         }
     }
 }
@@ -145,6 +175,29 @@ mod tests {
             all_done.iter().take(WAITING_PER_USER_MAX + 498).filter(|(_, is_done)| *is_done).count(),
             WAITING_PER_USER_MAX + 498
         );
+    }
+
+    #[test]
+    fn one_users_jobs_that_take_long_keep_nobody_elses_waiting() {
+        let turns = Turns::new(BUSY_PER_USER_MAX + 1);
+        let (go_on, wait) = sync_channel::<()>(0);
+        let wait = Arc::new(Mutex::new(wait));
+        let (told, done) = sync_channel(100);
+        for _ in 0..10 {
+            let (wait, told) = (Arc::clone(&wait), told.clone());
+            let job = move |_| {
+                wait.lock().expect("whole").recv().expect("told to go on");
+                told.send(1).expect("listened to");
+            };
+            turns.put(1, Box::new(job));
+        }
+        for user in [2, 3] {
+            let told = told.clone();
+            turns.put(user, Box::new(move |_| told.send(user).expect("listened to")));
+        }
+        assert_eq!(done.iter().take(2).collect::<Vec<_>>(), [2, 3]);
+        (0..10).for_each(|_| go_on.send(()).expect("they wait"));
+        assert_eq!(done.iter().take(10).collect::<Vec<_>>(), [1; 10]);
     }
 
     #[test]

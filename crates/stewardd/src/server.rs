@@ -214,8 +214,7 @@ impl Server {
         self.turn += 1;
         let of_clients = ready[1..].iter().copied().chain(std::iter::repeat(PollFlags::empty()));
         self.clients.iter_mut().zip(of_clients).for_each(|(client, ready)| client.ready = ready);
-        let backlog = self.newcomers.calm_down(now_ns());
-        self.set_backlog(backlog);
+        self.newcomers.calm_down(now_ns(), &self.listener);
         if !ready[0].is_empty() {
             self.accept();
         }
@@ -355,23 +354,13 @@ impl Server {
                 }
             };
             if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut round)) {
-                let backlog = self.newcomers.turned_away(now_ns());
-                self.set_backlog(backlog);
+                self.newcomers.turned_away(now_ns(), &self.listener);
                 continue;
             }
             match (self.identify)(&stream) {
                 Ok(caller) => self.let_in(stream, caller, &mut round),
                 Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
             }
-        }
-    }
-
-    /// Has the kernel let so many wait, if it is to be another number.
-    fn set_backlog(&self, backlog: Option<u16>) {
-        if let Some(backlog) = backlog
-            && let Err(error) = rustix::net::listen(&self.listener, backlog.into())
-        {
-            tracing::debug!(%error, "cannot change how many clients may wait");
         }
     }
 

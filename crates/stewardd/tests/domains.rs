@@ -288,6 +288,26 @@ fn a_domain_with_many_below_it_is_removed_in_pieces() {
     }
 }
 
+/// Whose the processes are that are to be ended is known only where all of them can be listed.
+#[test]
+fn a_domain_whose_processes_or_cgroups_cannot_be_listed_is_not_ended_by_its_owner() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let own = api::CreateDomain { user: Some(1001), keep: Some(true), ..create("own", None) };
+    daemon.client().call(&own).expect("root may");
+    daemon.client().call(&create("own/part", None)).expect("root may");
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    for unreadable in ["steward.own/cgroup.procs", "steward.own/part/cgroup.procs", "steward.own/part"] {
+        machine.cgroups.tree().unreadable = [unreadable.to_owned()].into();
+        let error = refusal(daemon.client().call(&remove("own", true)));
+        assert!(matches!(error, ApiError::MechanismFailed { .. }), "{unreadable}: {error}");
+        assert!(machine.cgroups.tree().has("steward.own/part"), "{unreadable}");
+    }
+    machine.cgroups.tree().unreadable.clear();
+    daemon.client().call(&remove("own", true)).expect("one's own");
+    assert!(!machine.cgroups.tree().has("steward.own"));
+}
+
 /// What root has held a user to, the user does not get out of by removing the domain that does it.
 #[test]
 fn nobody_leaves_the_limits_of_a_domain_of_their_own_by_removing_it() {

@@ -9,8 +9,8 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount as mount_raw, mount
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::mount::{Mounted, mount};
-use crate::service::READERS;
 use crate::stand_in::StandIn;
+use crate::turns::BUSY_PER_USER_MAX;
 
 /// A shell's working directory is the parent of the mount, as `/run/steward` is.
 struct Place {
@@ -144,7 +144,7 @@ fn what_needs_nobody_waits_for_nobody() {
                 cat.spawn().expect("every machine has cat")
             })
             .collect();
-        while place.daemon.calls() < READERS {
+        while place.daemon.calls() < BUSY_PER_USER_MAX {
             std::thread::yield_now();
         }
         assert_eq!(place.says("timeout 60 stat -c %s domains/cpu fs/domains/cpu.weight"), "4096\n4096\n");

@@ -1,7 +1,7 @@
 //! The processes in a cgroup, listed some at a time: there may be any number of them.
 
 use std::fmt;
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use crate::error::KernelError;
@@ -11,17 +11,15 @@ const PART_BYTES: usize = 1024;
 
 /// A list of processes that is being read.
 pub struct Processes {
-    source: Box<dyn Read + Send>,
+    source: BufReader<Box<dyn Read + Send>>,
     /// The file, for errors.
     path: PathBuf,
-    /// The line that was read in part.
-    rest: Vec<u8>,
 }
 
 impl Processes {
     /// Reads lines with a pid each. `path` is the file.
     pub fn new(source: impl Read + Send + 'static, path: PathBuf) -> Self {
-        Processes { source: Box::new(source), path, rest: Vec::new() }
+        Processes { source: BufReader::with_capacity(PART_BYTES, Box::new(source)), path }
     }
 
     /// Some more of them; `None` when those were all. One in another pid namespace is 0.
@@ -29,22 +27,31 @@ impl Processes {
     /// # Errors
     /// [`KernelError::Read`] naming the file.
     pub fn some(&mut self) -> Result<Option<Vec<i32>>, KernelError> {
-        let mut part = [0; PART_BYTES];
-        let count = loop {
-            match self.source.read(&mut part) {
-                Ok(count) => break count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(KernelError::Read { path: self.path.clone(), source }),
+        let mut some = Vec::new();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.source.read_line(&mut line);
+            match read.map_err(|source| KernelError::Read { path: self.path.clone(), source })? {
+                0 => return Ok(None),
+                _ => some.extend(line.trim().parse::<i32>()),
             }
-        };
-        if count == 0 && self.rest.is_empty() {
-            return Ok(None);
+            if !self.source.buffer().contains(&b'\n') {
+                return Ok(Some(some));
+            }
         }
-        self.rest.extend_from_slice(&part[..count]);
-        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
-        let lines: Vec<u8> = self.rest.drain(..if count == 0 { self.rest.len() } else { end }).collect();
-        let lines = String::from_utf8_lossy(&lines);
-        Ok(Some(lines.lines().filter_map(|line| line.trim().parse().ok()).collect()))
+    }
+
+    /// All that are left.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] naming the file.
+    pub fn all(mut self) -> Result<Vec<i32>, KernelError> {
+        let mut all = Vec::new();
+        while let Some(some) = self.some()? {
+            all.extend(some);
+        }
+        Ok(all)
     }
 }
 

@@ -208,8 +208,7 @@ impl CgroupTree {
     /// # Errors
     /// [`KernelError::Read`] naming `cgroup.procs`.
     pub fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
-        let text = self.read(path, "cgroup.procs")?;
-        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+        self.list_processes(path)?.all()
     }
 
     /// The same, to be read some at a time.

@@ -36,9 +36,7 @@ pub trait Cgroups: Send {
     fn create(&self, path: &str) -> Result<Cgroup, KernelError>;
     /// Removes an empty one.
     fn remove(&self, path: &str) -> Result<(), KernelError>;
-    /// The processes in one itself.
-    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError>;
-    /// The same, some at a time.
+    /// The processes in one itself, to be read some at a time.
     fn list_processes(&self, path: &str) -> Result<Processes, KernelError>;
     /// Whether a process is in it or below it.
     fn is_populated(&self, path: &str) -> Result<bool, KernelError>;
@@ -172,10 +170,6 @@ impl Cgroups for Kernel {
 
     fn remove(&self, path: &str) -> Result<(), KernelError> {
         self.tree.remove(path)
-    }
-
-    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
-        self.tree.processes(path)
     }
 
     fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {

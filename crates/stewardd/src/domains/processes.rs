@@ -6,20 +6,23 @@ use steward_kernel::cgroup::processes::Processes;
 use super::{Domains, kernel_failed, place};
 
 impl Domains {
-    /// The processes of a domain itself.
+    /// The processes of a domain itself: none of one that has gone.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn processes(&self, path: &str) -> Result<Vec<i32>, ApiError> {
-        let cgroups = self.cgroups()?;
-        let mut processes = cgroups.processes(path).map_err(|error| kernel_failed(&error))?;
-        if let Some(held) = self.held.get(path).filter(|held| held.leaf) {
-            processes.extend(cgroups.processes(&place(held)).unwrap_or_default());
+        let mut processes = Vec::new();
+        for list in self.list_processes(path)? {
+            match list.all() {
+                // Its cgroup has gone meanwhile.
+                Err(error) if error.is_absent() => {}
+                all => processes.extend(all.map_err(|error| kernel_failed(&error))?),
+            }
         }
         Ok(processes)
     }
 
-    /// The same, to be read some at a time: none of a domain that has gone.
+    /// The same, to be read some at a time.
     ///
     /// # Errors
     /// What the kernel says.

@@ -32,6 +32,8 @@ pub struct Tree {
     next_id: u64,
     watched: BTreeMap<String, bool>,
     changed: BTreeSet<String>,
+    /// Directories and files that cannot be read.
+    pub unreadable: BTreeSet<String>,
     /// Processes that were ended with `cgroup.kill`.
     pub killed: Vec<i32>,
     /// What the kernel says to whoever limits memory, if it does not do it.
@@ -76,6 +78,7 @@ impl Default for Tree {
             next_id: 2,
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
             killed: Vec::new(),
             refuses_memory: None,
             memory_goes_on: 0,
@@ -137,6 +140,10 @@ impl Tree {
 
     fn get(&self, path: &str) -> Result<&Group, KernelError> {
         self.groups.get(path).ok_or_else(|| failed(path, libc::ENOENT))
+    }
+
+    fn read(&self, path: &str) -> Result<(), KernelError> {
+        if self.unreadable.contains(path) { Err(failed(path, libc::EIO)) } else { Ok(()) }
     }
 
     fn cgroup(&self, path: &str) -> Result<Cgroup, KernelError> {
@@ -228,6 +235,7 @@ impl Cgroups for FakeCgroups {
 
     fn children(&self, path: &str) -> Result<Vec<Cgroup>, KernelError> {
         let tree = self.tree();
+        tree.read(path)?;
         let children = tree.groups.keys().filter(|other| parent_of(other) == Some(path));
         children.map(|path| tree.cgroup(path)).collect()
     }
@@ -271,14 +279,11 @@ impl Cgroups for FakeCgroups {
         Ok(())
     }
 
-    fn processes(&self, path: &str) -> Result<Vec<i32>, KernelError> {
+    fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {
         let tree = self.tree();
         tree.get(path)?;
-        Ok(tree.processes(path))
-    }
-
-    fn list_processes(&self, path: &str) -> Result<Processes, KernelError> {
-        let lines: String = Cgroups::processes(self, path)?.iter().map(|pid| format!("{pid}\n")).collect();
+        tree.read(&format!("{path}/cgroup.procs"))?;
+        let lines: String = tree.processes(path).iter().map(|pid| format!("{pid}\n")).collect();
         Ok(Processes::new(Cursor::new(lines.into_bytes()), PathBuf::from(path)))
     }
 

@@ -7,6 +7,7 @@
 //! times as long.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixListener;
 
 /// How many clients the kernel lets wait until they are accepted.
 pub(super) const BACKLOG: u16 = 128;
@@ -38,15 +39,25 @@ impl Newcomers {
         Round { begun_ns: now_ns, left: most, has_let_in_first: false, replaced: HashMap::new() }
     }
 
-    /// Somebody was turned away. Returns how many may wait from now on, if that is another number than before.
-    pub(super) fn turned_away(&mut self, now_ns: u64) -> Option<u16> {
-        self.crowded_at_ns.replace(now_ns).is_none().then_some(BACKLOG_CROWDED)
+    /// Somebody was turned away: few may wait at the listener from now on.
+    pub(super) fn turned_away(&mut self, now_ns: u64, listener: &UnixListener) {
+        if self.crowded_at_ns.replace(now_ns).is_none() {
+            set_backlog(listener, BACKLOG_CROWDED);
+        }
     }
 
-    /// The same for time that has passed.
-    pub(super) fn calm_down(&mut self, now_ns: u64) -> Option<u16> {
+    /// When the last time is long enough ago, as many may wait as ever.
+    pub(super) fn calm_down(&mut self, now_ns: u64, listener: &UnixListener) {
         let is_over = |at_ns: &mut u64| now_ns.saturating_sub(*at_ns) >= CROWDED_NS;
-        self.crowded_at_ns.take_if(is_over).map(|_| BACKLOG)
+        if self.crowded_at_ns.take_if(is_over).is_some() {
+            set_backlog(listener, BACKLOG);
+        }
+    }
+}
+
+fn set_backlog(listener: &UnixListener, backlog: u16) {
+    if let Err(error) = rustix::net::listen(listener, backlog.into()) {
+        tracing::debug!(%error, "cannot change how many clients may wait");
     }
 }
 

@@ -237,8 +237,7 @@ fn who_has_all_connections_that_one_may_have_costs_little_by_connecting_again_an
             Ok(Caller { uid, payer: uid, ..peer::from_kernel(stream)? })
         });
         // As many as ever may wait again.
-        let backlog = server.newcomers.calm_down(u64::MAX);
-        server.set_backlog(backlog);
+        server.newcomers.calm_down(u64::MAX, &server.listener);
         (0..100).map(|_| UnixStream::connect(&server.path).expect("it listens")).collect()
     };
     // In each turn again: a newer connection does go before an older one.
@@ -280,8 +279,7 @@ fn while_newcomers_of_a_user_are_turned_away_few_may_wait_to_be_let_in() {
     assert!(!waiting.is_empty() && waiting.len() <= 20, "{}", waiting.len());
     server.accept();
     assert_eq!(connect_all(&server).len(), waiting.len(), "all were taken in in one turn");
-    let backlog = server.newcomers.calm_down(u64::MAX);
-    server.set_backlog(backlog);
+    server.newcomers.calm_down(u64::MAX, &server.listener);
     assert!(connect_all(&server).len() > 100, "a second after the last was turned away");
 }
 
