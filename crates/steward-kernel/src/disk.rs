@@ -5,8 +5,8 @@
 //! - [`usage`]: what they and single tasks have read and written.
 //! - [`priority`]: the priority of a task's requests, the same way (`ioprio`: the system calls); [`weight`]: the weight
 //!   of a cgroup's; [`limit`]: the most that it may read and write.
-//! - [`cost`]: what requests are charged at, the same way; [`calibrations`]: what is known of that; [`measure`]: how it is
-//!   found out, on a file that is nobody's; [`mounted`]: where there is room for one.
+//! - [`cost`]: what requests are charged at, the same way; [`calibrations`]: what is known of that; [`measure`]: how it
+//!   is found out, on a file that is nobody's; [`mounted`]: where there is room for one.
 
 pub mod below;
 pub mod calibrations;

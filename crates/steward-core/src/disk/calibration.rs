@@ -9,8 +9,8 @@ use crate::quantity::format_size;
 
 /// How many requests a device that takes them one at a time has at once.
 const ONE_AT_A_TIME: u64 = 1;
-/// The least by which a large request is to take longer than a page, as a part of how long a page takes. Below it is not
-/// known what a page more costs: a cache has answered, or somebody else was served.
+/// The least by which a large request is to take longer than a page, as a part of how long a page takes. Below it is
+/// not known what a page more costs: a cache has answered, or somebody else was served.
 const LONGER_MIN: f64 = 0.05;
 
 /// How many requests in a second a disk was found to serve, reading or writing, with many at once.

@@ -1,6 +1,6 @@
 //! By what a device's requests are ordered (Yang 2009, section 10.2): without an elevator that knows classes nobody's
-//! requests are served before anybody else's. Where an elevator costs more than it gives, the kernel charges cgroups for
-//! them instead ([`cost`](super::cost)).
+//! requests are served before anybody else's. Where an elevator costs more than it gives, the kernel charges cgroups
+//! for them instead ([`cost`](super::cost)).
 //!
 //! docs/disk.md has the measurements that the choice rests on.
 

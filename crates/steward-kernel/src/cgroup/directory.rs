@@ -25,8 +25,8 @@ const PIECE_BYTES: usize = 4096;
 const OF_DEVICE: char = '@';
 
 /// The name under which the line of a device is read and written as if it were a file: of files that have one for each
-/// device that is limited (`io.max`) or for which something was set (`io.cost.qos`, `io.cost.model`). A device without a
-/// line has no limit, and nothing set.
+/// device that is limited (`io.max`) or for which something was set (`io.cost.qos`, `io.cost.model`). A device without
+/// a line has no limit, and nothing set.
 pub(crate) fn line_of(file: &str, device_number: &str) -> String {
     format!("{file}{OF_DEVICE}{device_number}")
 }

@@ -1,5 +1,6 @@
-//! How many requests a disk serves in a second, found out on a file of its file system that has no name (`O_TMPFILE`), so
-//! that whoever ends the measurement, in whatever way, leaves nothing. Nothing is written to the device itself.
+//! How many requests a disk serves in a second, found out on a file of its file system that has no name
+//! (`O_TMPFILE`), so that whoever ends the measurement, in whatever way, leaves nothing. Nothing is written to the
+//! device itself.
 //!
 //! Requests go past the page cache, many at once (io_uring).
 
@@ -55,8 +56,8 @@ pub struct Measured {
     pub cpu_bound: bool,
 }
 
-/// Finds out what the disk of this name does, on a file in a directory that is on it. It takes some 25 s at most. `tell`
-/// is called with what is done next.
+/// Finds out what the disk of this name does, on a file in a directory that is on it. It takes some 25 s at most.
+/// `tell` is called with what is done next.
 ///
 /// # Errors
 /// In a sentence.
@@ -145,17 +146,7 @@ struct Scratch {
 impl Scratch {
     fn make(directory: &Path) -> Result<Self, String> {
         let at = directory.display();
-        let failed = |error: io::Error| match error.raw_os_error() {
-            Some(libc::EROFS) => {
-                format!("{at} is on a file system that is read-only: nothing can be measured there")
-            }
-            Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => format!(
-                "{at} is on a file system without files that have no name, or whose files cannot be written past the cache \
-                 (O_TMPFILE, O_DIRECT): name a directory of another file system of this disk"
-            ),
-            Some(libc::ENOSPC | libc::EDQUOT) => no_room(at.to_string(), None),
-            _ => format!("a file to measure on cannot be written in {at}: {error}"),
-        };
+        let failed = |error: io::Error| refusal(&at.to_string(), &error);
         let flags = libc::O_TMPFILE | libc::O_DIRECT | libc::O_CLOEXEC;
         let file = OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(directory);
         let file = file.map_err(failed)?;
@@ -163,7 +154,7 @@ impl Scratch {
         let free = room.f_bavail.saturating_mul(room.f_frsize);
         let wanted = (free / PART_OF_FREE).min(BYTES_MAX) / LARGE_BYTES * LARGE_BYTES;
         if wanted < BYTES_MIN {
-            return Err(no_room(at.to_string(), Some(free)));
+            return Err(no_room(&at.to_string(), Some(free)));
         }
         // Without it the pieces are where there is room for each.
         let _ = fallocate(&file, FallocateFlags::empty(), 0, wanted);
@@ -211,7 +202,22 @@ impl Scratch {
     }
 }
 
-fn no_room(at: String, free: Option<u64>) -> String {
+/// Why a file to measure on cannot be had there.
+fn refusal(at: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EROFS) => {
+            format!("{at} is on a file system that is read-only: nothing can be measured there")
+        }
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => format!(
+            "{at} is on a file system without files that have no name, or whose files cannot be written past the cache \
+             (O_TMPFILE, O_DIRECT): name a directory of another file system of this disk"
+        ),
+        Some(libc::ENOSPC | libc::EDQUOT) => no_room(at, None),
+        _ => format!("a file to measure on cannot be written in {at}: {error}"),
+    }
+}
+
+fn no_room(at: &str, free: Option<u64>) -> String {
     let free = free.map_or_else(String::new, |free| format!(" of which {} are free", format_size(free)));
     format!(
         "{at} is on a file system{free}: half of what is free is taken to measure on for some seconds, and {} are needed",
@@ -398,12 +404,18 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_measured_is_said() {
-        // No file system.
-        let why = Scratch::make(Path::new("/proc/self")).err().expect("nothing is written there");
-        assert!(why.contains("/proc/self is on a file system without files that have no name"), "{why}");
+        for (errno, says) in [
+            (libc::EROFS, "/data is on a file system that is read-only"),
+            (libc::EOPNOTSUPP, "/data is on a file system without files that have no name"),
+            (libc::ENOSPC, "48M are needed"),
+            (libc::EACCES, "cannot be written in /data: Permission denied"),
+        ] {
+            let why = refusal("/data", &io::Error::from_raw_os_error(errno));
+            assert!(why.contains(says), "{why}");
+        }
         let why = Scratch::make(Path::new("/nowhere")).err().expect("nothing is there");
         assert!(why.contains("a file to measure on cannot be written in /nowhere: No such file"), "{why}");
-        let why = no_room("/boot".into(), Some(7 << 20));
-        assert!(why.contains("of which 7MiB are free") && why.contains("48MiB are needed"), "{why}");
+        let why = no_room("/boot", Some(7 << 20));
+        assert!(why.contains("of which 7M are free") && why.contains("48M are needed"), "{why}");
     }
 }

@@ -1,7 +1,7 @@
 //! The part of a disk's time that a cgroup has beside its siblings, through the undo journal: with the elevator BFQ
 //! (`io.bfq.weight`, Documentation/block/bfq-iosched.rst), and where requests are charged (`io.weight`,
-//! Documentation/admin-guide/cgroup-v2.rst). The kernel has the first once BFQ is loaded, and both where the cgroup above
-//! hands the disk out. What is usual, 100, is the same in both.
+//! Documentation/admin-guide/cgroup-v2.rst). The kernel has the first once BFQ is loaded, and both where the cgroup
+//! above hands the disk out. What is usual, 100, is the same in both.
 
 use crate::cgroup::place::Place;
 use crate::journal::{JournalError, SharedJournal, Undone};

@@ -89,13 +89,10 @@ section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null
 lines
-section reverted
-try steward revert
-lines
-weight batch io.weight
 start_daemon --mechanism deadline
 wait_for is_charged
 section started-again
+grep -c 'decision="reverted"' /tmp/log
 lines
 section left-by-all
 kill $first $second
@@ -120,6 +117,16 @@ wait_for 'line qos | grep -q max=100.00'
 steward status | grep -c 'set by somebody else'
 section stopped
 stop_daemon
+lines
+weight batch io.weight
+
+start_daemon --mechanism deadline
+wait_for is_charged
+kill -9 $daemon
+wait $daemon 2>/dev/null
+section reverted
+is_charged && echo "was charged"
+try steward revert >/dev/null
 lines
 weight batch io.weight
 kill $second
