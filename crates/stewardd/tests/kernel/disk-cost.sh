@@ -1,6 +1,6 @@
 # What is made of a disk that does not rotate and takes several requests at a time: that it can be calibrated, that
-# domains are charged by that and nobody else's settings are touched, and what is left when its reason is gone, when the
-# daemon is killed, and when it stops. It runs in the lab's machine, after prelude.sh.
+# domains are charged by that, and what is left of it when the daemon is killed. It runs in the lab's machine, after
+# prelude.sh.
 sh /lab/timed-disk.sh flash 192 0 || exit 1
 number=$(cat /sys/block/nullb0/dev)
 line() { grep "^$number " "/sys/fs/cgroup/io.cost.$1" || echo "nothing of $1"; }
@@ -89,44 +89,8 @@ section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null
 lines
-start_daemon --mechanism deadline
-wait_for is_charged
-section started-again
-grep -c 'decision="reverted"' /tmp/log
-lines
-section left-by-all
-kill $first $second
-wait_for '! is_charged'
-wait_for '! test -e /sys/fs/cgroup/steward.batch/io.weight'
-lines
-cat /sys/fs/cgroup/cgroup.subtree_control
-
-section somebody-else
-steward run --domain batch -- $(reads two) >/dev/null 2>&1 &
-second=$!
-wait_for is_charged
-theirs="enable=1 ctrl=user rpct=90.00 rlat=5000 wpct=90.00 wlat=5000 min=50.00 max=150.00"
-echo "$number $theirs" >/sys/fs/cgroup/io.cost.qos
-wait_for 'steward status | grep -q "set by somebody else"'
-steward status | grep 'set by somebody else'
-line qos
-sleep 2
-line qos
-echo "$number enable=0 ctrl=auto" >/sys/fs/cgroup/io.cost.qos
-wait_for 'line qos | grep -q max=100.00'
-steward status | grep -c 'set by somebody else'
-section stopped
-stop_daemon
-lines
-weight batch io.weight
-
-start_daemon --mechanism deadline
-wait_for is_charged
-kill -9 $daemon
-wait $daemon 2>/dev/null
 section reverted
-is_charged && echo "was charged"
 try steward revert >/dev/null
 lines
 weight batch io.weight
-kill $second
+kill $first $second
