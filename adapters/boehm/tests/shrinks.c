@@ -10,15 +10,18 @@
 
 #include "../heap.h"
 
+/* libgc names its functions; what it counts in is said here. */
+typedef size_t gc_bytes;
+
 extern void GC_init(void);
 extern void *GC_malloc(size_t bytes);
 extern void *GC_malloc_atomic_uncollectable(size_t bytes);
 extern void GC_free(void *object);
 extern void GC_gcollect(void);
 extern void GC_gcollect_and_unmap(void);
-extern size_t GC_get_heap_size(void);
-extern size_t GC_get_free_bytes(void);
-extern size_t GC_get_bytes_since_gc(void);
+extern gc_bytes GC_get_heap_size(void);
+extern gc_bytes GC_get_free_bytes(void);
+extern gc_bytes GC_get_bytes_since_gc(void);
 extern size_t GC_get_prof_stats(struct boehm_counts *counts, size_t bytes);
 extern void GC_set_free_space_divisor(size_t divisor);
 extern void GC_set_stop_func(int (*stop)(void));
