@@ -90,7 +90,8 @@ kill -9 $daemon
 wait $daemon 2>/dev/null
 lines
 section reverted
-try steward revert >/dev/null
+steward revert >/dev/null
+echo "exit code $?"
 lines
 weight batch io.weight
 kill $first $second

@@ -111,7 +111,7 @@ DECIDE u64 still_ahead(u64 ahead, u64 paid, u64 credit)
  */
 DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 {
-	return !clock_before(credit + ahead, paid) && !clock_before(clock, paid);
+	return !clock_before(credit + ahead, paid) && (!ahead || !clock_before(clock, paid));
 }
 
 /*
@@ -133,7 +133,8 @@ DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_n
 	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
 	paid = reweighed(account->paid, clock, *paid_weight, weight);
 	*paid_weight = weight;
-	account->ahead = still_ahead(account->ahead, paid, credit);
+	if (account->ahead)
+		account->ahead = still_ahead(account->ahead, paid, credit);
 	if (!used_ns) {
 		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
 		first = domain_at(t, level)->first[priority];
