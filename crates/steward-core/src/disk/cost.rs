@@ -138,15 +138,14 @@ impl Lines {
 
     /// Whose it is, where Steward would have `model`.
     pub fn standing(&self, model: Option<&Model>) -> Standing {
-        let number = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
         let is_ours = |line: &str, ours: fn(&Model, &str) -> String| {
-            model.is_some_and(|model| same(line, &ours(model, &number(line))))
+            let number = line.split(' ').next().unwrap_or_default();
+            model.is_some_and(|model| same(line, &ours(model, number)))
         };
         let is_free = |line: &str| word(line, "enable") != Some("1") && word(line, "ctrl") != Some("user");
-        let lines: [(&str, fn(&Model, &str) -> String); 2] =
-            [(&self.model, Model::to_kernel), (&self.quality, Model::quality)];
-        let ours = lines.iter().filter(|(line, made)| is_ours(line, *made)).count();
-        let free = lines.iter().filter(|(line, _)| is_free(line)).count();
+        let count = |of_model: bool, of_quality: bool| usize::from(of_model) + usize::from(of_quality);
+        let ours = count(is_ours(&self.model, Model::to_kernel), is_ours(&self.quality, Model::quality));
+        let free = count(is_free(&self.model), is_free(&self.quality));
         match (ours, free) {
             (2, _) => Standing::Stewards,
             // On the way there or back.

@@ -372,7 +372,7 @@ mod tests {
             let mut before = places.next();
             for _ in 0..10_000 {
                 let at = places.next();
-                assert!(at % PAGE_BYTES == 0 && at + bytes <= BYTES_MIN, "{at}");
+                assert!(at.is_multiple_of(PAGE_BYTES) && at + bytes <= BYTES_MIN, "{at}");
                 let apart = at.abs_diff(before);
                 match far {
                     true => assert!(apart > 16 << 20, "{before} and {at}"),
