@@ -184,9 +184,14 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
     }
 }
 
+/// What a thread that spins is called, from when on it has left the start of its program behind.
+const SPINNING: &std::ffi::CStr = c"spinning";
+
 /// Uses the CPU for ever. Not `spin_loop()`: its PAUSE makes an emulated processor hand over to the next one, which is
 /// slow for the host.
 fn spin() -> ! {
+    // SAFETY: the kernel copies the name.
+    unsafe { libc::prctl(libc::PR_SET_NAME, SPINNING.as_ptr()) };
     loop {
         std::hint::black_box(());
     }
@@ -392,13 +397,11 @@ pub fn time_ms(pid: i32) -> f64 {
         / 1e6
 }
 
-/// Whether the process has computed in user space for a while: it has the kernel's locks for starting a program no
-/// more.
+/// Whether the process spins: it has the kernel's locks for starting a program no more. By its name: what it has used
+/// in user space would not tell, for there the start links the program, between one mapping and the next.
 pub fn has_started(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name in brackets: the state is field 3, the ticks in user space are field 14 (proc_pid_stat(5)).
-    let ticks = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(11)?.parse::<u64>().ok());
-    ticks.is_some_and(|ticks| ticks > 0)
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.strip_suffix(b"\n") == Some(SPINNING.to_bytes())
 }
 
 /// CPU time that each program uses in the coming seconds, in milliseconds.
