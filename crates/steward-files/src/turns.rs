@@ -2,6 +2,7 @@
 //! a few of them are under way at a time, so that another's need not wait until one of those is done.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How many requests of one user can wait; far more than anybody has who means well.
@@ -96,7 +97,8 @@ impl Shared {
                 }
             };
             drop(queues);
-            job(true);
+            // The hook has said what went wrong; the thread and the user's turns are still needed.
+            let _ = catch_unwind(AssertUnwindSafe(|| job(true)));
             self.lock().is_done(user);
         }
     }
@@ -198,6 +200,15 @@ mod tests {
         assert_eq!(done.iter().take(2).collect::<Vec<_>>(), [2, 3]);
         (0..10).for_each(|_| go_on.send(()).expect("they wait"));
         assert_eq!(done.iter().take(10).collect::<Vec<_>>(), [1; 10]);
+    }
+
+    #[test]
+    fn a_job_that_panics_costs_neither_a_thread_nor_a_turn() {
+        let turns = Turns::new(1);
+        let (told, done) = sync_channel(1);
+        (0..=BUSY_PER_USER_MAX).for_each(|_| turns.put(1, Box::new(|_| panic!("as it is to"))));
+        turns.put(1, Box::new(move |is_done| told.send(is_done).expect("listened to")));
+        assert_eq!(done.recv(), Ok(true));
     }
 
     #[test]
