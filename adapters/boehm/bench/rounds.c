@@ -13,7 +13,7 @@
  *
  * Prints after each round, in the lab's line format (milliseconds of CLOCK_MONOTONIC): `w ROUNDS AT`, the work that is
  * done; `g MS COUNT`, how long it has collected so far and how often. Ends after the round in which SECONDS_MAX are
- * over. What gc.h would declare is declared here, so that it is built with the library alone.
+ * over.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,23 +21,7 @@
 #include <time.h>
 
 #include "../heap.h"
-
-typedef size_t gc_bytes;
-extern void GC_init(void);
-extern void *GC_malloc(size_t bytes);
-extern void *GC_malloc_atomic(size_t bytes);
-extern void *GC_malloc_atomic_uncollectable(size_t bytes);
-extern void GC_free(void *object);
-extern void GC_gcollect(void);
-extern void GC_gcollect_and_unmap(void);
-extern size_t GC_get_gc_no(void);
-extern gc_bytes GC_get_heap_size(void);
-extern size_t GC_get_free_bytes(void);
-extern size_t GC_get_bytes_since_gc(void);
-extern size_t GC_get_prof_stats(struct boehm_counts *counts, size_t bytes);
-extern void GC_set_free_space_divisor(size_t divisor);
-extern void GC_set_stop_func(int (*stop)(void));
-extern void GC_set_on_collection_event(void (*heard)(int event));
+#include "../libgc.h"
 
 /* Of GC_EventType in gc.h. */
 #define EVENT_START 0

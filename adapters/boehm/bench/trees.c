@@ -6,19 +6,13 @@
  *     trees ROUNDS [DEPTH [STAYS]]   # trees of 2^DEPTH nodes of 32 bytes; 2^STAYS nodes that stay
  *
  * Prints a line for every round: collections so far, the heap in MiB, microseconds since the start. Waits for a line on
- * standard input before it begins when WAIT is in the environment. What gc.h would declare is declared here, so that
- * it is built with the library alone.
+ * standard input before it begins when WAIT is in the environment.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-typedef size_t gc_bytes;
-extern void GC_init(void);
-extern void *GC_malloc(size_t bytes);
-extern void *GC_malloc_atomic(size_t bytes);
-extern size_t GC_get_gc_no(void);
-extern gc_bytes GC_get_heap_size(void);
+#include "../libgc.h"
 
 /* How many numbers stay. */
 #define NUMBERS 500000

@@ -2,29 +2,14 @@
 /*
  * A heap of which more has to be given up than is left: it stays at what may be used, and neither falls to what is in
  * use, which would have all the rest to be had anew page by page, nor takes ever more addresses. With the library
- * itself; what gc.h would declare is declared here. Prints what is not so, and ends with 1.
+ * itself. Prints what is not so, and ends with 1.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../heap.h"
-
-/* libgc names its functions; what it counts in is said here. */
-typedef size_t gc_bytes;
-
-extern void GC_init(void);
-extern void *GC_malloc(size_t bytes);
-extern void *GC_malloc_atomic_uncollectable(size_t bytes);
-extern void GC_free(void *object);
-extern void GC_gcollect(void);
-extern void GC_gcollect_and_unmap(void);
-extern gc_bytes GC_get_heap_size(void);
-extern gc_bytes GC_get_free_bytes(void);
-extern gc_bytes GC_get_bytes_since_gc(void);
-extern size_t GC_get_prof_stats(struct boehm_counts *counts, size_t bytes);
-extern void GC_set_free_space_divisor(size_t divisor);
-extern void GC_set_stop_func(int (*stop)(void));
+#include "../libgc.h"
 
 #define MIB (1024ULL * 1024)
 #define MUCH (256 * MIB)
