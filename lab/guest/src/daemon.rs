@@ -17,6 +17,8 @@ const CLIENT: &str = "/usr/bin/steward";
 /// Much longer than it takes: while a busy host serves the disk late, a clock that counts instructions jumps ahead.
 const START_PATIENCE: Duration = Duration::from_secs(600);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// A calibration takes some 20 s.
+const CALIBRATION_PATIENCE: Duration = Duration::from_secs(300);
 
 /// A daemon that said it is ready.
 pub struct Daemon {
@@ -53,7 +55,10 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
         let mut daemon = Daemon { child, log, loads_scheduler: setup.mechanism.is_none() };
-        let ready = daemon.wait_until_ready(&socket).and_then(|()| daemon.is_in_force());
+        let ready = daemon
+            .wait_until_ready(&socket)
+            .and_then(|()| daemon.is_in_force())
+            .and_then(|()| setup.calibrated.iter().try_for_each(|path| calibrate(directory, path)));
         match ready {
             Ok(()) => Ok(daemon),
             Err(error) => {
@@ -115,7 +120,7 @@ impl Daemon {
 /// # Errors
 /// When the client cannot be started, fails, or is too slow.
 pub fn status(directory: &Path) -> Result<Value> {
-    let text = ask(directory, &["status", "--json"])?;
+    let text = ask(directory, &["status", "--json"], ANSWER_PATIENCE)?;
     serde_json::from_str(&text).with_context(|| format!("`{CLIENT} status --json` printed: {text}"))
 }
 
@@ -124,24 +129,36 @@ pub fn status(directory: &Path) -> Result<Value> {
 /// # Errors
 /// As [`status`].
 pub fn decisions(directory: &Path) -> Result<String> {
-    ask(directory, &["events"]).map(|text| tail(text.as_bytes(), 40_000))
+    ask(directory, &["events"], ANSWER_PATIENCE).map(|text| tail(text.as_bytes(), 40_000))
 }
 
-fn ask(directory: &Path, arguments: &[&str]) -> Result<String> {
-    let path = directory.join("answer");
+/// Has Steward learn what requests cost the disk of this file system.
+fn calibrate(directory: &Path, path: &str) -> Result<()> {
+    ask(directory, &["disk", "calibrate", path], CALIBRATION_PATIENCE).map(drop)
+}
+
+/// What the client prints. It is an error when it fails or takes longer than this.
+fn ask(directory: &Path, arguments: &[&str], patience: Duration) -> Result<String> {
+    let [output, complaint] = ["answer", "complaint"].map(|name| directory.join(name));
     let mut client = Command::new(CLIENT)
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(fs::File::create(&path)?)
-        .stderr(Stdio::null())
+        .stdout(fs::File::create(&output)?)
+        .stderr(fs::File::create(&complaint)?)
         .spawn()
         .with_context(|| format!("cannot start {CLIENT}"))?;
-    if !wait(&mut client, ANSWER_PATIENCE) {
+    let asked = format!("`{CLIENT} {}`", arguments.join(" "));
+    if !wait(&mut client, patience) {
         let _ = client.kill();
         let _ = client.wait();
-        bail!("`{CLIENT} {}` did not answer within {ANSWER_PATIENCE:?}", arguments.join(" "));
+        bail!("{asked} did not answer within {patience:?}");
     }
-    Ok(String::from_utf8_lossy(&fs::read(&path)?).into_owned())
+    let text = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let status = client.wait()?;
+    if !status.success() {
+        bail!("{asked} failed with {status}: {}", text(&complaint)?);
+    }
+    Ok(text(&output)?)
 }
 
 /// The last `most` bytes of a text.

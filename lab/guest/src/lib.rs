@@ -130,6 +130,9 @@ pub struct StewardSetup {
     /// What `--mechanism` says, if anything.
     #[serde(default)]
     pub mechanism: Option<String>,
+    /// A file system whose disk is calibrated once the daemon is there.
+    #[serde(default)]
+    pub calibrated: Option<String>,
 }
 
 /// A cgroup with a policy.

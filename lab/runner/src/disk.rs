@@ -19,6 +19,8 @@ const COST_WEIGHTS: [u32; 2] = [1000, 10];
 /// The kernel's own.
 const USUAL_WEIGHTS: [u32; 2] = [100, 100];
 const BYTES_PER_MIB: f64 = (1 << 20) as f64;
+/// Where `lab/machine/timed-disk.sh` puts its file system.
+const MOUNT_POINT: &str = "/timed";
 const QUEUE: &str = "/sys/block/nullb0/queue";
 const GROUPS: &str = "/sys/fs/cgroup";
 const COST: &str = "/sys/fs/cgroup/io.cost";
@@ -44,6 +46,12 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Option<DiskSetup> {
     before.push(setting(&format!("{COST}.qos"), "{disk} enable=0"));
     setup.settings.splice(0..0, before);
     Some(setup)
+}
+
+/// The file system whose disk Steward is to calibrate: of a disk that an experiment is about, if it does not rotate.
+pub fn calibrated(scenario: &Scenario) -> Option<String> {
+    let disk = scenario.machine.timed_disk.as_ref()?;
+    (disk.elevator.is_some() && disk.kind != DiskKind::Rotating).then(|| MOUNT_POINT.to_owned())
 }
 
 /// What stands in a program's own cgroup: BFQ lets one go before another at once only if its own cgroup has the larger
@@ -102,6 +110,7 @@ fn strict() -> Vec<Setting> {
 fn cost(kind: DiskKind) -> Vec<Setting> {
     let (per_second, bytes, latency_us) = match kind {
         DiskKind::Rotating => (101, 300_000_000_u64, 20_000),
+        DiskKind::Flash => (3_700, 200_000_000, 5_000),
         DiskKind::SolidState => (22_000, 500_000_000, 2_000),
     };
     let [read, write] = ["r", "w"]
@@ -205,6 +214,18 @@ metrics = "work"
         let save = &plan.runs.last().unwrap().programs;
         assert_eq!(save.iter().map(|program| program.protected).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(save[2].command, ["disk-load", "direct", "--file", "/timed/load-2"]);
+    }
+
+    #[test]
+    fn under_steward_a_disk_that_does_not_rotate_is_calibrated_first() {
+        let calibrated = |kind: &str| {
+            let scenario = scenario(&TEXT.replace("5400rpm", kind)).unwrap();
+            let run = plan::plan(&scenario, &[Contender::Steward], 1).unwrap().runs.remove(0);
+            run.steward.unwrap().calibrated
+        };
+        assert_eq!(calibrated("ssd").as_deref(), Some("/timed"));
+        assert_eq!(calibrated("flash").as_deref(), Some("/timed"));
+        assert_eq!(calibrated("5400rpm"), None);
     }
 
     #[test]

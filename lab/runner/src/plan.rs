@@ -103,6 +103,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
             specifications: specifications(scenario)?,
             best_effort: contender.best_effort().map(str::to_owned),
             mechanism: contender.mechanism().map(str::to_owned),
+            calibrated: disk::calibrated(scenario),
         }),
         false => None,
     };
