@@ -31,6 +31,18 @@ pub fn wait(pid: i32) {
     {}
 }
 
+/// Nanoseconds of CPU time that children had which were waited for.
+pub fn children_cpu_ns() -> u64 {
+    // SAFETY: an all-zero `rusage` is valid, and the kernel fills it.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut used);
+        used
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(used.ru_utime) + ns(used.ru_stime)
+}
+
 /// Whether `pid`, a child, has ended.
 pub fn has_ended(pid: i32) -> bool {
     // SAFETY: no status is asked for.

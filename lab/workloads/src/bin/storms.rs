@@ -21,6 +21,8 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const CPUS: &str = "/sys/devices/system/cpu";
 /// How long a task of a storm computes at a time.
 const BURST_NS: u64 = 500_000;
+/// How long it rests after it has had so much CPU time: so many times that.
+const RESTS: u64 = 9;
 
 struct Options {
     kind: String,
@@ -59,13 +61,36 @@ impl Numbers {
     }
 }
 
-/// The tasks that a storm blows about: children that compute and sleep by turns, so that none of them can starve
-/// anybody.
+/// Computes and rests by turns, so that a few real-time tasks, which no scheduler of others can hold back, starve
+/// nobody. On an emulated machine to wake and to fork cost more than the bursts, so they count as well.
+struct Turns {
+    had_ns: u64,
+}
+
+impl Turns {
+    fn new() -> Self {
+        Turns { had_ns: Self::had_ns() }
+    }
+
+    /// CPU time that the task and the children that it waited for have had.
+    fn had_ns() -> u64 {
+        clock::thread_cpu_ns() + process::children_cpu_ns()
+    }
+
+    fn rest(&mut self) {
+        let had_ns = Self::had_ns();
+        clock::sleep_until(clock::now_ns() + RESTS * (had_ns - self.had_ns));
+        self.had_ns = had_ns;
+    }
+}
+
+/// The tasks that a storm blows about.
 fn start_tasks(count: u32) -> Result<Vec<i32>> {
     let task = || {
+        let mut turns = Turns::new();
         loop {
             clock::burn_until(clock::thread_cpu_ns() + BURST_NS);
-            clock::sleep_until(clock::now_ns() + BURST_NS);
+            turns.rest();
         }
     };
     (0..count).map(|_| process::fork(task).context("fork")).collect()
@@ -88,6 +113,21 @@ fn fork_round(numbers: &mut Numbers, tasks: u32) -> Result<()> {
     Ok(())
 }
 
+/// Where the cgroups of all storms are, so that together they have the weight of one: the storms themselves need some
+/// CPU time to change what is in them.
+fn home() -> Result<PathBuf> {
+    let home = PathBuf::from(CGROUPS).join("storms");
+    match fs::create_dir(&home) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("mkdir {}", home.display()));
+        }
+        _ => {}
+    }
+    let control = home.join("cgroup.subtree_control");
+    fs::write(&control, "+cpu").with_context(|| format!("writing +cpu to {}", control.display()))?;
+    Ok(home)
+}
+
 /// A cgroup of the storm and the task in it.
 struct Group {
     path: PathBuf,
@@ -96,7 +136,7 @@ struct Group {
 
 /// One cgroup more; when there are `tasks` of them, the oldest goes: its task is killed and still ending when it does.
 fn cgroup_round(numbers: &mut Numbers, groups: &mut Vec<Group>, tasks: u32, round: u64) -> Result<()> {
-    let path = PathBuf::from(CGROUPS).join(format!("storm-{}-{round}", std::process::id()));
+    let path = home()?.join(format!("{}-{round}", std::process::id()));
     fs::create_dir(&path).with_context(|| format!("mkdir {}", path.display()))?;
     let write = |file: &str, text: String| {
         let path = path.join(file);
@@ -167,9 +207,8 @@ fn policy_round(numbers: &mut Numbers, tasks: &[i32]) -> Result<()> {
 struct Place(PathBuf);
 
 impl Place {
-    /// Below the root, whose children have the controller when it is needed.
     fn new(name: &str) -> Result<Self> {
-        let path = PathBuf::from(CGROUPS).join(format!("storm-{}-{name}", std::process::id()));
+        let path = home()?.join(format!("{}-{name}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("mkdir {}", path.display()))?;
         Ok(Place(path))
     }
@@ -230,6 +269,7 @@ fn execute(kind: &std::ffi::CStr) {
 
 /// A task of `move`: computes a while, starts another program as a shell or a library does, and begins anew.
 fn moved() -> ! {
+    let mut turns = Turns::new();
     for _ in 0..8 {
         clock::burn_until(clock::thread_cpu_ns() + BURST_NS);
         // posix_spawn(3): the parent waits as after vfork(2) until the child executes.
@@ -237,6 +277,7 @@ fn moved() -> ! {
         if let Ok(mut child) = spawned {
             let _ = child.wait();
         }
+        turns.rest();
     }
     execute(c"moved");
     std::process::exit(1)
