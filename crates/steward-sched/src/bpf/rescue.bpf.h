@@ -24,6 +24,9 @@ static __always_inline bool is_reader(struct task_struct *p, struct task_state *
 /* Which end of the queues the next look begins at. */
 static volatile u64 overdue_flags;
 
+/* Whether the last look found that those who stand to be rescued press. */
+static volatile u32 overdue_press;
+
 /* Brings tasks of one queue that have waited too long to the queue of those to be rescued, and who was called to those
  * that leave. */
 static __noinline int find_overdue(u64 queue, u64 now_ns)
@@ -62,14 +65,34 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	return 0;
 }
 
+/* Whether those that stand to be rescued press: they stand in the order in which they were found. */
+static __noinline bool find_pressing(u64 now_ns)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool presses = false;
+
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_RESCUE, 0)) {
+		p = bpf_iter_scx_dsq_next(&it);
+		if (p) {
+			struct task_state *t = task_state_of(p);
+
+			presses = t && rescue_presses(t->waiting_since_ns, now_ns);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return presses;
+}
+
 /* Serves one overdue task that may run here, if it is time to or nothing else waits. */
 static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns, bool nothing_else)
 {
+	struct domain_table *table = domains();
 	u64 interval_ns;
 
-	if (!overdue)
+	if (!overdue || !table)
 		return false;
-	interval_ns = rescue_interval_ns(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), settings.cpus);
+	interval_ns = rescue_interval_ns(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), table->cpus, overdue_press);
 	if (!(nothing_else || rescue_allowed(run->rescued_ns, interval_ns, now_ns)) || !queue_to_local(QUEUE_RESCUE))
 		return false;
 	run->rescued_ns = rescue_begins(run->rescued_ns, interval_ns, now_ns);

@@ -253,13 +253,14 @@ static volatile u32 overdue_cursor;
 static __always_inline void find_all_overdue(u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u32 cpus = settings.cpus, high_water;
+	u32 high_water;
 	int i;
 
 	if (!table)
 		return;
 	high_water = table->high_water;
-	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), cpus);
+	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), table->cpus);
+	overdue_press = find_pressing(now_ns);
 	overdue_flags = rescue_looks_from_end(overdue_looks) ? SCX_DSQ_ITER_REV : 0;
 	overdue_looks += 1;
 	/* Those that leave share a part of a CPU however many they are; and who was held for a moment may be again before

@@ -47,7 +47,8 @@ unsafe extern "C" {
         now_ns: u64,
     ) -> u32;
     fn decide_rescue_looks_from_end(looks: u32) -> bool;
-    fn decide_rescue_interval_ns(standing: u32, cpus: u32) -> u64;
+    fn decide_rescue_presses(waiting_since_ns: u64, now_ns: u64) -> bool;
+    fn decide_rescue_interval_ns(standing: u32, cpus: u32, presses: bool) -> u64;
     fn decide_rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_begins(last_ns: u64, interval_ns: u64, now_ns: u64) -> u64;
     fn decide_rescue_paid(began_ns: u64, used_ns: u64, interval_ns: u64) -> u64;
@@ -112,10 +113,17 @@ pub fn rescue_looks_from_end(looks: u32) -> bool {
     unsafe { decide_rescue_looks_from_end(looks) }
 }
 
-/// In what time each CPU may rescue a task when `standing` wait for it: [`RESCUE_INTERVAL_NS`], shorter for a crowd.
-pub fn rescue_interval_ns(standing: u32, cpus: u32) -> u64 {
+/// Whether those that stand to be rescued press, when the first of them has waited since `waiting_since_ns`.
+pub fn rescue_presses(waiting_since_ns: u64, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_rescue_interval_ns(standing, cpus) }
+    unsafe { decide_rescue_presses(waiting_since_ns, now_ns) }
+}
+
+/// In what time each of the `cpus` that are online may rescue a task when `standing` wait for it:
+/// [`RESCUE_INTERVAL_NS`], shorter for a crowd, and shortest when they press.
+pub fn rescue_interval_ns(standing: u32, cpus: u32, presses: bool) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_rescue_interval_ns(standing, cpus, presses) }
 }
 
 /// Whether a CPU that last rescued a task at `last_ns` may rescue another.

@@ -35,9 +35,15 @@
  *
  * A CPU is asked for the next task at a tick, often, and not when it may rescue one: what it has missed since then it
  * makes up for, RESCUE_BATCH_NS at most.
+ *
+ * Where all that is not enough, because each rescue takes many times as long as it should, or most of the CPU goes to
+ * real-time tasks, some still stand there RESCUE_PRESSES_AFTER_NS after they began to wait. Then everything else comes
+ * second until they have had their turn: a third of the CPU is left to it.
  */
 #define RESCUE_AFTER_NS (12 * NSEC_PER_SEC)
+#define RESCUE_PRESSES_AFTER_NS (18 * NSEC_PER_SEC)
 #define RESCUE_SLICE_NS (NSEC_PER_MSEC / 10)
+#define RESCUE_PRESSED_NS (RESCUE_SLICE_NS * 3 / 2)
 /*
  * One that was preempted while it reads what RCU protects holds up the whole kernel, which waits for it before it frees
  * anything; after 21 s that is a stall, for which the kernel takes a scheduler out as well. It is rescued sooner, and
@@ -108,12 +114,20 @@ DECIDE u64 rescue_slice_ns(bool reader)
 	return reader ? RESCUE_READER_SLICE_NS : RESCUE_SLICE_NS;
 }
 
-/* How often each CPU may rescue a task, when this many stand there to be rescued. */
-DECIDE u64 rescue_interval_ns(u32 standing, u32 cpus)
+/* Whether those that stand to be rescued press, the first of them having waited since then. */
+DECIDE bool rescue_presses(u64 waiting_since_ns, u64 now_ns)
+{
+	return clock_before(waiting_since_ns + RESCUE_PRESSES_AFTER_NS, now_ns);
+}
+
+/* How often each of the CPUs that are online may rescue a task, when this many stand there to be rescued. */
+DECIDE u64 rescue_interval_ns(u32 standing, u32 cpus, bool presses)
 {
 	u64 crowd = RESCUE_CROWD * (cpus ? cpus : 1);
 	u64 interval_ns;
 
+	if (presses)
+		return RESCUE_PRESSED_NS;
 	if (standing <= crowd)
 		return RESCUE_INTERVAL_NS;
 	interval_ns = RESCUE_INTERVAL_NS * crowd / standing;

@@ -459,9 +459,14 @@ bool decide_rescue_looks_from_end(u32 looks)
 	return rescue_looks_from_end(looks);
 }
 
-u64 decide_rescue_interval_ns(u32 standing, u32 cpus)
+bool decide_rescue_presses(u64 waiting_since_ns, u64 now_ns)
 {
-	return rescue_interval_ns(standing, cpus);
+	return rescue_presses(waiting_since_ns, now_ns);
+}
+
+u64 decide_rescue_interval_ns(u32 standing, u32 cpus, bool presses)
+{
+	return rescue_interval_ns(standing, cpus, presses);
 }
 
 bool decide_rescue_allowed(u64 last_ns, u64 interval_ns, u64 now_ns)
