@@ -237,6 +237,41 @@ pub fn suspension() -> Outcome {
     ))
 }
 
+/// Who waits because of its weight alone is rescued after 12 s, whatever is changed about it meanwhile: the kernel, which
+/// takes a scheduler out after 30 s, counts on. Its affinity, its nice value and its cgroup are its user's to change.
+pub fn changed_while_waiting() -> Outcome {
+    const CHANGES: i32 = 15;
+    let scheduler = shared()?;
+    let light = Group::new("light").set("cpu.weight", "1");
+    let (lightest, heavy) = (Group::new("light/lightest"), Group::new("light/heavy"));
+    let (lightest, heavy) = (lightest.set("cpu.weight", "1"), heavy.set("cpu.weight", "10000"));
+    let below = [Group::new("light/lightest/a"), Group::new("light/lightest/b")];
+    let other = Group::new("busy").set("cpu.weight", "10000");
+    let mut waiting = Program::start(&["spin"]).within(&below[0]);
+    check!(wait_until(30.0, || has_started(waiting.pid())), "it had not begun to compute after 30 s");
+    let beside: Vec<Program> =
+        [&heavy, &other].map(|group| Program::start(&["spin"]).within(group).nice(-20)).into();
+    check!(wait_until(60.0, || beside.iter().all(|program| has_started(program.pid()))), "the others have not begun");
+    let begun_ms = waiting.time_ms();
+    for change in 0..CHANGES {
+        sleep(Duration::from_secs(1));
+        waiting = match change % 3 {
+            0 => waiting.pin(0),
+            1 => waiting.nice(change),
+            _ => waiting.within(&below[change as usize % 2]),
+        };
+    }
+    let had_ms = waiting.time_ms() - begun_ms;
+    drop((waiting, beside));
+    drop(below);
+    drop((lightest, heavy));
+    drop((light, other));
+    drop(scheduler);
+    check!(had_ms > 0.0, "it came to nothing in {CHANGES} s");
+    check!(had_ms < 20.0, "it had {had_ms:.1} ms in {CHANGES} s: its weight alone is worth nearly nothing");
+    Ok(format!("{had_ms:.2} ms in {CHANGES} s, changed once a second"))
+}
+
 pub fn suspend(scheduler: &mut SchedExt, group: &Group, suspended: bool) -> Result<(), String> {
     scheduler.suspend_domain(cgroup_id(group), "", suspended).map_err(|error| error.to_string())
 }

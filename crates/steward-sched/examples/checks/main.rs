@@ -53,6 +53,7 @@ const CHECKS: &[Check] = &[
     ("children-are-paid-out-of-their-parents-own", 1, domains::hierarchy),
     ("a-changed-reservation-is-in-force-at-once", 1, domains::change_takes_effect),
     ("a-suspended-domain-waits-and-goes-on", 0, domains::suspension),
+    ("who-waits-and-is-changed-meanwhile-is-rescued-in-time", 1, domains::changed_while_waiting),
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
     ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),

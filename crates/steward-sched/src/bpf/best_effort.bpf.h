@@ -144,14 +144,6 @@ static __always_inline bool held_by_quota(struct task_state *t)
 	return table && table->quotas && domain_held(table, t->domain);
 }
 
-/* The task begins to wait; or it waits on, if its turn to be rescued was none. */
-static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
-{
-	if (!t->turn_lost)
-		t->waiting_since_ns = now_ns;
-	t->turn_lost = 0;
-}
-
 /* The task counts among those of its domain that wait; the same of those that may not run everywhere. */
 static __always_inline void count_waiting(struct domain_table *table, struct task_state *t)
 {
@@ -272,7 +264,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 		return false;
 	if (*(volatile u32 *)&domain_at(table, t->domain)->waiting || !nobody_before(table, t->domain))
 		return false;
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	t->direct_cpu = cpu + 1;
 	t->unjoined = 1;
 	run->direct = 1;

@@ -181,7 +181,7 @@ static __always_inline void enqueue_leaving(struct task_struct *p, struct task_s
 {
 	u64 key = begin_to_leave(t);
 
-	t->waiting_since_ns = now_ns;
+	begin_to_wait(t, now_ns);
 	if (enq_flags & SCX_ENQ_LAST) {
 		/* It just goes on. */
 		queue_insert(p, SCX_DSQ_LOCAL, LEAVING_SLICE_NS, enq_flags);
@@ -333,7 +333,7 @@ static __always_inline bool enqueue_bumped(struct task_struct *p, struct task_st
 	if (t->whereabouts != AT_BOUNDARY && t->whereabouts != AT_GATE)
 		return false;
 	has_left(t);
-	t->waiting_since_ns = clock_now();
+	begin_to_wait(t, clock_now());
 	t->queue = QUEUE_BUMPED;
 	queue_insert(p, QUEUE_BUMPED, LEAVING_SLICE_NS, enq_flags);
 	return true;

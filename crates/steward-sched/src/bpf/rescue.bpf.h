@@ -117,14 +117,12 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 
 /*
  * The turn of a task that was rescued is over, or it goes on because it comes first anyway, which is no rescue any
- * more: else a CPU would rescue nobody for as long as many whole slices take. t->turn_lost: it may have been no turn
- * at all.
+ * more: else a CPU would rescue nobody for as long as many whole slices take.
  */
-static __always_inline void end_rescue(struct task_state *t, struct cpu_run *run, u64 now_ns)
+static __always_inline void end_rescue(struct cpu_run *run, u64 now_ns)
 {
 	run->rescues = 0;
 	run->rescued_ns = rescue_paid(run->rescued_ns, passed_since(run->began_ns, now_ns), run->rescue_interval_ns);
-	t->turn_lost = 1;
 }
 
 #endif

@@ -77,7 +77,7 @@ struct task_state {
 	u8 boundary_told; /* has task work to do when it is about to enter user space */
 	u8 boundary_missed; /* it was to be stopped in user space, and was in the kernel again */
 	u8 at_gate; /* it is to be stopped at this moment, on its way to user space */
-	u8 turn_lost; /* it was rescued, and something else came before it had run: it waits as long as it did */
+	u8 waits_on; /* it has begun to wait, and not run since but for a moment in which it was rescued */
 	u8 boundary_turn; /* which of its two entries of task work is the next one */
 };
 
@@ -283,6 +283,18 @@ static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
 static __always_inline struct cpu_order *cpu_order_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&cpu_orders, &cpu);
+}
+
+/*
+ * The task begins to wait; or it waits on: it is put back because its affinity, its class, its nice value or its cgroup
+ * changed, or a CPU came or went, or its turn to be rescued was none. The kernel counts on as well, until it takes the
+ * scheduler out.
+ */
+static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
+{
+	if (!t->waits_on)
+		t->waiting_since_ns = now_ns;
+	t->waits_on = 1;
 }
 
 static __always_inline bool cpu_online(u32 cpu)

@@ -327,7 +327,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		}
 	}
 	if (t && run->rescues)
-		end_rescue(t, run, now_ns);
+		end_rescue(run, now_ns);
 	if (t && goes_on_alone(t, run, cpu)) {
 		keep_best_effort(prev, t, run, cpu);
 		return;
@@ -451,6 +451,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	leave_queue(t);
 	t->charged_ns = now_ns;
 	run->began_ns = now_ns;
+	if (!t->rescued)
+		t->waits_on = 0;
 	slot = slot_of(t);
 	becomes_runnable(t, slot, false, now_ns);
 	if (slot && slot->standing == STANDING_ADMITTED) {
@@ -495,8 +497,9 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
 	if (run->rescues)
-		end_rescue(t, run, now_ns);
-	t->turn_lost &= runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
+		end_rescue(run, now_ns);
+	/* Something else may have come before it had run. */
+	t->waits_on &= runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	t->mode = MODE_OFF;
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it
 	 * goes on. */
