@@ -62,6 +62,12 @@ impl Calibrations {
         self.disks.push(calibration);
     }
 
+    /// Nothing is known any more of the disk for which this says so; what was.
+    pub fn forget(&mut self, is_it: impl Fn(&Calibration) -> bool) -> Option<Calibration> {
+        let place = self.disks.iter().position(is_it)?;
+        Some(self.disks.remove(place))
+    }
+
     /// Replaces what is kept.
     ///
     /// # Errors
@@ -106,7 +112,7 @@ mod tests {
             kept.put(calibration);
         }
         kept.save(directory.path()).expect("it can be written");
-        let read = Calibrations::read(directory.path()).expect("it is whole");
+        let mut read = Calibrations::read(directory.path()).expect("it is whole");
         assert_eq!((&read, read.disks.len()), (&kept, 2));
         let device =
             |identity: &str| Device { identity: identity.into(), name: "sdz".into(), ..Device::default() };
@@ -114,6 +120,9 @@ mod tests {
         read.tell(&mut devices);
         let known = devices.map(|device| device.model.map(|model| model.read.random_per_second));
         assert_eq!(known, [Some(3), None, None]);
+        let mut forget = || read.forget(|disk| disk.identity == "wwid a").is_some();
+        assert_eq!([forget(), forget()], [true, false]);
+        assert_eq!(read.of(&device("wwid a")), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `steward disk calibrate`: finds out what a disk does, for the daemon to hand its time out by.
+//! `steward disk`: finds out what a disk does, for the daemon to hand its time out by, and forgets it.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,10 +18,27 @@ use steward_kernel::disk::{devices, measure};
 use crate::arguments::JsonFlag;
 use crate::output::{print, print_json};
 
-/// Find out what a disk can do
+/// Find out what a disk can do, or forget it
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
     Calibrate(CalibrateArguments),
+    Forget(ForgetArguments),
+}
+
+/// Forget what was found of a disk, and leave its requests as the kernel has them
+///
+/// Classes and fractions of domains count for nothing there from then on, until it is calibrated again. Needs root.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        sudo steward disk forget /home\n  \
+        sudo steward disk forget nvme0n1")]
+pub struct ForgetArguments {
+    /// A directory on the disk, or the disk; of one that is not there, what disks.json calls it.
+    #[arg(value_name = "DIRECTORY|DISK")]
+    pub place: PathBuf,
+    /// The daemon's state directory.
+    #[arg(long, value_name = "DIR", default_value = libsteward::STATE_DIRECTORY)]
+    pub state_directory: PathBuf,
 }
 
 /// Measure what a disk does, so that its time can be handed out among domains
@@ -59,7 +76,49 @@ struct Answer {
 pub fn disk(socket: &Path, command: &DiskCommand) -> anyhow::Result<()> {
     match command {
         DiskCommand::Calibrate(arguments) => calibrate(socket, arguments),
+        DiskCommand::Forget(arguments) => forget(socket, arguments),
     }
+}
+
+/// Has a daemon that runs read the file anew; one that does not run reads it when it starts.
+fn tell_daemon(socket: &Path) -> &'static str {
+    match Client::connect(socket).is_ok_and(|mut daemon| daemon.call(&api::Reload {}).is_ok()) {
+        true => "the daemon knows it",
+        false => "the daemon reads it when it starts",
+    }
+}
+
+/// By what the disk is known that somebody means, if it is there.
+fn identity_of(place: &Path, roots: &Roots) -> anyhow::Result<Option<String>> {
+    if let Ok(OnDisk { device, .. }) = mounted::find(place, roots, device_of_file) {
+        return Ok(Some(device.identity));
+    }
+    let named =
+        devices::list(roots)?.into_iter().find(|device| place.file_name() == Some(device.name.as_ref()));
+    Ok(named.map(|device| device.identity))
+}
+
+fn forget(socket: &Path, arguments: &ForgetArguments) -> anyhow::Result<()> {
+    let place = arguments.place.display().to_string();
+    let mut kept = Calibrations::read(&arguments.state_directory).map_err(|why| anyhow!(why))?;
+    let identity = identity_of(&arguments.place, &Roots::default())?;
+    let is_it = |disk: &Calibration| match &identity {
+        Some(identity) => disk.identity == *identity,
+        None => disk.name == place || disk.identity == place,
+    };
+    let file = calibrations::file(&arguments.state_directory);
+    let Some(forgotten) = kept.forget(is_it) else {
+        let known = kept.disks.iter().map(|disk| format!("{} ({})", disk.name, disk.identity));
+        let known = known.collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "of no disk".to_owned() } else { format!("of {known}") };
+        bail!("no calibration of {place} is kept in {}: there are calibrations {known}", file.display());
+    };
+    if !rustix::process::geteuid().is_root() {
+        bail!("only root may forget what {} does: run it with sudo", forgotten.name);
+    }
+    kept.save(&arguments.state_directory).map_err(|why| anyhow!(why))?;
+    let when = tell_daemon(socket);
+    print(&format!("{} ({}) is forgotten; {when}.\n", forgotten.name, forgotten.identity))
 }
 
 fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()> {
@@ -104,8 +163,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
         Calibration { identity: device.identity.clone(), name: name.to_owned(), measured_at: now, model };
     kept.put(calibration.clone());
     kept.save(&arguments.state_directory).map_err(said)?;
-    // A daemon that does not run reads it when it starts.
-    let is_told = Client::connect(socket).is_ok_and(|mut daemon| daemon.call(&api::Reload {}).is_ok());
+    let when = tell_daemon(socket);
     if arguments.output.json {
         let (bytes, cpu_bound) = (measured.bytes, measured.cpu_bound);
         return print_json(&Answer { calibration, bytes, cpu_bound });
@@ -127,7 +185,6 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
         );
     }
     let file = calibrations::file(&arguments.state_directory);
-    let when = if is_told { "the daemon knows it" } else { "the daemon reads it when it starts" };
     text.push_str(&format!("It is kept in {}; {when}.\n", file.display()));
     print(&text)
 }

@@ -85,6 +85,18 @@ echo "desk $((($(read_bytes desk) - one) / 4096))"
 echo "batch $((($(read_bytes batch) - two) / 4096))"
 calibrate nullb0
 
+# Forgotten, and found again.
+section forgotten
+cp /var/lib/steward/disks.json /tmp/disks.json
+try su user -c 'steward disk forget nullb0' 2>&1
+try steward disk forget /timed
+wait_for '! is_charged'
+lines
+try steward disk forget nullb0 2>&1
+cp /tmp/disks.json /var/lib/steward/disks.json
+steward reload >/dev/null
+wait_for is_charged
+
 section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null

@@ -246,6 +246,14 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
             // A hundredth is due; a twentieth was seen.
             assert!(desk + batch > 17_000.0 && batch < 0.1 * desk, "{desk} and {batch}");
         }),
+        ("what-was-found-is-forgotten-on-request-and-nobody-is-charged-any-more", &|| {
+            told.says(
+                "forgotten",
+                &["only root may forget what nullb0 does", "is forgotten; the daemon knows it"],
+            );
+            told.says("forgotten", &["no calibration of nullb0 is kept in /var/lib/steward/disks.json"]);
+            is_off("forgotten");
+        }),
         ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
             is_charged("killed");
             told.says("reverted", &["exit code 0", "batch: default 100"]);

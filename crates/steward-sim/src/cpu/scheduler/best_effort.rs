@@ -2,8 +2,8 @@
 
 use steward_sched::decide::{
     CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight,
-    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid, rescue_presses, rescue_room, task_cost,
-    task_join, task_preempts, task_preempts_in, task_spread,
+    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid, rescue_presses, rescue_room,
+    task_cost, task_join, task_preempts, task_preempts_in, task_spread,
 };
 
 use super::state::{CpuRun, Scheduler, TaskState};
@@ -385,9 +385,10 @@ impl Scheduler {
             return false;
         }
         let last_ns = self.cpu_runs[cpu as usize].rescued_ns;
-        let presses = k.queue_tasks(Queue::Rescue).next().is_some_and(|p| {
-            rescue_presses(self.tasks[p as usize].waiting_since_ns, k.now_ns)
-        });
+        let presses = k
+            .queue_tasks(Queue::Rescue)
+            .next()
+            .is_some_and(|p| rescue_presses(self.tasks[p as usize].waiting_since_ns, k.now_ns));
         let interval_ns = rescue_interval_ns(k.queue_len(Queue::Rescue) as u32, k.cpu_count(), presses);
         if !nothing_else && !rescue_allowed(last_ns, interval_ns, k.now_ns) {
             return false;
