@@ -251,11 +251,9 @@ pub fn changed_while_waiting() -> Outcome {
     let spinning: Vec<Program> = (0..3).map(|_| Program::start(&["spin"])).collect();
     let all_compute = wait_until(30.0, || spinning.iter().all(|program| has_started(program.pid())));
     check!(all_compute, "not all programs had begun to compute after 30 s");
-    let mut places = [&heavy, &other, &below[0]].into_iter();
-    let mut beside: Vec<Program> = spinning
-        .into_iter()
-        .map(|program| program.within(places.next().expect("a place for each")))
-        .collect();
+    let places = [&heavy, &other, &below[0]];
+    let mut beside: Vec<Program> =
+        spinning.into_iter().zip(places).map(|(program, place)| program.within(place)).collect();
     let mut waiting = beside.pop().expect("the third");
     // What it is due because it has just come.
     sleep(Duration::from_secs(1));
