@@ -55,10 +55,7 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
         let mut daemon = Daemon { child, log, loads_scheduler: setup.mechanism.is_none() };
-        let ready = daemon
-            .wait_until_ready(&socket)
-            .and_then(|()| daemon.is_in_force())
-            .and_then(|()| setup.calibrated.iter().try_for_each(|path| calibrate(directory, path)));
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| daemon.is_in_force());
         match ready {
             Ok(()) => Ok(daemon),
             Err(error) => {
@@ -133,7 +130,10 @@ pub fn decisions(directory: &Path) -> Result<String> {
 }
 
 /// Has Steward learn what requests cost the disk of this file system.
-fn calibrate(directory: &Path, path: &str) -> Result<()> {
+///
+/// # Errors
+/// As [`status`].
+pub fn calibrate(directory: &Path, path: &str) -> Result<()> {
     ask(directory, &["disk", "calibrate", path], CALIBRATION_PATIENCE).map(drop)
 }
 

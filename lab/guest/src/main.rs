@@ -114,13 +114,14 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     let mut findings = Findings::default();
     let daemon = run.steward.as_ref().and_then(|setup| findings.add(Daemon::start(setup, &directory)));
     let other = run.scheduler.as_ref().and_then(|path| findings.add(Holder::start(path, &directory)));
-    let start_ms = now_ms();
     if (run.steward.is_some() && daemon.is_none()) || (run.scheduler.is_some() && other.is_none()) {
-        return records.write(&findings.record(index, start_ms, start_ms));
+        let now_ms = now_ms();
+        return records.write(&findings.record(index, now_ms, now_ms));
     }
 
     let mut programs = Vec::new();
-    let made = findings.add(make_groups(run));
+    let made = findings.add(make_groups(run)).and_then(|()| findings.add(calibrate(run, &directory)));
+    let start_ms = now_ms();
     if made.is_some() {
         let mut watcher = Watcher::new(run.idle_between_ms);
         if run.memory.is_some() {
@@ -166,6 +167,12 @@ fn make_groups(run: &Run) -> Result<()> {
     domains::make(&run.domains)?;
     // Weights may be for domains.
     run.disk.iter().try_for_each(|setup| disk::prepare(Path::new(group::ROOT), run, setup))
+}
+
+/// Once the disk is as it is during the run.
+fn calibrate(run: &Run, directory: &Path) -> Result<()> {
+    let path = run.steward.as_ref().and_then(|setup| setup.calibrated.as_ref());
+    path.map_or(Ok(()), |path| daemon::calibrate(directory, path))
 }
 
 /// Tells what a stopped program printed and used.

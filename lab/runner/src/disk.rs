@@ -43,7 +43,8 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Option<DiskSetup> {
     };
     // Whatever was set before.
     let mut before = [weights("io.bfq.weight", USUAL_WEIGHTS), weights("io.weight", USUAL_WEIGHTS)].concat();
-    before.push(setting(&format!("{COST}.qos"), "{disk} enable=0"));
+    before.push(setting(&format!("{COST}.qos"), "{disk} enable=0 ctrl=auto"));
+    before.push(setting(&format!("{COST}.model"), "{disk} ctrl=auto"));
     setup.settings.splice(0..0, before);
     Some(setup)
 }
