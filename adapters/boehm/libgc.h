@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What gc.h would declare of libgc, as far as the benchmarks and tests need it, so that these are built with the library
- * alone (Debian: libgc1).
+ * What gc.h would declare of libgc, as far as the benchmarks and tests need it, so that these are built with the
+ * library alone (Debian: libgc1).
  */
 #ifndef STEWARD_BOEHM_LIBGC_H
 #define STEWARD_BOEHM_LIBGC_H

@@ -551,7 +551,7 @@ fn of_ten_thousand_beside_ten_that_take_all_none_waits_nearly_as_long_as_the_wat
         (1, RESCUE_SCAN_MAX + 2_000, RESCUE_SLICE_NS),
         (1, 4_097, RESCUE_SLICE_NS + LATE_NS),
         (1, 10_000, RESCUE_SLICE_NS + LATE_NS),
-        (1, 8_000, MS * 3 / 2),
+        (1, 7_000, MS * 3 / 2),
     ];
     for (cpu_count, many, rescue_ns) in crowds {
         let mut weights = vec![1; many];

@@ -221,8 +221,8 @@ metrics = "work"
     fn under_steward_a_disk_that_does_not_rotate_is_calibrated_first() {
         let calibrated = |kind: &str| {
             let scenario = scenario(&TEXT.replace("5400rpm", kind)).unwrap();
-            let run = plan::plan(&scenario, &[Contender::Steward], 1).unwrap().runs.remove(0);
-            run.steward.unwrap().calibrated
+            let plan = plan::plan(&scenario, &[Contender::Steward], 1).unwrap();
+            plan.runs.iter().find_map(|run| run.steward.clone()).and_then(|setup| setup.calibrated)
         };
         assert_eq!(calibrated("ssd").as_deref(), Some("/timed"));
         assert_eq!(calibrated("flash").as_deref(), Some("/timed"));

@@ -237,8 +237,9 @@ pub fn suspension() -> Outcome {
     ))
 }
 
-/// Who waits because of its weight alone is rescued after 12 s, whatever is changed about it meanwhile: the kernel, which
-/// takes a scheduler out after 30 s, counts on. Its affinity, its nice value and its cgroup are its user's to change.
+/// Who waits because of its weight alone is rescued after 12 s, whatever is changed about it meanwhile: the kernel,
+/// which takes a scheduler out after 30 s, counts on. Its affinity, its nice value and its cgroup are its user's to
+/// change.
 pub fn changed_while_waiting() -> Outcome {
     const CHANGES: i32 = 15;
     let scheduler = shared()?;
