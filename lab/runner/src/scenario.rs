@@ -54,7 +54,7 @@ pub enum MetricKind {
     Work,
     /// Clients of a web server: `work_per_second` (requests answered; `_heavy`, `_light` where the load alternates),
     /// `latency_ms_p50`, `_p99`, `_max`, `requests_total`, `requests_starved` (over 10 s), `requests_failed`; of a
-    /// program that says what is late, `requests_met` and `requests_met_ratio` too.
+    /// program that says what is late, `requests_met`, `requests_met_ratio` and, of dear ones, `requests_met_dear` too.
     Web,
     /// The load generator `wrk`: as `web`, without phases and the largest latency.
     Wrk,

@@ -22,6 +22,8 @@ struct Heard {
     reports: Vec<Report>,
     /// How many requests took so many milliseconds; those still open count with their age.
     latencies_ms: BTreeMap<u64, u64>,
+    /// The same of those among them that cost more than the mean, where that was said.
+    dear_ms: BTreeMap<u64, u64>,
     failed: f64,
     finished: bool,
     /// A request that takes more milliseconds is late, where that was said.
@@ -51,10 +53,17 @@ pub fn web_metrics(text: &str) -> Metrics {
         metrics.insert("requests_starved".into(), starved as f64);
         metrics.insert("requests_failed".into(), heard.failed);
         if let Some(goal_ms) = heard.goal_ms {
-            let met: u64 = heard.latencies_ms.range(..=goal_ms).map(|(_, count)| count).sum();
+            let in_time = |latencies_ms: &BTreeMap<u64, u64>| {
+                latencies_ms.range(..=goal_ms).map(|(_, count)| count).sum::<u64>()
+            };
+            let met: u64 = in_time(&heard.latencies_ms);
             let all: u64 = heard.latencies_ms.values().sum();
             metrics.insert("requests_met".into(), met as f64);
             metrics.insert("requests_met_ratio".into(), met as f64 / (all as f64 + heard.failed).max(1.0));
+            if !heard.dear_ms.is_empty() {
+                let dear: u64 = in_time(&heard.dear_ms);
+                metrics.insert("requests_met_dear".into(), dear as f64);
+            }
         }
     }
     metrics
@@ -72,6 +81,9 @@ fn hear(text: &str) -> Heard {
             }
             (["q" | "o", ..], [latency_ms, count]) => {
                 *heard.latencies_ms.entry(*latency_ms as u64).or_default() += *count as u64;
+            }
+            (["dear", ..], [latency_ms, count]) => {
+                *heard.dear_ms.entry(*latency_ms as u64).or_default() += *count as u64;
             }
             (["x", ..], [failed]) => (heard.failed, heard.finished) = (*failed, true),
             (["goal", ..], [goal_ms]) => heard.goal_ms = Some(*goal_ms as u64),
@@ -120,6 +132,14 @@ mod tests {
         let metrics = web_metrics("goal 1000\nw 0 0\nq 10 2\nq 1000 1\nq 1001 4\nw 7 2000\nx 3\n");
         assert_eq!((metrics["requests_met"], metrics["requests_met_ratio"]), (3.0, 0.3));
         assert!(!web_metrics("w 0 0\nq 10 2\nx 0\n").contains_key("requests_met"));
+    }
+
+    #[test]
+    fn dear_requests_within_their_goal_are_counted_among_all_and_told_apart() {
+        let text = "goal 1000\nw 0 0\nq 10 2\nq 900 3\nq 1001 4\ndear 900 1\ndear 1001 2\nw 9 2000\nx 0\n";
+        let metrics = web_metrics(text);
+        assert_eq!((metrics["requests_met"], metrics["requests_met_dear"]), (5.0, 1.0));
+        assert!(!web_metrics("goal 1000\nw 0 0\nq 10 2\nx 0\n").contains_key("requests_met_dear"));
     }
 
     #[test]
