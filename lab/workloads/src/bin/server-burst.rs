@@ -14,8 +14,8 @@
 //! reads a page past the cache, from one of 500 files of a page in that directory, in no order; with `--requests 0`
 //! they are made, and nothing else is done. Some requests come one by one before it begins, so that costs are known;
 //! they are not counted. What it prints is what the library's table says: `goal` is when a request is late, `x` counts
-//! what was refused. With `--watch` Steward's server shows its table four times a second of a stream, and others their
-//! limit, on standard error.
+//! what was refused, and `dear` says the same of the dear ones among them as `q` of all. With `--watch` Steward's
+//! server shows its table four times a second of a stream, and others their limit, on standard error.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -113,18 +113,28 @@ fn parse() -> Result<Options, lexopt::Error> {
 struct Request {
     arrived_ns: u64,
     cpu_ns: u64,
+    /// Whether it costs more than the mean.
+    is_dear: bool,
     /// Whose first page it reads when it has computed.
     file: Option<Arc<File>>,
 }
 
-/// Computes and reads, and tells how long the request took since its arrival, in nanoseconds.
-fn serve(request: &Request, tell: &Sender<u64>) {
+/// A request that was answered.
+struct Answered {
+    /// How long it took since its arrival, in nanoseconds.
+    took_ns: u64,
+    is_dear: bool,
+}
+
+/// Computes and reads, and tells that the request was answered.
+fn serve(request: &Request, tell: &Sender<Answered>) {
     clock::burn_until(clock::thread_cpu_ns() + request.cpu_ns);
     if let Some(file) = &request.file {
         let read = file.read_exact_at(DirectBuffer::new(PAGE).bytes(), 0);
         read.expect("the files are a page long, and the lab's disk does not fail");
     }
-    let _ = tell.send(clock::now_ns() - request.arrived_ns);
+    let (took_ns, is_dear) = (clock::now_ns() - request.arrived_ns, request.is_dear);
+    let _ = tell.send(Answered { took_ns, is_dear });
 }
 
 /// A fixed pool of threads that take from one queue, which a limit may keep short.
@@ -139,7 +149,7 @@ struct Limited {
 }
 
 impl Pool {
-    fn new(kind: Kind, tell: &Sender<u64>) -> Self {
+    fn new(kind: Kind, tell: &Sender<Answered>) -> Self {
         let (threads, limit): (usize, Option<Box<dyn Limit>>) = match kind {
             Kind::Threads(count) => (count, None),
             Kind::Limit(count) => (count, Some(Box::new(Fixed(count)))),
@@ -195,7 +205,7 @@ enum Target {
 }
 
 impl Target {
-    fn new(options: &Options, tell: &Sender<u64>) -> anyhow::Result<Self> {
+    fn new(options: &Options, tell: &Sender<Answered>) -> anyhow::Result<Self> {
         let Kind::Steward(cpu) = options.kind else { return Ok(Target::Pool(Pool::new(options.kind, tell))) };
         let goal = Goal::new(Duration::from_millis(options.goal_ms), cpu);
         let server = Server::start(Settings::default().route("/", goal))?;
@@ -206,7 +216,7 @@ impl Target {
     }
 
     /// Whether it was taken.
-    fn offer(&self, request: Request, tell: &Sender<u64>) -> bool {
+    fn offer(&self, request: Request, tell: &Sender<Answered>) -> bool {
         match self {
             Target::Pool(pool) => pool.offer(request),
             Target::Steward(server, route) => match server.arrive(*route) {
@@ -309,13 +319,10 @@ fn main() -> anyhow::Result<()> {
     }
     let (tell, told) = channel();
     let target = Target::new(&options, &tell)?;
-    let cpu_ns = |index: usize| {
-        let part = if options.is_mixed { mixed_cost(index, options.seed) } else { 1.0 };
-        (options.cpu_ms * 1e6 * part) as u64
-    };
     let request = |index: usize, arrived_ns: u64| {
-        let file = files.get(choose(index)).cloned();
-        Request { arrived_ns, cpu_ns: cpu_ns(index), file }
+        let part = if options.is_mixed { mixed_cost(index, options.seed) } else { 1.0 };
+        let (cpu_ns, file) = ((options.cpu_ms * 1e6 * part) as u64, files.get(choose(index)).cloned());
+        Request { arrived_ns, cpu_ns, is_dear: part > 1.0, file }
     };
     for index in 0..options.warm_up {
         if target.offer(request(index, clock::now_ns()), &tell) {
@@ -350,13 +357,19 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Waits for all that were taken, and tells how long each took.
-fn report(told: &Receiver<u64>, count: usize, refused: usize) {
-    let mut taken_ms: BTreeMap<u64, u64> = BTreeMap::new();
-    for took_ns in told.iter().take(count - refused) {
-        *taken_ms.entry(took_ns.div_ceil(1_000_000)).or_default() += 1;
+fn report(told: &Receiver<Answered>, count: usize, refused: usize) {
+    let (mut all_ms, mut dear_ms) = (BTreeMap::<u64, u64>::new(), BTreeMap::<u64, u64>::new());
+    for Answered { took_ns, is_dear } in told.iter().take(count - refused) {
+        let took_ms = took_ns.div_ceil(1_000_000);
+        *all_ms.entry(took_ms).or_default() += 1;
+        if is_dear {
+            *dear_ms.entry(took_ms).or_default() += 1;
+        }
     }
-    for (ms, count) in taken_ms {
-        output::line(format_args!("q {ms} {count}"));
+    for (name, taken_ms) in [("q", all_ms), ("dear", dear_ms)] {
+        for (ms, count) in taken_ms {
+            output::line(format_args!("{name} {ms} {count}"));
+        }
     }
     output::line(format_args!("w {} {:.3}", count - refused, output::ms(clock::now_ns())));
     output::line(format_args!("x {refused}"));
