@@ -3,10 +3,11 @@
 //! Below the lab's cgroup there is one for all programs that are to be protected, and one for all others, so that a
 //! ceiling can be put on those together. The memory controller is handed out down to each program's own.
 
+use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory, Run};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -24,6 +25,7 @@ pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
     // SAFETY: no arguments.
     unsafe { libc::sync() };
     write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
+    bring_back_from_swap()?;
     let promised: u64 = run.programs.iter().filter_map(|program| program.memory_min_bytes).sum();
     for (path, min_bytes) in
         [(root.to_owned(), promised), (protected(root, run), promised), (root.join(OTHERS), 0)]
@@ -35,6 +37,23 @@ pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
     }
     let ceiling = setup.ceiling_bytes.map_or_else(|| "max".to_owned(), |bytes| bytes.to_string());
     write(&root.join(OTHERS).join("memory.high"), &ceiling)
+}
+
+/// What an earlier run has pushed out, the programs' own files among it, is in memory again, as it was when the machine
+/// had booted.
+fn bring_back_from_swap() -> Result<()> {
+    let swaps = fs::read_to_string("/proc/swaps").context("reading /proc/swaps")?;
+    // A line of headings comes first (proc(5)).
+    let places = swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
+    for place in places {
+        let path = CString::new(place)?;
+        // SAFETY: both calls read the path.
+        let [off, on] = unsafe { [libc::swapoff(path.as_ptr()), libc::swapon(path.as_ptr(), 0)] };
+        if off != 0 || on != 0 {
+            bail!("swap on {place} could not be emptied: {}", std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Below which directory a program's cgroup is.
