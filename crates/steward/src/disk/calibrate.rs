@@ -33,7 +33,15 @@ pub enum DiskCommand {
         sudo steward disk forget /home\n  \
         sudo steward disk forget nvme0n1")]
 pub struct ForgetArguments {
-    /// A directory on the disk, or the disk; of one that is not there, what disks.json calls it.
+    #[command(flatten)]
+    pub known: KnownDisk,
+}
+
+/// A disk, and where it is kept what was found of it.
+#[derive(Debug, Args)]
+pub struct KnownDisk {
+    /// A directory on the disk, or the disk, of which a file system must be mounted to calibrate it; to forget one that
+    /// is not there, what disks.json calls it.
     #[arg(value_name = "DIRECTORY|DISK")]
     pub place: PathBuf,
     /// The daemon's state directory.
@@ -52,12 +60,8 @@ pub struct ForgetArguments {
         sudo steward disk calibrate /home\n  \
         sudo steward disk calibrate nvme0n1")]
 pub struct CalibrateArguments {
-    /// A directory on the disk, or the disk, of which a file system must be mounted then.
-    #[arg(value_name = "DIRECTORY|DISK")]
-    pub place: PathBuf,
-    /// The daemon's state directory.
-    #[arg(long, value_name = "DIR", default_value = libsteward::STATE_DIRECTORY)]
-    pub state_directory: PathBuf,
+    #[command(flatten)]
+    pub known: KnownDisk,
     #[command(flatten)]
     pub output: JsonFlag,
 }
@@ -76,7 +80,7 @@ struct Answer {
 pub fn disk(socket: &Path, command: &DiskCommand) -> anyhow::Result<()> {
     match command {
         DiskCommand::Calibrate(arguments) => calibrate(socket, arguments),
-        DiskCommand::Forget(arguments) => forget(socket, arguments),
+        DiskCommand::Forget(arguments) => forget(socket, &arguments.known),
     }
 }
 
@@ -98,7 +102,14 @@ fn identity_of(place: &Path, roots: &Roots) -> anyhow::Result<Option<String>> {
     Ok(named.map(|device| device.identity))
 }
 
-fn forget(socket: &Path, arguments: &ForgetArguments) -> anyhow::Result<()> {
+fn only_root(what: &str) -> anyhow::Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => bail!("only root may {what}: run it with sudo"),
+    }
+}
+
+fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
     let place = arguments.place.display().to_string();
     let mut kept = Calibrations::read(&arguments.state_directory).map_err(|why| anyhow!(why))?;
     let identity = identity_of(&arguments.place, &Roots::default())?;
@@ -113,9 +124,7 @@ fn forget(socket: &Path, arguments: &ForgetArguments) -> anyhow::Result<()> {
         let known = if known.is_empty() { "of no disk".to_owned() } else { format!("of {known}") };
         bail!("no calibration of {place} is kept in {}: there are calibrations {known}", file.display());
     };
-    if !rustix::process::geteuid().is_root() {
-        bail!("only root may forget what {} does: run it with sudo", forgotten.name);
-    }
+    only_root(&format!("forget what {} does", forgotten.name))?;
     kept.save(&arguments.state_directory).map_err(|why| anyhow!(why))?;
     let when = tell_daemon(socket);
     print(&format!("{} ({}) is forgotten; {when}.\n", forgotten.name, forgotten.identity))
@@ -125,7 +134,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     let roots = Roots::default();
     let said = |why: String| anyhow!(why);
     let OnDisk { directory, device } =
-        mounted::find(&arguments.place, &roots, device_of_file).map_err(said)?;
+        mounted::find(&arguments.known.place, &roots, device_of_file).map_err(said)?;
     let name = device.name.as_str();
     if let Some(why) = calibration::unsuited(&device) {
         bail!("{name} is not to be calibrated: {why}");
@@ -138,9 +147,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     if device.identity.is_empty() {
         bail!("{name} says neither what it is nor how large: it would not be known again");
     }
-    if !rustix::process::geteuid().is_root() {
-        bail!("only root may calibrate {name}: run it with sudo");
-    }
+    only_root(&format!("calibrate {name}"))?;
     if lines.is_on() {
         bail!(
             "requests of {name} are charged just now (io.cost.qos: {}), so that it could not be found out what it does; try again \
@@ -149,7 +156,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
         );
     }
     // What is there is to be whole before anything is measured.
-    let mut kept = Calibrations::read(&arguments.state_directory).map_err(said)?;
+    let mut kept = Calibrations::read(&arguments.known.state_directory).map_err(said)?;
     let mut tell = |what: &str| {
         if !arguments.output.json {
             eprintln!("{name}: {what} ...");
@@ -162,7 +169,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     let calibration =
         Calibration { identity: device.identity.clone(), name: name.to_owned(), measured_at: now, model };
     kept.put(calibration.clone());
-    kept.save(&arguments.state_directory).map_err(said)?;
+    kept.save(&arguments.known.state_directory).map_err(said)?;
     let when = tell_daemon(socket);
     if arguments.output.json {
         let (bytes, cpu_bound) = (measured.bytes, measured.cpu_bound);
@@ -184,7 +191,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
             "It has no number of its own: what was found will be taken to be true of any disk of this kind and size.\n",
         );
     }
-    let file = calibrations::file(&arguments.state_directory);
+    let file = calibrations::file(&arguments.known.state_directory);
     text.push_str(&format!("It is kept in {}; {when}.\n", file.display()));
     print(&text)
 }
