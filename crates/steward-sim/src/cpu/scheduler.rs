@@ -36,6 +36,7 @@ impl Scheduler {
             domains,
             preemption_interval_ns: best_effort.preemption_interval_ns,
             overdue: false,
+            overdue_press: false,
             overdue_cursor: 0,
             room: 0,
             waiters: Waiters::default(),

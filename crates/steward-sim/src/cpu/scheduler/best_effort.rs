@@ -364,6 +364,9 @@ impl Scheduler {
     /// Looks through the queues of best-effort work for tasks that have waited too long.
     pub(super) fn find_all_overdue(&mut self, k: &mut Kernel) {
         let mut room = rescue_room(k.queue_len(Queue::Rescue) as u32, k.cpu_count()) as usize;
+        let waits_since = |p: TaskId| self.tasks[p as usize].waiting_since_ns;
+        self.overdue_press =
+            k.queue_tasks(Queue::Rescue).next().is_some_and(|p| rescue_presses(waits_since(p), k.now_ns));
         // Goes on where the last look ran out of room.
         for _ in 0..self.domains.high_water {
             if room == 0 {
@@ -385,11 +388,8 @@ impl Scheduler {
             return false;
         }
         let last_ns = self.cpu_runs[cpu as usize].rescued_ns;
-        let presses = k
-            .queue_tasks(Queue::Rescue)
-            .next()
-            .is_some_and(|p| rescue_presses(self.tasks[p as usize].waiting_since_ns, k.now_ns));
-        let interval_ns = rescue_interval_ns(k.queue_len(Queue::Rescue) as u32, k.cpu_count(), presses);
+        let standing = k.queue_len(Queue::Rescue) as u32;
+        let interval_ns = rescue_interval_ns(standing, k.cpu_count(), self.overdue_press);
         if !nothing_else && !rescue_allowed(last_ns, interval_ns, k.now_ns) {
             return false;
         }

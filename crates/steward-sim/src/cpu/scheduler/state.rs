@@ -109,6 +109,8 @@ pub(crate) struct Scheduler {
     pub(crate) domains: Box<DomainTable>,
     pub(super) preemption_interval_ns: u64,
     pub(super) overdue: bool,
+    /// Whether the last look found that those who stand to be rescued press.
+    pub(super) overdue_press: bool,
     /// The domain at which the next look for tasks that have waited too long begins.
     pub(super) overdue_cursor: u16,
     pub(super) room: u32,
