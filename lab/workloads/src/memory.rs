@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 
+use crate::process;
+
 /// Size of a page, in bytes.
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes in a mebibyte.
@@ -123,12 +125,7 @@ impl MappedFile {
 
 /// Pages that this process had to wait for a disk for, since its start.
 pub fn major_faults() -> u64 {
-    // SAFETY: a structure of plain numbers, for which zero is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is valid for the call.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    assert_eq!(result, 0, "getrusage failed");
-    usage.ru_majflt as u64
+    process::usage(libc::RUSAGE_SELF).ru_majflt as u64
 }
 
 #[cfg(test)]

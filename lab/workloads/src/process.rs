@@ -31,14 +31,19 @@ pub fn wait(pid: i32) {
     {}
 }
 
+/// What this process (`RUSAGE_SELF`) or its children that were waited for (`RUSAGE_CHILDREN`) have used so far.
+pub(crate) fn usage(who: libc::c_int) -> libc::rusage {
+    // SAFETY: a structure of plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid for the call.
+    let result = unsafe { libc::getrusage(who, &raw mut usage) };
+    assert_eq!(result, 0, "getrusage failed");
+    usage
+}
+
 /// Nanoseconds of CPU time that children had which were waited for.
 pub fn children_cpu_ns() -> u64 {
-    // SAFETY: an all-zero `rusage` is valid, and the kernel fills it.
-    let used = unsafe {
-        let mut used: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut used);
-        used
-    };
+    let used = usage(libc::RUSAGE_CHILDREN);
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
     ns(used.ru_utime) + ns(used.ru_stime)
 }
