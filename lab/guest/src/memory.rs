@@ -48,8 +48,8 @@ fn bring_back_from_swap() -> Result<()> {
     for place in places {
         let path = CString::new(place)?;
         // SAFETY: both calls read the path.
-        let [off, on] = unsafe { [libc::swapoff(path.as_ptr()), libc::swapon(path.as_ptr(), 0)] };
-        if off != 0 || on != 0 {
+        let is_back = unsafe { libc::swapoff(path.as_ptr()) == 0 && libc::swapon(path.as_ptr(), 0) == 0 };
+        if !is_back {
             bail!("swap on {place} could not be emptied: {}", std::io::Error::last_os_error());
         }
     }
