@@ -267,7 +267,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	begin_to_wait(t, now_ns);
 	t->direct_cpu = cpu + 1;
 	t->unjoined = 1;
-	run->direct = 1;
+	run->direct = DIRECT_NEXT;
 	queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 	return true;
 }

@@ -193,6 +193,26 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 }
 
 /*
+ * A task wakes up that goes before what runs on its CPU, and before all that waits there: it goes straight into that
+ * CPU's own queue, and what runs lets it go. To kick the CPU instead has the kernel send itself an interrupt, which
+ * costs more than the switch. One at a time, as in enqueue_direct().
+ */
+static __always_inline bool enqueue_preempting(struct task_struct *p, struct task_state *t, u32 cpu, u64 slice_ns,
+					       u64 deadline_ns, u64 now_ns, u64 enq_flags)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	if (!(enq_flags & SCX_ENQ_WAKEUP) || !run || run->interactive || run->direct)
+		return false;
+	if (run->deadline_ns <= deadline_ns || class_held(&run->class_use, 0, now_ns))
+		return false;
+	t->direct_cpu = cpu + 1;
+	run->direct = DIRECT_AHEAD;
+	queue_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+	return true;
+}
+
+/*
  * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the
  * next refill lets the domain go and tells the CPU, or it has been let go already.
  */
@@ -204,6 +224,35 @@ static __always_inline void wait_for_release(struct task_state *t, u32 cpu)
 		change_order(CHANGE_PARK, holder, 0, 0);
 	if (!holder || !held_by_quota(t))
 		kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * A task wakes up on a CPU that has nothing to do, and the kernel has not asked for one (it does not for a task that may
+ * run on this one only, of which a machine with one CPU has no other): it goes straight into that CPU's own queue, as
+ * from ops.select_cpu. The kernel has the CPU choose again by itself, so nobody is kicked, and its domain neither joins
+ * the order nor leaves it.
+ */
+static __always_inline bool enqueue_idle(struct task_struct *p, struct task_state *t, struct task_slot *slot, u32 cpu,
+					 u64 now_ns, u64 enq_flags)
+{
+	struct domain_table *table = domains();
+	struct cpu_run *run = cpu_run_of(cpu);
+	u64 slice_ns = SLICE_NS;
+
+	if (!maybe_idle || !table || !run || run->interactive || overdue || leaving || held_by_quota(t) || bumped(p, t))
+		return false;
+	if (slot && slot->standing == STANDING_ADMITTED) {
+		if (slot->cpu != cpu || !served_by_deadline(slot, now_ns))
+			return false;
+		slice_ns = slot->edf.left_ns;
+	}
+	if (!scx_bpf_test_and_clear_cpu_idle(cpu))
+		return false;
+	has_left(t);
+	join_clock(t, domain_at(table, t->domain), true);
+	t->unjoined = 1;
+	queue_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+	return true;
 }
 
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
@@ -226,8 +275,12 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	t->put_aside = 0;
 	slot = slot_of(t);
 	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP, now_ns);
+	if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_idle(p, t, slot, cpu, now_ns, enq_flags))
+		return;
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		if (served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu)) {
+			if (slot->cpu == cpu && enqueue_preempting(p, t, cpu, slot->edf.left_ns, slot->edf.deadline_ns, now_ns, enq_flags))
+				return;
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
@@ -244,7 +297,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
-		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
+		if (!enqueue_preempting(p, t, cpu, SLICE_NS, now_ns + KERNEL_DEADLINE_NS, now_ns, enq_flags))
+			enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
 	held = held_by_quota(t);
@@ -439,14 +493,15 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_of(cpu);
-	bool direct, ahead;
+	u32 direct;
+	bool ahead;
 
 	if (!t || !run)
 		return;
 	table = domains();
-	direct = t->direct_cpu;
-	ahead = QUEUE_IS_INTERACTIVE(t->queue);
-	if (table && (t->counted_waiting || t->restricted_waiting || direct))
+	direct = t->direct_cpu ? run->direct : 0;
+	ahead = QUEUE_IS_INTERACTIVE(t->queue) || direct == DIRECT_AHEAD;
+	if (table && (t->counted_waiting || t->restricted_waiting || direct == DIRECT_NEXT))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -459,6 +514,9 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		edf_update(&slot->edf, now_ns);
 		if (slot->cpu == cpu && served_by_deadline(slot, now_ns)) {
 			run_interactive(p, t, slot, run, cpu);
+			/* Not chosen by dispatch: what came meanwhile may have an earlier deadline. */
+			if ((direct || t->unjoined) && run->interactive)
+				kick_cpu(cpu, SCX_KICK_PREEMPT);
 			return;
 		}
 	}
@@ -478,8 +536,12 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	if (!table)
 		return;
 	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
-	if (direct || t->put_aside)
+	if (direct == DIRECT_AHEAD) {
+		if (run->interactive)
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	} else if (direct || t->put_aside || t->unjoined) {
 		runs_direct(table, t, run, cpu);
+	}
 }
 
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)

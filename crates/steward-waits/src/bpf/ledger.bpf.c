@@ -33,7 +33,8 @@
 #define PROBES 8
 /* Nobody waits so long for a request: it was merged into another one, or its disk is gone. */
 #define GONE_AFTER_NS 300000000000ULL
-#define DISKS_MAX 256
+#define DISKS_MAX 256 /* a power of two */
+#define NOWHERE DISKS_MAX
 #define WAITS_MAX 1024
 #define JOURNALS_MAX 64
 #define SERVED_MAX 8192
@@ -87,6 +88,9 @@ struct flight {
 	u64 where;
 	struct account_key key;
 	u64 began_ns;
+	/* Of its disk. */
+	u32 place;
+	u32 unused;
 	/* What the disk's clock said when it was given to the disk. */
 	u64 given_served_ns;
 	u32 pid;
@@ -100,14 +104,17 @@ struct flight flights[FLIGHTS_MAX];
 
 struct disk {
 	struct bpf_spin_lock lock;
+	/* Which it is; 0 when this is free. */
+	u32 number;
 	u32 given;
+	u32 unused;
 	u64 at_ns;
 	u64 served_ns;
 };
 
+/* Found by its number, in one of PROBES places from there on, as a request is. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, DISKS_MAX);
 	__type(key, u32);
 	__type(value, struct disk);
@@ -370,6 +377,31 @@ static __always_inline struct flight *place_for(u64 where, u64 now_ns)
 	return NULL;
 }
 
+static __always_inline struct disk *disk_at(u32 place)
+{
+	return bpf_map_lookup_elem(&disks, &place);
+}
+
+/* The place of a disk; NOWHERE when there is none for it. */
+static __always_inline u32 place_of_disk(u32 number)
+{
+	if (!number)
+		return NOWHERE;
+	for (u32 probe = 0; probe < PROBES; probe++) {
+		u32 place = ((number * 0x9e3779b1 >> 20) + probe) % DISKS_MAX;
+		struct disk *disk = disk_at(place);
+
+		if (!disk)
+			return NOWHERE;
+		if (disk->number == number || !__sync_val_compare_and_swap(&disk->number, 0, number))
+			return place;
+		/* Another CPU may have given it the place at this moment. */
+		if (disk->number == number)
+			return place;
+	}
+	return NOWHERE;
+}
+
 SEC("tp_btf/block_bio_queue")
 int handed_on(void *context)
 {
@@ -379,7 +411,8 @@ int handed_on(void *context)
 
 	if (submitter)
 		submitter->handed_ns = now_ns;
-	note_request(p, now_ns);
+	if (listens)
+		note_request(p, now_ns);
 	return 0;
 }
 
@@ -405,8 +438,8 @@ int made(u64 *context)
 		__sync_fetch_and_add(&requests_missed, 1);
 		return 0;
 	}
-	flight->key.disk = number_of(rq);
-	key = flight->key;
+	key.disk = number_of(rq);
+	flight->place = place_of_disk(key.disk);
 	tell_whose(&key, p, submitter, rq);
 	if (are_full)
 		find_room(&key, p->cgroups->dfl_cgrp);
@@ -438,22 +471,14 @@ int given(u64 *context)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct flight *flight = flight_of(context[0]);
-	struct account_key key;
 	struct disk *disk;
 
 	/* Flushes are nobody's, and those that began before this program did are not counted. */
 	if (!flight || flight->is_given)
 		return 0;
-	key = flight->key;
-	disk = bpf_map_lookup_elem(&disks, &key.disk);
-	if (!disk) {
-		static const struct disk none;
-
-		bpf_map_update_elem(&disks, &key.disk, &none, BPF_NOEXIST);
-		disk = bpf_map_lookup_elem(&disks, &key.disk);
-		if (!disk)
-			return 0;
-	}
+	disk = disk_at(flight->place);
+	if (!disk)
+		return 0;
 	flight->is_given = 1;
 	bpf_spin_lock(&disk->lock);
 	go_on(disk, now_ns);
@@ -465,8 +490,7 @@ int given(u64 *context)
 
 static __always_inline u64 take_back(struct flight *flight, u64 now_ns)
 {
-	u32 number = flight->key.disk;
-	struct disk *disk = flight->is_given ? bpf_map_lookup_elem(&disks, &number) : NULL;
+	struct disk *disk = flight->is_given ? disk_at(flight->place) : NULL;
 	u64 device_ns;
 
 	if (!disk)

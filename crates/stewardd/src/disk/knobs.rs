@@ -30,7 +30,8 @@ pub struct Wanted {
     pub priorities: BTreeMap<TaskId, Priority>,
     /// Whether devices are to order requests by class.
     pub ordered: bool,
-    /// Whether somebody is to be served first, for whose next request a device may be kept idle.
+    /// Whether somebody is to be served first, for whose next request a device may be kept idle, and there is a device
+    /// that serves anybody first.
     pub waits: bool,
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
@@ -127,9 +128,9 @@ impl Knobs for KernelKnobs {
         // Whoever panicked with it had written what they did into the journal.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
-        attend(&mut state, wanted, self.watcher, &self.roots);
+        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots);
         work.disinherit(&state, wanted);
-        work.take_back(&mut state, wanted);
+        work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
         work.charge(&mut state, wanted);
@@ -146,10 +147,10 @@ impl Knobs for KernelKnobs {
     }
 }
 
-/// Begins to be told when somebody waits, before anybody is to be served first.
-fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots) {
+/// Begins to be told when somebody waits, before anybody is to be served first. Returns whether it did.
+fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots) -> bool {
     if !wanted.waits || state.moments.is_some() {
-        return;
+        return false;
     }
     let started = Moments::start(watcher, roots);
     state.moments = Some(started.map_err(|why| {
@@ -158,6 +159,7 @@ fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots) {
             "disks stay idle for who is served first all the time, for nothing tells when they wait: {why}"
         );
     }));
+    state.told().is_some()
 }
 
 impl State {
@@ -191,8 +193,12 @@ impl Work<'_> {
         }
     }
 
-    fn take_back(&mut self, state: &mut State, wanted: &Wanted) {
-        let is_wanted = |task: &TaskId, priority| wanted.priorities.get(task) == Some(&priority);
+    /// Where it is told from now on when somebody waits, threads that work for others have theirs anew: it was for all
+    /// the time.
+    fn take_back(&mut self, state: &mut State, wanted: &Wanted, is_told_anew: bool) {
+        let is_wanted = |task: &TaskId, priority| {
+            wanted.priorities.get(task) == Some(&priority) && !(is_told_anew && wanted.for_others.contains(task))
+        };
         let gone: Vec<TaskId> = state
             .given
             .iter()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use steward_core::cpu::mechanism::MechanismKind;
 use steward_core::disk::config::Order;
+use steward_core::disk::elevator::serves_by_class;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
@@ -49,6 +50,7 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
+        let waits = waits && self.disk.devices(&self.options.roots).iter().any(serves_by_class);
         let wanted =
             Wanted { priorities, ordered, waits, for_others, weights, charged, any_charged, limits, heirs };
         if let Some(job) = self.disk.want(wanted) {

@@ -211,7 +211,7 @@ impl Disk {
 
     /// Whether anybody's requests were to be served first at the last look.
     pub(super) fn has_anybody_first(&self) -> bool {
-        self.wanted.waits
+        self.wanted.priorities.values().any(|priority| matches!(priority, Priority::RealTime(_)))
     }
 
     /// The weight that Steward wants a cgroup to have.
