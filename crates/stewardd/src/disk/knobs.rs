@@ -197,7 +197,8 @@ impl Work<'_> {
     /// the time.
     fn take_back(&mut self, state: &mut State, wanted: &Wanted, is_told_anew: bool) {
         let is_wanted = |task: &TaskId, priority| {
-            wanted.priorities.get(task) == Some(&priority) && !(is_told_anew && wanted.for_others.contains(task))
+            wanted.priorities.get(task) == Some(&priority)
+                && !(is_told_anew && wanted.for_others.contains(task))
         };
         let gone: Vec<TaskId> = state
             .given
