@@ -76,16 +76,24 @@ impl Waits {
     pub fn seen(&self) -> Seen {
         let shared = self.program.shared();
         // SAFETY: it lives as long as the program, whose numbers are plain ones, and each is read whole.
-        let (waiting, first, others) = unsafe {
+        let (waiting, first, others, saved_at_ns, dear_at_ns) = unsafe {
             (
                 (&raw const (*shared).waiting).read_volatile(),
                 (&raw const (*shared).first).read_volatile(),
                 (&raw const (*shared).others).read_volatile(),
+                (&raw const (*shared).saved_at_ns).read_volatile(),
+                (&raw const (*shared).dear_at_ns).read_volatile(),
             )
         };
         let last =
             |last: types::last| (last.at_ns > 0).then_some(Last { pid: last.pid as i32, at_ns: last.at_ns });
-        Seen { waiting: waiting as usize, first: last(first), others: last(others) }
+        Seen {
+            waiting: waiting as usize,
+            first: last(first),
+            others: last(others),
+            saved_at_ns: (saved_at_ns > 0).then_some(saved_at_ns),
+            dear_at_ns: (dear_at_ns > 0).then_some(dear_at_ns),
+        }
     }
 
     /// Whether this one was called and has not looked away since.

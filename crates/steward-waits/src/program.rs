@@ -17,7 +17,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, OpenObject, RingBuffer, RingBufferBuilder};
 pub(crate) use skeleton::types;
 use skeleton::{LedgerSkel, LedgerSkelBuilder, OpenLedgerSkel};
-use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS};
+use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS, OVER_LATER_NS};
 
 use crate::WaitsError;
 
@@ -105,7 +105,8 @@ impl Program {
             .map_err(failed("opening the program that watches who waits for the disk"))?;
         choose(&mut open, kernel, lacks);
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            (constants.over_after_ns, constants.alone_after_ns) = (OVER_AFTER_NS, ALONE_AFTER_NS);
+            (constants.over_after_ns, constants.over_later_ns) = (OVER_AFTER_NS, OVER_LATER_NS);
+            constants.alone_after_ns = ALONE_AFTER_NS;
         }
         let mut skeleton =
             open.load().map_err(failed("loading the program that watches who waits for the disk"))?;

@@ -58,12 +58,19 @@ pub fn make(domains: &[Domain]) -> Result<()> {
     Ok(())
 }
 
-/// Removes the cgroups, which must be empty.
-pub fn remove(domains: &[Domain]) {
-    for domain in domains.iter().rev() {
+/// Removes the cgroups, which must be empty. What Steward made it is to remove, while its daemon runs: it was made to
+/// stay, and would be there in the next run.
+///
+/// # Errors
+/// What Steward said.
+pub fn remove(domains: &[Domain]) -> Result<()> {
+    let made = domains.iter().rev().filter(|domain| domain.made_by_steward);
+    let removed: Vec<Result<()>> = made.map(|domain| steward(&["domain", "remove", &domain.path])).collect();
+    for domain in domains.iter().rev().filter(|domain| !domain.made_by_steward) {
         // One that cannot be removed is only untidy: the machine is thrown away.
         let _ = fs::remove_dir(directory(&domain.path));
     }
+    removed.into_iter().collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -75,10 +82,13 @@ fn tell_steward(verb: &str, domain: &Domain) -> Result<()> {
     let name = domain.path.strip_prefix(STEWARDS).unwrap_or(&domain.path);
     let (name, keep) = if verb == "create" { (name, Some("--keep")) } else { (domain.path.as_str(), None) };
     let policy = domain.policy.iter().map(String::as_str);
-    let arguments: Vec<&str> = ["domain", verb, name].into_iter().chain(keep).chain(policy).collect();
+    steward(&["domain", verb, name].into_iter().chain(keep).chain(policy).collect::<Vec<&str>>())
+}
+
+fn steward(arguments: &[&str]) -> Result<()> {
     let said = "/run/lab/domain-set";
     let mut client = Command::new(CLIENT)
-        .args(&arguments)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(fs::File::create(said)?)

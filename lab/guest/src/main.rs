@@ -146,7 +146,7 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
         report(index, running, records)?;
     }
     programs.into_iter().for_each(|running| running.group.remove());
-    domains::remove(&run.domains);
+    findings.add(domains::remove(&run.domains));
     if let Some(daemon) = daemon {
         findings.log = Some(daemon.log());
         findings.add(daemon.stop());

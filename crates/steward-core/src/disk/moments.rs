@@ -10,6 +10,10 @@
 /// Nobody has waited for so long, in nanoseconds: the moment is over. Longer than a film's frame takes, so that a
 /// player that reads one after the other is one moment and not hundreds.
 pub const OVER_AFTER_NS: u64 = 50_000_000;
+/// The same after somebody has brought a file to the disk, where others do nothing that is dear to hold up
+/// ([`Seen::dear_at_ns`]): who saves every few seconds then finds the disk as it is to be, and stands behind nothing that
+/// was begun before anybody could be told.
+pub const OVER_LATER_NS: u64 = 5_000_000_000;
 /// Others have handed on nothing for so long, in nanoseconds: they do not want the disk. Longer than it takes to serve
 /// all that may wait in an elevator: 128 requests of the largest size on the lab's disk of 10 ms are 1.5 s.
 pub const ALONE_AFTER_NS: u64 = 2_000_000_000;
@@ -66,16 +70,25 @@ pub struct Seen {
     /// Who else handed a request on last, but the journal's threads, which work for whoever waits for them. Threads of
     /// the process that is `first` do not count: one that has lost its place is no other to itself.
     pub others: Option<Last>,
+    /// When one of those who are served first was bringing a file to the disk last.
+    pub saved_at_ns: Option<u64>,
+    /// When others did something last for which it is dear to keep the disk idle (docs/disk.md): brought something to the
+    /// disk (fsync), for then the journal is written for fewer of them at a time; or had a thread of the kernel write
+    /// pages back, of which the next one is no wait of anybody's.
+    pub dear_at_ns: Option<u64>,
 }
 
 impl Seen {
     /// Whether this is such a moment. What watches in the kernel has the same rule
     /// (`crates/steward-waits/src/bpf/first.bpf.h`), for the moment at which one begins.
     pub fn is_moment(&self, now_ns: u64) -> bool {
-        let within = |last: Last, for_ns: u64| now_ns.saturating_sub(last.at_ns) < for_ns;
+        let within = |at_ns: u64, for_ns: u64| now_ns.saturating_sub(at_ns) < for_ns;
+        let lately = |at_ns: Option<u64>, for_ns: u64| at_ns.is_some_and(|at_ns| within(at_ns, for_ns));
         let (Some(first), Some(others)) = (self.first, self.others) else { return false };
-        let waits = self.waiting > 0 || within(first, OVER_AFTER_NS);
-        waits && within(others, ALONE_AFTER_NS) && others.pid != first.pid
+        let waits = self.waiting > 0
+            || within(first.at_ns, OVER_AFTER_NS)
+            || (lately(self.saved_at_ns, OVER_LATER_NS) && !lately(self.dear_at_ns, ALONE_AFTER_NS));
+        waits && within(others.at_ns, ALONE_AFTER_NS) && others.pid != first.pid
     }
 }
 
@@ -102,15 +115,23 @@ mod tests {
 
     #[test]
     fn who_is_bringing_a_file_to_the_disk_waits_however_long_it_takes() {
-        let beside =
-            |waiting, now_ns| Seen { waiting, first: last(7, 1), others: last(0, now_ns) }.is_moment(now_ns);
-        assert!(beside(0, OVER_AFTER_NS) && !beside(0, OVER_AFTER_NS + 1));
-        assert!(beside(1, u64::MAX));
+        let beside = |waiting, now_ns, dear_at_ns| {
+            let saved_at_ns = Some(1);
+            Seen { waiting, first: last(7, 1), others: last(0, now_ns), saved_at_ns, dear_at_ns }.is_moment(now_ns)
+        };
+        assert!(beside(0, OVER_AFTER_NS, Some(1)) && !beside(0, OVER_AFTER_NS + 1, Some(1)));
+        assert!(beside(1, u64::MAX, Some(u64::MAX)));
+        // Where nothing is dear the moment goes on to who saves again.
+        assert!(beside(0, OVER_LATER_NS, None) && !beside(0, OVER_LATER_NS + 1, None));
+        assert!(beside(0, OVER_LATER_NS, Some(1)), "nothing has been for long");
+        // But not to who only reads.
+        let reads = Seen { first: last(7, 1), others: last(0, OVER_AFTER_NS + 1), ..Seen::default() };
+        assert!(!reads.is_moment(OVER_AFTER_NS + 1));
     }
 
     #[test]
     fn nobody_is_held_up_for_those_who_have_the_disk_for_themselves() {
-        let seen = |others| Seen { waiting: 4, first: last(7, 9), others };
+        let seen = |others| Seen { waiting: 4, first: last(7, 9), others, ..Seen::default() };
         assert!(!seen(None).is_moment(10));
         let other = seen(last(8, 1));
         assert!(other.is_moment(ALONE_AFTER_NS) && !other.is_moment(ALONE_AFTER_NS + 1));

@@ -36,6 +36,8 @@ pub(super) struct Watch {
     waiting: BTreeSet<i32>,
     first: Option<Last>,
     others: Option<Last>,
+    saved_at_ns: Option<u64>,
+    dear_at_ns: Option<u64>,
     is_announced: bool,
 }
 
@@ -43,7 +45,8 @@ impl Watch {
     /// Whether this is a moment.
     fn is_moment(&self, now_ns: u64) -> bool {
         let (waiting, first, others) = (self.waiting.len(), self.first, self.others);
-        Seen { waiting, first, others }.is_moment(now_ns)
+        let (saved_at_ns, dear_at_ns) = (self.saved_at_ns, self.dear_at_ns);
+        Seen { waiting, first, others, saved_at_ns, dear_at_ns }.is_moment(now_ns)
     }
 
     /// Whether the moment is over; then the next one is announced again.
@@ -184,6 +187,7 @@ impl Kernel {
     pub(super) fn end_sync(&mut self, now_ns: u64, tid: i32) {
         if self.watch.waiting.remove(&tid) {
             self.watch.first = Some(self.last(now_ns, tid));
+            self.watch.saved_at_ns = Some(now_ns);
         }
     }
 
@@ -406,6 +410,9 @@ impl Kernel {
 
     fn note_wait(&mut self, now_ns: u64, tid: i32, is_in_sync: bool) {
         if !matches!(self.priorities.get(&Who::Task(tid)), Some(Priority::RealTime(_))) {
+            if is_in_sync && self.watch.first.is_none_or(|first| first.pid != self.last(now_ns, tid).pid) {
+                self.watch.dear_at_ns = Some(now_ns);
+            }
             return;
         }
         if is_in_sync {
@@ -422,6 +429,9 @@ impl Kernel {
         };
         if self.watch.first.is_none_or(|first| first.pid != last.pid) {
             self.watch.others = Some(last);
+            if last.pid == 0 {
+                self.watch.dear_at_ns = Some(now_ns);
+            }
             self.announce(now_ns);
         }
     }

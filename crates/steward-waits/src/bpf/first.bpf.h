@@ -37,6 +37,10 @@ struct {
 volatile struct last first;
 /* Who else handed a request on last. */
 volatile struct last others;
+/* When one of those who are served first was inside fsync last. */
+volatile u64 saved_at_ns;
+/* When others did something last for which it is dear to keep a disk idle: fsync, or pages that are written back. */
+volatile u64 dear_at_ns;
 /* How many of those who are served first are inside fsync. */
 volatile u32 waiting;
 /* Whether anybody is to be called. */
@@ -44,9 +48,10 @@ volatile u32 listens;
 /* Whether the reader was called and has not looked away since. */
 volatile u32 announced;
 
-/* For how long after somebody has waited there may be a moment yet, and for how long others are thought to want the
- * disk, in nanoseconds; the reader sets both. */
+/* For how long after somebody has waited there may be a moment yet, and after somebody has saved where others do nothing
+ * dear; and for how long others are thought to want the disk, in nanoseconds; the reader sets all of them. */
 const volatile u64 over_after_ns = 1;
+const volatile u64 over_later_ns = 1;
 const volatile u64 alone_after_ns = 1;
 
 static __always_inline bool is_journal(struct task_struct *p)
@@ -72,8 +77,10 @@ static __always_inline bool is_within(u64 then_ns, u64 now_ns, u64 for_ns)
 
 static __always_inline bool is_moment(u64 now_ns)
 {
-	return (waiting || is_within(first.at_ns, now_ns, over_after_ns)) &&
-	       is_within(others.at_ns, now_ns, alone_after_ns) && others.pid != first.pid;
+	bool waits = waiting || is_within(first.at_ns, now_ns, over_after_ns) ||
+		     (is_within(saved_at_ns, now_ns, over_later_ns) && !is_within(dear_at_ns, now_ns, alone_after_ns));
+
+	return waits && is_within(others.at_ns, now_ns, alone_after_ns) && others.pid != first.pid;
 }
 
 static __always_inline void announce(u64 now_ns)
@@ -106,6 +113,8 @@ static __always_inline void note_request(struct task_struct *p, u64 now_ns)
 	} else if (!is_journal(p) && (!pid || pid != first.pid)) {
 		others.at_ns = now_ns;
 		others.pid = pid;
+		if (!pid)
+			dear_at_ns = now_ns;
 		announce(now_ns);
 	}
 }
@@ -115,8 +124,11 @@ static __always_inline void first_enters(struct task_struct *p, u32 *depth, u64 
 {
 	bool is_first = served_first(p);
 
-	if (!is_first && !*depth)
+	if (!is_first && !*depth) {
+		if (p->tgid != first.pid && !(p->flags & PF_KTHREAD))
+			dear_at_ns = now_ns;
 		return;
+	}
 	if (!(*depth)++)
 		__sync_fetch_and_add(&waiting, 1);
 	if (is_first)
@@ -130,6 +142,7 @@ static __always_inline void first_leaves(struct task_struct *p, u32 *depth, u64 
 		return;
 	first.at_ns = now_ns;
 	first.pid = p->tgid;
+	saved_at_ns = now_ns;
 	if (!--*depth)
 		__sync_fetch_and_sub(&waiting, 1);
 }
