@@ -49,8 +49,19 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
-        let wanted =
-            Wanted { priorities, ordered, waits, for_others, weights, charged, any_charged, limits, heirs };
+        let lost = self.disk.lost;
+        let wanted = Wanted {
+            priorities,
+            ordered,
+            waits,
+            for_others,
+            weights,
+            charged,
+            any_charged,
+            limits,
+            lost,
+            heirs,
+        };
         if let Some(job) = self.disk.want(wanted) {
             self.worker.give(job);
         }
