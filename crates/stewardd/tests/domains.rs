@@ -375,7 +375,7 @@ fn a_cgroup_that_somebody_else_removes_is_noticed_and_its_reservation_is_free() 
     assert_eq!(find(&daemon, "user.slice/user-1000.slice").expect("it is there").cpu, None);
 }
 
-/// systemd has the root hand out what its own units ask for, each time one of them comes or goes.
+/// systemd has the root hand out what its own units ask for, each time it reads its files again.
 #[test]
 fn domains_have_theirs_again_when_somebody_has_the_root_hand_the_cpu_out_no_longer() {
     let machine = Machine::new();

@@ -446,9 +446,9 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
         }),
         ("domains-can-be-made-under-it", &|| has("made", &of_web)),
         ("they-have-theirs-again-when-systemd-has-the-root-hand-nothing-out", &|| {
-            has("units-come-and-go", &of_web);
+            has("files-read-anew", &of_web);
             has(
-                "units-come-and-go",
+                "files-read-anew",
                 &["decision=\"cpu-handed-out-again\"", "decision=\"disk-handed-out-again\""],
             );
         }),

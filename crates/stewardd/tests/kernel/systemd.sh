@@ -4,11 +4,12 @@ rm -rf /var/run
 ln -s /run /var/run
 # A user's manager without a login, which would take a bus, logind and PAM.
 mkdir -p /etc/systemd/system/user@.service.d /etc/systemd/system/stewardd.service.d /etc/steward
-printf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n' >/etc/systemd/system/user@.service.d/test.conf
+printf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n' \
+    >/etc/systemd/system/user@.service.d/test.conf
 printf '[Service]\nType=oneshot\nExecStart=/usr/bin/install -d -o 1000 -g 1000 /run/user/1000\n' \
     >/etc/systemd/system/user-runtime-dir@.service
 cp /lab/stewardd.service /etc/systemd/system/
-printf '[Service]\nExecStart=\nExecStart=/usr/sbin/stewardd --mechanism deadline\nStandardError=append:/tmp/log\n' \
+printf '[Service]\nExecStart=\nExecStart=/usr/sbin/stewardd --mechanism deadline\n' \
     >/etc/systemd/system/stewardd.service.d/test.conf
 printf '[Service]\nExecStart=/usr/bin/sleep 1000\n' >/etc/systemd/system/plain.service
 printf 'owner = "user"\n[disk]\norder = "keep"\n' >/etc/steward/steward.toml
@@ -40,13 +41,18 @@ steward domain create web --weight 300 --memory-max 100M --io-max 10M/s --keep >
 steward run --domain web -- sleep 1000 &
 wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
 all
-section units-come-and-go
+section files-read-anew
 systemctl start plain
-systemctl restart plain
-# The root hands out what systemd's own units ask for, which is nothing of these two, until the daemon notices.
+systemctl stop plain
+# From now on the root hands out what systemd's own units ask for, which is nothing of these two, until the daemon
+# notices.
+systemctl daemon-reload
+systemctl start plain
 wait_for 'grep -q 300 /sys/fs/cgroup/steward.web/cpu.weight && grep -q rbps /sys/fs/cgroup/steward.web/io.max'
 all
-grep -o 'decision="[a-z]*-handed-out-again"' /tmp/log | sort -u
+said() { journalctl -u stewardd --no-pager | grep -o 'decision="[a-z]*-handed-out-again"' | sort -u; }
+sleep 1
+said
 
 section user
 systemctl start user@1000
@@ -69,6 +75,7 @@ as_user 'systemctl --user set-property service.service CPUWeight=77 MemoryHigh=1
 systemctl set-property user-1000.slice CPUWeight=33
 systemctl daemon-reexec
 steward domain set web --weight 400 >/dev/null
+wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
 all
 section killed
 # It is started anew by systemd, and takes over what is there.
