@@ -17,9 +17,11 @@ use steward_core::disk::calibration::Found;
 use steward_core::disk::cost::{LARGE_BYTES, PAGE_BYTES};
 use steward_core::quantity::format_size;
 
+use self::kind::{Kind, Rate};
 use self::quiet::Quiet;
 use crate::roots::{Roots, read_if_present};
 
+mod kind;
 mod quiet;
 
 /// The most that is written for a measurement, in bytes, and the least: requests that are to be far from each other for
@@ -114,27 +116,6 @@ fn counted(scratch: &Scratch, kind: Kind, quiet: &mut Quiet<'_>) -> Result<Rate,
     })?;
     quiet.end(kind, &rate)?;
     Ok(rate)
-}
-
-/// Which requests are made.
-#[derive(Clone, Copy, Debug)]
-struct Kind {
-    writes: bool,
-    far: bool,
-    bytes: u64,
-}
-
-/// What was seen of a kind.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    per_second: f64,
-    /// All that were made, also before it counted.
-    requests: u64,
-    cpu_bound: bool,
-    /// The part of the time in which the threads could have run and something else had their CPUs.
-    waited: f64,
-    /// The part of the time of all CPUs in which other programs ran.
-    programs: f64,
 }
 
 /// A file to measure on.
@@ -235,8 +216,8 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How long other programs than this one have run, for each CPU, in seconds: their own instructions, for what the kernel
-/// does may be done for this one. Nothing where it is not told.
+/// How long other programs than this one have run, for each CPU, in seconds: their own instructions, for what the
+/// kernel does may be done for this one. Nothing where it is not told.
 fn programs_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let user = |line: &str| -> Option<u64> {

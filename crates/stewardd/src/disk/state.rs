@@ -218,8 +218,8 @@ impl Disk {
         self.wanted.waits
     }
 
-    /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else had
-    /// it cease to: systemd does, where none of its units asks for the disk.
+    /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else
+    /// had it cease to: systemd does, where none of its units asks for the disk.
     pub(super) fn note_handed_out(&mut self, path: &str) {
         let had = self.wanted.weights.keys().chain(self.wanted.limits.keys().map(|(path, _)| path));
         if had.into_iter().any(|had| had != path && is_at_or_below(had, path)) {

@@ -1,10 +1,9 @@
 //! How domains end by themselves, and how they outlive a daemon.
 //!
 //! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
-//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second, and so is a
-//! root that hands out the CPU no longer: systemd has it cease to when it reads its files again and none of its units asks
-//! for the CPU. Across a
-//! restart of the daemon within one boot, domains are what they were. When the daemon stops, the cgroups of empty
+//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second, and so is
+//! a root that hands out the CPU no longer: systemd has it cease to when it reads its files again and none of its units
+//! asks for the CPU. Across a restart of the daemon within one boot, domains are what they were. When the daemon stops, the cgroups of empty
 //! domains are removed, and those with processes stay as plain cgroups: nobody is moved, and without the scheduler all
 //! have the same weight.
 
@@ -55,8 +54,8 @@ impl Domains {
         }
     }
 
-    /// To be called at least once a second, and when the descriptor is readable, which is what `announced` says. Returns
-    /// whether what domains are to have had been lost: it was given anew.
+    /// To be called at least once a second, and when the descriptor is readable, which is what `announced` says.
+    /// Returns whether what domains are to have had been lost: it was given anew.
     pub fn tick(&mut self, now_ns: u64, announced: bool, mechanism: &mut InForce) -> bool {
         let Ok(cgroups) = &mut self.cgroups else { return false };
         let is_due = announced || now_ns.saturating_sub(self.looked_at_ns) >= CHECK_EVERY_NS;

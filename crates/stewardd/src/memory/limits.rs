@@ -77,8 +77,8 @@ impl Limits {
         }
     }
 
-    /// Has all be given anew by the next [`Limits::want`] where somebody has had the root hand memory out no longer: with
-    /// that, what was written is gone. Returns whether that is so.
+    /// Has all be given anew by the next [`Limits::want`] where somebody has had the root hand memory out no longer:
+    /// with that, what was written is gone. Returns whether that is so.
     pub fn forget_shut(&mut self, cgroups: &dyn Cgroups) -> bool {
         let is_shut = !self.told.is_empty() && matches!(cgroups.hands_out("", Resource::Memory), Ok(false));
         if is_shut {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use steward_core::disk::cost::PAGE_BYTES;
 use steward_core::quantity::format_size;
 
-use super::{Kind, Rate};
+use super::kind::{Kind, Rate};
 use crate::disk::usage::{self, DiskUsage};
 use crate::disk::{cost, limit};
 use crate::roots::{Roots, read_if_present};
