@@ -3,9 +3,9 @@
 //! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
 //! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second, and so is
 //! a root that hands out the CPU no longer: systemd has it cease to when it reads its files again and none of its units
-//! asks for the CPU. Across a restart of the daemon within one boot, domains are what they were. When the daemon stops, the cgroups of empty
-//! domains are removed, and those with processes stay as plain cgroups: nobody is moved, and without the scheduler all
-//! have the same weight.
+//! asks for the CPU. Across a restart of the daemon within one boot, domains are what they were. When the daemon stops,
+//! the cgroups of empty domains are removed, and those with processes stay as plain cgroups: nobody is moved, and
+//! without the scheduler all have the same weight.
 
 use std::ops::Bound;
 
