@@ -355,7 +355,9 @@ impl Daemon {
         self.note_outcomes();
         let mut told = self.tick_cpu(now_ns);
         self.tick_programs(now_ns);
-        self.domains.tick(now_ns, domains_announced, &mut self.cpu.mechanism);
+        if self.domains.tick(now_ns, domains_announced, &mut self.cpu.mechanism) {
+            self.cpu.suspensions.apply(&mut self.cpu.mechanism);
+        }
         self.tick_memory(now_ns);
         self.tick_disk(now_ns);
         told.extend(self.settle_domains());

@@ -10,6 +10,7 @@ use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_core::cpu::mechanism::MechanismKind;
+use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 use stewardd::daemon::Daemon;
 use stewardd::server::Answer;
@@ -372,6 +373,25 @@ fn a_cgroup_that_somebody_else_removes_is_noticed_and_its_reservation_is_free() 
     // Another cgroup of the same name is another domain.
     machine.cgroups.tree().add("user.slice/user-1000.slice", 0);
     assert_eq!(find(&daemon, "user.slice/user-1000.slice").expect("it is there").cpu, None);
+}
+
+/// systemd has the root hand out what its own units ask for, each time it reads its files again.
+#[test]
+fn domains_have_theirs_again_when_somebody_has_the_root_hand_the_cpu_out_no_longer() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let memory = DomainSettings { memory_max: Some(64 << 20), ..DomainSettings::default() };
+    daemon.client().call(&create("batch", Some(0.2))).expect("there is room");
+    daemon.client().call(&set("batch", memory)).expect("there is room");
+    let max = || machine.cgroups.tree().memory("steward.batch").max_bytes;
+    until(&daemon, |_| max() == Some(64 << 20));
+    machine.fake.machine().domains.clear();
+    for resource in [Resource::Cpu, Resource::Memory] {
+        machine.cgroups.tree().close("", resource);
+    }
+    until(&daemon, |_| told(&machine, "steward.batch") == Some(0.2));
+    until(&daemon, |_| machine.cgroups.tree().hands_out("", Resource::Memory));
+    assert!(machine.cgroups.tree().hands_out("", Resource::Cpu));
 }
 
 #[test]

@@ -20,6 +20,9 @@ mod disk;
 #[path = "kernel/faults.rs"]
 mod faults;
 
+#[path = "kernel/systemd.rs"]
+mod systemd;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libsteward::api;

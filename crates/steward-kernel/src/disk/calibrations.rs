@@ -55,6 +55,16 @@ impl Calibrations {
         Ok(read)
     }
 
+    /// Changes what is kept, as it is now: while a disk was measured another one may have been.
+    ///
+    /// # Errors
+    /// In a sentence with the file.
+    pub fn change(state_directory: &Path, change: impl FnOnce(&mut Self)) -> Result<(), String> {
+        let mut kept = Self::read(state_directory)?;
+        change(&mut kept);
+        kept.save(state_directory)
+    }
+
     /// Puts this in the place of what was known of the same disk.
     pub fn put(&mut self, calibration: Calibration) {
         self.schema = SCHEMA;
@@ -123,6 +133,16 @@ mod tests {
         let mut forget = || read.forget(|disk| disk.identity == "wwid a").is_some();
         assert_eq!([forget(), forget()], [true, false]);
         assert_eq!(read.of(&device("wwid a")), None);
+    }
+
+    #[test]
+    fn what_was_kept_of_another_disk_meanwhile_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for identity in ["wwid a", "wwid b"] {
+            Calibrations::change(directory.path(), |kept| kept.put(of(identity, 1))).expect("it is written");
+        }
+        let read = Calibrations::read(directory.path()).expect("it is whole");
+        assert_eq!(read.disks, [of("wwid a", 1), of("wwid b", 1)]);
     }
 
     #[test]

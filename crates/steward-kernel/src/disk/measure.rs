@@ -17,8 +17,12 @@ use steward_core::disk::calibration::Found;
 use steward_core::disk::cost::{LARGE_BYTES, PAGE_BYTES};
 use steward_core::quantity::format_size;
 
-use super::usage;
+use self::kind::{Kind, Rate};
+use self::quiet::Quiet;
 use crate::roots::{Roots, read_if_present};
+
+mod kind;
+mod quiet;
 
 /// The most that is written for a measurement, in bytes, and the least: requests that are to be far from each other for
 /// the kernel's model are 16 MiB apart (`LCOEF_RANDIO_PAGES`, block/blk-iocost.c).
@@ -38,8 +42,9 @@ const LARGE_AT_ONCE: u32 = 16;
 const PAGES_AT_ONCE: u32 = 64;
 /// How many threads hand pages on at most: one comes to some hundred thousand a second.
 const THREADS_MAX: usize = 4;
-/// The part of the device's requests that may be somebody else's.
-const OTHERS_MAX: f64 = 0.05;
+/// For how long it may be that it counts, at most: a request that is under way at the end of it is waited for. Whoever
+/// was stopped or frozen meanwhile has seen a disk that did nothing.
+const COUNTED_MAX: Duration = Duration::from_secs(3);
 /// The part of the time of the threads' CPUs above which these, and not the disk, are what was measured.
 const CPU_BOUND: f64 = 0.95;
 
@@ -67,15 +72,17 @@ pub fn measure(
     roots: &Roots,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Measured, String> {
+    Quiet::new(disk, roots).held_back()?;
     tell("writing the file to measure on");
     let scratch = Scratch::make(directory)?;
     let mut measured = Measured { bytes: scratch.bytes, ..Measured::default() };
     for writes in [false, true] {
         let what = if writes { "writing" } else { "reading" };
         let large_bytes = large_bytes(disk, roots);
+        let mut quiet = Quiet::new(disk, roots);
         let mut rate = |far, bytes, kind: &str| {
             tell(&format!("{what} {kind}"));
-            let found = counted(&scratch, Kind { writes, far, bytes }, disk, roots)?;
+            let found = counted(&scratch, Kind { writes, far, bytes }, &mut quiet)?;
             measured.cpu_bound |= found.cpu_bound && bytes == PAGE_BYTES;
             Ok::<f64, String>(found.per_second)
         };
@@ -98,43 +105,17 @@ fn large_bytes(disk: &str, roots: &Roots) -> u64 {
     (LARGE_BYTES.min(most) / PAGE_BYTES).max(1) * PAGE_BYTES
 }
 
-/// The same, where nobody else has used the disk meanwhile.
-fn counted(scratch: &Scratch, kind: Kind, disk: &str, roots: &Roots) -> Result<Rate, String> {
-    let requests = || usage::of_disks([disk].into_iter(), roots).get(disk).map(|usage| usage.requests);
-    let before = requests();
+/// The same, where nothing else has had a part in it.
+fn counted(scratch: &Scratch, kind: Kind, quiet: &mut Quiet<'_>) -> Result<Rate, String> {
+    quiet.begin()?;
     let rate = scratch.rate(kind).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EPERM) => format!(
             "this kernel lets nobody hand on many requests at once ({error}): it needs io_uring (sysctl kernel.io_uring_disabled=0)"
         ),
-        _ => format!("{disk} cannot be measured: {error}"),
+        _ => format!("{} cannot be measured: {error}", quiet.disk),
     })?;
-    let all = before.zip(requests()).map(|(before, after)| after.saturating_sub(before));
-    let others = all.map_or(0, |all| all.saturating_sub(rate.requests));
-    if others as f64 > OTHERS_MAX * rate.requests as f64 {
-        return Err(format!(
-            "somebody else has used {disk} meanwhile, with {others} requests beside the {} of the measurement; try again when it \
-             is quiet",
-            rate.requests
-        ));
-    }
+    quiet.end(kind, &rate)?;
     Ok(rate)
-}
-
-/// Which requests are made.
-#[derive(Clone, Copy, Debug)]
-struct Kind {
-    writes: bool,
-    far: bool,
-    bytes: u64,
-}
-
-/// What was seen of a kind.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    per_second: f64,
-    /// All that were made, also before it counted.
-    requests: u64,
-    cpu_bound: bool,
 }
 
 /// A file to measure on.
@@ -182,22 +163,26 @@ impl Scratch {
             PAGE_BYTES => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
             _ => 1,
         };
-        let cpu_before = cpu_seconds();
+        let (cpu_before, programs_before) = (cpu_seconds(), programs_seconds());
         let begun = Instant::now();
-        let outcomes: Vec<io::Result<(u64, f64)>> = std::thread::scope(|scope| {
+        let outcomes: Vec<io::Result<Worked>> = std::thread::scope(|scope| {
             let places = |index: usize| Places::new(kind, self.bytes, index, threads);
             let worker = |index| scope.spawn(move || work(&self.file, kind, places(index)));
             let workers: Vec<_> = (0..threads).map(worker).collect();
             let gone = || Err(io::Error::other("a thread has ended"));
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| gone())).collect()
         });
-        let cpu = (cpu_seconds() - cpu_before) / begun.elapsed().as_secs_f64();
-        let mut rate = Rate { cpu_bound: cpu > CPU_BOUND * threads as f64, ..Rate::default() };
+        let of_all = begun.elapsed().as_secs_f64() * threads as f64;
+        let cpu = (cpu_seconds() - cpu_before) / of_all;
+        let programs = (programs_seconds() - programs_before).max(0.0) / begun.elapsed().as_secs_f64();
+        let mut rate = Rate { programs, ..Rate::default() };
         for outcome in outcomes {
-            let (requests, per_second) = outcome?;
-            rate.requests += requests;
-            rate.per_second += per_second;
+            let worked = outcome?;
+            rate.requests += worked.requests;
+            rate.per_second += worked.per_second;
+            rate.waited += worked.waited.as_secs_f64() / of_all;
         }
+        rate.cpu_bound = cpu + rate.waited > CPU_BOUND;
         Ok(rate)
     }
 }
@@ -229,6 +214,23 @@ fn no_room(at: &str, free: Option<u64>) -> String {
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How long other programs than this one have run, for each CPU, in seconds: their own instructions, for what the
+/// kernel does may be done for this one. Nothing where it is not told.
+fn programs_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let user = |line: &str| -> Option<u64> {
+        let mut words = line.split_whitespace().skip(1);
+        Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
+    };
+    let cpus = text.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1).max(1);
+    let all = text.lines().next().and_then(user).unwrap_or(0) as f64;
+    // The name, which may be anything, is in brackets; `utime` is the 14th field (proc_pid_stat(5)).
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+    let own = after.split_whitespace().nth(11).and_then(|word| word.parse::<f64>().ok()).unwrap_or(all);
+    (all - own) / rustix::param::clock_ticks_per_second() as f64 / cpus as f64
 }
 
 /// Where in the file the next request is.
@@ -293,8 +295,25 @@ impl Buffer {
     }
 }
 
-/// Makes requests, and returns how many, and how many in a second were done while it counted.
-fn work(file: &File, kind: Kind, mut places: Places) -> io::Result<(u64, f64)> {
+/// What a thread has done.
+struct Worked {
+    /// How many requests it made, and how many in a second were done while it counted.
+    requests: u64,
+    per_second: f64,
+    /// For how long it could have run and others had its CPU.
+    waited: Duration,
+}
+
+/// For how long this thread has waited for a CPU, ever (Documentation/scheduler/sched-stats.rst); nothing where the
+/// kernel does not count it.
+fn waited_for_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited_ns = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(waited_ns.unwrap_or(0))
+}
+
+/// Makes requests.
+fn work(file: &File, kind: Kind, mut places: Places) -> io::Result<Worked> {
     let at_once = if kind.bytes == PAGE_BYTES { PAGES_AT_ONCE } else { LARGE_AT_ONCE };
     let mut ring = IoUring::new(at_once)?;
     let mut buffer = Buffer::of_noise(kind.bytes as usize * at_once as usize);
@@ -314,7 +333,7 @@ fn work(file: &File, kind: Kind, mut places: Places) -> io::Result<(u64, f64)> {
         // SAFETY: the memory and the file outlive the request: all of them are waited for below.
         unsafe { ring.submission().push(&entry(slot)) }.map_err(full)?;
     }
-    let begun = Instant::now();
+    let (begun, waited_before) = (Instant::now(), waited_for_cpu());
     let (mut requests, mut under_way) = (u64::from(at_once), at_once);
     let (mut counted, mut counts_since, mut counted_for) = (0_u64, None::<Instant>, Duration::ZERO);
     let mut fault = None;
@@ -354,10 +373,15 @@ fn work(file: &File, kind: Kind, mut places: Places) -> io::Result<(u64, f64)> {
             }
         }
     }
-    match fault {
-        Some(error) => Err(error),
-        None => Ok((requests, counted as f64 / counted_for.as_secs_f64())),
+    if fault.is_none() && counted_for > COUNTED_MAX {
+        fault = Some(io::Error::other(format!(
+            "it was held up for {} s (stopped, frozen, or a request that took as long); try again",
+            (counted_for - COUNTED).as_secs()
+        )));
     }
+    let waited = waited_for_cpu().saturating_sub(waited_before);
+    let per_second = counted as f64 / counted_for.as_secs_f64();
+    fault.map_or(Ok(Worked { requests, per_second, waited }), Err)
 }
 
 #[cfg(test)]

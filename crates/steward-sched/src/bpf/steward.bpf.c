@@ -426,6 +426,13 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
 	if (to)
 		return false;
+	/* Who was rescued and gives its turn up has waited no longer: else it would be rescued at each look. */
+	if (run && run->rescues) {
+		struct task_state *t = task_state_of(from);
+
+		if (t)
+			t->waits_on = 0;
+	}
 	if (!run || run->direct || !runs_alone(run, cpu))
 		task_set_slice(from, 0);
 	return false;

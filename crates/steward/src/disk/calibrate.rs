@@ -139,24 +139,18 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     if let Some(why) = calibration::unsuited(&device) {
         bail!("{name} is not to be calibrated: {why}");
     }
-    let Some(lines) = &device.cost else {
+    if device.cost.is_none() {
         bail!(
             "this kernel has no io.cost (CONFIG_BLK_CGROUP_IOCOST): a calibration of {name} would be for nothing"
         );
-    };
+    }
     if device.identity.is_empty() {
         bail!("{name} says neither what it is nor how large: it would not be known again");
     }
     only_root(&format!("calibrate {name}"))?;
-    if lines.is_on() {
-        bail!(
-            "requests of {name} are charged just now (io.cost.qos: {}), so that it could not be found out what it does; try again \
-             when no domain has a class or a fraction of the disk, or turn off what has set it",
-            lines.quality
-        );
-    }
+    let state_directory = &arguments.known.state_directory;
     // What is there is to be whole before anything is measured.
-    let mut kept = Calibrations::read(&arguments.known.state_directory).map_err(said)?;
+    Calibrations::read(state_directory).map_err(said)?;
     let mut tell = |what: &str| {
         if !arguments.output.json {
             eprintln!("{name}: {what} ...");
@@ -168,8 +162,8 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let calibration =
         Calibration { identity: device.identity.clone(), name: name.to_owned(), measured_at: now, model };
-    kept.put(calibration.clone());
-    kept.save(&arguments.known.state_directory).map_err(said)?;
+    let put = |kept: &mut Calibrations| kept.put(calibration.clone());
+    Calibrations::change(state_directory, put).map_err(said)?;
     let when = tell_daemon(socket);
     if arguments.output.json {
         let (bytes, cpu_bound) = (measured.bytes, measured.cpu_bound);
@@ -191,7 +185,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
             "It has no number of its own: what was found will be taken to be true of any disk of this kind and size.\n",
         );
     }
-    let file = calibrations::file(&arguments.known.state_directory);
+    let file = calibrations::file(state_directory);
     text.push_str(&format!("It is kept in {}; {when}.\n", file.display()));
     print(&text)
 }

@@ -91,7 +91,10 @@ impl Daemon {
                 Err(_) => continue,
             }
             match cgroups.hand_out(&path, Resource::Disk, true) {
-                Ok(()) => _ = self.disk.handed_out.insert(path),
+                Ok(()) => {
+                    self.disk.note_handed_out(&path);
+                    self.disk.handed_out.insert(path);
+                }
                 Err(error) => wanted.problems.push(format!(
                     "{error}; the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of \
                      version 1"

@@ -44,6 +44,9 @@ pub struct Wanted {
     pub any_charged: bool,
     /// The limit of each cgroup that is to have one, by path and the device's number.
     pub limits: BTreeMap<(String, String), Limited>,
+    /// How many times somebody has had a cgroup hand the disk out no longer, and with that what those below it had was
+    /// gone.
+    pub lost: u64,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
 }
@@ -109,6 +112,8 @@ struct State {
     weights: BTreeMap<(String, &'static str), (u64, u16)>,
     /// The limits that were written, in the same way.
     limits: BTreeMap<(String, String), Limited>,
+    /// What was known to be lost when they were.
+    lost: u64,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
     refused: BTreeMap<(String, u64), String>,
 }
@@ -134,6 +139,11 @@ impl Knobs for KernelKnobs {
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
         work.charge(&mut state, wanted);
+        if state.lost != wanted.lost {
+            state.lost = wanted.lost;
+            state.weights.clear();
+            state.limits.clear();
+        }
         work.weigh(&mut state, wanted);
         work.limit(&mut state, wanted);
         if !wanted.waits {

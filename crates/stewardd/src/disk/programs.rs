@@ -51,8 +51,19 @@ impl Daemon {
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
         let waits = waits && self.disk.devices(&self.options.roots).iter().any(serves_by_class);
-        let wanted =
-            Wanted { priorities, ordered, waits, for_others, weights, charged, any_charged, limits, heirs };
+        let lost = self.disk.lost;
+        let wanted = Wanted {
+            priorities,
+            ordered,
+            waits,
+            for_others,
+            weights,
+            charged,
+            any_charged,
+            limits,
+            lost,
+            heirs,
+        };
         if let Some(job) = self.disk.want(wanted) {
             self.worker.give(job);
         }

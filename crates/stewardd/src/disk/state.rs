@@ -9,6 +9,7 @@ use steward_core::disk::device::Device;
 use steward_core::disk::guard::{Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::priority::Priority;
+use steward_core::domain::name::is_at_or_below;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::Roots;
@@ -66,6 +67,8 @@ pub(crate) struct Disk {
     pub(super) no_calibrations: Option<String>,
     /// Calibrated disks that are left to somebody else, each in a sentence.
     pub(super) left: Vec<String>,
+    /// See [`Wanted::lost`].
+    pub(super) lost: u64,
 }
 
 impl Disk {
@@ -89,6 +92,7 @@ impl Disk {
             calibrations: Calibrations::default(),
             no_calibrations: None,
             left: Vec::new(),
+            lost: 0,
         }
     }
 
@@ -214,6 +218,20 @@ impl Disk {
         self.wanted.priorities.values().any(|priority| matches!(priority, Priority::RealTime(_)))
     }
 
+    /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else
+    /// had it cease to: systemd does, where none of its units asks for the disk.
+    pub(super) fn note_handed_out(&mut self, path: &str) {
+        let had = self.wanted.weights.keys().chain(self.wanted.limits.keys().map(|(path, _)| path));
+        if had.into_iter().any(|had| had != path && is_at_or_below(had, path)) {
+            self.lost += 1;
+            tracing::info!(
+                decision = "disk-handed-out-again",
+                cgroup = path,
+                "somebody had it hand the disk out no longer (systemd does): domains have theirs again"
+            );
+        }
+    }
+
     /// The weight that Steward wants a cgroup to have.
     pub(super) fn weight_of(&self, path: &str) -> Option<u16> {
         self.wanted.weights.get(path).map(|(_, weight)| *weight)
@@ -240,8 +258,8 @@ impl Disk {
     pub(crate) fn stop(&mut self, cgroups: Option<&dyn Cgroups>) {
         // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
         let heirs = std::mem::take(&mut self.first);
-        let _ = self.knobs.apply(&Wanted { heirs, ..Wanted::default() });
-        self.wanted = Wanted::default();
+        let _ = self.knobs.apply(&Wanted { heirs, lost: self.lost, ..Wanted::default() });
+        self.wanted = Wanted { lost: self.lost, ..Wanted::default() };
         if let Some(cgroups) = cgroups {
             self.hand_out_no_longer(cgroups);
         }
@@ -250,8 +268,12 @@ impl Disk {
     /// Hands the disk out no longer where Steward has begun to.
     pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
         for path in std::mem::take(&mut self.handed_out).iter().rev() {
-            // Where it is gone, or somebody has set something below it since, it stays.
-            let _ = cgroups.hand_out(path, Resource::Disk, false);
+            // What somebody has set below it since would be gone with it.
+            let children = cgroups.children(path).unwrap_or_default();
+            if !children.iter().any(|child| cgroups.has_disk_settings(&child.path)) {
+                // Where it is gone, or one below it hands the disk out, it stays.
+                let _ = cgroups.hand_out(path, Resource::Disk, false);
+            }
         }
     }
 }

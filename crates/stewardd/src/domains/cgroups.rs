@@ -12,6 +12,7 @@ use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::memory::machine;
+use steward_kernel::roots::read_if_present;
 use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
@@ -50,6 +51,8 @@ pub trait Cgroups: Send {
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
     /// What it had of the disks, where that is counted and can be read.
     fn disk_use(&self, path: &str) -> Option<Use>;
+    /// Whether it has a weight or a limit of the disk.
+    fn has_disk_settings(&self, path: &str) -> bool;
     /// How much of what it has changed in files is not on the disk yet, in bytes, where that is counted.
     fn dirty_bytes(&self, path: &str) -> Option<u64>;
     /// What programs could still get of the memory, wherever they are, in bytes.
@@ -199,6 +202,18 @@ impl Cgroups for Kernel {
 
     fn disk_use(&self, path: &str) -> Option<Use> {
         self.reader(path).and_then(|reader| reader.disk_use(&self.roots)).unwrap_or_default()
+    }
+
+    fn has_disk_settings(&self, path: &str) -> bool {
+        let directory = place::directory(path, &self.roots);
+        let is_set = |(file, unset): (&str, &str)| {
+            let text = read_if_present(&directory.join(file)).ok().flatten();
+            text.is_some_and(|text| text != unset)
+        };
+        let weight = "default 100";
+        [("io.weight", weight), ("io.bfq.weight", weight), ("io.max", ""), ("io.latency", "")]
+            .into_iter()
+            .any(is_set)
     }
 
     fn dirty_bytes(&self, path: &str) -> Option<u64> {

@@ -1,10 +1,11 @@
 //! How domains end by themselves, and how they outlive a daemon.
 //!
 //! A domain that Steward made goes when its last process has gone, or when none came within a minute, unless it was
-//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second. Across a
-//! restart of the daemon within one boot, domains are what they were. When the daemon stops, the cgroups of empty
-//! domains are removed, and those with processes stay as plain cgroups: nobody is moved, and without the scheduler all
-//! have the same weight.
+//! made to stay or is declared in a file. One whose cgroup somebody else removed is noticed within a second, and so is
+//! a root that hands out the CPU no longer: systemd has it cease to when it reads its files again and none of its units
+//! asks for the CPU. Across a restart of the daemon within one boot, domains are what they were. When the daemon stops,
+//! the cgroups of empty domains are removed, and those with processes stay as plain cgroups: nobody is moved, and
+//! without the scheduler all have the same weight.
 
 use std::ops::Bound;
 
@@ -54,14 +55,15 @@ impl Domains {
     }
 
     /// To be called at least once a second, and when the descriptor is readable, which is what `announced` says.
-    pub fn tick(&mut self, now_ns: u64, announced: bool, mechanism: &mut InForce) {
-        let Ok(cgroups) = &mut self.cgroups else { return };
+    /// Returns whether what domains are to have had been lost: it was given anew.
+    pub fn tick(&mut self, now_ns: u64, announced: bool, mechanism: &mut InForce) -> bool {
+        let Ok(cgroups) = &mut self.cgroups else { return false };
         let is_due = announced || now_ns.saturating_sub(self.looked_at_ns) >= CHECK_EVERY_NS;
         let changes = if is_due { cgroups.take_changes() } else { Vec::new() };
         if is_due {
             self.looked_at_ns = now_ns;
         }
-        let mut ended = false;
+        let (mut ended, mut opened) = (false, false);
         for path in changes {
             if let Some(held) = self.held.get_mut(&path).filter(|held| !held.used) {
                 held.used = true;
@@ -73,8 +75,9 @@ impl Domains {
             self.check_at_ns = now_ns + CHECK_EVERY_NS;
             self.forget_vanished_lowered();
             self.check(now_ns);
+            opened = self.open_again();
             // What could not be told the mechanism before may be possible now.
-            ended |= self.changed || !self.problems.is_empty();
+            ended |= opened || self.changed || !self.problems.is_empty();
         }
         if ended {
             self.apply(mechanism);
@@ -84,6 +87,33 @@ impl Domains {
         {
             self.apply_memory();
         }
+        opened
+    }
+
+    /// Has the root hand out again what it handed out for domains, where somebody has had it cease to. With that, what
+    /// domains had is gone.
+    fn open_again(&mut self) -> bool {
+        let Ok(cgroups) = &self.cgroups else { return false };
+        let mut opened = self.memory.forget_shut(cgroups.as_ref());
+        let is_ours = |held: &Held| held.made && name::parent_of(&held.path) == Some("");
+        if !self.held.values().any(is_ours) || !matches!(cgroups.hands_out("", Resource::Cpu), Ok(false)) {
+            return opened;
+        }
+        match cgroups.hand_out("", Resource::Cpu, true) {
+            Ok(()) => {
+                self.root_hands_out = true;
+                self.applied.clear();
+                tracing::info!(
+                    decision = "cpu-handed-out-again",
+                    "somebody had the root of the cgroups hand out the CPU no longer (systemd does): domains have theirs again"
+                );
+                opened = true;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the root of the cgroups hands out the CPU no longer, and domains have nothing of it");
+            }
+        }
+        opened
     }
 
     /// Looks whether every domain is still there and still wanted.

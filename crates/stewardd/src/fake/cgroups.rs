@@ -133,6 +133,13 @@ impl Tree {
         self.groups.get(path).is_some_and(|group| group.hands_out.contains(&resource))
     }
 
+    /// Has its children have a part of a resource no longer, as whoever else writes into the tree may.
+    pub fn close(&mut self, path: &str, resource: Resource) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.hands_out.remove(&resource);
+        }
+    }
+
     /// Its id, 0 when it is not there.
     pub fn id(&self, path: &str) -> u64 {
         self.groups.get(path).map_or(0, |group| group.id)
@@ -314,6 +321,10 @@ impl Cgroups for FakeCgroups {
 
     fn disk_use(&self, path: &str) -> Option<Use> {
         self.tree().disk_used.get(path).copied()
+    }
+
+    fn has_disk_settings(&self, _path: &str) -> bool {
+        false
     }
 
     fn dirty_bytes(&self, path: &str) -> Option<u64> {

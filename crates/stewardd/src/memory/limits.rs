@@ -77,6 +77,16 @@ impl Limits {
         }
     }
 
+    /// Has all be given anew by the next [`Limits::want`] where somebody has had the root hand memory out no longer:
+    /// with that, what was written is gone. Returns whether that is so.
+    pub fn forget_shut(&mut self, cgroups: &dyn Cgroups) -> bool {
+        let is_shut = !self.told.is_empty() && matches!(cgroups.hands_out("", Resource::Memory), Ok(false));
+        if is_shut {
+            self.told.clear();
+        }
+        is_shut
+    }
+
     /// Has the cgroups above those that are to have something hand memory out. Returns those that cannot, with a
     /// sentence why: one that has just gone, or whose user has it so, is nobody else's misfortune.
     fn open(&mut self, cgroups: &dyn Cgroups, wanted: &Wanted) -> BTreeMap<String, String> {

@@ -37,6 +37,41 @@ sleep 1
 calibrate /timed
 kill $other
 rm /timed/other
+# An ordinary user who takes the CPU.
+su user -c 'busy-loops --count 3 --delay 0 --seconds 60' >/dev/null 2>&1 &
+wait_for 'pidof busy-loops'
+calibrate /timed
+kill -9 $(pidof busy-loops)
+# Stopped in the middle of it.
+steward disk calibrate /timed >/tmp/said 2>&1 &
+one=$!
+wait_for 'grep -q "reading large" /tmp/said'
+sleep 1
+kill -STOP $one
+sleep 4
+kill -CONT $one
+wait $one
+echo "exit code $?"
+tail -n 1 /tmp/said
+# Requests that do not come to the disk, because the cache of a loop device's file answers them.
+modprobe loop
+dd if=/dev/zero of=/timed/image bs=1M count=125 2>/dev/null
+losetup /dev/loop0 /timed/image
+/lab/bin/mke2fs -q -F -t ext4 /dev/loop0
+mkdir /tmp/loop
+mount /dev/loop0 /tmp/loop
+calibrate /tmp/loop
+umount /tmp/loop
+losetup -d /dev/loop0
+rm /timed/image
+# What is limited for this command.
+echo +io >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/limited
+echo "$number riops=1000" >/sys/fs/cgroup/limited/io.max
+calibrate_in() { sh -c 'echo $$ >"$0/cgroup.procs"; exec steward disk calibrate /timed' "$1" 2>&1; }
+try calibrate_in /sys/fs/cgroup/limited
+rmdir /sys/fs/cgroup/limited
+echo -io >/sys/fs/cgroup/cgroup.subtree_control
 ls -A /timed /var/lib/steward 2>/dev/null
 df /timed | sed -n '$s/ \+/ /gp' >/tmp/free-before
 
@@ -53,7 +88,19 @@ ls -A /timed
 
 start_daemon --mechanism deadline
 section calibrated
-calibrate nullb0
+# Meanwhile somebody calibrates another disk.
+way='"bytes_per_second": 500000000, "sequential_per_second": 22000, "random_per_second": 22000'
+other='"identity": "wwid other", "name": "sdq", "measured_at": 7'
+while_measuring() {
+    wait_for 'grep -q "writing pages" /tmp/said'
+    echo "{\"schema\": 1, \"disks\": [{$other, \"model\": {\"read\": {$way}, \"write\": {$way}}}]}" >/var/lib/steward/disks.json
+}
+: >/tmp/said
+while_measuring &
+steward disk calibrate nullb0 >/tmp/said 2>&1
+echo "exit code $?"
+tail -n 3 /tmp/said
+try steward disk forget "wwid other"
 cat /var/lib/steward/disks.json
 df /timed | sed -n '$s/ \+/ /gp' | cmp - /tmp/free-before && echo "all room is free again"
 lines

@@ -205,10 +205,14 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
                     "and 48M are needed",
                     "only root may calibrate nullb0",
                     "somebody else has used nullb0 meanwhile",
+                    "other programs have had the CPUs for",
+                    "nullb0 cannot be measured: it was held up for",
+                    "requests were made and nullb0 has seen",
+                    "/sys/fs/cgroup/limited/io.max limits nullb0 for this command",
                 ],
             );
             let text = told.text("refused");
-            assert_eq!(text.matches("exit code 1").count(), 9, "{text}");
+            assert_eq!(text.matches("exit code 1").count(), 13, "{text}");
             assert!(!text.contains("disks.json"), "{text}");
         }),
         ("who-ends-it-in-the-middle-leaves-no-file", &|| {
@@ -230,6 +234,7 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
                 );
             }
             told.says("calibrated", &["all room is free again", "the daemon knows it", "exit code 0"]);
+            told.says("calibrated", &["sdq (wwid other) is forgotten"]);
             assert!(text.contains("nothing of qos") && text.contains("nothing of model"), "{text}");
         }),
         ("the-doctor-and-the-status-tell-of-it", &|| {

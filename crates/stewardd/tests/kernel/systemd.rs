@@ -1,0 +1,64 @@
+//! Steward beside systemd, on a real kernel.
+
+use steward_machine::{GuestFile, MachineConfig};
+
+use crate::check;
+use crate::transcript::Transcript;
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_what_it_is_for() {
+    let packages = ["polkitd", "dbus-daemon", "util-linux", "sed", "grep", "coreutils"];
+    let packages = packages.iter().map(|name| (*name).to_owned()).collect();
+    let kernel_arguments = vec!["lab.manager=/lib/systemd/systemd".to_owned()];
+    let config = MachineConfig { cpus: 1, packages, kernel_arguments, ..MachineConfig::default() };
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/stewardd.service");
+    let unit = GuestFile::from_host(unit, "/lab/stewardd.service").expect("it is part of the source");
+    let told = Transcript::with_files(config, vec![unit], include_str!("systemd.sh"));
+    let limit = "web-disk: 254:0 rbps=10485760 wbps=10485760";
+    let of_web = ["web: 300", "web-memory: 104857600", limit];
+    let has = |section: &str, figures: &[&str]| {
+        let text = told.text(section);
+        let is_there = |figure: &&str| text.lines().any(|line| line.starts_with(*figure));
+        assert!(figures.iter().all(|figure| is_there(figure)), "{section} is not {figures:?}:\n{text}");
+    };
+    check(&[
+        ("the-unit-that-ships-starts-and-nothing-is-changed", &|| {
+            has("started", &["exit code 0", "handed-out: memory pids", "web: none"]);
+        }),
+        ("domains-can-be-made-under-it", &|| has("made", &of_web)),
+        ("they-have-theirs-again-when-systemd-has-the-root-hand-nothing-out", &|| {
+            has("files-read-anew", &of_web);
+            has(
+                "files-read-anew",
+                &["decision=\"cpu-handed-out-again\"", "decision=\"disk-handed-out-again\""],
+            );
+        }),
+        ("a-users-manager-works-beside-that-users-domains", &|| {
+            has("user", &of_web);
+            has(
+                "user",
+                &["build: 50", "service: 50", "service-quota: 20000 100000", "service-memory: 209715200"],
+            );
+        }),
+        ("what-either-sets-stays-when-the-other-does", &|| {
+            has(
+                "set",
+                &["web: 400", "build: 60", "slice: 33", "service: 77", "service-memory: 157286400", limit],
+            );
+        }),
+        ("also-when-the-daemon-is-killed", &|| assert_eq!(told.text("killed"), told.text("set"))),
+        ("domains-outlive-the-session-whose-cgroups-go", &|| {
+            has("session-ended", &[" build ", "web: 400", "build: 60", "service: none", limit]);
+        }),
+        ("where-a-unit-asks-for-cpu-and-disk-there-is-no-gap", &|| {
+            has("asked-for", &["handed-out: cpu io memory pids", "web: 400", limit]);
+        }),
+        ("a-daemon-that-stops-takes-nothing-from-systemds-units", &|| {
+            has(
+                "stopped",
+                &["exit code 0", "web: 100", "web-memory: max", "user-disk: default 50", "plain: 20"],
+            );
+        }),
+    ]);
+}

@@ -1,0 +1,102 @@
+# Steward under the unit that ships, beside systemd as process 1 and a user's manager: whether it can do what it is for
+# there, and whether either undoes what the other has set. It runs in a machine with Debian's systemd, after prelude.sh.
+rm -rf /var/run
+ln -s /run /var/run
+# A user's manager without a login, which would take a bus, logind and PAM.
+mkdir -p /etc/systemd/system/user@.service.d /etc/systemd/system/stewardd.service.d /etc/steward
+printf '[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/1000\n' \
+    >/etc/systemd/system/user@.service.d/test.conf
+printf '[Service]\nType=oneshot\nExecStart=/usr/bin/install -d -o 1000 -g 1000 /run/user/1000\n' \
+    >/etc/systemd/system/user-runtime-dir@.service
+cp /lab/stewardd.service /etc/systemd/system/
+printf '[Service]\nExecStart=\nExecStart=/usr/sbin/stewardd --mechanism deadline\n' \
+    >/etc/systemd/system/stewardd.service.d/test.conf
+printf '[Service]\nExecStart=/usr/bin/sleep 1000\n' >/etc/systemd/system/plain.service
+printf 'owner = "user"\n[disk]\norder = "keep"\n' >/etc/steward/steward.toml
+user=/sys/fs/cgroup/user.slice/user-1000.slice
+service=$user/user@1000.service/app.slice/service.service
+as_user() {
+    HOME=/home/user XDG_RUNTIME_DIR=/run/user/1000 setpriv --reuid 1000 --regid 1000 --clear-groups sh -c "$1"
+}
+say() { echo "$1: $(cat "$2" 2>/dev/null || echo none)"; }
+all() {
+    say handed-out /sys/fs/cgroup/cgroup.subtree_control
+    say web /sys/fs/cgroup/steward.web/cpu.weight
+    say web-memory /sys/fs/cgroup/steward.web/memory.max
+    say web-disk /sys/fs/cgroup/steward.web/io.max
+    say build /sys/fs/cgroup/steward.alice/build/cpu.weight
+    say slice $user/cpu.weight
+    say service $service/cpu.weight
+    say service-quota $service/cpu.max
+    say service-memory $service/memory.high
+}
+systemctl daemon-reload
+
+section started
+try systemctl start stewardd
+steward status | head -n 1
+all
+section made
+steward domain create web --weight 300 --memory-max 100M --io-max 10M/s --keep >/dev/null
+steward run --domain web -- sleep 1000 &
+wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+all
+section files-read-anew
+systemctl start plain
+systemctl stop plain
+# From now on the root hands out what systemd's own units ask for, which is nothing of these two, until the daemon
+# notices.
+systemctl daemon-reload
+systemctl start plain
+wait_for 'grep -q 300 /sys/fs/cgroup/steward.web/cpu.weight && grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+all
+said() { journalctl -u stewardd --no-pager | grep -o 'decision="[a-z]*-handed-out-again"' | sort -u; }
+sleep 1
+said
+
+section user
+systemctl start user@1000
+wait_for '[ -S /run/user/1000/systemd/private ]'
+as_user 'mkdir -p ~/.config/systemd/user
+    printf "[Service]\nExecStart=/usr/bin/sleep 1000\nCPUWeight=50\nCPUQuota=20%%\nMemoryHigh=200M\n" \
+        >~/.config/systemd/user/service.service
+    systemctl --user daemon-reload
+    systemctl --user start service'
+steward domain create alice --weight 200 --user user --keep >/dev/null
+as_user 'steward domain create alice/build --weight 50 --keep >/dev/null
+    steward run --domain alice/build -- sleep 1000 &
+    steward background -- sleep 1000 2>/dev/null &'
+wait_for 'grep -q . /sys/fs/cgroup/steward.alice/build/cgroup.procs'
+all
+section set
+as_user 'systemctl --user set-property service.service CPUWeight=77 MemoryHigh=150M
+    systemctl --user daemon-reload
+    steward domain set alice/build --weight 60 >/dev/null'
+systemctl set-property user-1000.slice CPUWeight=33
+systemctl daemon-reexec
+steward domain set web --weight 400 >/dev/null
+wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+all
+section killed
+# It is started anew by systemd, and takes over what is there.
+systemctl kill --kill-whom=main --signal=KILL stewardd
+wait_for 'systemctl show stewardd | grep -q NRestarts=1 && steward status'
+wait_for 'grep -q 400 /sys/fs/cgroup/steward.web/cpu.weight && grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+all
+section session-ended
+systemctl stop user@1000
+ls -d $user/* 2>/dev/null
+steward domain list | grep -o ' build '
+wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+all
+# What is said to do where domains are to have theirs without a gap.
+section asked-for
+systemctl set-property --runtime user.slice CPUWeight=100 IOWeight=50
+systemctl restart plain
+systemctl set-property --runtime plain.service CPUWeight=20
+all
+section stopped
+try systemctl stop stewardd
+all
+say user-disk /sys/fs/cgroup/user.slice/io.weight
+say plain /sys/fs/cgroup/system.slice/plain.service/cpu.weight
