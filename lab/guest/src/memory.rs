@@ -28,7 +28,6 @@ pub fn prepare(root: &Path, run: &Run, setup: &MemorySetup) -> Result<()> {
     unsafe { libc::sync() };
     write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
     bring_back_from_swap()?;
-    bring_together()?;
     let promised: u64 = run.programs.iter().filter_map(|program| program.memory_min_bytes).sum();
     for (path, min_bytes) in
         [(root.to_owned(), promised), (protected(root, run), promised), (root.join(OTHERS), 0)]
@@ -55,19 +54,6 @@ fn bring_back_from_swap() -> Result<()> {
         if !is_back {
             bail!("swap on {place} could not be emptied: {}", std::io::Error::last_os_error());
         }
-    }
-    Ok(())
-}
-
-/// What is free lies together again, as it did when the machine had booted. In what earlier runs have left there is
-/// hardly a huge page: whoever comes then fills memory in pages of 4 KiB, and to swap those out takes the disk several
-/// times as many requests.
-fn bring_together() -> Result<()> {
-    write(Path::new("/proc/sys/vm/compact_memory"), "1")?;
-    let free = free().context("/proc/buddyinfo cannot be read")?;
-    if 2 * free.huge_pages < free.pages {
-        let FreeMemory { pages, huge_pages } = free;
-        bail!("of {pages} free pages {huge_pages} lie together: runs would not begin alike");
     }
     Ok(())
 }
