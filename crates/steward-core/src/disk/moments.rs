@@ -117,7 +117,8 @@ mod tests {
     fn who_is_bringing_a_file_to_the_disk_waits_however_long_it_takes() {
         let beside = |waiting, now_ns, dear_at_ns| {
             let saved_at_ns = Some(1);
-            Seen { waiting, first: last(7, 1), others: last(0, now_ns), saved_at_ns, dear_at_ns }.is_moment(now_ns)
+            Seen { waiting, first: last(7, 1), others: last(0, now_ns), saved_at_ns, dear_at_ns }
+                .is_moment(now_ns)
         };
         assert!(beside(0, OVER_AFTER_NS, Some(1)) && !beside(0, OVER_AFTER_NS + 1, Some(1)));
         assert!(beside(1, u64::MAX, Some(u64::MAX)));

@@ -20,7 +20,7 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
     let has = |section: &str, figures: &[&str]| {
         let text = told.text(section);
         let is_there = |figure: &&str| text.lines().any(|line| line.starts_with(*figure));
-        assert!(figures.iter().all(|figure| is_there(figure)), "{section} is not {figures:?}:\n{text}");
+        assert!(figures.iter().all(is_there), "{section} is not {figures:?}:\n{text}");
     };
     check(&[
         ("the-unit-that-ships-starts-and-nothing-is-changed", &|| {
