@@ -120,6 +120,15 @@ pub struct MachineMemory {
     pub swapped_out: u64,
 }
 
+/// What of the machine's memory is free, by `/proc/buddyinfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreeMemory {
+    /// Pages that are free.
+    pub pages: u64,
+    /// Those of them that lie together so that a huge page could be had.
+    pub huge_pages: u64,
+}
+
 /// How Steward's daemon is started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StewardSetup {
@@ -267,6 +276,9 @@ pub struct Seen {
     /// In an experiment on memory, what the machine's memory went through.
     #[serde(default)]
     pub memory: Option<MachineMemory>,
+    /// In an experiment on memory, what was free when the run began.
+    #[serde(default)]
+    pub free_at_start: Option<FreeMemory>,
     /// In an experiment on the disk, what that did.
     #[serde(default)]
     pub disk: Option<MachineDisk>,

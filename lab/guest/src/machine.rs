@@ -31,9 +31,10 @@ impl Watcher {
         Watcher { between_ms, ..Watcher::default() }
     }
 
-    /// Begins to count what the machine's memory goes through.
+    /// Begins to count what the machine's memory goes through, and notes what of it is free.
     pub fn count_memory(&mut self) {
         self.memory_before = memory::of_machine();
+        self.seen.free_at_start = memory::free();
     }
 
     /// Begins to count what its timed disk does.

@@ -8,13 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory, Run};
+use steward_lab_guest::{FreeMemory, MachineMemory, MemorySetup, Program, ProgramMemory, Run};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const PROTECTED: &str = "protected";
 const PROTECTED_APART: &str = "lab-protected";
 /// All others.
 pub const OTHERS: &str = "others";
+/// A huge page takes 2 to this many pages.
+const HUGE_ORDER: u32 = 9;
 
 /// Makes the cgroups of a run below `root`, and forgets what earlier runs left in memory.
 ///
@@ -54,6 +56,24 @@ fn bring_back_from_swap() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is free now.
+pub fn free() -> Option<FreeMemory> {
+    free_blocks(&fs::read_to_string("/proc/buddyinfo").ok()?)
+}
+
+/// For each zone a line: `Node 0, zone Normal`, and how many blocks of 1, 2, 4, 8 ... pages are free (proc(5)).
+fn free_blocks(buddyinfo: &str) -> Option<FreeMemory> {
+    let mut free = FreeMemory::default();
+    for line in buddyinfo.lines() {
+        for (order, count) in (0_u32..).zip(line.split_ascii_whitespace().skip(4)) {
+            let pages = count.parse::<u64>().ok()?.checked_shl(order)?;
+            free.pages += pages;
+            free.huge_pages += if order < HUGE_ORDER { 0 } else { pages };
+        }
+    }
+    (free.pages > 0).then_some(free)
 }
 
 /// Below which directory a program's cgroup is.
@@ -159,6 +179,17 @@ mod tests {
         let counted = MachineMemory { direct_reclaims: 34, oom_kills: 1, swapped_in: 7, swapped_out: 9 };
         assert_eq!(machine(vmstat), Some(counted));
         assert_eq!(machine("pswpin 7\n"), None);
+    }
+
+    #[test]
+    fn what_lies_together_is_counted_in_pages_of_all_zones() {
+        let buddyinfo = "Node 0, zone      DMA      1      0      0      0      0      0      0      0      0      1      3\n\
+            Node 0, zone    DMA32      5      2      0      0      0      0      0      0      1      0      2\n";
+        let together = 512 + 3 * 1024 + 2 * 1024;
+        let free = FreeMemory { pages: 1 + 5 + 4 + 256 + together, huge_pages: together };
+        assert_eq!(free_blocks(buddyinfo), Some(free));
+        assert_eq!(free_blocks(""), None);
+        assert_eq!(free_blocks("Node 0, zone Normal many\n"), None);
     }
 
     #[test]

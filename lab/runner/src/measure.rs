@@ -89,6 +89,7 @@ const SAMPLES_FOR_GROWTH: usize = 8;
 pub fn machine_metrics(seen: &Seen) -> Metrics {
     let mut metrics = Metrics::new();
     metrics.extend(seen.memory.as_ref().map(memory::machine_metrics).into_iter().flatten());
+    metrics.extend(seen.free_at_start.as_ref().map(memory::start_metrics).into_iter().flatten());
     metrics.extend(seen.disk.as_ref().map(disk::machine_metrics).into_iter().flatten());
     metrics.extend(seen.idle_ms_per_second.map(|idle| ("idle_ms_per_second".to_owned(), idle)));
     let memory: Vec<f64> = seen.daemon_memory_kib.iter().map(|kib| *kib as f64 / 1024.0).collect();

@@ -4,7 +4,7 @@
 //! because that is what it takes: somebody who knows how large each program is, or who the others are.
 
 use anyhow::bail;
-use steward_lab_guest::{MachineMemory, MemorySetup, Program, ProgramMemory};
+use steward_lab_guest::{FreeMemory, MachineMemory, MemorySetup, Program, ProgramMemory};
 
 use crate::metrics::Metrics;
 use crate::scenario::{Contender, ProgramRow, Scenario};
@@ -180,6 +180,15 @@ pub fn machine_metrics(seen: &MachineMemory) -> Metrics {
         ("oom_kills", seen.oom_kills as f64),
         ("swapped_in_mib", seen.swapped_in as f64 / PAGES_PER_MIB),
         ("swapped_out_mib", seen.swapped_out as f64 / PAGES_PER_MIB),
+    ];
+    numbers.iter().map(|(metric, number)| ((*metric).to_owned(), *number)).collect()
+}
+
+/// What was free when a run began: all contenders are to begin alike.
+pub fn start_metrics(free: &FreeMemory) -> Metrics {
+    let numbers = [
+        ("free_at_start_mib", free.pages as f64 / PAGES_PER_MIB),
+        ("free_together_at_start", free.huge_pages as f64 / free.pages.max(1) as f64),
     ];
     numbers.iter().map(|(metric, number)| ((*metric).to_owned(), *number)).collect()
 }

@@ -118,6 +118,13 @@ fn pages_of_swap_are_told_in_mebibytes() {
 }
 
 #[test]
+fn what_is_free_at_the_start_is_told_with_how_much_of_it_lies_together() {
+    let metrics = start_metrics(&FreeMemory { pages: 1024, huge_pages: 768 });
+    assert_eq!((metrics["free_at_start_mib"], metrics["free_together_at_start"]), (4.0, 0.75));
+    assert_eq!(start_metrics(&FreeMemory::default())["free_together_at_start"], 0.0);
+}
+
+#[test]
 fn a_collectors_share_is_of_the_time_in_which_the_program_worked() {
     let text = "w 0 1000\ng 100 2\nw 1 1500\ng 200 5\nw 2 2000\ng 300 9\n";
     let told = collector_metrics(text);
