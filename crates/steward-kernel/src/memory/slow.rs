@@ -1,5 +1,7 @@
-//! Whether it takes long to have back what was taken.
+//! Whether it takes long to have back what was taken, and to take it.
 
+use super::swap::{self, SwapArea};
+use crate::disk::below::{DeviceOfFile, device_of_file, disks_below, name_of};
 use crate::disk::devices;
 use crate::error::KernelError;
 use crate::roots::Roots;
@@ -16,10 +18,77 @@ pub fn disk(roots: &Roots) -> Result<Option<String>, KernelError> {
     Ok(slow.find(|disk| is_slow(&disk.name)).map(|disk| disk.name))
 }
 
+/// Whether what is swapped out now goes to a disk that rotates.
+///
+/// # Errors
+/// [`KernelError::Read`] or [`KernelError::Parse`] naming what cannot be read.
+pub fn swap_rotates(roots: &Roots) -> Result<bool, KernelError> {
+    rotates(&swap::areas(roots)?, roots, device_of_file)
+}
+
+/// Of the areas with room those that are filled first decide.
+fn rotates(areas: &[SwapArea], roots: &Roots, device_of_file: DeviceOfFile) -> Result<bool, KernelError> {
+    let with_room = || areas.iter().filter(|area| area.used_bytes < area.size_bytes);
+    let first = with_room().map(|area| area.priority).max();
+    let filled_now = with_room().filter(|area| Some(area.priority) == first);
+    let device = |area: &SwapArea| match area.kind.as_str() {
+        "file" => {
+            device_of_file(&area.path).and_then(|(major, minor)| name_of(&format!("{major}:{minor}"), roots))
+        }
+        _ => Some(area.path.file_name()?.to_str()?.to_owned()),
+    };
+    let below: Vec<String> =
+        filled_now.filter_map(device).flat_map(|name| disks_below(&name, roots, device_of_file)).collect();
+    Ok(!below.is_empty()
+        && devices::list(roots)?.iter().any(|disk| disk.rotational && below.contains(&disk.name)))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::roots::with_files;
+
+    #[test]
+    fn swap_rotates_where_the_area_with_room_that_is_filled_first_is_on_such_a_disk() {
+        let (_keep, roots) = with_files(&[
+            ("sys/block/sda/dev", "8:0\n"),
+            ("sys/block/sda/queue/rotational", "1\n"),
+            ("sys/block/sda/sda2/dev", "8:2\n"),
+            ("sys/block/sda/sda2/partition", "2\n"),
+            ("sys/block/nvme0n1/dev", "259:0\n"),
+            ("sys/block/nvme0n1/queue/rotational", "0\n"),
+            ("sys/block/nvme0n1/nvme0n1p1/dev", "259:1\n"),
+            ("sys/block/nvme0n1/nvme0n1p1/partition", "1\n"),
+            // The kernel says so of it, and it is memory.
+            ("sys/block/zram0/dev", "252:0\n"),
+            ("sys/block/zram0/queue/rotational", "1\n"),
+        ]);
+        let on_the_disk: DeviceOfFile = |path: &Path| (path == Path::new("/swap")).then_some((8, 2));
+        let area = |path: &str, kind: &str, used_bytes, priority| SwapArea {
+            path: path.into(),
+            kind: kind.to_owned(),
+            size_bytes: 100,
+            used_bytes,
+            priority,
+        };
+        let disk = |used_bytes, priority| area("/dev/sda2", "partition", used_bytes, priority);
+        let flash = |used_bytes, priority| area("/dev/nvme0n1p1", "partition", used_bytes, priority);
+        for (areas, expected) in [
+            (vec![], false),
+            (vec![disk(0, -2)], true),
+            (vec![disk(0, -2), flash(0, 5)], false),
+            (vec![disk(0, -2), flash(100, 5)], true),
+            (vec![disk(0, 5), flash(0, 5)], true),
+            (vec![disk(100, -2)], false),
+            (vec![area("/dev/zram0", "partition", 0, 100)], false),
+            (vec![area("/swap", "file", 0, -2)], true),
+            (vec![area("/elsewhere", "file", 0, -2)], false),
+        ] {
+            assert_eq!(rotates(&areas, &roots, on_the_disk).expect("readable"), expected, "{areas:?}");
+        }
+    }
 
     #[test]
     fn a_disk_that_rotates_is_slow_and_what_stands_for_another_or_holds_a_medium_is_not_looked_at() {

@@ -32,6 +32,7 @@ use steward_core::memory::source::Source;
 use steward_core::memory::victims::PIECE_MIN_BYTES;
 use steward_kernel::Roots;
 use steward_kernel::memory::reclaim::{End, PoolOptions, ReclaimJob, ReclaimPool};
+use steward_kernel::memory::slow;
 
 use self::gone::forget_gone;
 pub(crate) use self::holds::HeldBack;
@@ -56,9 +57,11 @@ const COST_PART: u64 = 4;
 const CHECK_NS: u64 = 20_000_000;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
-/// How many threads take memory. The others are for when the first waits and little is left: several at once have pages
-/// of several domains lie between each other in the swap.
+/// How many threads take memory. The others are for when the first waits, little is left, and no disk of the swap
+/// rotates: several at once have pages of several domains lie between each other in the swap.
 const POOL_THREADS: usize = 4;
+/// It is asked so often whether the swap is on a disk that rotates, in nanoseconds.
+const SWAP_ASKED_NS: u64 = 5_000_000_000;
 /// Pieces that are given to them at most, beside those in hand.
 const WAITING_MAX: usize = 4;
 /// How much is taken at once, in bytes.
@@ -233,8 +236,10 @@ struct Turns {
     high_watermark_bytes: u64,
     /// With less than this left the next look is due, in bytes; 0 where that need not be checked.
     look_below_bytes: u64,
-    /// With less than this free all threads take memory: half of the reserve is gone.
+    /// With less than this free all threads may take memory: half of the reserve is gone.
     urgent_bytes: u64,
+    /// Whether what is swapped out goes to a disk that rotates, and when that was asked.
+    swap_rotates: Option<(u64, bool)>,
     /// What the pool has been given and not done yet, in bytes; and from whom that is, by cgroup id.
     in_hand_bytes: u64,
     in_hand: BTreeMap<u64, u64>,
@@ -251,6 +256,13 @@ struct Turns {
 /// have, would otherwise follow each other without a pause as long as there is little.
 fn more_at_ns(begun_ns: u64, ended_ns: u64) -> u64 {
     ended_ns.saturating_add(COST_PART * ended_ns.saturating_sub(begun_ns))
+}
+
+/// How many pieces are taken at once. To a disk that rotates several threads write no faster, and where memory is in
+/// pages of 4 KiB half as fast: what one of them writes lies together and becomes few requests, and what several write
+/// in turns does not (measured: docs/memory.md).
+fn pieces_at_once(is_urgent: bool, swap_rotates: bool) -> usize {
+    if is_urgent && !swap_rotates { POOL_THREADS } else { 1 }
 }
 
 impl Turns {
@@ -273,6 +285,7 @@ impl Turns {
             high_watermark_bytes: 0,
             look_below_bytes: 0,
             urgent_bytes: 0,
+            swap_rotates: None,
             in_hand_bytes: 0,
             in_hand: BTreeMap::new(),
             written: Written::default(),
@@ -486,8 +499,19 @@ impl Turns {
         self.holds.took(now_ns, taken_bytes, self.in_hand_bytes > 0);
     }
 
+    /// Whether what is swapped out goes to a disk that rotates. Where that cannot be read, nothing says so.
+    fn swap_rotates(&mut self, now_ns: u64) -> bool {
+        let known = self.swap_rotates.filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < SWAP_ASKED_NS);
+        let asked = known.unwrap_or_else(|| (now_ns, slow::swap_rotates(&self.roots).unwrap_or(false)));
+        self.swap_rotates = Some(asked);
+        asked.1
+    }
+
     /// Has so much be taken as is not free, from those whose turn it is.
     fn top_up(&mut self, now_ns: u64) {
+        let is_urgent = |sight: &Sight| sight.free_bytes() < self.urgent_bytes;
+        let is_urgent = self.sight.as_ref().is_some_and(is_urgent);
+        let in_hand_max = pieces_at_once(is_urgent, is_urgent && self.swap_rotates(now_ns));
         let (Some(sight), Some(pool)) = (&mut self.sight, &self.pool) else { return };
         let free_bytes = sight.free_bytes();
         let mut missing_bytes =
@@ -497,7 +521,6 @@ impl Turns {
         if missing_bytes > 0 && free_bytes >= self.urgent_bytes {
             missing_bytes = missing_bytes.saturating_sub(sight.writeback_bytes());
         }
-        let in_hand_max = if free_bytes < self.urgent_bytes { POOL_THREADS } else { 1 };
         while missing_bytes > 0
             && pool.unfinished() < in_hand_max
             && let Some((cgroup, id, left_bytes)) = self.plan.front_mut()
@@ -558,6 +581,13 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_pieces_are_taken_at_once_where_that_is_urgent_and_no_disk_rotates() {
+        assert_eq!(pieces_at_once(true, false), POOL_THREADS);
+        assert_eq!(pieces_at_once(true, true), 1);
+        assert_eq!(pieces_at_once(false, false), 1);
+    }
 
     #[test]
     fn what_is_planned_anew_all_the_time_takes_a_fifth_of_a_cpu_at_most() {
