@@ -61,9 +61,12 @@ impl Window {
             held: PageRanges::default(),
             looked_at: 0,
         };
-        // Random: a page that is mapped here has nothing read ahead, and does not count as used. The others keep it out
-        // of children and of a dump of this process. None matters enough to fail for.
-        for advice in [libc::MADV_RANDOM, libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+        // Random: a page that is mapped here has nothing read ahead, and does not count as used. No huge pages: into
+        // those khugepaged would put what is mapped here, charged to this process's cgroup, and whose it was would keep
+        // that much less. The others keep it out of children and of a dump of this process. None matters enough to fail
+        // for.
+        let advices = [libc::MADV_RANDOM, libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK, libc::MADV_DONTDUMP];
+        for advice in advices {
             let _ = window.advise(extent.clone(), advice);
         }
         Ok(window)
@@ -197,5 +200,33 @@ impl Drop for Window {
         let (address, length) = self.place(&self.extent);
         // SAFETY: the whole of this mapping, which nobody else knows.
         unsafe { libc::munmap(address as *mut libc::c_void, length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The flags of the area that begins there (`VmFlags` in proc_pid_smaps(5)).
+    fn flags_at(address: u64) -> Vec<String> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+        let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&format!("{address:x}-")));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).expect("flags of the area");
+        flags.split_ascii_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_held_is_not_put_into_huge_pages_which_would_be_charged_to_the_holder() {
+        if !Path::new("/sys/kernel/mm/transparent_hugepage").is_dir() {
+            eprintln!("nothing is tested: this kernel has no transparent huge pages");
+            return;
+        }
+        let mut file = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut file, &[7; 4096]).expect("room");
+        let window = Window::map(&file, 0..1, page_bytes()).expect("a mapping");
+        let flags = flags_at(window.address);
+        assert!(flags.iter().any(|flag| flag == "nh"), "{flags:?}");
     }
 }
