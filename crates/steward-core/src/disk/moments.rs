@@ -72,9 +72,8 @@ pub struct Seen {
     pub others: Option<Last>,
     /// When one of those who are served first was bringing a file to the disk last.
     pub saved_at_ns: Option<u64>,
-    /// When others did something last for which it is dear to keep the disk idle (docs/disk.md): brought something to the
-    /// disk (fsync), for then the journal is written for fewer of them at a time; or had a thread of the kernel write
-    /// pages back, of which the next one is no wait of anybody's.
+    /// When others did last what it is dear to keep the disk idle beside: brought something to the disk (fsync), for then
+    /// the journal is written for fewer of them at a time (docs/disk.md).
     pub dear_at_ns: Option<u64>,
 }
 

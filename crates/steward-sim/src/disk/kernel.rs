@@ -429,9 +429,6 @@ impl Kernel {
         };
         if self.watch.first.is_none_or(|first| first.pid != last.pid) {
             self.watch.others = Some(last);
-            if last.pid == 0 {
-                self.watch.dear_at_ns = Some(now_ns);
-            }
             self.announce(now_ns);
         }
     }

@@ -39,7 +39,7 @@ volatile struct last first;
 volatile struct last others;
 /* When one of those who are served first was inside fsync last. */
 volatile u64 saved_at_ns;
-/* When others did something last for which it is dear to keep a disk idle: fsync, or pages that are written back. */
+/* When others went into fsync last: to keep a disk idle is dear for them. */
 volatile u64 dear_at_ns;
 /* How many of those who are served first are inside fsync. */
 volatile u32 waiting;
@@ -113,8 +113,6 @@ static __always_inline void note_request(struct task_struct *p, u64 now_ns)
 	} else if (!is_journal(p) && (!pid || pid != first.pid)) {
 		others.at_ns = now_ns;
 		others.pid = pid;
-		if (!pid)
-			dear_at_ns = now_ns;
 		announce(now_ns);
 	}
 }
