@@ -148,8 +148,8 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     })
 }
 
-/// Whether a device serves requests by class, or would once anybody is to come first. On a machine on which none does it
-/// makes no difference when somebody waits who is to.
+/// Whether a device serves requests by class, or would once anybody is to come first. On a machine on which none does
+/// it makes no difference when somebody waits who is to.
 pub fn serves_by_class(device: &Device) -> bool {
     let does = !device.stands_for_others && device.queues && voided(device).is_none();
     does || matches!(choose(device, Need::default()), Choice::Order(_))

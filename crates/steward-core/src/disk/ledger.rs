@@ -116,8 +116,8 @@ pub struct Reading {
     pub at_ns: u64,
     /// What was counted since the program is there.
     pub accounts: Vec<(Key, Account)>,
-    /// What disks did since the last reading in which anybody waits, oldest first; nothing where nobody does. It goes back
-    /// 3 seconds on a disk that is busy all the time.
+    /// What disks did since the last reading in which anybody waits, oldest first; nothing where nobody does. It goes
+    /// back 3 seconds on a disk that is busy all the time.
     pub served: Vec<Served>,
     /// Who waits, and who has waited since the last reading for longer than [`LONG_NS`].
     pub waits: Vec<Wait>,

@@ -11,8 +11,8 @@
 /// player that reads one after the other is one moment and not hundreds.
 pub const OVER_AFTER_NS: u64 = 50_000_000;
 /// The same after somebody has brought a file to the disk, where others do nothing that is dear to hold up
-/// ([`Seen::dear_at_ns`]): who saves every few seconds then finds the disk as it is to be, and stands behind nothing that
-/// was begun before anybody could be told.
+/// ([`Seen::dear_at_ns`]): who saves every few seconds then finds the disk as it is to be, and stands behind nothing
+/// that was begun before anybody could be told.
 pub const OVER_LATER_NS: u64 = 5_000_000_000;
 /// Others have handed on nothing for so long, in nanoseconds: they do not want the disk. Longer than it takes to serve
 /// all that may wait in an elevator: 128 requests of the largest size on the lab's disk of 10 ms are 1.5 s.
@@ -72,8 +72,8 @@ pub struct Seen {
     pub others: Option<Last>,
     /// When one of those who are served first was bringing a file to the disk last.
     pub saved_at_ns: Option<u64>,
-    /// When others did last what it is dear to keep the disk idle beside: brought something to the disk (fsync), for then
-    /// the journal is written for fewer of them at a time (docs/disk.md).
+    /// When others did last what it is dear to keep the disk idle beside: brought something to the disk (fsync), for
+    /// then the journal is written for fewer of them at a time (docs/disk.md).
     pub dear_at_ns: Option<u64>,
 }
 

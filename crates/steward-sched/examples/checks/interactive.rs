@@ -73,8 +73,8 @@ pub fn reservation_holds() -> Outcome {
     ))
 }
 
-/// A task with a reservation wakes up 200 times a second, for a millisecond each, beside a loop, which lets it go each time: the CPU does not send
-/// itself an interrupt for that, which costs more than the switch.
+/// A task with a reservation wakes up 200 times a second, for a millisecond each, beside a loop, which lets it go each
+/// time: the CPU does not send itself an interrupt for that, which costs more than the switch.
 pub fn preempts_by_itself() -> Outcome {
     let mut scheduler = shared()?;
     let (sleeper, other) = (Program::start(&["pulse", "1", "4"]), Program::start(&["spin"]));

@@ -276,10 +276,14 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
  * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there
  * while a task of a higher class ran: what came meanwhile and should go first does.
  */
-static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
+static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu,
+					u32 direct)
 {
 	u32 first;
 
+	/* No best-effort work goes before that. */
+	if (direct == DIRECT_AHEAD && !run->interactive)
+		return;
 	if (!run->interactive && !restricted_wait(cpu)) {
 		if (stands_alone(table, t->domain))
 			return;

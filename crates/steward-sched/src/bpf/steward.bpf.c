@@ -19,8 +19,9 @@
 #include "domains.bpf.h"
 #include "gap.bpf.h"
 #include "periods.bpf.h"
-#include "sampler.bpf.h"
 #include "requests.bpf.h"
+#include "sampler.bpf.h"
+#include "wakes.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -125,18 +126,6 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
 
-/*
- * The task can run: it counts in its domain, and if it has just woken its period may be a new one. Called on each way
- * into a queue instead of from ops.runnable, which would be one more callback at each wake-up.
- */
-static __always_inline void becomes_runnable(struct task_state *t, struct task_slot *slot, bool woken, u64 now_ns)
-{
-	if (woken && slot && slot->standing == STANDING_ADMITTED)
-		edf_wake(&slot->edf, now_ns);
-	if (!t->runnable_weight)
-		domain_counts(t, t->weight, now_ns);
-}
-
 s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_state *t = task_state_of(p);
@@ -193,26 +182,6 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 }
 
 /*
- * A task wakes up that goes before what runs on its CPU, and before all that waits there: it goes straight into that
- * CPU's own queue, and what runs lets it go. To kick the CPU instead has the kernel send itself an interrupt, which
- * costs more than the switch. One at a time, as in enqueue_direct().
- */
-static __always_inline bool enqueue_preempting(struct task_struct *p, struct task_state *t, u32 cpu, u64 slice_ns,
-					       u64 deadline_ns, u64 now_ns, u64 enq_flags)
-{
-	struct cpu_run *run = cpu_run_of(cpu);
-
-	if (!(enq_flags & SCX_ENQ_WAKEUP) || !run || run->interactive || run->direct)
-		return false;
-	if (run->deadline_ns <= deadline_ns || class_held(&run->class_use, 0, now_ns))
-		return false;
-	t->direct_cpu = cpu + 1;
-	run->direct = DIRECT_AHEAD;
-	queue_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
-	return true;
-}
-
-/*
  * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the
  * next refill lets the domain go and tells the CPU, or it has been let go already.
  */
@@ -224,35 +193,6 @@ static __always_inline void wait_for_release(struct task_state *t, u32 cpu)
 		change_order(CHANGE_PARK, holder, 0, 0);
 	if (!holder || !held_by_quota(t))
 		kick_cpu(cpu, SCX_KICK_IDLE);
-}
-
-/*
- * A task wakes up on a CPU that has nothing to do, and the kernel has not asked for one (it does not for a task that may
- * run on this one only, of which a machine with one CPU has no other): it goes straight into that CPU's own queue, as
- * from ops.select_cpu. The kernel has the CPU choose again by itself, so nobody is kicked, and its domain neither joins
- * the order nor leaves it.
- */
-static __always_inline bool enqueue_idle(struct task_struct *p, struct task_state *t, struct task_slot *slot, u32 cpu,
-					 u64 now_ns, u64 enq_flags)
-{
-	struct domain_table *table = domains();
-	struct cpu_run *run = cpu_run_of(cpu);
-	u64 slice_ns = SLICE_NS;
-
-	if (!maybe_idle || !table || !run || run->interactive || overdue || leaving || held_by_quota(t) || bumped(p, t))
-		return false;
-	if (slot && slot->standing == STANDING_ADMITTED) {
-		if (slot->cpu != cpu || !served_by_deadline(slot, now_ns))
-			return false;
-		slice_ns = slot->edf.left_ns;
-	}
-	if (!scx_bpf_test_and_clear_cpu_idle(cpu))
-		return false;
-	has_left(t);
-	join_clock(t, domain_at(table, t->domain), true);
-	t->unjoined = 1;
-	queue_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
-	return true;
 }
 
 void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
@@ -543,12 +483,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	if (!table)
 		return;
 	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
-	if (direct == DIRECT_AHEAD) {
-		if (run->interactive)
-			kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (direct || t->put_aside || t->unjoined) {
-		runs_direct(table, t, run, cpu);
-	}
+	if (direct || t->put_aside || t->unjoined)
+		runs_direct(table, t, run, cpu, direct);
 }
 
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)

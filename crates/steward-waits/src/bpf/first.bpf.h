@@ -48,8 +48,8 @@ volatile u32 listens;
 /* Whether the reader was called and has not looked away since. */
 volatile u32 announced;
 
-/* For how long after somebody has waited there may be a moment yet, and after somebody has saved where others do nothing
- * dear; and for how long others are thought to want the disk, in nanoseconds; the reader sets all of them. */
+/* For how long after somebody has waited there may be a moment yet, and after somebody has saved where others do
+ * nothing dear; and for how long others are thought to want the disk, in nanoseconds; the reader sets all of them. */
 const volatile u64 over_after_ns = 1;
 const volatile u64 over_later_ns = 1;
 const volatile u64 alone_after_ns = 1;
