@@ -73,39 +73,6 @@ pub fn reservation_holds() -> Outcome {
     ))
 }
 
-/// A task with a reservation wakes up 200 times a second, for a millisecond each, beside a loop, which lets it go each
-/// time: the CPU does not send itself an interrupt for that, which costs more than the switch.
-pub fn preempts_by_itself() -> Outcome {
-    let mut scheduler = shared()?;
-    let (sleeper, other) = (Program::start(&["pulse", "1", "4"]), Program::start(&["spin"]));
-    let standing = assign(&mut scheduler, sleeper.pid(), grant(8_000, 20_000))?;
-    check!(standing == Standing::Admitted, "it was {standing}");
-    sleep(Duration::from_secs(1));
-    let (before, missed_before) = (interrupts("IWI:")?, missed(&mut scheduler, sleeper.pid())?);
-    let turns = measure(&[&sleeper], 4.0)[0];
-    let (sent, missed) =
-        (interrupts("IWI:")? - before, missed(&mut scheduler, sleeper.pid())? - missed_before);
-    drop((sleeper, other));
-    drop(scheduler);
-    check!(turns > 600.0, "it woke up {turns:.0} times in 4 s, and would 800 times alone");
-    check!(missed == 0, "{missed} deadlines missed");
-    check!((sent as f64) < turns, "{turns:.0} wake-ups, and the CPU sent itself {sent} interrupts");
-    Ok(format!("{turns:.0} wake-ups, {sent} interrupts"))
-}
-
-fn missed(scheduler: &mut SchedExt, pid: i32) -> Result<u64, String> {
-    record(scheduler, pid).map(|task| task.deadlines_missed).ok_or_else(|| "no record".to_owned())
-}
-
-/// How many interrupts of a kind all CPUs had so far.
-fn interrupts(kind: &str) -> Result<u64, String> {
-    let all = std::fs::read_to_string("/proc/interrupts").map_err(|error| error.to_string())?;
-    let mut line =
-        all.lines().find_map(|line| line.trim_start().strip_prefix(kind)).unwrap_or_default().split(' ');
-    let counts = line.by_ref().filter(|word| !word.is_empty()).map_while(|word| word.parse::<u64>().ok());
-    Ok(counts.sum())
-}
-
 /// A loop goes on as best-effort work on the other CPU, which nobody else wants, once its budget is spent. When its
 /// next period begins it is back on its own at once: neither it nor the one that is pinned there misses a deadline.
 pub fn back_on_its_cpu() -> Outcome {

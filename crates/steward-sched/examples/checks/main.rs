@@ -68,7 +68,6 @@ const CHECKS: &[Check] = &[
     ("a-cpu-goes-offline-while-somebody-is-held-on-it", 2, holds::moments_under_hotplug),
     ("who-is-held-holds-up-no-cpu-that-goes-offline", 2, holds::held_under_hotplug),
     ("a-reservation-holds-against-loops", 1, interactive::reservation_holds),
-    ("who-goes-first-is-let-go-without-an-interrupt", 1, interactive::preempts_by_itself),
     ("budgets-of-a-millisecond-are-enforced", 1, interactive::fine_budgets),
     ("a-request-that-is-announced-has-a-fresh-period", 1, requests::fresh_periods),
     ("addresses-of-requests-that-are-wrong-do-no-harm", 1, requests::wrong_addresses),

@@ -267,7 +267,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	begin_to_wait(t, now_ns);
 	t->direct_cpu = cpu + 1;
 	t->unjoined = 1;
-	run->direct = DIRECT_NEXT;
+	run->direct = 1;
 	queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 	return true;
 }
@@ -276,14 +276,10 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
  * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there
  * while a task of a higher class ran: what came meanwhile and should go first does.
  */
-static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu,
-					u32 direct)
+static __always_inline void runs_direct(struct domain_table *table, struct task_state *t, struct cpu_run *run, u32 cpu)
 {
 	u32 first;
 
-	/* No best-effort work goes before that. */
-	if (direct == DIRECT_AHEAD && !run->interactive)
-		return;
 	if (!run->interactive && !restricted_wait(cpu)) {
 		if (stands_alone(table, t->domain))
 			return;

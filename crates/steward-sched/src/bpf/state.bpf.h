@@ -155,12 +155,6 @@ struct {
 	__type(value, struct cpu_state);
 } cpu_states SEC(".maps");
 
-/* Why a task stands in the CPU's own queue, from which the kernel takes it without asking. */
-enum direct {
-	DIRECT_NEXT = 1, /* it comes next of its domain: see enqueue_direct() */
-	DIRECT_AHEAD = 2, /* it comes before all best-effort work: see enqueue_preempting() */
-};
-
 /* What only the CPU itself needs at each switch; apart from cpu_states, so that the two do not share a line. */
 struct cpu_run {
 	u64 deadline_ns; /* of the interactive task that runs; NEVER for anything else */
@@ -182,7 +176,7 @@ struct cpu_run {
 	u32 rescues; /* what runs is rescued */
 	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
 	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
-	u32 direct; /* a task stands in the CPU's own queue: enum direct */
+	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	u32 rescue_interval_ns; /* how often one could be rescued here when the last one was */
 	struct class_use class_use; /* of reservations here */

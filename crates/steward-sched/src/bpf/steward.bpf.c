@@ -19,9 +19,8 @@
 #include "domains.bpf.h"
 #include "gap.bpf.h"
 #include "periods.bpf.h"
-#include "requests.bpf.h"
 #include "sampler.bpf.h"
-#include "wakes.bpf.h"
+#include "requests.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -126,6 +125,18 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
 
+/*
+ * The task can run: it counts in its domain, and if it has just woken its period may be a new one. Called on each way
+ * into a queue instead of from ops.runnable, which would be one more callback at each wake-up.
+ */
+static __always_inline void becomes_runnable(struct task_state *t, struct task_slot *slot, bool woken, u64 now_ns)
+{
+	if (woken && slot && slot->standing == STANDING_ADMITTED)
+		edf_wake(&slot->edf, now_ns);
+	if (!t->runnable_weight)
+		domain_counts(t, t->weight, now_ns);
+}
+
 s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_state *t = task_state_of(p);
@@ -215,12 +226,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	t->put_aside = 0;
 	slot = slot_of(t);
 	becomes_runnable(t, slot, enq_flags & SCX_ENQ_WAKEUP, now_ns);
-	if ((enq_flags & SCX_ENQ_WAKEUP) && enqueue_idle(p, t, slot, cpu, now_ns, enq_flags))
-		return;
 	if (slot && slot->standing == STANDING_ADMITTED) {
 		if (served_by_deadline(slot, now_ns) && may_wait_for(p, slot->cpu, cpu)) {
-			if (slot->cpu == cpu && enqueue_preempting(p, t, cpu, slot->edf.left_ns, slot->edf.deadline_ns, now_ns, enq_flags))
-				return;
 			t->queue = QUEUE_INTERACTIVE(slot->cpu);
 			queue_insert_ordered(p, QUEUE_INTERACTIVE(slot->cpu), slot->edf.left_ns,
 					     slot->edf.deadline_ns, enq_flags);
@@ -237,8 +244,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
-		if (!enqueue_preempting(p, t, cpu, SLICE_NS, now_ns + KERNEL_DEADLINE_NS, now_ns, enq_flags))
-			enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
+		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
 	held = held_by_quota(t);
@@ -366,13 +372,6 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
 	if (to)
 		return false;
-	/* Who was rescued and gives its turn up has waited no longer: else it would be rescued at each look. */
-	if (run && run->rescues) {
-		struct task_state *t = task_state_of(from);
-
-		if (t)
-			t->waits_on = 0;
-	}
 	if (!run || run->direct || !runs_alone(run, cpu))
 		task_set_slice(from, 0);
 	return false;
@@ -440,15 +439,14 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_of(cpu);
-	u32 direct;
-	bool ahead;
+	bool direct, ahead;
 
 	if (!t || !run)
 		return;
 	table = domains();
-	direct = t->direct_cpu ? run->direct : 0;
-	ahead = QUEUE_IS_INTERACTIVE(t->queue) || direct == DIRECT_AHEAD;
-	if (table && (t->counted_waiting || t->restricted_waiting || direct == DIRECT_NEXT))
+	direct = t->direct_cpu;
+	ahead = QUEUE_IS_INTERACTIVE(t->queue);
+	if (table && (t->counted_waiting || t->restricted_waiting || direct))
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -461,9 +459,6 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		edf_update(&slot->edf, now_ns);
 		if (slot->cpu == cpu && served_by_deadline(slot, now_ns)) {
 			run_interactive(p, t, slot, run, cpu);
-			/* Not chosen by dispatch: what came meanwhile may have an earlier deadline. */
-			if ((direct || t->unjoined) && run->interactive)
-				kick_cpu(cpu, SCX_KICK_PREEMPT);
 			return;
 		}
 	}
@@ -483,8 +478,8 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	if (!table)
 		return;
 	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
-	if (direct || t->put_aside || t->unjoined)
-		runs_direct(table, t, run, cpu, direct);
+	if (direct || t->put_aside)
+		runs_direct(table, t, run, cpu);
 }
 
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
