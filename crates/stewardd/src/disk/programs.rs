@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use steward_core::cpu::mechanism::MechanismKind;
 use steward_core::disk::config::Order;
-use steward_core::disk::elevator::serves_by_class;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
@@ -50,7 +49,6 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
-        let waits = waits && self.disk.devices(&self.options.roots).iter().any(serves_by_class);
         let lost = self.disk.lost;
         let wanted = Wanted {
             priorities,
