@@ -148,13 +148,6 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     })
 }
 
-/// Whether a device serves requests by class, or would once anybody is to come first. On a machine on which none does
-/// it makes no difference when somebody waits who is to.
-pub fn serves_by_class(device: &Device) -> bool {
-    let does = !device.stands_for_others && device.queues && voided(device).is_none();
-    does || matches!(choose(device, Need::default()), Choice::Order(_))
-}
-
 /// By what cgroups are to be charged for a device's requests, or why they are not.
 fn charge(device: &Device) -> Result<Model, String> {
     let Some(lines) = &device.cost else {
@@ -342,23 +335,6 @@ mod tests {
                 matches!(choose(&device, Need { first: First::Told, has_parts: false }), Choice::Leave(said) if said.contains(why)),
                 "{why}"
             );
-        }
-    }
-
-    #[test]
-    fn it_makes_a_difference_when_somebody_waits_where_a_disk_serves_by_class_or_would() {
-        for (device, does) in [
-            (disk(), true),
-            (Device { elevator: "bfq".to_owned(), requests: 128, ..fast() }, true),
-            (Device { elevator: "mq-deadline".to_owned(), requests: 128, ..fast() }, true),
-            // As many places as the device takes requests: who waits for a place is served in turn.
-            (Device { elevator: "bfq".to_owned(), requests: 4, ..fast() }, false),
-            (fast(), false),
-            (Device { model: None, ..fast() }, false),
-            (Device { stands_for_others: true, elevator: "bfq".to_owned(), requests: 128, ..disk() }, false),
-            (Device { queues: false, ..disk() }, false),
-        ] {
-            assert_eq!(serves_by_class(&device), does, "{device:?}");
         }
     }
 

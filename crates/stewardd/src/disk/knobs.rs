@@ -30,8 +30,7 @@ pub struct Wanted {
     pub priorities: BTreeMap<TaskId, Priority>,
     /// Whether devices are to order requests by class.
     pub ordered: bool,
-    /// Whether somebody is to be served first, for whose next request a device may be kept idle, and there is a device
-    /// that serves anybody first.
+    /// Whether somebody is to be served first, for whose next request a device may be kept idle.
     pub waits: bool,
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
