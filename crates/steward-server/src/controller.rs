@@ -13,6 +13,7 @@
 //! last time, and when some time has passed.
 
 mod history;
+mod pace;
 mod route;
 mod spare;
 mod specifications;
@@ -147,7 +148,7 @@ impl Controller {
                 || spare.may_be_tried() && costs.average_ns as f64 <= tried_ns
         });
         match admission {
-            Admission::Accepted => Decision::Accepted(self.ticket(route, number, true, now_ns)),
+            Admission::Accepted => Decision::Accepted(self.accepted(route, number, now_ns, now_ns)),
             Admission::BestEffort { is_hopeful } => {
                 let mut ticket = self.best_effort(route, number, now_ns, now_ns);
                 if is_hopeful {
@@ -255,7 +256,7 @@ impl Controller {
     pub fn admit_waiting(&mut self, route: RouteId, arrived_ns: u64, now_ns: u64) -> Option<Ticket> {
         let number = self.number();
         let is_accepted = self.routes[route.0].admit_waiting(number, now_ns);
-        is_accepted.then(|| self.ticket(route, number, true, arrived_ns))
+        is_accepted.then(|| self.accepted(route, number, arrived_ns, now_ns))
     }
 
     /// The request that has waited longest on a route, since `arrived_ns`, is served though it is not its turn: nobody
@@ -279,7 +280,9 @@ impl Controller {
     /// A request that was let in is refused after all, because there is no room where it would wait for a worker.
     /// Returns in how many nanoseconds it may try again.
     pub fn refuse(&mut self, ticket: Ticket, now_ns: u64) -> u64 {
-        if !ticket.is_accepted {
+        if ticket.is_accepted {
+            self.spare.leave_accepted(ticket.number, None, now_ns);
+        } else {
             self.spare.leave(ticket.number, None, None, now_ns);
         }
         self.routes[ticket.route.0].refuse(ticket.number, now_ns)
@@ -293,7 +296,9 @@ impl Controller {
     /// A request ends, having used `cpu_ns` nanoseconds of CPU time; `None` if it never began.
     pub fn finish(&mut self, ticket: Ticket, end: End, cpu_ns: Option<u64>, now_ns: u64) {
         let was_in_hand = self.routes[ticket.route.0].finish(&ticket, end, cpu_ns, now_ns);
-        if was_in_hand && !ticket.is_accepted {
+        if was_in_hand && ticket.is_accepted {
+            self.spare.leave_accepted(ticket.number, cpu_ns, now_ns);
+        } else if was_in_hand {
             let is_met = (ticket.is_hopeful && end == End::Answered).then_some(now_ns <= ticket.deadline_ns);
             self.spare.leave(ticket.number, cpu_ns, is_met, now_ns);
         }
@@ -302,8 +307,10 @@ impl Controller {
     /// Takes the specification back from a request that does not end: it has used `cpu_ns` nanoseconds of CPU time so
     /// far. It is finished later like any other, should it end.
     pub fn take_back(&mut self, route: RouteId, number: u64, cpu_ns: u64, now_ns: u64) {
-        if self.routes[route.0].take_back(number, cpu_ns, now_ns) == Some(None) {
-            self.spare.leave(number, Some(cpu_ns), None, now_ns);
+        match self.routes[route.0].take_back(number, cpu_ns, now_ns) {
+            Some(Some(_)) => self.spare.leave_accepted(number, Some(cpu_ns), now_ns),
+            Some(None) => self.spare.leave(number, Some(cpu_ns), None, now_ns),
+            None => {}
         }
     }
 
@@ -375,6 +382,12 @@ impl Controller {
     fn ticket(&self, route: RouteId, number: u64, is_accepted: bool, arrived_ns: u64) -> Ticket {
         let deadline_ns = arrived_ns.saturating_add(self.routes[route.0].goal().response_time_ns());
         Ticket { route, number, is_accepted, is_hopeful: false, deadline_ns }
+    }
+
+    fn accepted(&mut self, route: RouteId, number: u64, arrived_ns: u64, now_ns: u64) -> Ticket {
+        let cost_ns = self.routes[route.0].costs().map_or(0, |costs| costs.average_ns);
+        self.spare.enter_accepted(number, cost_ns, now_ns);
+        self.ticket(route, number, true, arrived_ns)
     }
 
     fn best_effort(&mut self, route: RouteId, number: u64, arrived_ns: u64, now_ns: u64) -> Ticket {

@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::run::OWN_FAILURE;
 
-/// Time between two forecasts, in milliseconds.
+/// Time between two forecasts at first, in milliseconds.
 const EVERY_MS: u64 = 100;
 /// Without a forecast for so long, the daemon is taken for gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -103,6 +103,8 @@ enum Policy {
 /// The two connections.
 struct Link {
     forecasts: Events<Forecasts>,
+    /// Time between two of them, in milliseconds.
+    every_ms: u64,
     client: Client,
     heard: Instant,
 }
@@ -231,16 +233,30 @@ impl Link {
                 outcome => _ = outcome?,
             }
         }
-        let request = api::WatchForecasts {
-            domain: Some(domain.to_owned()),
-            domains_only: Some(true),
-            every_ms: Some(EVERY_MS),
-            slowed: slowed.then_some(true),
-            ..api::WatchForecasts::default()
-        };
-        let forecasts = connect()?.stream(&request)?;
-        Ok(Link { forecasts, client, heard: Instant::now() })
+        let forecasts = watch(connect()?, domain, slowed, EVERY_MS)?;
+        Ok(Link { forecasts, every_ms: EVERY_MS, client, heard: Instant::now() })
     }
+
+    /// Has forecasts come as often as that from now on: a stream keeps its pace, so that it takes a new one. Who is slowed
+    /// is told as before.
+    fn pace(&mut self, socket: &Path, domain: &str, every_ms: u64) -> Result<(), Error> {
+        if every_ms != self.every_ms {
+            let client = Client::connect_within(socket, Duration::ZERO)?;
+            (self.forecasts, self.every_ms) = (watch(client, domain, true, every_ms)?, every_ms);
+        }
+        Ok(())
+    }
+}
+
+/// Forecasts of the domain, one every so many milliseconds. With `slowed` they say who is slowed.
+fn watch(client: Client, domain: &str, slowed: bool, every_ms: u64) -> Result<Events<Forecasts>, Error> {
+    client.stream(&api::WatchForecasts {
+        domain: Some(domain.to_owned()),
+        domains_only: Some(true),
+        every_ms: Some(every_ms),
+        slowed: slowed.then_some(true),
+        ..api::WatchForecasts::default()
+    })
 }
 
 impl Controller<'_> {
@@ -392,7 +408,12 @@ impl Controller<'_> {
         match &mut self.policy {
             Policy::Empathy(empathy) => {
                 let look = Look::of(forecasts);
-                let Some(action) = empathy.observe(forecasts.at_ns, &look) else { return Ok(()) };
+                let action = empathy.observe(forecasts.at_ns, &look);
+                let every_ms = empathy.looks_again_in_ns(forecasts.at_ns) / 1_000_000;
+                if let Some(link) = &mut self.link {
+                    link.pace(self.socket, &self.domain, every_ms)?;
+                }
+                let Some(action) = action else { return Ok(()) };
                 let done = if action == Action::Suspend { "suspended" } else { "goes on" };
                 let whom = whom(empathy.hurt_most(&look), forecasts);
                 let used = look.others_used * 100.0;

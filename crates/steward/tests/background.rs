@@ -245,9 +245,16 @@ fn under_stewards_own_scheduler_it_is_suspended_only_for_who_wants_for_something
         std::thread::yield_now();
     }
     assert!(daemon.calls_of(api::SuspendDomain::NAME).is_empty(), "they wait for each other");
+    // Nobody wants for anything that it takes: it looks seldom, and often again once somebody does.
+    daemon.until_called(api::WatchForecasts::NAME, 2);
     let name = Some("database.service".to_owned());
     daemon.script().slowed = vec![api::Slowed { by: api::Lack::Disk, id: 77, name, slowdown: 3.0 }];
     daemon.until_called(api::SuspendDomain::NAME, 1);
+    daemon.until_called(api::WatchForecasts::NAME, 3);
+    let watches = daemon.calls_of(api::WatchForecasts::NAME);
+    let every_ms: Vec<&Value> = watches.iter().map(|watch| &watch["every_ms"]).collect();
+    assert_eq!(every_ms[..3], [&json!(100), &json!(1000), &json!(100)]);
+    assert_eq!((&watches[1]["domain"], &watches[1]["slowed"]), (&json!("x"), &json!(true)));
     drop(child.stdin.take());
     // What is suspended in earnest would not read the end of its input.
     let (code, errors) = errors_of(child);

@@ -70,6 +70,8 @@ pub struct Look {
     pub others_used: f64,
     /// The CPU time that the work itself got, as a fraction of the machine.
     pub own_used: f64,
+    /// Whether the scheduler defers the work to everybody, so that waits for a CPU do not count.
+    pub yields_the_cpu: bool,
 }
 
 impl Look {
@@ -88,6 +90,7 @@ impl Look {
             slowdowns: each.chain(all).filter(counts).collect(),
             others_used: forecasts.others.actual_ms_per_s / machine_ms,
             own_used: (own / machine_ms).max(0.0),
+            yields_the_cpu,
         }
     }
 
@@ -122,6 +125,12 @@ pub enum Action {
     Resume,
 }
 
+/// Time between two looks, in nanoseconds, while something may have to be decided, and while nothing is likely to be.
+const LOOKS_NS: u64 = 100_000_000;
+const CALM_LOOKS_NS: u64 = 1_000_000_000;
+/// Nobody has been slow for so many windows: all is calm.
+const CALM_WINDOWS: u64 = 2;
+
 const SUSPENDED: i64 = 0;
 const RUNNING: i64 = 1;
 /// Below this fraction of the machine the work cannot be what others wait for when they wait for a CPU.
@@ -146,6 +155,8 @@ pub struct Empathy {
     /// how much of the cost told then the work is to blame for, as is known now.
     unit: f64,
     acquitted_until_ns: u64,
+    /// Since when the work runs, and nobody has been slow, and waits for a CPU do not count.
+    calm_since_ns: Option<u64>,
 }
 
 impl Empathy {
@@ -161,6 +172,7 @@ impl Empathy {
             with_cost: 1.0,
             unit: 1.0,
             acquitted_until_ns: 0,
+            calm_since_ns: None,
         }
     }
 
@@ -169,8 +181,20 @@ impl Empathy {
         self.search.setting() == SUSPENDED
     }
 
-    /// Takes in what is seen at `now_ns`, in nanoseconds of any clock that does not run backwards; about every 100 ms.
+    /// How long after `now_ns` it wants to see something again, in nanoseconds. Each look has all tasks read, on the CPU
+    /// of those who are to be spared: so it looks seldom where the scheduler spares them anyway and nobody was slow for
+    /// a while, at the price of seeing a second later who wants for memory or the disk.
+    pub fn looks_again_in_ns(&self, now_ns: u64) -> u64 {
+        let calm_ns = self.settings.window_ns.saturating_mul(CALM_WINDOWS);
+        let is_calm = self.calm_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= calm_ns);
+        if is_calm { CALM_LOOKS_NS } else { LOOKS_NS }
+    }
+
+    /// Takes in what is seen at `now_ns`, in nanoseconds of any clock that does not run backwards; as often as
+    /// [`Empathy::looks_again_in_ns`] says.
     pub fn observe(&mut self, now_ns: u64, look: &Look) -> Option<Action> {
+        let is_calm = look.yields_the_cpu && !self.is_suspended() && look.worst() <= self.settings.threshold;
+        self.calm_since_ns = is_calm.then(|| self.calm_since_ns.unwrap_or(now_ns));
         let changed_at_ns = *self.changed_at_ns.get_or_insert(now_ns);
         let is_pure = now_ns.saturating_sub(changed_at_ns) >= self.settings.window_ns;
         let seen = if self.is_suspended() {

@@ -368,10 +368,14 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_run *run = cpu_run_of(cpu);
+	struct task_state *t;
 
 	/* To one task in particular (yield_to(), of virtual machines): sched_ext has no such thing unless it is asked for. */
 	if (to)
 		return false;
+	/* One that was rescued has had its turn, however short: it does not wait on, to be rescued again before others. */
+	if (run && run->rescues && (t = task_state_of(from)))
+		t->waits_on = 0;
 	if (!run || run->direct || !runs_alone(run, cpu))
 		task_set_slice(from, 0);
 	return false;

@@ -9,17 +9,28 @@
 //! may cost far more than the mean, and a dear one that is late was in the way of many cheap ones. So it is taken to
 //! cost what is enough for 95 % of requests, but for no more than all that is before it, and for no less than the mean:
 //! a line is kept short where requests differ, and is as long as can be where they do not.
+//!
+//! The pace is that of the past: when several accepted requests in a row turn out to be dear, they need what is not
+//! promised themselves, and both they and those that relied on it are late. That is seen by how many are in hand. So a
+//! request is hopeful only if all that is in hand, the accepted ones too, would be done in time were it [`DEARER`]
+//! times as dear as the mean, at the pace of all requests. Where more come than can be served that costs nothing: the
+//! CPU never goes idle for it.
 
 use std::collections::BTreeMap;
 
 use super::history::Costs;
+use super::pace::Pace;
 
 /// The pace before anything was measured: this part of each CPU.
 const FIRST_PACE: f64 = 0.05;
-/// What the first pace counts for, in nanoseconds of measured time.
-const FIRST_BUSY_NS: f64 = 20e6;
-/// The pace is that of the last requests, about so many.
+/// The same for that of all requests. Much is promised to the accepted ones.
+const FIRST_PACE_OF_ALL: f64 = 0.5;
+/// The pace is that of the last requests, about so many: of those that were not accepted, and of all.
 const REQUESTS: f64 = 20.0;
+const REQUESTS_OF_ALL: f64 = 40.0;
+/// All that is in hand may be so many times as dear as the mean. By simulation (example `loads`): with less more are
+/// late, and with more too few are let in where the load is about what can be served.
+const DEARER: f64 = 3.0;
 /// The part of a response time that is relied on: at first, at least, and at most; the rest is for what the pace and
 /// the mean cost do not say.
 const TRUST_FIRST: f64 = 0.8;
@@ -37,57 +48,56 @@ const SLEPT_MAX: f64 = 0.25;
 /// What is known of the time that accepted requests leave.
 #[derive(Clone, Debug)]
 pub(super) struct Spare {
-    cpus: f64,
-    /// CPU time of those that ended, and the time that it took, in nanoseconds; what is long ago counts less.
-    work_ns: f64,
-    busy_ns: f64,
+    /// How fast those that were not accepted are served, and how fast all.
+    rest: Pace,
+    all: Pace,
     /// How long those that were watched waited for something else than a CPU, and what they have cost, in nanoseconds,
     /// in the same way.
     slept_ns: f64,
     watched_ns: f64,
-    /// When `busy_ns` was added to last; meaningful while there are any.
-    since_ns: u64,
-    /// How many best-effort requests there are.
-    in_hand: usize,
     /// What is to be done before one that comes now: the expected cost of each hopeful request, and of each other one
     /// that is at work, in nanoseconds.
-    ahead: BTreeMap<u64, u64>,
-    ahead_ns: u64,
+    ahead: Costing,
+    /// The same of the accepted requests.
+    accepted: Costing,
     trust: f64,
-    /// Whether one has ended.
-    is_measured: bool,
+}
+
+/// Requests, with what each is expected to cost, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct Costing {
+    each_ns: BTreeMap<u64, u64>,
+    sum_ns: u64,
+}
+
+impl Costing {
+    fn insert(&mut self, number: u64, cost_ns: u64) {
+        self.sum_ns += cost_ns;
+        self.sum_ns -= self.each_ns.insert(number, cost_ns).unwrap_or(0);
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.sum_ns -= self.each_ns.remove(&number).unwrap_or(0);
+    }
 }
 
 impl Spare {
     pub(super) fn new(cpus: u32) -> Self {
         let cpus = f64::from(cpus);
         Spare {
-            cpus,
-            work_ns: FIRST_PACE * cpus * FIRST_BUSY_NS,
-            busy_ns: FIRST_BUSY_NS,
+            rest: Pace::new(FIRST_PACE * cpus, cpus, REQUESTS),
+            all: Pace::new(FIRST_PACE_OF_ALL * cpus, cpus, REQUESTS_OF_ALL),
             slept_ns: 0.0,
             watched_ns: 0.0,
-            since_ns: 0,
-            in_hand: 0,
-            ahead: BTreeMap::new(),
-            ahead_ns: 0,
+            ahead: Costing::default(),
+            accepted: Costing::default(),
             trust: TRUST_FIRST,
-            is_measured: false,
         }
     }
 
-    /// CPU time in each unit of time, in CPUs.
-    pub(super) fn pace(&self, now_ns: u64) -> f64 {
-        // That nothing has ended for longer than usual says something, too.
-        let is_silent = self.is_measured && self.in_hand > 0;
-        let silent_ns = if is_silent { now_ns.saturating_sub(self.since_ns) as f64 } else { 0.0 };
-        let overtime_ns = (silent_ns - self.busy_ns / REQUESTS * 2.0).max(0.0);
-        (self.work_ns / (self.busy_ns + overtime_ns)).min(self.cpus)
-    }
-
-    /// The pace as of the last request that ended; `None` before the first.
+    /// The pace as of the last best-effort request that ended, in CPUs; `None` before the first.
     pub(super) fn last_pace(&self) -> Option<f64> {
-        self.is_measured.then(|| (self.work_ns / self.busy_ns).min(self.cpus))
+        self.rest.last()
     }
 
     /// Whether a request of such costs can be answered by `deadline_ns`, behind all that is there.
@@ -98,7 +108,7 @@ impl Spare {
 
     /// Whether a request that costs so much could be answered in a response time if nobody were before it.
     pub(super) fn is_short(&self, cost_ns: u64, response_time_ns: u64, now_ns: u64) -> bool {
-        response_time_ns as f64 * self.trust >= cost_ns as f64 / self.pace(now_ns).min(1.0)
+        response_time_ns as f64 * self.trust >= cost_ns as f64 / self.rest.cpus(now_ns).min(1.0)
     }
 
     /// The deadline of the most urgent request of such costs that is hopeful now.
@@ -106,20 +116,17 @@ impl Spare {
         now_ns.saturating_add((self.needed_ns(costs, now_ns) / self.trust) as u64)
     }
 
-    /// How long it takes until a request is answered that may cost as much as 95 % of them do. Where many are before
-    /// it, that is what it has to reckon with: somebody else can have the time. Where few are, it takes what there is.
+    /// How much of its response time a request has to have for it to be hopeful, in nanoseconds.
     fn needed_ns(&self, costs: Costs, now_ns: u64) -> f64 {
-        let pace = self.pace(now_ns);
-        let ahead_ns = self.ahead_ns as f64 / pace;
-        // One request is served on one CPU.
-        let own_ns = |cost_ns: u64| cost_ns as f64 / pace.min(1.0);
-        let (average_ns, largest_ns) = (own_ns(costs.average_ns), own_ns(costs.largest_ns));
-        ahead_ns + ahead_ns.min(largest_ns).max(average_ns)
+        let behind_ns = answered_ns(costs, self.ahead.sum_ns as f64, self.rest.cpus(now_ns));
+        // Of those that are at work one is likely to be done soon: where few fit into a response time, it counts much.
+        let in_hand_ns = (self.ahead.sum_ns + self.accepted.sum_ns).saturating_sub(costs.average_ns);
+        behind_ns.max(answered_ns(costs, in_hand_ns as f64 * DEARER, self.all.cpus(now_ns)))
     }
 
     /// Whether no best-effort request is there.
     pub(super) fn is_idle(&self) -> bool {
-        self.in_hand == 0
+        self.rest.in_hand() == 0
     }
 
     /// Whether one may be tried where little is known: none is there, and not many were late lately.
@@ -129,7 +136,7 @@ impl Spare {
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.
     pub(super) fn computes(&self) -> bool {
-        self.is_measured && self.slept_ns <= self.watched_ns * SLEPT_MAX
+        self.rest.last().is_some() && self.slept_ns <= self.watched_ns * SLEPT_MAX
     }
 
     /// One that is about to leave, and has cost so much, has waited for something else than a CPU for so long.
@@ -139,38 +146,40 @@ impl Spare {
         self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
     }
 
+    /// An accepted request is there, which is expected to cost so much, in nanoseconds.
+    pub(super) fn enter_accepted(&mut self, number: u64, cost_ns: u64, now_ns: u64) {
+        self.all.enter(now_ns);
+        self.accepted.insert(number, cost_ns);
+    }
+
+    /// It is gone, with what it used, if it began.
+    pub(super) fn leave_accepted(&mut self, number: u64, cpu_ns: Option<u64>, now_ns: u64) {
+        self.all.leave(cpu_ns, now_ns);
+        self.accepted.remove(number);
+    }
+
     /// A best-effort request is there.
     pub(super) fn enter(&mut self, now_ns: u64) {
-        if self.in_hand == 0 {
-            self.since_ns = now_ns;
-        }
-        self.in_hand += 1;
+        self.all.enter(now_ns);
+        self.rest.enter(now_ns);
     }
 
     /// That one is to be done before those that come later.
     pub(super) fn goes_ahead(&mut self, number: u64, cost_ns: u64) {
-        self.ahead_ns += cost_ns;
-        self.ahead_ns -= self.ahead.insert(number, cost_ns).unwrap_or(0);
+        self.ahead.insert(number, cost_ns);
     }
 
     /// It is not.
     pub(super) fn steps_back(&mut self, number: u64) {
-        self.ahead_ns -= self.ahead.remove(&number).unwrap_or(0);
+        self.ahead.remove(number);
     }
 
     /// A best-effort request is gone, with what it used, if it began; `is_met` says whether it was answered in time, if
     /// it was hopeful and was answered.
     pub(super) fn leave(&mut self, number: u64, cpu_ns: Option<u64>, is_met: Option<bool>, now_ns: u64) {
         self.steps_back(number);
-        self.in_hand = self.in_hand.saturating_sub(1);
-        if let Some(cpu_ns) = cpu_ns {
-            let busy_ns = now_ns.saturating_sub(self.since_ns) as f64;
-            self.since_ns = now_ns.max(self.since_ns);
-            self.is_measured = true;
-            let kept = 1.0 - 1.0 / REQUESTS;
-            self.work_ns = self.work_ns * kept + (cpu_ns as f64).max(1.0);
-            self.busy_ns = self.busy_ns * kept + busy_ns.max(1.0);
-        }
+        self.all.leave(cpu_ns, now_ns);
+        self.rest.leave(cpu_ns, now_ns);
         match is_met {
             Some(true) => self.trust = (self.trust + TRUST_GAINED).min(TRUST_MAX),
             Some(false) => self.trust = (self.trust * TRUST_LEFT).max(TRUST_MIN),
@@ -178,4 +187,15 @@ impl Spare {
             None => self.trust = (self.trust + TRUST_GAINED).min(TRUST_FIRST.max(self.trust)),
         }
     }
+}
+
+/// How long it takes until a request is answered that may cost as much as 95 % of them do, at a pace in CPUs. Where much
+/// is before it, that is what it has to reckon with: somebody else can have the time. Where little is, it takes what
+/// there is.
+fn answered_ns(costs: Costs, before_ns: f64, pace: f64) -> f64 {
+    let before_ns = before_ns / pace;
+    // One request is served on one CPU.
+    let own_ns = |cost_ns: u64| cost_ns as f64 / pace.min(1.0);
+    let (average_ns, largest_ns) = (own_ns(costs.average_ns), own_ns(costs.largest_ns));
+    before_ns + before_ns.min(largest_ns).max(average_ns)
 }

@@ -18,8 +18,9 @@ use super::entry::{Entry, Job};
 use crate::controller::{Controller, Ticket};
 use crate::goal::nanoseconds;
 
-/// So many hopeful requests may be served one after another while others wait.
-pub(super) const PASSED_OVER_MAX: u32 = 10;
+/// So many hopeful requests may be served one after another while others wait. Each of those is late already, and takes
+/// the time of one that would not be.
+pub(super) const PASSED_OVER_MAX: u32 = 20;
 /// At most so many change lines at once: this is done under the server's lock.
 const CHANGES_MAX: usize = 16;
 

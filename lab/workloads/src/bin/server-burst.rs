@@ -1,8 +1,8 @@
 //! A server inside one process, and the requests that come to it (Yang 2009, 12.3): a burst, or a stream at some rate.
 //!
 //! `server-burst [--threads N | --steward P | --limit N | --gradient | --vegas | --envoy] [--requests 200] [--cpu-ms
-//! 10] [--goal-ms 1000] [--warm-up 60] [--rate PER_SECOND --seconds S] [--mixed] [--seed N] [--refuse] [--watch]
-//! [--read DIRECTORY]`
+//! 10] [--goal-ms 1000] [--warm-up 60] [--rate PER_SECOND --seconds S] [--streams N] [--mixed] [--seed N] [--refuse]
+//! [--watch] [--read DIRECTORY]`
 //!
 //! Each request computes for `--cpu-ms` of CPU time; `--mixed` gives one in ten, drawn by its number and `--seed`,
 //! nine times as much as the others, with the same mean. (Every tenth would be in step with the pools: which of ten
@@ -13,7 +13,8 @@
 //! of the CPU (`--steward`). With `--refuse` Steward's refuses what it does not accept. With `--read` a request then
 //! reads a page past the cache, from one of 500 files of a page in that directory, in no order; with `--requests 0`
 //! they are made, and nothing else is done. Some requests come one by one before it begins, so that costs are known;
-//! they are not counted. What it prints is what the library's table says: `goal` is when a request is late, `x` counts
+//! they are not counted. With `--streams` all of that comes so many times, one after the other, each of other requests.
+//! What it prints is what the library's table says: `goal` is when a request is late, `x` counts
 //! what was refused, and `dear` says the same of the dear ones among them as `q` of all. With `--watch` Steward's
 //! server shows its table four times a second of a stream, and others their limit, on standard error.
 
@@ -48,6 +49,8 @@ struct Options {
     warm_up: usize,
     /// Requests in a second, and for how many seconds; without, all come at once.
     rate: Option<(f64, f64)>,
+    /// As many times all of that, one after the other, each of other requests.
+    streams: usize,
     is_mixed: bool,
     seed: u64,
     refuses: bool,
@@ -74,6 +77,7 @@ fn parse() -> Result<Options, lexopt::Error> {
         goal_ms: 1_000,
         warm_up: 60,
         rate: None,
+        streams: 1,
         is_mixed: false,
         seed: 0,
         refuses: false,
@@ -95,6 +99,7 @@ fn parse() -> Result<Options, lexopt::Error> {
             Long("goal-ms") => options.goal_ms = number(&mut parser)?,
             Long("warm-up") => options.warm_up = number(&mut parser)?,
             Long("rate") => rate = Some(number(&mut parser)?),
+            Long("streams") => options.streams = number(&mut parser)?,
             Long("seconds") => seconds = number(&mut parser)?,
             Long("mixed") => options.is_mixed = true,
             Long("seed") => options.seed = number(&mut parser)?,
@@ -330,49 +335,73 @@ fn main() -> anyhow::Result<()> {
         }
     }
     target.settle(&options)?;
-    // So that specifications that were used meanwhile are eligible again.
-    clock::wait_seconds(1.0 + 2.0 * options.goal_ms as f64 / 1e3);
     output::line(format_args!("goal {}", options.goal_ms));
-    let begin_ns = clock::now_ns();
-    output::line(format_args!("w 0 {:.3}", output::ms(begin_ns)));
     let count = options.rate.map_or(options.requests, |(rate, seconds)| (rate * seconds) as usize);
-    let mut refused = 0;
-    for index in 0..count {
-        let due_ns = options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 1e9) as u64);
-        // A request that is noticed late has come when it was due.
-        let arrived_ns = begin_ns + due_ns;
-        if options.rate.is_some() {
-            clock::sleep_until(arrived_ns);
+    let mut answers = Answers::default();
+    for stream in 0..options.streams {
+        // So that specifications that were used meanwhile are eligible again.
+        clock::wait_seconds(1.0 + 2.0 * options.goal_ms as f64 / 1e3);
+        let begin_ns = clock::now_ns();
+        if stream == 0 {
+            output::line(format_args!("w 0 {:.3}", output::ms(begin_ns)));
         }
-        refused += usize::from(!target.offer(request(options.warm_up + index, arrived_ns), &tell));
-        let quarters = |index: usize| options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 4.0) as u64);
-        if options.watches && quarters(index + 1) > quarters(index) {
-            eprintln!("after {:.2} s", output::ms(clock::now_ns() - begin_ns) / 1e3);
-            target.show();
+        let mut refused = 0;
+        for index in 0..count {
+            let due_ns = options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 1e9) as u64);
+            // A request that is noticed late has come when it was due.
+            let arrived_ns = begin_ns + due_ns;
+            if options.rate.is_some() {
+                clock::sleep_until(arrived_ns);
+            }
+            let number = options.warm_up + stream * count + index;
+            refused += usize::from(!target.offer(request(number, arrived_ns), &tell));
+            let quarters =
+                |index: usize| options.rate.map_or(0, |(rate, _)| (index as f64 / rate * 4.0) as u64);
+            if options.watches && quarters(index + 1) > quarters(index) {
+                eprintln!("after {:.2} s", output::ms(clock::now_ns() - begin_ns) / 1e3);
+                target.show();
+            }
         }
+        answers.wait(&told, count - refused);
+        answers.refused += refused;
     }
-    report(&told, count, refused);
+    answers.report();
     target.show();
     Ok(())
 }
 
-/// Waits for all that were taken, and tells how long each took.
-fn report(told: &Receiver<Answered>, count: usize, refused: usize) {
-    let (mut all_ms, mut dear_ms) = (BTreeMap::<u64, u64>::new(), BTreeMap::<u64, u64>::new());
-    for Answered { took_ns, is_dear } in told.iter().take(count - refused) {
-        let took_ms = took_ns.div_ceil(1_000_000);
-        *all_ms.entry(took_ms).or_default() += 1;
-        if is_dear {
-            *dear_ms.entry(took_ms).or_default() += 1;
+/// How long requests took, in ms, and how many took as long.
+#[derive(Default)]
+struct Answers {
+    all_ms: BTreeMap<u64, u64>,
+    /// Of those, the ones that cost more than the mean.
+    dear_ms: BTreeMap<u64, u64>,
+    answered: usize,
+    refused: usize,
+}
+
+impl Answers {
+    /// Waits for so many.
+    fn wait(&mut self, told: &Receiver<Answered>, count: usize) {
+        for Answered { took_ns, is_dear } in told.iter().take(count) {
+            let took_ms = took_ns.div_ceil(1_000_000);
+            *self.all_ms.entry(took_ms).or_default() += 1;
+            if is_dear {
+                *self.dear_ms.entry(took_ms).or_default() += 1;
+            }
         }
+        self.answered += count;
     }
-    for (name, taken_ms) in [("q", all_ms), ("dear", dear_ms)] {
-        for (ms, count) in taken_ms {
-            output::line(format_args!("{name} {ms} {count}"));
+
+    fn report(&self) {
+        for (name, taken_ms) in [("q", &self.all_ms), ("dear", &self.dear_ms)] {
+            for (ms, count) in taken_ms {
+                output::line(format_args!("{name} {ms} {count}"));
+            }
         }
+        output::line(format_args!("w {} {:.3}", self.answered, output::ms(clock::now_ns())));
+        output::line(format_args!("x {}", self.refused));
     }
-    output::line(format_args!("w {} {:.3}", count - refused, output::ms(clock::now_ns())));
-    output::line(format_args!("x {refused}"));
 }
 
 #[cfg(test)]

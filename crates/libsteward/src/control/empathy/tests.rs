@@ -87,6 +87,7 @@ impl Machine {
             slowdowns,
             others_used: got / self.past.len() as f64,
             own_used: own / self.past.len() as f64,
+            yields_the_cpu: false,
         };
         match self.empathy.observe(self.now_ns, &look) {
             Some(Action::Suspend) => {
@@ -122,6 +123,31 @@ fn alone_on_the_machine_the_work_is_never_suspended() {
     machine.turns(600, NOBODY);
     machine.turns(600, LIGHT);
     assert_eq!((machine.suspensions, machine.part_taken()), (0, 1.0));
+}
+
+#[test]
+fn it_looks_seldom_where_it_yields_the_cpu_and_nobody_is_slow_and_often_otherwise() {
+    const SECOND_NS: u64 = 10 * TURN_NS;
+    let whom = Whom { by: Lack::Disk, id: 7 };
+    let look = |slowdown: f64, yields_the_cpu| Look {
+        slowdowns: BTreeMap::from([(whom, slowdown)]),
+        own_used: 0.5,
+        yields_the_cpu,
+        ..Look::default()
+    };
+    let mut empathy = Empathy::new(Settings::default());
+    let looks = |empathy: &mut Empathy, from: u64, to: u64, look: &Look| {
+        (from..to).for_each(|turn| assert_eq!(empathy.observe(turn * TURN_NS, look), None));
+        empathy.looks_again_in_ns((to - 1) * TURN_NS)
+    };
+    assert_eq!(looks(&mut empathy, 0, 20, &look(1.04, true)), TURN_NS, "two seconds are not over");
+    assert_eq!(looks(&mut empathy, 20, 21, &look(1.04, true)), SECOND_NS);
+    let now_ns = 21 * TURN_NS;
+    let outcomes = (0..2).map(|turn| empathy.observe(now_ns + turn * TURN_NS, &look(2.0, true)));
+    assert!(outcomes.flatten().any(|action| action == Action::Suspend), "as soon as when it looks often");
+    assert_eq!(empathy.looks_again_in_ns(now_ns + SECOND_NS), TURN_NS, "it is suspended");
+    let mut elsewhere = Empathy::new(Settings::default());
+    assert_eq!(looks(&mut elsewhere, 0, 100, &look(1.0, false)), TURN_NS, "who waits for a CPU counts there");
 }
 
 #[test]
