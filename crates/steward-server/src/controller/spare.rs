@@ -12,9 +12,9 @@
 //!
 //! The pace is that of the past: when several accepted requests in a row turn out to be dear, they need what is not
 //! promised themselves, and both they and those that relied on it are late. That is seen by how many are in hand. So a
-//! request is hopeful only if all that is in hand, the accepted ones too, would be done in time were it [`DEARER`]
-//! times as dear as the mean, at the pace of all requests. Where more come than can be served that costs nothing: the
-//! CPU never goes idle for it.
+//! request is hopeful only if all that is in hand, the accepted ones too, would be done in time at the pace of all
+//! requests were it as dear as the dearest, or [`DEARER`] times as dear as the mean. Where more come than can be served
+//! that costs nothing: the CPU never goes idle for it.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ const FIRST_PACE_OF_ALL: f64 = 0.5;
 /// The pace is that of the last requests, about so many: of those that were not accepted, and of all.
 const REQUESTS: f64 = 20.0;
 const REQUESTS_OF_ALL: f64 = 40.0;
-/// All that is in hand may be so many times as dear as the mean. By simulation (example `loads`): with less more are
+/// All that is in hand may be so many times as dear as the mean, where there are such requests. By simulation (example `loads`): with less more are
 /// late, and with more too few are let in where the load is about what can be served.
-const DEARER: f64 = 3.0;
+const DEARER: f64 = 4.0;
 /// The part of a response time that is relied on: at first, at least, and at most; the rest is for what the pace and
 /// the mean cost do not say.
 const TRUST_FIRST: f64 = 0.8;
@@ -121,7 +121,8 @@ impl Spare {
         let behind_ns = answered_ns(costs, self.ahead.sum_ns as f64, self.rest.cpus(now_ns));
         // Of those that are at work one is likely to be done soon: where few fit into a response time, it counts much.
         let in_hand_ns = (self.ahead.sum_ns + self.accepted.sum_ns).saturating_sub(costs.average_ns);
-        behind_ns.max(answered_ns(costs, in_hand_ns as f64 * DEARER, self.all.cpus(now_ns)))
+        let dearer = (costs.largest_ns as f64 / costs.average_ns as f64).clamp(1.0, DEARER);
+        behind_ns.max(answered_ns(costs, in_hand_ns as f64 * dearer, self.all.cpus(now_ns)))
     }
 
     /// Whether no best-effort request is there.

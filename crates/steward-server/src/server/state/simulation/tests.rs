@@ -62,3 +62,17 @@ fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
         assert!(result.met * 100 >= 2 * third * 95, "{otherwise:?}: {result:?}");
     }
 }
+
+/// A burst of requests that all cost the same, as `server-cpu` in the lab: what is in hand says exactly when a request is
+/// answered, so that nearly as many are in time as the CPU can serve, though three in four are accepted.
+#[test]
+fn of_a_burst_of_equal_requests_as_many_are_in_time_as_there_is_time_for() {
+    let mut load = stream(200, 1);
+    load.goal = Goal::new(Duration::from_secs(1), 0.75);
+    load.warm_up.iter_mut().for_each(|cost_ns| *cost_ns = 10 * MS);
+    load.requests.truncate(200);
+    load.requests.iter_mut().for_each(|request| *request = (0, 10 * MS));
+    let result = server(&load, Otherwise::BestEffort);
+    // All are taken in first, which is 20 ms.
+    assert!(result.met >= 96 && result.accepted_met == 74, "{result:?}");
+}
