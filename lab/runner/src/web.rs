@@ -20,10 +20,10 @@ struct Report {
 #[derive(Debug, Default)]
 struct Heard {
     reports: Vec<Report>,
-    /// How many requests took so many milliseconds; those still open count with their age.
-    latencies_ms: BTreeMap<u64, u64>,
+    /// How many requests took so many tenths of a millisecond; those still open count with their age.
+    latencies: BTreeMap<u64, u64>,
     /// The same of those among them that cost more than the mean, where that was said.
-    dear_ms: BTreeMap<u64, u64>,
+    dear: BTreeMap<u64, u64>,
     failed: f64,
     finished: bool,
     /// A request that takes more milliseconds is late, where that was said.
@@ -43,25 +43,25 @@ pub fn web_metrics(text: &str) -> Metrics {
         }
     }
     for (name, rank) in [("latency_ms_p50", 0.5), ("latency_ms_p99", 0.99), ("latency_ms_max", 1.0)] {
-        if let Some(latency_ms) = quantile(&heard.latencies_ms, rank) {
-            metrics.insert(name.into(), latency_ms as f64);
+        if let Some(latency) = quantile(&heard.latencies, rank) {
+            metrics.insert(name.into(), latency as f64 / 10.0);
         }
     }
     metrics.insert("requests_total".into(), heard.reports.last().map_or(0.0, |report| report.done));
     if heard.finished {
-        let starved: u64 = heard.latencies_ms.range(STARVED_MS + 1..).map(|(_, count)| count).sum();
+        let starved: u64 = heard.latencies.range(STARVED_MS * 10 + 1..).map(|(_, count)| count).sum();
         metrics.insert("requests_starved".into(), starved as f64);
         metrics.insert("requests_failed".into(), heard.failed);
         if let Some(goal_ms) = heard.goal_ms {
-            let in_time = |latencies_ms: &BTreeMap<u64, u64>| {
-                latencies_ms.range(..=goal_ms).map(|(_, count)| count).sum::<u64>()
+            let in_time = |latencies: &BTreeMap<u64, u64>| {
+                latencies.range(..=goal_ms * 10).map(|(_, count)| count).sum::<u64>()
             };
-            let met: u64 = in_time(&heard.latencies_ms);
-            let all: u64 = heard.latencies_ms.values().sum();
+            let met: u64 = in_time(&heard.latencies);
+            let all: u64 = heard.latencies.values().sum();
             metrics.insert("requests_met".into(), met as f64);
             metrics.insert("requests_met_ratio".into(), met as f64 / (all as f64 + heard.failed).max(1.0));
-            if !heard.dear_ms.is_empty() {
-                let dear: u64 = in_time(&heard.dear_ms);
+            if !heard.dear.is_empty() {
+                let dear: u64 = in_time(&heard.dear);
                 metrics.insert("requests_met_dear".into(), dear as f64);
             }
         }
@@ -80,10 +80,10 @@ fn hear(text: &str) -> Heard {
                 heard.reports.push(Report { done: *done, at_ms: *at_ms, phase: phase.clone() });
             }
             (["q" | "o", ..], [latency_ms, count]) => {
-                *heard.latencies_ms.entry(*latency_ms as u64).or_default() += *count as u64;
+                *heard.latencies.entry(tenths(*latency_ms)).or_default() += *count as u64;
             }
             (["dear", ..], [latency_ms, count]) => {
-                *heard.dear_ms.entry(*latency_ms as u64).or_default() += *count as u64;
+                *heard.dear.entry(tenths(*latency_ms)).or_default() += *count as u64;
             }
             (["x", ..], [failed]) => (heard.failed, heard.finished) = (*failed, true),
             (["goal", ..], [goal_ms]) => heard.goal_ms = Some(*goal_ms as u64),
@@ -92,6 +92,11 @@ fn hear(text: &str) -> Heard {
         }
     }
     heard
+}
+
+/// Milliseconds in tenths, rounded.
+fn tenths(ms: f64) -> u64 {
+    (ms * 10.0).round() as u64
 }
 
 /// Requests per second over the intervals that end with a report that counts.
@@ -104,13 +109,13 @@ fn rate(reports: &[Report], counts: impl Fn(&Report) -> bool) -> Option<f64> {
 }
 
 /// The latency that a fraction `rank` of the requests do not exceed (nearest rank).
-fn quantile(latencies_ms: &BTreeMap<u64, u64>, rank: f64) -> Option<u64> {
-    let total: u64 = latencies_ms.values().sum();
+fn quantile(latencies: &BTreeMap<u64, u64>, rank: f64) -> Option<u64> {
+    let total: u64 = latencies.values().sum();
     let wanted = ((rank * total as f64).ceil() as u64).max(1);
     let mut seen = 0;
-    latencies_ms.iter().find_map(|(latency_ms, count)| {
+    latencies.iter().find_map(|(latency, count)| {
         seen += count;
-        (seen >= wanted).then_some(*latency_ms)
+        (seen >= wanted).then_some(*latency)
     })
 }
 

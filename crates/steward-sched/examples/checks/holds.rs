@@ -195,6 +195,37 @@ pub fn priority() -> Outcome {
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
 }
 
+/// Tasks of a domain behind that are in the kernel half of the time and wait there for each other, beside somebody before
+/// them who wants 10 ms now and then: they leave in the pauses, of which they have all.
+pub fn pauses() -> Outcome {
+    const TURNS: &str = "/dev/shm/turns";
+    let mut scheduler = shared()?;
+    let (low, high) = (Group::new("low"), Group::new("high"));
+    let policy = DomainPolicy { priority: 0, ..DomainPolicy::default() };
+    domains::give(&mut scheduler, &low, policy)?;
+    let neighbour = Neighbour::new();
+    let mut behind = neighbour.movers(&low, 16);
+    behind.extend((0..1).map(|_| Program::start(&["spin"]).within(&low)));
+    let _ = fs::remove_file(TURNS);
+    let above = Program::start(&["turns", TURNS]).within(&high);
+    sleep(Duration::from_secs(1));
+    let share = measure(&behind.iter().collect::<Vec<_>>(), 5.0).iter().sum::<f64>() / 5e3;
+    let text = fs::read_to_string(TURNS).map_err(|error| format!("{TURNS}: {error}"))?;
+    let reason = scheduler.exit_reason();
+    drop((above, behind));
+    drop((low, high));
+    drop(scheduler);
+    let (turns, longer): (u32, u32) = text
+        .split_once(' ')
+        .and_then(|(turns, longer)| Some((turns.parse().ok()?, longer.parse().ok()?)))
+        .ok_or_else(|| format!("{TURNS} says {text:?}"))?;
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(turns > 70, "only {turns} turns in 6 s");
+    check!(longer * 10 <= turns, "{longer} of {turns} turns of 10 ms took longer than 12");
+    check!(share > 0.7, "those behind got {share:.3} of the CPU");
+    Ok(format!("{longer} of {turns} turns of 10 ms took longer than 12, and those behind got {share:.3}"))
+}
+
 /// The scheduler, what holds somebody for moments, and a cgroup to be held.
 fn with_takers() -> Result<(Shared, Box<dyn Bumper>, Group), String> {
     let scheduler = shared()?;

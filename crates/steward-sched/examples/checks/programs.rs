@@ -92,6 +92,9 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         // Shows a film of 25 frames a second, each of which takes 4.5 ms of CPU time, and writes each second how many
         // it has shown, and how many of them after the next was due: film FILE.
         "film" => film(&arguments[1]),
+        // Has turns of 10 ms of CPU time, with 60 ms of sleep between them, and writes after each how many there were, and
+        // how many took longer than 12 ms: turns FILE.
+        "turns" => turns(&arguments[1]),
         // Sleeps, then spins: later MS.
         "later" => {
             sleep(Duration::from_millis(arguments[1].parse().ok()?));
@@ -212,6 +215,21 @@ fn film(file: &str) -> ! {
         sleep((begin + period * frame).saturating_duration_since(Instant::now()));
     }
     unreachable!("a film of five years")
+}
+
+fn turns(file: &str) -> ! {
+    let (work, enough) = (Duration::from_millis(10), Duration::from_millis(12));
+    let mut longer = 0;
+    for turn in 1u32.. {
+        let (begun, begin) = (thread_time(), Instant::now());
+        while thread_time() - begun < work {
+            std::hint::black_box(());
+        }
+        longer += u32::from(begin.elapsed() > enough);
+        let _ = fs::write(file, format!("{turn} {longer}"));
+        sleep(Duration::from_millis(60));
+    }
+    unreachable!("more turns than that last years")
 }
 
 /// Returns when the child, which does so much work after its fork, has executed a program.

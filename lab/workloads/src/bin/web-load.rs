@@ -111,26 +111,31 @@ struct Client {
 struct Counts {
     done: u64,
     failed: u64,
-    /// Answers of this second by their time in milliseconds, to three significant digits.
+    /// Answers of this second by their time in tenths of a millisecond, to three significant digits.
     latencies: BTreeMap<u64, u64>,
 }
 
-/// Milliseconds, to three significant digits: enough for percentiles, and few lines.
-fn rounded_ms(ns: u64) -> u64 {
-    let ms = (ns + 500_000) / 1_000_000;
+/// Tenths of a millisecond, to three significant digits: enough for percentiles, and few lines.
+fn rounded_tenths(ns: u64) -> u64 {
+    let tenths = (ns + 50_000) / 100_000;
     let mut unit = 1;
-    while ms / unit >= 1000 {
+    while tenths / unit >= 1000 {
         unit *= 10;
     }
-    (ms + unit / 2) / unit * unit
+    (tenths + unit / 2) / unit * unit
+}
+
+/// As a line has it, in milliseconds.
+fn ms(tenths: u64) -> f64 {
+    tenths as f64 / 10.0
 }
 
 impl Counts {
     /// Tells of the last second, and forgets its latencies.
     fn tell(&mut self, now_ns: u64) {
         output::line(format_args!("w {} {:.3}", self.done, output::ms(now_ns)));
-        for (latency_ms, count) in std::mem::take(&mut self.latencies) {
-            output::line(format_args!("q {latency_ms} {count}"));
+        for (latency, count) in std::mem::take(&mut self.latencies) {
+            output::line(format_args!("q {} {count}", ms(latency)));
         }
     }
 }
@@ -205,7 +210,7 @@ impl Clients {
         let now_ns = clock::now_ns();
         if matches!(progress, Progress::Answered(200..300)) {
             self.counts.done += 1;
-            *self.counts.latencies.entry(rounded_ms(now_ns - *since_ns)).or_default() += 1;
+            *self.counts.latencies.entry(rounded_tenths(now_ns - *since_ns)).or_default() += 1;
             client.not_before_ns = now_ns + self.think_ns;
         } else {
             self.counts.failed += 1;
@@ -220,10 +225,10 @@ impl Clients {
         self.counts.tell(now_ns);
         let mut open: BTreeMap<u64, u64> = BTreeMap::new();
         for (_, since_ns) in self.clients.iter().filter_map(|client| client.open.as_ref()) {
-            *open.entry(rounded_ms(now_ns - since_ns)).or_default() += 1;
+            *open.entry(rounded_tenths(now_ns - since_ns)).or_default() += 1;
         }
-        for (age_ms, count) in open {
-            output::line(format_args!("o {age_ms} {count}"));
+        for (age, count) in open {
+            output::line(format_args!("o {} {count}", ms(age)));
         }
         output::line(format_args!("x {}", self.counts.failed));
     }
@@ -280,7 +285,8 @@ mod tests {
 
     #[test]
     fn latencies_keep_three_digits() {
-        let rounded = [0, 1, 999, 1_004, 10_049, 10_050].map(|ms| rounded_ms(ms * 1_000_000));
+        let rounded = [0, 1, 999, 1_004, 10_049, 10_050].map(|tenths| rounded_tenths(tenths * 100_000));
         assert_eq!(rounded, [0, 1, 999, 1_000, 10_000, 10_100]);
+        assert_eq!((ms(rounded_tenths(12_349_999)), ms(rounded_tenths(1_234_000_000))), (12.3, 1_230.0));
     }
 }
