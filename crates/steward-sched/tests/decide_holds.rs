@@ -56,22 +56,19 @@ proptest! {
         prop_assert!(!hold_overstays(true, false, Whereabouts::AtGate, passed_since(since_ns, now_ns)));
     }
 
-    /// Beside other work, those that leave get an eighth of a CPU in any stretch of time, or half of it while their
-    /// domains may run, and no more beyond it than what they had saved up and the slice that was begun last, whatever
-    /// they use of their slices.
+    /// Beside other work, those that leave get an eighth of a CPU in any stretch of time, and no more beyond it than
+    /// what they had saved up and the slice that was begun last, whatever they use of their slices.
     #[test]
     fn those_that_leave_get_a_bounded_share(
         slices in vec((1..=4 * MS, 0..40 * MS), 10..200),
         first_ns in 0..100 * SECOND,
-        from in prop_oneof![Just(LeavingFrom::Free), Just(LeavingFrom::Behind), Just(LeavingFrom::Held)],
     ) {
-        let fraction = if from == LeavingFrom::Free { LEAVING_FRACTION_BETWEEN } else { LEAVING_FRACTION };
         let (mut now_ns, mut due_ns) = (first_ns, 0);
         let mut served: Vec<(u64, u64)> = Vec::new();
         for (used_ns, other_ns) in slices {
-            if leaving_due(due_ns, from, LEAVING_PATIENCE_NS, now_ns) {
+            if leaving_due(due_ns, now_ns) {
                 now_ns += used_ns;
-                due_ns = leaving_charge(due_ns, from, used_ns, now_ns);
+                due_ns = leaving_charge(due_ns, used_ns, now_ns);
                 served.push((now_ns, used_ns));
             } else {
                 // Something else runs until its tick.
@@ -84,7 +81,7 @@ proptest! {
             for &(until_ns, more_ns) in &served[first..] {
                 used_ns += more_ns;
                 let passed_ns = until_ns - (from_ns - from_used_ns);
-                let most_ns = passed_ns / fraction + LEAVING_CREDIT_NS / fraction + 4 * MS;
+                let most_ns = passed_ns / LEAVING_FRACTION + LEAVING_CREDIT_NS / LEAVING_FRACTION + 4 * MS;
                 prop_assert!(used_ns <= most_ns, "{used_ns} ns of {passed_ns} ns");
             }
         }
@@ -92,10 +89,9 @@ proptest! {
 
     /// Who is deferred waits a moment for those that it is deferred to, and nobody else does.
     #[test]
-    fn only_who_is_deferred_has_patience(waited_ns in 0..3 * LEAVING_PATIENCE_NS, now_ns: u64) {
-        let due = |from| leaving_due(now_ns, from, waited_ns, now_ns);
-        prop_assert!(due(LeavingFrom::Free) && due(LeavingFrom::Held));
-        prop_assert_eq!(due(LeavingFrom::Behind), waited_ns >= LEAVING_PATIENCE_NS);
+    fn only_who_is_deferred_has_patience(waited_ns in 0..3 * LEAVING_PATIENCE_NS) {
+        prop_assert!(leaving_presses(false, waited_ns));
+        prop_assert_eq!(leaving_presses(true, waited_ns), waited_ns >= LEAVING_PATIENCE_NS);
     }
 
     /// However many tasks are in endless system calls, one that begins to leave is the next to be served.

@@ -192,33 +192,28 @@ static __always_inline void enqueue_leaving(struct task_struct *p, struct task_s
 	queue_insert_ordered(p, QUEUE_LEAVING, LEAVING_SLICE_NS, key, enq_flags);
 }
 
-/* Why the task leaves, as things are now. */
-static __always_inline u32 leaves_from(struct task_struct *p, struct task_state *t)
+/* Whether the first of those that leave may come before other work; where there is none, that is seen elsewhere. */
+static __noinline bool first_presses(u64 now_ns)
 {
 	struct domain_table *table = domains();
-
-	if (bumped(p, t) || (table && table->quotas && domain_held(table, t->domain)))
-		return LEAVES_HELD;
-	return table && table->priorities && domain_stands_behind(t->domain) ? LEAVES_BEHIND : LEAVES_FREE;
-}
-
-/* Whether the first of those that leave may go although other work waits. */
-static __noinline bool first_may_leave(u64 due_ns, u64 now_ns)
-{
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	bool may = false;
+	bool presses = true;
 
+	if (!table || !table->priorities)
+		return true;
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_LEAVING, 0)) {
 		p = bpf_iter_scx_dsq_next(&it);
 		if (p) {
 			struct task_state *t = task_state_of(p);
 
-			may = t && leaving_due(due_ns, leaves_from(p, t), passed_since(t->waiting_since_ns, now_ns), now_ns);
+			if (t && !bumped(p, t) && !(table->quotas && domain_held(table, t->domain)))
+				presses = leaving_presses(domain_stands_behind(t->domain),
+							  passed_since(t->waiting_since_ns, now_ns));
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	return may;
+	return presses;
 }
 
 /* Serves one of those that leave, if it is time to or nothing else waits. */
@@ -228,9 +223,7 @@ static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else
 
 	if (!leaving || !hold)
 		return false;
-	/* Nobody may while the CPU has none to give: that is seen without a look at them. */
-	if (!nothing_else && (clock_before(now_ns, hold->leaving_due_ns) ||
-			      (scx_bpf_dsq_nr_queued(QUEUE_LEAVING) > 0 && !first_may_leave(hold->leaving_due_ns, now_ns))))
+	if (!nothing_else && !(leaving_due(hold->leaving_due_ns, now_ns) && first_presses(now_ns)))
 		return false;
 	if (queue_to_local(QUEUE_LEAVING))
 		return true;
@@ -300,8 +293,7 @@ static __always_inline bool begin_leaving(struct task_struct *p, struct task_sta
 }
 
 /* One that leaves ceases to run. */
-static __always_inline void charge_leaving(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu,
-					   u64 now_ns)
+static __always_inline void charge_leaving(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
 {
 	u64 used_ns = now_ns - run->began_ns;
 	struct hold_cpu *hold;
@@ -314,7 +306,7 @@ static __always_inline void charge_leaving(struct task_struct *p, struct task_st
 	leaving_clock_ns = leaving_clock(leaving_clock_ns, t->leaving_place_ns, used_ns,
 					 scx_bpf_dsq_nr_queued(QUEUE_LEAVING) + 1);
 	t->leaving_place_ns = leaving_again(leaving_clock_ns, t->leaving_place_ns, used_ns);
-	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, leaves_from(p, t), used_ns, now_ns);
+	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
 }
 
 /* Lets a task of the queue that is gone through leave. False when it is there no more. */

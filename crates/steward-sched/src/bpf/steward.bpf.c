@@ -499,7 +499,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	charge(t, now_ns);
 	look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
-	charge_leaving(p, t, run, cpu, now_ns);
+	charge_leaving(t, run, cpu, now_ns);
 	if (run->rescues)
 		end_rescue(run, now_ns);
 	/* Something else may have come before it had run. */

@@ -3,8 +3,6 @@
 
 /// While other work waits, those that leave get one part in so many of a CPU.
 pub const LEAVING_FRACTION: u64 = 8;
-/// The same while neither the domain of the next one is held nor deferred to anybody.
-pub const LEAVING_FRACTION_BETWEEN: u64 = 2;
 /// For so long one that is deferred waits before it leaves while others want its CPU.
 pub const LEAVING_PATIENCE_NS: u64 = 20_000_000;
 /// A slice of one that leaves.
@@ -46,26 +44,15 @@ impl Whereabouts {
     ];
 }
 
-/// Why somebody leaves, as things are now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum LeavingFrom {
-    /// Its domain may run.
-    Free = 0,
-    /// Its domain is deferred to something that can run.
-    Behind = 1,
-    /// Its domain, or it itself, is held.
-    Held = 2,
-}
-
 unsafe extern "C" {
     fn decide_hold_leaves(held: bool, behind: bool, whereabouts: u32) -> bool;
     fn decide_hold_overstays(held: bool, behind: bool, whereabouts: u32, waited_ns: u64) -> bool;
     fn decide_leaving_place(clock_ns: u64) -> u64;
     fn decide_leaving_again(clock_ns: u64, place_ns: u64, used_ns: u64) -> u64;
     fn decide_leaving_clock(clock_ns: u64, place_ns: u64, used_ns: u64, standing: u32) -> u64;
-    fn decide_leaving_due(due_ns: u64, from: u32, waited_ns: u64, now_ns: u64) -> bool;
-    fn decide_leaving_charge(due_ns: u64, from: u32, used_ns: u64, now_ns: u64) -> u64;
+    fn decide_leaving_due(due_ns: u64, now_ns: u64) -> bool;
+    fn decide_leaving_presses(behind: bool, waited_ns: u64) -> bool;
+    fn decide_leaving_charge(due_ns: u64, used_ns: u64, now_ns: u64) -> u64;
 }
 
 /// Whether a task that could run is let run on until it has left the kernel: its domain is `held`, or has to stand
@@ -100,14 +87,21 @@ pub fn leaving_clock(clock_ns: u64, place_ns: u64, used_ns: u64, standing: u32) 
 }
 
 /// Whether a CPU may serve one that leaves although other work waits. `due_ns` is what [`leaving_charge`] returned
-/// last, at first 0, and the next one has waited for `waited_ns`.
-pub fn leaving_due(due_ns: u64, from: LeavingFrom, waited_ns: u64, now_ns: u64) -> bool {
+/// last, at first 0.
+pub fn leaving_due(due_ns: u64, now_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_leaving_due(due_ns, from as u32, waited_ns, now_ns) }
+    unsafe { decide_leaving_due(due_ns, now_ns) }
+}
+
+/// Whether the next of those that leave, which has waited for `waited_ns`, may come before other work; its domain may
+/// be deferred to something that can run (`behind`).
+pub fn leaving_presses(behind: bool, waited_ns: u64) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_leaving_presses(behind, waited_ns) }
 }
 
 /// When the CPU may serve one that leaves again, after one has used `used_ns`.
-pub fn leaving_charge(due_ns: u64, from: LeavingFrom, used_ns: u64, now_ns: u64) -> u64 {
+pub fn leaving_charge(due_ns: u64, used_ns: u64, now_ns: u64) -> u64 {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_leaving_charge(due_ns, from as u32, used_ns, now_ns) }
+    unsafe { decide_leaving_charge(due_ns, used_ns, now_ns) }
 }

@@ -15,9 +15,7 @@
  * uses, those come to their turn as well.
  *
  * Who is deferred leaves at the cost of those that it is deferred to, and these are often through in a moment: a server
- * answers, and sleeps. So it waits for LEAVING_PATIENCE_NS first, in case that somebody waits for a lock of its own. In
- * the pauses between, when its domain stands behind nobody, those that leave go before the others that were deferred, at
- * up to one part in LEAVING_FRACTION_BETWEEN: so that few are left when the pause is over.
+ * answers, and sleeps. So it waits for LEAVING_PATIENCE_NS first: nearly all leave in the pauses between.
  */
 #ifndef STEWARD_DECIDE_HOLDS_H
 #define STEWARD_DECIDE_HOLDS_H
@@ -36,8 +34,6 @@ enum whereabouts {
 
 /* While other work waits, those that leave get one part in so many of a CPU. */
 #define LEAVING_FRACTION 8
-/* The same while neither the domain of the next one is held nor deferred to anybody. */
-#define LEAVING_FRACTION_BETWEEN 2
 /* For so long one that is deferred waits before it leaves while others want its CPU. */
 #define LEAVING_PATIENCE_NS (20 * NSEC_PER_MSEC)
 /* A slice of one that leaves. */
@@ -102,30 +98,27 @@ DECIDE u64 leaving_clock(u64 clock_ns, u64 place_ns, u64 used_ns, u32 standing)
 	return clock_ns + used_ns / (standing ? standing : 1);
 }
 
-/* Why somebody leaves, as things are now. */
-enum leaving_from {
-	LEAVES_FREE = 0, /* its domain may run */
-	LEAVES_BEHIND = 1, /* its domain is deferred to something that can run */
-	LEAVES_HELD = 2, /* its domain, or it itself, is held */
-};
-
-/*
- * Whether a CPU may serve one that leaves although other work waits; due_ns is what leaving_charge() returned last, and
- * the next one has waited so long.
- */
-DECIDE bool leaving_due(u64 due_ns, u32 from, u64 waited_ns, u64 now_ns)
+/* Whether a CPU may serve one that leaves although other work waits; due_ns is what leaving_charge() returned last. */
+DECIDE bool leaving_due(u64 due_ns, u64 now_ns)
 {
-	return !clock_before(now_ns, due_ns) && (from != LEAVES_BEHIND || waited_ns >= LEAVING_PATIENCE_NS);
+	return !clock_before(now_ns, due_ns);
+}
+
+/* Whether the next of those that leave, which has waited so long, may come before other work. behind: its domain is
+ * deferred to something that can run. */
+DECIDE bool leaving_presses(bool behind, u64 waited_ns)
+{
+	return !behind || waited_ns >= LEAVING_PATIENCE_NS;
 }
 
 /* When the CPU may do so again, one that leaves having used so much. */
-DECIDE u64 leaving_charge(u64 due_ns, u32 from, u64 used_ns, u64 now_ns)
+DECIDE u64 leaving_charge(u64 due_ns, u64 used_ns, u64 now_ns)
 {
 	u64 earliest = now_ns - LEAVING_CREDIT_NS;
 
 	if (clock_before(due_ns, earliest))
 		due_ns = earliest;
-	return due_ns + used_ns * (from == LEAVES_FREE ? LEAVING_FRACTION_BETWEEN : LEAVING_FRACTION);
+	return due_ns + used_ns * LEAVING_FRACTION;
 }
 
 #endif

@@ -246,14 +246,19 @@ u64 decide_leaving_clock(u64 clock_ns, u64 place_ns, u64 used_ns, u32 standing)
 	return leaving_clock(clock_ns, place_ns, used_ns, standing);
 }
 
-bool decide_leaving_due(u64 due_ns, u32 from, u64 waited_ns, u64 now_ns)
+bool decide_leaving_due(u64 due_ns, u64 now_ns)
 {
-	return leaving_due(due_ns, from, waited_ns, now_ns);
+	return leaving_due(due_ns, now_ns);
 }
 
-u64 decide_leaving_charge(u64 due_ns, u32 from, u64 used_ns, u64 now_ns)
+bool decide_leaving_presses(bool behind, u64 waited_ns)
 {
-	return leaving_charge(due_ns, from, used_ns, now_ns);
+	return leaving_presses(behind, waited_ns);
+}
+
+u64 decide_leaving_charge(u64 due_ns, u64 used_ns, u64 now_ns)
+{
+	return leaving_charge(due_ns, used_ns, now_ns);
 }
 
 bool decide_domain_behind(struct domain_table *t, u16 index)
