@@ -504,6 +504,10 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 	}
 	if (t && *(volatile u32 *)&domain_at(table, index)->waiting && goes_on_before(t, &choice, cpu))
 		return SERVED_PREV;
+	if (serve_leaving_in_turn(cpu, index)) {
+		serve_order(table, order, run, index);
+		return SERVED;
+	}
 	if (!queue_to_local(QUEUE_DOMAIN(index))) {
 		/* Its last task is on its way in or out. */
 		unqueue_domain(table, index, cpu);

@@ -30,8 +30,10 @@
 struct hold_cpu {
 	u64 leaving_due_ns; /* see leaving_charge() */
 	s32 outside; /* the task that gives this CPU up on its way to user space; 0: none */
+	u32 in_turn; /* the last turn of a domain went to one of its tasks that leave */
+	u32 free; /* so what leaves next does so out of that turn */
 	u32 unused;
-	u64 padding[6];
+	u64 padding[5];
 };
 
 struct {
@@ -216,6 +218,37 @@ static __noinline bool first_presses(u64 now_ns)
 	return presses;
 }
 
+/* Whether the first of those that leave is of that domain. */
+static __noinline bool first_is_of(u32 index)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool is_of = false;
+
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_LEAVING, 0)) {
+		p = bpf_iter_scx_dsq_next(&it);
+		if (p) {
+			struct task_state *t = task_state_of(p);
+
+			is_of = t && t->domain == index && !bumped(p, t);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return is_of;
+}
+
+/* It is the domain's turn: serves one of its tasks that leave, if it did not the last time. */
+static __always_inline bool serve_leaving_in_turn(u32 cpu, u32 index)
+{
+	struct hold_cpu *hold = hold_cpu_of(cpu);
+
+	if (!leaving || !hold)
+		return false;
+	hold->in_turn = !hold->in_turn && first_is_of(index) && queue_to_local(QUEUE_LEAVING);
+	hold->free = hold->in_turn;
+	return hold->in_turn;
+}
+
 /* Serves one of those that leave, if it is time to or nothing else waits. */
 static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else)
 {
@@ -306,7 +339,10 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 	leaving_clock_ns = leaving_clock(leaving_clock_ns, t->leaving_place_ns, used_ns,
 					 scx_bpf_dsq_nr_queued(QUEUE_LEAVING) + 1);
 	t->leaving_place_ns = leaving_again(leaving_clock_ns, t->leaving_place_ns, used_ns);
-	hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
+	if (hold->free)
+		hold->free = 0;
+	else
+		hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
 }
 
 /* Lets a task of the queue that is gone through leave. False when it is there no more. */

@@ -15,7 +15,8 @@
  * uses, those come to their turn as well.
  *
  * Who is deferred leaves at the cost of those that it is deferred to, and these are often through in a moment: a server
- * answers, and sleeps. So it waits for LEAVING_PATIENCE_NS first: nearly all leave in the pauses between.
+ * answers, and sleeps. So it waits for LEAVING_PATIENCE_NS first. Nearly all leave in the pauses between: every other
+ * turn of their domain is theirs, which takes nothing from anybody else.
  */
 #ifndef STEWARD_DECIDE_HOLDS_H
 #define STEWARD_DECIDE_HOLDS_H
