@@ -237,8 +237,8 @@ impl Link {
         Ok(Link { forecasts, every_ms: EVERY_MS, client, heard: Instant::now() })
     }
 
-    /// Has forecasts come as often as that from now on: a stream keeps its pace, so that it takes a new one. Who is slowed
-    /// is told as before.
+    /// Has forecasts come as often as that from now on: a stream keeps its pace, so that it takes a new one. Who is
+    /// slowed is told as before.
     fn pace(&mut self, socket: &Path, domain: &str, every_ms: u64) -> Result<(), Error> {
         if every_ms != self.every_ms {
             let client = Client::connect_within(socket, Duration::ZERO)?;

@@ -181,9 +181,9 @@ impl Empathy {
         self.search.setting() == SUSPENDED
     }
 
-    /// How long after `now_ns` it wants to see something again, in nanoseconds. Each look has all tasks read, on the CPU
-    /// of those who are to be spared: so it looks seldom where the scheduler spares them anyway and nobody was slow for
-    /// a while, at the price of seeing a second later who wants for memory or the disk.
+    /// How long after `now_ns` it wants to see something again, in nanoseconds. Each look has all tasks read, on the
+    /// CPU of those who are to be spared: so it looks seldom where the scheduler spares them anyway and nobody was slow
+    /// for a while, at the price of seeing a second later who wants for memory or the disk.
     pub fn looks_again_in_ns(&self, now_ns: u64) -> u64 {
         let calm_ns = self.settings.window_ns.saturating_mul(CALM_WINDOWS);
         let is_calm = self.calm_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= calm_ns);

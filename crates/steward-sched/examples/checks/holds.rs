@@ -195,8 +195,8 @@ pub fn priority() -> Outcome {
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
 }
 
-/// Tasks of a domain behind that are in the kernel half of the time and wait there for each other, beside somebody before
-/// them who wants 10 ms now and then: they leave in the pauses, of which they have all.
+/// Tasks of a domain behind that are in the kernel half of the time and wait there for each other, beside somebody
+/// before them who wants 10 ms now and then: they leave in the pauses, of which they have all.
 pub fn pauses() -> Outcome {
     const TURNS: &str = "/dev/shm/turns";
     let mut scheduler = shared()?;

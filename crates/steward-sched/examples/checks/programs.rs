@@ -92,8 +92,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         // Shows a film of 25 frames a second, each of which takes 4.5 ms of CPU time, and writes each second how many
         // it has shown, and how many of them after the next was due: film FILE.
         "film" => film(&arguments[1]),
-        // Has turns of 10 ms of CPU time, with 60 ms of sleep between them, and writes after each how many there were, and
-        // how many took longer than 12 ms: turns FILE.
+        // Has turns of 10 ms of CPU time, with 60 ms of sleep between them, and writes after each how many there were,
+        // and how many took longer than 12 ms: turns FILE.
         "turns" => turns(&arguments[1]),
         // Sleeps, then spins: later MS.
         "later" => {

@@ -28,8 +28,8 @@ const FIRST_PACE_OF_ALL: f64 = 0.5;
 /// The pace is that of the last requests, about so many: of those that were not accepted, and of all.
 const REQUESTS: f64 = 20.0;
 const REQUESTS_OF_ALL: f64 = 40.0;
-/// All that is in hand may be so many times as dear as the mean, where there are such requests. By simulation (example `loads`): with less more are
-/// late, and with more too few are let in where the load is about what can be served.
+/// All that is in hand may be so many times as dear as the mean, where there are such requests. By simulation (example
+/// `loads`): with less more are late, and with more too few are let in where the load is about what can be served.
 const DEARER: f64 = 4.0;
 /// The part of a response time that is relied on: at first, at least, and at most; the rest is for what the pace and
 /// the mean cost do not say.
@@ -190,9 +190,9 @@ impl Spare {
     }
 }
 
-/// How long it takes until a request is answered that may cost as much as 95 % of them do, at a pace in CPUs. Where much
-/// is before it, that is what it has to reckon with: somebody else can have the time. Where little is, it takes what
-/// there is.
+/// How long it takes until a request is answered that may cost as much as 95 % of them do, at a pace in CPUs. Where
+/// much is before it, that is what it has to reckon with: somebody else can have the time. Where little is, it takes
+/// what there is.
 fn answered_ns(costs: Costs, before_ns: f64, pace: f64) -> f64 {
     let before_ns = before_ns / pace;
     // One request is served on one CPU.

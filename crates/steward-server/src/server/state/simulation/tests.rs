@@ -63,8 +63,8 @@ fn a_cost_that_jumps_a_hundredfold_and_back_is_survived() {
     }
 }
 
-/// A burst of requests that all cost the same, as `server-cpu` in the lab: what is in hand says exactly when a request is
-/// answered, so that nearly as many are in time as the CPU can serve, though three in four are accepted.
+/// A burst of requests that all cost the same, as `server-cpu` in the lab: what is in hand says exactly when a request
+/// is answered, so that nearly as many are in time as the CPU can serve, though three in four are accepted.
 #[test]
 fn of_a_burst_of_equal_requests_as_many_are_in_time_as_there_is_time_for() {
     let mut load = stream(200, 1);
