@@ -215,9 +215,7 @@ impl Controller {
     /// A request that is about to be finished, and has cost so much CPU time, waited for something else than a CPU for
     /// so many nanoseconds.
     pub fn slept(&mut self, ticket: &Ticket, slept_ns: u64, cpu_ns: u64) {
-        if !ticket.is_accepted {
-            self.spare.slept(slept_ns, cpu_ns);
-        }
+        self.spare.slept(ticket.is_accepted, slept_ns, cpu_ns);
         self.routes[ticket.route.0].slept(slept_ns, cpu_ns);
     }
 

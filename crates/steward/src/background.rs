@@ -26,6 +26,8 @@ use crate::run::OWN_FAILURE;
 
 /// Time between two forecasts at first, in milliseconds.
 const EVERY_MS: u64 = 100;
+/// After the daemon refused another time between two, that one is kept for so long.
+const PACE_RETRY: Duration = Duration::from_secs(10);
 /// Without a forecast for so long, the daemon is taken for gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Time between two attempts to reach a daemon that has gone.
@@ -105,6 +107,10 @@ struct Link {
     forecasts: Events<Forecasts>,
     /// Time between two of them, in milliseconds.
     every_ms: u64,
+    /// A stream of another time between two, which takes the place of that one with its first forecast.
+    next: Option<(Events<Forecasts>, u64)>,
+    /// When another one may be tried.
+    pace_at: Instant,
     client: Client,
     heard: Instant,
 }
@@ -234,17 +240,42 @@ impl Link {
             }
         }
         let forecasts = watch(connect()?, domain, slowed, EVERY_MS)?;
-        Ok(Link { forecasts, every_ms: EVERY_MS, client, heard: Instant::now() })
+        let now = Instant::now();
+        Ok(Link { forecasts, every_ms: EVERY_MS, next: None, pace_at: now, client, heard: now })
     }
 
     /// Has forecasts come as often as that from now on: a stream keeps its pace, so that it takes a new one. Who is
     /// slowed is told as before.
-    fn pace(&mut self, socket: &Path, domain: &str, every_ms: u64) -> Result<(), Error> {
-        if every_ms != self.every_ms {
-            let client = Client::connect_within(socket, Duration::ZERO)?;
-            (self.forecasts, self.every_ms) = (watch(client, domain, true, every_ms)?, every_ms);
+    fn pace(&mut self, socket: &Path, domain: &str, every_ms: u64) {
+        let is_asked = self.next.as_ref().map_or(self.every_ms, |(_, next_ms)| *next_ms) == every_ms;
+        if every_ms == self.every_ms {
+            self.next = None;
+        } else if !is_asked && Instant::now() >= self.pace_at {
+            let opened = Client::connect_within(socket, Duration::ZERO);
+            self.next_is(opened.and_then(|client| watch(client, domain, true, every_ms)), every_ms);
         }
-        Ok(())
+    }
+
+    /// Where a new stream is refused forecasts come as they did; if the daemon has gone, the one that there is says so.
+    fn next_is(&mut self, opened: Result<Events<Forecasts>, Error>, every_ms: u64) {
+        self.next = opened.ok().map(|forecasts| (forecasts, every_ms));
+        if self.next.is_none() {
+            self.pace_at = Instant::now() + PACE_RETRY;
+        }
+    }
+
+    /// The next forecast that is there.
+    fn next_ready(&mut self) -> Result<Option<Forecasts>, Error> {
+        if let Some((mut forecasts, every_ms)) = self.next.take() {
+            match forecasts.next_ready() {
+                Ok(Some(first)) => {
+                    (self.forecasts, self.every_ms) = (forecasts, every_ms);
+                    return Ok(Some(first));
+                }
+                outcome => self.next_is(outcome.map(|_| forecasts), every_ms),
+            }
+        }
+        self.forecasts.next_ready()
     }
 }
 
@@ -280,7 +311,9 @@ impl Controller<'_> {
     fn wait(&mut self) -> anyhow::Result<()> {
         let mut descriptors = vec![PollFd::new(&self.signals.wake, PollFlags::IN)];
         if let Some(link) = &self.link {
-            descriptors.push(PollFd::from_borrowed_fd(link.forecasts.as_fd(), PollFlags::IN));
+            let streams = [Some(&link.forecasts), link.next.as_ref().map(|(next, _)| next)];
+            let streams = streams.into_iter().flatten();
+            descriptors.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)));
         }
         let timeout = Timespec { tv_sec: RETRY_EVERY.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut descriptors, Some(&timeout)) {
@@ -386,7 +419,7 @@ impl Controller<'_> {
     fn take_forecasts(&mut self) -> Result<(), Error> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let mut latest = None;
-        while let Some(forecasts) = link.forecasts.next_ready()? {
+        while let Some(forecasts) = link.next_ready()? {
             latest = Some(forecasts);
         }
         let Some(forecasts) = latest else {
@@ -411,7 +444,7 @@ impl Controller<'_> {
                 let action = empathy.observe(forecasts.at_ns, &look);
                 let every_ms = empathy.looks_again_in_ns(forecasts.at_ns) / 1_000_000;
                 if let Some(link) = &mut self.link {
-                    link.pace(self.socket, &self.domain, every_ms)?;
+                    link.pace(self.socket, &self.domain, every_ms);
                 }
                 let Some(action) = action else { return Ok(()) };
                 let done = if action == Action::Suspend { "suspended" } else { "goes on" };

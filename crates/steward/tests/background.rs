@@ -119,7 +119,7 @@ fn serve(mut client: daemon::Connection, shared: &Shared) {
             shared.changed.notify_all();
             answer(&mut script, &call)
         };
-        if call.method != api::WatchForecasts::NAME {
+        if call.method != api::WatchForecasts::NAME || reply.is_err() {
             assert!(client.answer(reply), "it is read");
             continue;
         }
@@ -261,6 +261,24 @@ fn under_stewards_own_scheduler_it_is_suspended_only_for_who_wants_for_something
     assert_eq!(code, Some(0));
     let said = "suspended: the domain database.service is 3.00 times slower for want of the disk";
     assert!(errors.contains(said), "{errors}");
+}
+
+/// A daemon that has no room for another stream: the command looks on as often as it did, and controls what it runs.
+#[test]
+fn where_another_pace_is_refused_it_looks_on_at_the_one_that_there_is() {
+    let daemon = Daemon::start();
+    daemon.script().model = "steward".into();
+    let mut child = daemon.command(&["--name", "x", "--verbose", "--", "cat"]).spawn().expect("it runs");
+    daemon.until_called(api::WatchForecasts::NAME, 1);
+    daemon.refuse(api::WatchForecasts::NAME, ApiError::PermissionDenied { reason: "too many".into() });
+    daemon.until_called(api::WatchForecasts::NAME, 2);
+    daemon.script().slowed = vec![api::Slowed { by: api::Lack::Disk, id: 77, name: None, slowdown: 3.0 }];
+    daemon.until_called(api::SuspendDomain::NAME, 1);
+    drop(child.stdin.take());
+    let (code, errors) = errors_of(child);
+    assert_eq!(code, Some(0));
+    assert!(errors.contains("suspended") && !errors.contains("uncontrolled"), "{errors}");
+    assert_eq!(daemon.calls_of(api::LowerDomain::NAME).len(), 1, "the connections stay");
 }
 
 #[test]

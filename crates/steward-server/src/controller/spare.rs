@@ -16,6 +16,10 @@
 //! requests were it as dear as the dearest, or [`DEARER`] times as dear as the mean. Where more come than can be served
 //! that costs nothing: the CPU never goes idle for it.
 
+//!
+//! Where requests wait for something else than a CPU, all of that says little: how many are in hand is no matter of how
+//! dear they are. Then the pace alone counts.
+
 use std::collections::BTreeMap;
 
 use super::history::Costs;
@@ -51,16 +55,36 @@ pub(super) struct Spare {
     /// How fast those that were not accepted are served, and how fast all.
     rest: Pace,
     all: Pace,
-    /// How long those that were watched waited for something else than a CPU, and what they have cost, in nanoseconds,
-    /// in the same way.
-    slept_ns: f64,
-    watched_ns: f64,
+    /// Of those that were not accepted, and of all: what they waited for.
+    rest_watched: Watched,
+    all_watched: Watched,
     /// What is to be done before one that comes now: the expected cost of each hopeful request, and of each other one
     /// that is at work, in nanoseconds.
     ahead: Costing,
     /// The same of the accepted requests.
     accepted: Costing,
     trust: f64,
+}
+
+/// How long requests waited for something else than a CPU, and what they have cost, in nanoseconds; what is long ago
+/// counts less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watched {
+    slept_ns: f64,
+    cpu_ns: f64,
+}
+
+impl Watched {
+    fn note(&mut self, slept_ns: u64, cpu_ns: u64) {
+        let kept = 1.0 - 1.0 / WATCHED;
+        self.slept_ns = self.slept_ns * kept + slept_ns as f64;
+        self.cpu_ns = self.cpu_ns * kept + cpu_ns as f64;
+    }
+
+    /// Whether they compute, rather than wait.
+    fn compute(&self) -> bool {
+        self.slept_ns <= self.cpu_ns * SLEPT_MAX
+    }
 }
 
 /// Requests, with what each is expected to cost, in nanoseconds.
@@ -87,8 +111,8 @@ impl Spare {
         Spare {
             rest: Pace::new(FIRST_PACE * cpus, cpus, REQUESTS),
             all: Pace::new(FIRST_PACE_OF_ALL * cpus, cpus, REQUESTS_OF_ALL),
-            slept_ns: 0.0,
-            watched_ns: 0.0,
+            rest_watched: Watched::default(),
+            all_watched: Watched::default(),
             ahead: Costing::default(),
             accepted: Costing::default(),
             trust: TRUST_FIRST,
@@ -119,6 +143,9 @@ impl Spare {
     /// How much of its response time a request has to have for it to be hopeful, in nanoseconds.
     fn needed_ns(&self, costs: Costs, now_ns: u64) -> f64 {
         let behind_ns = answered_ns(costs, self.ahead.sum_ns as f64, self.rest.cpus(now_ns));
+        if !self.all_watched.compute() {
+            return behind_ns;
+        }
         // Of those that are at work one is likely to be done soon: where few fit into a response time, it counts much.
         let in_hand_ns = (self.ahead.sum_ns + self.accepted.sum_ns).saturating_sub(costs.average_ns);
         let dearer = (costs.largest_ns as f64 / costs.average_ns as f64).clamp(1.0, DEARER);
@@ -137,14 +164,16 @@ impl Spare {
 
     /// Whether best-effort requests compute, rather than wait: then more of them at once are none the sooner.
     pub(super) fn computes(&self) -> bool {
-        self.rest.last().is_some() && self.slept_ns <= self.watched_ns * SLEPT_MAX
+        self.rest.last().is_some() && self.rest_watched.compute()
     }
 
-    /// One that is about to leave, and has cost so much, has waited for something else than a CPU for so long.
-    pub(super) fn slept(&mut self, slept_ns: u64, cpu_ns: u64) {
-        let kept = 1.0 - 1.0 / WATCHED;
-        self.slept_ns = self.slept_ns * kept + slept_ns as f64;
-        self.watched_ns = self.watched_ns * kept + cpu_ns as f64;
+    /// One that is about to leave, accepted or not, and has cost so much, has waited for something else than a CPU for
+    /// so long.
+    pub(super) fn slept(&mut self, is_accepted: bool, slept_ns: u64, cpu_ns: u64) {
+        if !is_accepted {
+            self.rest_watched.note(slept_ns, cpu_ns);
+        }
+        self.all_watched.note(slept_ns, cpu_ns);
     }
 
     /// An accepted request is there, which is expected to cost so much, in nanoseconds.

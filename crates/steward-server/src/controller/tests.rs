@@ -203,6 +203,35 @@ fn a_cost_that_jumps_a_hundredfold_and_back_is_followed() {
     }
 }
 
+/// Many accepted requests of one route wait for something else than a CPU. That so many are in hand, and that little
+/// CPU time is used meanwhile, says nothing of how soon one that computes is served.
+#[test]
+fn who_waits_in_numbers_takes_no_hope_from_who_computes() {
+    let mut controller = Controller::new(1);
+    let cost = Duration::from_millis(1);
+    let waiting = controller.add("/waits", goal(1_000, 0.4).costing(cost), 0).expect("valid");
+    let computing = controller.add("/computes", goal(1_000, 1e-9).costing(cost), 0).expect("valid");
+    let arrive = |controller: &mut Controller| match controller.arrive(waiting, 0) {
+        Decision::Accepted(ticket) => ticket,
+        other => panic!("{other:?}"),
+    };
+    let mut in_hand: Vec<Ticket> = (0..100).map(|_| arrive(&mut controller)).collect();
+    let now_ns = 500 * MS;
+    for ticket in in_hand.drain(..20) {
+        controller.slept(&ticket, 499 * MS, MS);
+        controller.finish(ticket, End::Answered, Some(MS), now_ns);
+    }
+    // The only one that is promised anything on the other route.
+    assert!(matches!(controller.arrive(computing, now_ns), Decision::Accepted(_)));
+    let Decision::BestEffort(first) = controller.arrive(computing, now_ns) else { panic!("one is accepted") };
+    controller.slept(&first, 0, MS);
+    controller.finish(first, End::Answered, Some(MS), now_ns + MS);
+    let Decision::BestEffort(next) = controller.arrive(computing, now_ns + 2 * MS) else {
+        panic!("one is accepted")
+    };
+    assert!(next.is_hopeful(), "{in_hand:?}");
+}
+
 #[test]
 fn a_request_that_never_ends_holds_no_specification_for_ever() {
     let (mut controller, route) = one(goal(100, 0.5).costing(Duration::from_millis(40)));
