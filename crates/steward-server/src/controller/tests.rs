@@ -226,10 +226,11 @@ fn who_waits_in_numbers_takes_no_hope_from_who_computes() {
     let Decision::BestEffort(first) = controller.arrive(computing, now_ns) else { panic!("one is accepted") };
     controller.slept(&first, 0, MS);
     controller.finish(first, End::Answered, Some(MS), now_ns + MS);
-    let Decision::BestEffort(next) = controller.arrive(computing, now_ns + 2 * MS) else {
-        panic!("one is accepted")
-    };
-    assert!(next.is_hopeful(), "{in_hand:?}");
+    // The first that comes then is tried in any case.
+    let next: Vec<Decision> = (0..2).map(|_| controller.arrive(computing, now_ns + 2 * MS)).collect();
+    let is_hopeful =
+        |decision: &Decision| matches!(decision, Decision::BestEffort(ticket) if ticket.is_hopeful());
+    assert!(next.iter().all(is_hopeful), "{next:?} beside {} in hand", in_hand.len());
 }
 
 #[test]
