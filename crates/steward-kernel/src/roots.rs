@@ -1,8 +1,9 @@
 //! Where the kernel's file trees are: the real ones, or a directory that stands in for them in a test.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::KernelError;
 
@@ -67,17 +68,32 @@ pub fn read_if_present(path: &Path) -> Result<Option<String>, KernelError> {
     }
 }
 
-/// Writes a file of the kernel that is there: one write, as these files want it.
+/// How often a write is tried again that the kernel refuses because another one is under way, and how long after.
+const BUSY_TRIES: usize = 20;
+const BUSY_WAIT: Duration = Duration::from_millis(5);
+
+/// Writes a file of the kernel that is there: one write, as these files want it. A disk's `queue/scheduler` may be
+/// written by somebody else at the same moment (udev, an administrator): then it is tried again.
 ///
 /// # Errors
 /// [`KernelError::Write`] with the path and the value.
 pub(crate) fn write(path: &Path, value: &str) -> Result<(), KernelError> {
-    let opened = OpenOptions::new().write(true).truncate(true).open(path);
-    opened.and_then(|mut file| file.write_all(value.as_bytes())).map_err(|source| KernelError::Write {
-        path: path.into(),
-        value: value.into(),
-        source,
-    })
+    let written = while_busy(|| {
+        let opened = OpenOptions::new().write(true).truncate(true).open(path);
+        opened.and_then(|mut file| file.write_all(value.as_bytes()))
+    });
+    written.map_err(|source| KernelError::Write { path: path.into(), value: value.into(), source })
+}
+
+/// Tries again for a tenth of a second while the outcome is `EBUSY`.
+fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..BUSY_TRIES {
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(BUSY_WAIT),
+            outcome => return outcome,
+        }
+    }
+    attempt()
 }
 
 /// Trees with these files, for tests: paths below a directory as in [`Roots::under`], and what is in them. The
@@ -92,4 +108,26 @@ pub(crate) fn with_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
     }
     let roots = Roots::under(directory.path());
     (directory, roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How a write ends that is refused so often with such an error before it succeeds, and how often it was tried.
+    fn refused(times: usize, errno: i32) -> (Option<i32>, usize) {
+        let mut tried = 0;
+        let outcome = while_busy(|| {
+            tried += 1;
+            if tried <= times { Err(io::Error::from_raw_os_error(errno)) } else { Ok(()) }
+        });
+        (outcome.err().and_then(|error| error.raw_os_error()), tried)
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_writes_is_tried_again_and_not_for_ever() {
+        assert_eq!(refused(3, libc::EBUSY), (None, 4));
+        assert_eq!(refused(usize::MAX, libc::EBUSY), (Some(libc::EBUSY), BUSY_TRIES + 1));
+        assert_eq!(refused(1, libc::EINVAL), (Some(libc::EINVAL), 1), "what is wrong stays wrong");
+    }
 }

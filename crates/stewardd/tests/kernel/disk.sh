@@ -108,7 +108,8 @@ steward run -- /opt/one/sleep 1000 &
 player=$!
 wait_for is_ordered
 section somebody-else-chose
-echo mq-deadline >$queue/scheduler
+# The kernel refuses it while the daemon's own choice is still under way.
+wait_for 'echo mq-deadline >$queue/scheduler'
 sleep 2
 order
 kill $player
