@@ -267,7 +267,7 @@ pub struct DomainTable {
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
     /// Where a walk through heaps and levels is.
-    pub(super) walk: [u64; 12],
+    pub(super) walk: [u64; 17],
     /// Of each node: virtual time, a stamp, or a place in line.
     pub keys: [u64; NODES],
     /// The nodes.

@@ -139,13 +139,13 @@ DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * Where a contender stands that has this credit: where it has paid up to. But one that uses less than a slice at a time
+ * Where a contender stands that has this weight and credit: where it has paid up to. But one that uses less than a slice at a time
  * stands before those that use a slice or more, or may for all that is known: who has not run yet, or was preempted
  * before its slice was over. Each of these goes first for a slice; one that needs less, and comes again having used the
  * little that it needs, would wait for them all. It is ahead of what it has paid by less than a slice, which it pays
  * like any other. What its tasks got out of reservations of theirs does not count: they got it whatever its place.
  */
-DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 credit)
+DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u32 weight, u64 credit)
 {
 	const struct account *account = account_of(t, node);
 	u32 first = domain_at(t, level)->first[node_priority(t, node)];
@@ -153,7 +153,7 @@ DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u64 cred
 
 	if (!account->little)
 		return account->paid;
-	place = credit - virtual_cost(SLICE_NS - account->since_back_ns, node_weight(t, node));
+	place = credit - virtual_cost(SLICE_NS - account->since_back_ns, weight);
 	if (!first)
 		return place;
 	/* One that waits may have more credit, because there were fewer when that was counted. */

@@ -166,10 +166,17 @@ struct walk {
 	u32 to; /* the contender's heap, and 1; 0: none */
 	u32 ends; /* this is the last level */
 	u32 placed; /* the node that is given its place */
+	u32 resets; /* the domain that begins anew after the walk */
+	u32 priority; /* the contender's */
+	u32 weight; /* the contender's */
+	u32 beside; /* what contends there, weighed */
 	u64 used_ns; /* what is paid on the way */
 	u64 placed_ns; /* how much of that was served in the order, and not ahead of it out of reservations */
 	u64 now_ns;
 	u64 clock; /* what the level's virtual time is held to be */
+	u64 credit; /* where the contender would stand with all of its credit */
+	u64 paid; /* what it has paid */
+	u64 latest; /* what it may have paid at most */
 	u64 key; /* the contender's keys */
 	u64 reserved_key;
 	u64 placed_key;

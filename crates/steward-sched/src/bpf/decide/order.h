@@ -115,57 +115,85 @@ DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 }
 
 /*
- * Virtual time: the walk's contender joins those who wait (used_ns is 0), and credit beyond a cycle is forgotten; or it
- * pays for what it was served, out of its reservation or by its weight. served_ns includes it already.
+ * Virtual time, in three parts, which are functions of their own for the same reason as those of a step: see there.
+ *
+ * First: what the walk's contender weighs, alone and beside the others, and where it would stand with all of its credit.
  */
-DECIDE void virtual_turn(struct domain_table *t, u32 level, u32 node, u64 used_ns)
+DECIDE_CALLED void virtual_weighs(struct domain_table *t)
 {
-	u32 weight = node_weight(t, node), priority = node_priority(t, node), reserved = node_reserved(t, node);
-	u32 beside = level_weight(t, level, priority, weight);
-	u64 cpus = t->cpus ? t->cpus : 1, window_ns = order_window(t), served_ns = domain_at(t, level)->served_ns;
 	volatile struct walk *walk = &t->walk;
-	struct account *account = account_of(t, node);
-	u64 reserved_key = walk->reserved_key, credit = walk->clock - cycle_credit(t, level, priority, weight);
-	u64 paid, least = credit, latest, clock;
-	u32 *paid_weight = paid_weight_of(t, node), first;
+	u32 level = walk->level, node = walk->node;
 
-	clock = domain_at(t, level)->clocks[priority];
-	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * cpus, beside);
-	paid = reweighed(account->paid, clock, *paid_weight, weight);
-	*paid_weight = weight;
+	walk->weight = node_weight(t, node);
+	walk->beside = level_weight(t, level, walk->priority, walk->weight);
+	walk->credit = walk->clock - cycle_credit(t, level, walk->priority, walk->weight);
+}
+
+/* Then: what it has paid, at that weight. */
+DECIDE_CALLED void virtual_owes(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 node = walk->node;
+	struct account *account = account_of(t, node);
+	u64 clock = domain_at(t, walk->level)->clocks[walk->priority & (PRIORITIES - 1)];
+	u32 *paid_weight = paid_weight_of(t, node);
+
+	walk->paid = reweighed(account->paid, clock, *paid_weight, walk->weight);
+	walk->latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1), walk->beside);
+	*paid_weight = walk->weight;
 	if (account->ahead)
-		account->ahead = still_ahead(account->ahead, paid, credit);
-	if (!used_ns) {
-		/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
-		first = domain_at(t, level)->first[priority];
-		if (first && !account_of(t, first)->little && clock_before(*key_at(t, first), credit))
-			least = *key_at(t, first);
-		if (node_was_away(t, node) && account->since_back_ns && account->since_back_ns < SLICE_NS)
-			account->little = 1;
-		/* It has all of its credit. What it used before counts no more, but that it was little is known. */
-		if (has_all_credit(account->ahead, paid, credit, clock) || stays_little(t, level, node, paid, clock)) {
-			account->since_back_ns = 0;
-			account->since_served_ns = served_ns;
-		}
-		paid = later(paid, least);
-		account->paid = clock_before(latest, paid) ? latest : paid;
-		walk->key = contender_place(t, level, node, credit);
-		walk->reserved_key = later(reserved_key, served_ns - window_ns);
-		return;
+		account->ahead = still_ahead(account->ahead, walk->paid, walk->credit);
+}
+
+/* Last, when it joins those who wait: credit beyond a cycle is forgotten. */
+DECIDE_CALLED void virtual_joins(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 level = walk->level, node = walk->node, priority = walk->priority & (PRIORITIES - 1), first;
+	u64 served_ns = domain_at(t, level)->served_ns, clock = domain_at(t, level)->clocks[priority];
+	u64 credit = walk->credit, paid = walk->paid, least = credit;
+	struct account *account = account_of(t, node);
+
+	/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
+	first = domain_at(t, level)->first[priority];
+	if (first && !account_of(t, first)->little && clock_before(*key_at(t, first), credit))
+		least = *key_at(t, first);
+	if (node_was_away(t, node) && account->since_back_ns && account->since_back_ns < SLICE_NS)
+		account->little = 1;
+	/* It has all of its credit. What it used before counts no more, but that it was little is known. */
+	if (has_all_credit(account->ahead, paid, credit, clock) || stays_little(t, level, node, paid, clock)) {
+		account->since_back_ns = 0;
+		account->since_served_ns = served_ns;
 	}
+	paid = later(paid, least);
+	account->paid = clock_before(walk->latest, paid) ? walk->latest : paid;
+	walk->key = contender_place(t, level, node, walk->weight, credit);
+	walk->reserved_key = later(walk->reserved_key, served_ns - order_window(t));
+}
+
+/* Or when it pays for what it was served, out of its reservation or by its weight. served_ns includes it already. */
+DECIDE_CALLED void virtual_pays(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 level = walk->level, node = walk->node, reserved = node_reserved(t, node);
+	u64 served_ns = domain_at(t, level)->served_ns, reserved_key = walk->reserved_key;
+	u64 clock = domain_at(t, level)->clocks[walk->priority & (PRIORITIES - 1)], cpus = t->cpus ? t->cpus : 1, paid;
+	struct account *account = account_of(t, node);
+
 	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * cpus * SHARE_ONE / reserved, reserved_key)) {
-		walk->reserved_key = reserved_key + used_ns * SHARE_ONE / reserved;
+		walk->reserved_key = reserved_key + walk->used_ns * SHARE_ONE / reserved;
 		return;
 	}
 	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on
 	 * the credit of now. */
-	paid = later(later(paid, clock - VIRTUAL_TIME_BEHIND_MAX), credit) + virtual_cost(used_ns, weight);
-	account->paid = clock_before(latest, paid) ? latest : paid;
-	account->ahead += virtual_cost(used_ns - walk->placed_ns, weight);
+	paid = later(later(walk->paid, clock - VIRTUAL_TIME_BEHIND_MAX), walk->credit);
+	paid += virtual_cost(walk->used_ns, walk->weight);
+	account->paid = clock_before(walk->latest, paid) ? walk->latest : paid;
+	account->ahead += virtual_cost(walk->used_ns - walk->placed_ns, walk->weight);
 	account->since_back_ns = min_u64(account->since_back_ns + walk->placed_ns, SLICE_NS);
 	if (account->since_back_ns == SLICE_NS)
 		account->little = 0;
-	walk->key = contender_place(t, level, node, credit);
+	walk->key = contender_place(t, level, node, walk->weight, walk->credit);
 }
 
 /*
@@ -182,6 +210,7 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 	u32 priority = node_priority(t, node);
 	u64 clock = d->clocks[priority], *seen = &cpu->clocks[level & (MAX_DOMAINS - 1)];
 
+	walk->priority = priority;
 	walk->ends = !level || (step == STEP_ENTERS && to) || (step == STEP_LEAVES && !to);
 	walk->key = *key_at(t, node);
 	walk->reserved_key = *key_at(t, node + NODE_RESERVED);
@@ -217,12 +246,18 @@ DECIDE_CALLED void step_counts(struct domain_table *t)
 
 	if (walk->step == STEP_LEAVES)
 		return;
-	if (t->order == ORDER_VIRTUAL_TIME)
-		virtual_turn(t, level, node, used_ns);
-	else if (t->order == ORDER_WRR)
+	if (t->order == ORDER_VIRTUAL_TIME) {
+		virtual_weighs(t);
+		virtual_owes(t);
+		if (used_ns)
+			virtual_pays(t);
+		else
+			virtual_joins(t);
+	} else if (t->order == ORDER_WRR) {
 		walk->key = wrr_turn(t, level, node, used_ns, walk->now_ns);
-	else
+	} else {
 		walk->key = mtr_ls_turn(t, level, node, used_ns);
+	}
 }
 
 /* Third: it goes there. */
@@ -349,9 +384,11 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 		if (t->order == ORDER_WRR)
 			walk->level = 0;
 	}
+	walk->resets = change == CHANGE_RESET ? index : 0;
 	order_walk(t, cpu);
-	if (change == CHANGE_RESET)
-		order_reset(t, index);
+	/* Read again: what is known here of the change would have the verifier follow the walk once for each. */
+	if (walk->resets)
+		order_reset(t, walk->resets);
 }
 
 /*

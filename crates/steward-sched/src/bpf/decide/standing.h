@@ -53,7 +53,7 @@ DECIDE void mark_raise(u32 *mark, u32 to)
 {
 	u32 seen = *(volatile u32 *)mark, found;
 
-	for (u32 tries = 0; tries < MARK_TRIES_MAX && seen < to; tries++) {
+	for (u32 tries = loop_begin(); tries < MARK_TRIES_MAX && seen < to && can_loop; tries++) {
 		found = __sync_val_compare_and_swap(mark, seen, to);
 		if (found == seen)
 			return;
