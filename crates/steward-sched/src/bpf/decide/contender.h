@@ -139,11 +139,12 @@ DECIDE u64 cycle_credit(struct domain_table *t, u32 level, u32 priority, u32 wei
 }
 
 /*
- * Where a contender stands that has this weight and credit: where it has paid up to. But one that uses less than a slice at a time
- * stands before those that use a slice or more, or may for all that is known: who has not run yet, or was preempted
- * before its slice was over. Each of these goes first for a slice; one that needs less, and comes again having used the
- * little that it needs, would wait for them all. It is ahead of what it has paid by less than a slice, which it pays
- * like any other. What its tasks got out of reservations of theirs does not count: they got it whatever its place.
+ * Where a contender stands that has this weight and credit: where it has paid up to. But one that uses less than a
+ * slice at a time stands before those that use a slice or more, or may for all that is known: who has not run yet, or
+ * was preempted before its slice was over. Each of these goes first for a slice; one that needs less, and comes again
+ * having used the little that it needs, would wait for them all. It is ahead of what it has paid by less than a slice,
+ * which it pays like any other. What its tasks got out of reservations of theirs does not count: they got it whatever
+ * its place.
  */
 DECIDE u64 contender_place(struct domain_table *t, u32 level, u32 node, u32 weight, u64 credit)
 {

@@ -117,7 +117,8 @@ DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 /*
  * Virtual time, in three parts, which are functions of their own for the same reason as those of a step: see there.
  *
- * First: what the walk's contender weighs, alone and beside the others, and where it would stand with all of its credit.
+ * First: what the walk's contender weighs, alone and beside the others, and where it would stand with all of its
+ * credit.
  */
 DECIDE_CALLED void virtual_weighs(struct domain_table *t)
 {
