@@ -44,6 +44,20 @@ pub fn spin(rounds: u64) -> u64 {
     state
 }
 
+/// Uses the CPU for a moment, in the way that is cheapest to emulate: where a machine's clock counts instructions, one
+/// that does nothing takes as much of its time as any other, and a block of them next to none of the host's. Not
+/// `spin_loop()`: its PAUSE makes an emulated processor hand over to the next one, which is slow.
+#[inline(always)]
+pub fn keep_busy() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: nothing is read or written.
+    unsafe {
+        std::arch::asm!(".rept 64", "nop", ".endr", options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::hint::black_box(());
+}
+
 /// Reads a whole number or a fraction from an argument.
 ///
 /// # Errors

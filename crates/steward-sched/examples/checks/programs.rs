@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use steward_core::cpu::event::Event;
 use steward_core::cpu::mechanism::{CpuRecord, Mechanism, Snapshot, TaskRecord};
+use steward_lab_workloads::keep_busy;
 use steward_sched::{LoadOptions, SchedExt};
 
 use crate::check;
@@ -190,26 +191,13 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
 /// What a thread that spins is called, from when on it has left the start of its program behind.
 const SPINNING: &std::ffi::CStr = c"spinning";
 
-/// Uses the CPU for ever. Not `spin_loop()`: its PAUSE makes an emulated processor hand over to the next one, which is
-/// slow for the host.
+/// Uses the CPU for ever.
 fn spin() -> ! {
     // SAFETY: the kernel copies the name.
     unsafe { libc::prctl(libc::PR_SET_NAME, SPINNING.as_ptr()) };
     loop {
         keep_busy();
     }
-}
-
-/// Uses the CPU for a moment, in the way that is cheapest to emulate: an instruction that does nothing takes as much of
-/// the machine's time as any other, and a block of them next to none of the host's.
-pub fn keep_busy() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: does nothing.
-    unsafe {
-        std::arch::asm!(".rept 64", "nop", ".endr", options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    std::hint::black_box(());
 }
 
 fn film(file: &str) -> ! {

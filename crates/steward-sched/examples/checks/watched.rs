@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use steward_lab_workloads::keep_busy;
+
 /// What a thread notes, in nanoseconds of the clock that the whole machine has.
 #[derive(Default)]
 pub struct Note {
@@ -80,7 +82,7 @@ fn compute(note: &Note) -> ! {
         let waited_ns = now_ns.saturating_sub(note.last_ns.swap(now_ns, Ordering::Relaxed));
         note.longest_ns.fetch_max(waited_ns, Ordering::Relaxed);
         for _ in 0..40 {
-            crate::programs::keep_busy();
+            keep_busy();
         }
     }
 }

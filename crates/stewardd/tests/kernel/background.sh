@@ -1,6 +1,6 @@
 # Background work on a real kernel: its place behind everybody, what it is suspended for, how it ends, and what becomes
 # of it when its controller or the daemon is killed. It runs in the lab's machine, after prelude.sh.
-spin='while :; do :; done'
+spin='exec busy-loops --loop'
 ticks() { cut -d' ' -f14 /proc/$1/stat; }
 
 # How many hundredths of a second a process gets of the next two seconds.

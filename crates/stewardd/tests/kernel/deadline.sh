@@ -51,11 +51,11 @@ kill $daemon; wait $daemon
 echo "left by a stop $(($(booked) - before))"
 # Each time the daemon is killed while it keeps background work suspended beside some loops; the work goes on.
 quiet=/sys/fs/cgroup/steward.quiet
-for loop in 1 2 3; do sh -c 'while :; do :; done' & loops="$loops $!"; done
+for loop in 1 2 3; do busy-loops --loop & loops="$loops $!"; done
 frozen=0 resumed=0
 for round in $(seq ${ROUNDS:-3}); do
     start_daemon --mechanism deadline
-    [ -n "$control" ] || { steward background --threshold 1.001 --name quiet -- sh -c 'while :; do :; done' 2>/dev/null & control=$!; }
+    [ -n "$control" ] || { steward background --threshold 1.001 --name quiet -- busy-loops --loop 2>/dev/null & control=$!; }
     wait_for '[ $(count_admitted) = 20 ]'
     wait_for 'grep -q 1 $quiet/cgroup.freeze' && frozen=$((frozen + 1))
     kill -9 $daemon; wait $daemon 2>/dev/null

@@ -16,7 +16,7 @@ ls -d /sys/fs/cgroup/steward.*
 section entered
 for name in a b; do
     for each in 1 2; do
-        steward run --domain $name -- sh -c 'while :; do :; done' &
+        steward run --domain $name -- busy-loops --loop &
         pids="$pids $!"
     done
     eval "in_$name=$!"

@@ -13,7 +13,7 @@ steward domain create a --cpu 60% --keep
 steward domain create b --cpu 30% --keep
 for name in a b; do
     for each in 1 2 3 4; do
-        steward run --domain $name -- sh -c 'while :; do :; done' &
+        steward run --domain $name -- busy-loops --loop &
     done
 done
 for each in 1 2 3; do

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use steward_lab_workloads::{clock, number, output, process, scheduling, spin};
+use steward_lab_workloads::{clock, keep_busy, number, output, process, scheduling};
 
 #[derive(Default)]
 struct Options {
@@ -52,7 +52,7 @@ fn parse() -> Result<Options, lexopt::Error> {
 
 fn loop_for_ever() -> ! {
     loop {
-        spin(1_000_000);
+        keep_busy();
     }
 }
 
