@@ -683,6 +683,10 @@ fn a_protected_domain_that_stood_still_is_told_with_the_name_of_who_took_memory_
     let told = Transcript::with_timed_disk(config, include_str!("kernel/stall.sh"));
     println!("{}\n{}", told.text("stalled"), told.text("pressure"));
     check(&[
+        ("what-is-swapped-out-is-not-held-back-while-somebody-is-protected", &|| {
+            assert_eq!(told.text("held-back"), "75000\n0");
+            assert_eq!(told.text("held-back-again"), "75000");
+        }),
         ("a-promise-that-is-kept-is-told-so", &|| {
             told.says(
                 "calm",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::Order;
+use steward_core::disk::elevator::{BY_CLASS, Order};
 
 use super::below::{device_of_file, disks_below};
 use super::cost::{self, AllLines};
@@ -113,7 +113,7 @@ pub fn order(
 ) -> Result<Ordered, JournalError> {
     let queue = directory(&device.name, roots).join("queue");
     let mut ordered = Ordered::default();
-    let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
+    let outcome = change_elevator(journal, device, order, &queue, &mut ordered, roots)
         .and_then(|()| tune(journal, order, &queue, &mut ordered));
     if outcome.is_err() {
         let _ = restore(journal, &ordered, roots);
@@ -127,6 +127,7 @@ fn change_elevator(
     order: &Order,
     queue: &Path,
     ordered: &mut Ordered,
+    roots: &Roots,
 ) -> Result<(), JournalError> {
     if device.elevator == order.elevator && device.requests == order.requests {
         return Ok(());
@@ -141,7 +142,34 @@ fn change_elevator(
         write(&queue.join("scheduler"), order.elevator)?;
     }
     // With each elevator the kernel chooses it anew.
-    Ok(write(&queue.join("nr_requests"), &order.requests.to_string())?)
+    write(&queue.join("nr_requests"), &order.requests.to_string())?;
+    // The two do not go together: the kernel itself lets go of the one with the other, unless somebody has ever written
+    // what that waits for, as write_freely() does.
+    if order.elevator == BY_CLASS {
+        ordered.changes.extend(write_freely(journal, &device.name, roots)?);
+    }
+    Ok(())
+}
+
+/// Has a disk take all that is written to it in the background, also while it is slow: the kernel lets a few requests at
+/// a time through then (`wbt_lat_usec`; block/blk-wbt.c), so that those that lie side by side never meet. Returns the
+/// number of the change in the undo journal, or `None` where the kernel does nothing of the kind. Waits until the requests
+/// that are under way are served.
+///
+/// # Errors
+/// [`JournalError`] with the file, which is then as it was.
+pub fn write_freely(
+    journal: &SharedJournal,
+    device_name: &str,
+    roots: &Roots,
+) -> Result<Option<u64>, JournalError> {
+    match journal.write_file(&directory(device_name, roots).join("queue/wbt_lat_usec"), "0") {
+        // It was built without it, or there is nothing to be held back on such a device.
+        Err(JournalError::Kernel(error)) if error.is_absent() || error.errno() == Some(libc::EINVAL) => {
+            Ok(None)
+        }
+        outcome => outcome,
+    }
 }
 
 /// Has a disk that was [`order`]ed be tuned otherwise, with the elevator that it has. Nothing waits for that.
@@ -336,6 +364,22 @@ mod tests {
         }
         let cost = cost(&roots).expect("it has");
         assert_eq!((cost.quality.as_str(), cost.model.as_str()), ("8:0 enable=0 ctrl=auto", ""));
+    }
+
+    #[test]
+    fn beside_this_elevator_nothing_that_is_written_is_held_back_and_later_it_is_again() {
+        let (directory, roots) = with_files(&FILES);
+        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
+        let journal = SharedJournal::from(journal);
+        let device = list(&roots).expect("disks").remove(2);
+        assert_eq!(write_freely(&journal, "sda", &roots).expect("it has no such file"), None);
+        let file = roots.sys.join("block/sda/queue/wbt_lat_usec");
+        std::fs::write(&file, "75000\n").expect("a file");
+        let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), "0");
+        restore(&journal, &ordered, &roots).expect("it can be put back");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), "75000");
+        assert_eq!(journal.outstanding(), 0);
     }
 
     #[test]

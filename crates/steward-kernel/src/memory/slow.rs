@@ -1,5 +1,9 @@
 //! Whether it takes long to have back what was taken, and to take it.
 
+use std::collections::BTreeSet;
+
+use steward_core::disk::device::Device;
+
 use super::swap::{self, SwapArea};
 use crate::disk::below::{DeviceOfFile, device_of_file, disks_below, name_of};
 use crate::disk::devices;
@@ -23,11 +27,23 @@ pub fn disk(roots: &Roots) -> Result<Option<String>, KernelError> {
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming what cannot be read.
 pub fn swap_rotates(roots: &Roots) -> Result<bool, KernelError> {
-    rotates(&swap::areas(roots)?, roots, device_of_file)
+    Ok(!swap_disks(roots)?.is_empty())
+}
+
+/// The disks that rotate to which what is swapped out now goes, by name.
+///
+/// # Errors
+/// [`KernelError::Read`] or [`KernelError::Parse`] naming what cannot be read.
+pub fn swap_disks(roots: &Roots) -> Result<BTreeSet<String>, KernelError> {
+    rotating(&swap::areas(roots)?, roots, device_of_file)
 }
 
 /// Of the areas with room those that are filled first decide.
-fn rotates(areas: &[SwapArea], roots: &Roots, device_of_file: DeviceOfFile) -> Result<bool, KernelError> {
+fn rotating(
+    areas: &[SwapArea],
+    roots: &Roots,
+    device_of_file: DeviceOfFile,
+) -> Result<BTreeSet<String>, KernelError> {
     let with_room = || areas.iter().filter(|area| area.used_bytes < area.size_bytes);
     let first = with_room().map(|area| area.priority).max();
     let filled_now = with_room().filter(|area| Some(area.priority) == first);
@@ -39,8 +55,11 @@ fn rotates(areas: &[SwapArea], roots: &Roots, device_of_file: DeviceOfFile) -> R
     };
     let below: Vec<String> =
         filled_now.filter_map(device).flat_map(|name| disks_below(&name, roots, device_of_file)).collect();
-    Ok(!below.is_empty()
-        && devices::list(roots)?.iter().any(|disk| disk.rotational && below.contains(&disk.name)))
+    if below.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let is_such = |disk: &Device| disk.rotational && below.contains(&disk.name);
+    Ok(devices::list(roots)?.into_iter().filter(is_such).map(|disk| disk.name).collect())
 }
 
 #[cfg(test)]
@@ -86,7 +105,9 @@ mod tests {
             (vec![area("/swap", "file", 0, -2)], true),
             (vec![area("/elsewhere", "file", 0, -2)], false),
         ] {
-            assert_eq!(rotates(&areas, &roots, on_the_disk).expect("readable"), expected, "{areas:?}");
+            let disks = rotating(&areas, &roots, on_the_disk).expect("readable");
+            let expected: Vec<&str> = expected.then_some("sda").into_iter().collect();
+            assert!(disks.iter().eq(&expected), "{areas:?}: {disks:?}");
         }
     }
 

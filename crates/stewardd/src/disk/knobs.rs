@@ -46,6 +46,8 @@ pub struct Wanted {
     /// How many times somebody has had a cgroup hand the disk out no longer, and with that what those below it had was
     /// gone.
     pub lost: u64,
+    /// The disks, by name, that are to take all that is written to them: what memory is taken by goes there.
+    pub written_freely: BTreeSet<String>,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
 }
@@ -103,6 +105,8 @@ struct State {
     given: BTreeMap<TaskId, (Option<u64>, Priority)>,
     /// By name and sequence: one that comes after it under its name is another. With what it was for.
     ordered: BTreeMap<(String, u64), (Need, Ordered)>,
+    /// The disks that take all that is written to them, by name and sequence: the change in the undo journal.
+    freely: BTreeMap<(String, u64), u64>,
     /// While somebody is to be served first: what is told when they wait, or that nothing tells it.
     moments: Option<Result<Moments, ()>>,
     /// The disks whose requests are charged by Steward, by number.
@@ -137,6 +141,7 @@ impl Knobs for KernelKnobs {
         work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
+        work.write_freely(&mut state, wanted);
         work.charge(&mut state, wanted);
         if state.lost != wanted.lost {
             state.lost = wanted.lost;
@@ -276,6 +281,46 @@ impl Work<'_> {
             self.order_one(state, &device, need);
         }
         self.faults.extend(state.refused.values().cloned());
+    }
+
+    /// After the elevators: with one of them the kernel holds nothing back, and does again with the next.
+    fn write_freely(&mut self, state: &mut State, wanted: &Wanted) {
+        if wanted.written_freely.is_empty() && state.freely.is_empty() {
+            return;
+        }
+        let devices = match devices::list(self.roots) {
+            Ok(devices) => devices,
+            Err(error) => return self.faults.push(error.to_string()),
+        };
+        let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
+        state.freely.retain(|device, _| there.contains(device));
+        for device in &devices {
+            let key = identity(device);
+            match (wanted.written_freely.contains(&device.name), state.freely.get(&key)) {
+                (true, None) => match devices::write_freely(self.journal, &device.name, self.roots) {
+                    Ok(None) => {}
+                    Ok(Some(number)) => {
+                        tracing::info!(
+                            decision = "disk-written-freely",
+                            device = device.name,
+                            "what is swapped out is not held back while the disk is slow"
+                        );
+                        state.freely.insert(key, number);
+                    }
+                    Err(error) => self.faults.push(error.to_string()),
+                },
+                // Not beside an elevator with which the kernel would not hold back either.
+                (false, Some(number)) if device.elevator != elevator::BY_CLASS => {
+                    match self.journal.undo(*number, self.roots) {
+                        // A record that stays open does no harm.
+                        Ok(()) => _ = self.journal.close(*number),
+                        Err(error) => self.faults.push(error.to_string()),
+                    }
+                    state.freely.remove(&key);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn restore(&mut self, ordered: &Ordered) {
@@ -498,6 +543,43 @@ mod tests {
         let nobody = || Err("nobody".to_owned());
         let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
         (directory, roots, journal, knobs)
+    }
+
+    #[test]
+    fn a_disk_takes_all_that_is_swapped_out_while_that_is_wanted_and_what_somebody_chooses_meanwhile_stays() {
+        let file = "sys/block/sda/queue/wbt_lat_usec";
+        let (directory, _roots, journal, knobs) = with(&[
+            ("sys/block/sda/dev", "8:0\n"),
+            ("sys/block/sda/queue/rotational", "1\n"),
+            ("sys/block/sda/queue/scheduler", "[mq-deadline] bfq none\n"),
+            (file, "75000\n"),
+            // Nothing is held back there.
+            ("sys/block/sdb/dev", "8:16\n"),
+            ("sys/block/sdb/queue/rotational", "1\n"),
+        ]);
+        let path = directory.path().join(file);
+        let says = |path: &std::path::Path| std::fs::read_to_string(path).expect("a file");
+        let names = ["sda", "sdb", "gone"].map(str::to_owned);
+        let wanted = Wanted { written_freely: BTreeSet::from(names), ..Wanted::default() };
+        knobs.apply(&wanted).expect("it can be written");
+        assert_eq!(says(&path), "0");
+        knobs.apply(&Wanted { lost: 1, ..wanted.clone() }).expect("it is in force");
+        assert_eq!(journal.as_ref().expect("a journal").outstanding(), 1);
+        // With this elevator the kernel would not hold anything back.
+        let elevator = directory.path().join("sys/block/sda/queue/scheduler");
+        std::fs::write(&elevator, "mq-deadline [bfq] none\n").expect("a file");
+        knobs.apply(&Wanted::default()).expect("nothing is to be done yet");
+        assert_eq!(says(&path), "0");
+        std::fs::write(&elevator, "[mq-deadline] bfq none\n").expect("a file");
+        knobs.apply(&Wanted::default()).expect("it can be put back");
+        assert_eq!(says(&path), "75000");
+        assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+
+        knobs.apply(&wanted).expect("it can be written");
+        std::fs::write(&path, "2000\n").expect("somebody chooses");
+        knobs.apply(&Wanted::default()).expect("there is nothing to be put back");
+        assert_eq!(says(&path), "2000\n");
+        assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
     }
 
     #[test]

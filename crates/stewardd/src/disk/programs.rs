@@ -1,7 +1,7 @@
 //! Which tasks are to have which priority: those that have a reservation, by what their specification says of the disk,
 //! and programs in the background.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::cpu::mechanism::MechanismKind;
 use steward_core::disk::config::Order;
@@ -50,7 +50,9 @@ impl Daemon {
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
         let lost = self.disk.lost;
+        let written_freely = self.disks_written_freely(now_ns);
         let wanted = Wanted {
+            written_freely,
             priorities,
             ordered,
             waits,
@@ -65,6 +67,16 @@ impl Daemon {
         if let Some(job) = self.disk.want(wanted) {
             self.worker.give(job);
         }
+    }
+
+    /// The disks that rotate to which what is taken from programs goes, while anybody's memory is protected: what is
+    /// swapped out page by page goes out three times as fast where it is not held back (docs/memory.md). On others that
+    /// makes no difference worth a change.
+    fn disks_written_freely(&mut self, now_ns: u64) -> BTreeSet<String> {
+        if self.memory.manager.given().is_idle() || self.settings.config.disk.order != Order::Auto {
+            return self.disk.forget_swap_disks();
+        }
+        self.disk.swap_disks(now_ns, &self.options.roots)
     }
 
     /// Takes in what is kept of disks that were calibrated.

@@ -16,6 +16,7 @@ use steward_kernel::Roots;
 use steward_kernel::disk::calibrations::Calibrations;
 use steward_kernel::disk::devices;
 use steward_kernel::disk::usage::{self, DiskUsage};
+use steward_kernel::memory::slow;
 
 use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
@@ -30,6 +31,8 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 const LOOK_SOON_NS: u64 = 100_000_000;
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
+/// How often it is looked where what is swapped out goes, in nanoseconds.
+const SWAP_EVERY_NS: u64 = 10_000_000_000;
 
 /// The disk's part of the daemon.
 #[derive(Debug)]
@@ -56,6 +59,8 @@ pub(crate) struct Disk {
     /// What ran there then.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
+    /// When it was looked where what is swapped out goes, and what was found then.
+    swap_disks: Option<(u64, BTreeSet<String>)>,
     /// Who had lost their place at the last look.
     set_back: BTreeSet<TaskId>,
     /// What disks had done at the last look, and when.
@@ -86,6 +91,7 @@ impl Disk {
             handed_out: BTreeSet::new(),
             background: BTreeMap::new(),
             plan: Plan::default(),
+            swap_disks: None,
             set_back: BTreeSet::new(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
@@ -141,6 +147,21 @@ impl Disk {
             self.background_at_ns = now_ns + BACKGROUND_EVERY_NS;
         }
         is_due
+    }
+
+    /// The disks that rotate to which what is swapped out goes. Where that cannot be read, none.
+    pub(super) fn swap_disks(&mut self, now_ns: u64, roots: &Roots) -> BTreeSet<String> {
+        let known = self.swap_disks.take().filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < SWAP_EVERY_NS);
+        let (_, disks) = self
+            .swap_disks
+            .insert(known.unwrap_or_else(|| (now_ns, slow::swap_disks(roots).unwrap_or_default())));
+        disks.clone()
+    }
+
+    /// Nobody asks where what is swapped out goes: none.
+    pub(super) fn forget_swap_disks(&mut self) -> BTreeSet<String> {
+        self.swap_disks = None;
+        BTreeSet::new()
     }
 
     /// Specifications may say something else by now.

@@ -5,6 +5,9 @@ sh /lab/timed-disk.sh 5400rpm 64 100 >/dev/null
 mkdir /tmp/store
 mount -t tmpfs -o size=200M none /tmp/store
 start_daemon
+held_back() { cat /sys/block/nullb0/queue/wbt_lat_usec; }
+section held-back
+held_back
 
 # What it holds is no row of zeros, which need no room in the swap.
 cat >/tmp/holder <<'PROGRAM'
@@ -19,6 +22,8 @@ steward run --domain editor -- sh /tmp/holder &
 wait_for 'test -s /tmp/store/held'
 protected=/sys/fs/cgroup/steward.editor
 wait_for "[ \$(cat $protected/memory.min) -gt 1000000 ]"
+wait_for '[ $(held_back) = 0 ]'
+held_back
 section calm
 wait_for "steward status editor | grep -q 'promise of memory was kept'"
 steward status editor
@@ -50,3 +55,5 @@ steward explain --domain hog
 kill $hog
 kill $daemon
 wait $daemon
+section held-back-again
+held_back
