@@ -163,6 +163,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Bound first: it tells whether another daemon runs, before anything is changed.
     let server = Server::bind(&arguments.socket, Box::new(peer::from_kernel))?;
     let watch = Watch::new()?;
+    // What fails here fails again, and is told, where the journal is opened.
+    let _ = journal::own(&arguments.state_directory);
     let leftovers = journal::undo_leftovers(&arguments.state_directory);
     for line in &leftovers {
         tracing::error!(decision = "not-reverted", "left behind by an earlier stewardd: {line}");

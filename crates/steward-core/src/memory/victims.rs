@@ -89,6 +89,34 @@ pub fn takeable(principals: &[Principal]) -> Vec<u64> {
     Taking::new(principals).takeable_bytes
 }
 
+/// What is claimed by one from whom it can never be taken, since it is charged to others, counts for those others again:
+/// else whoever has their file mapped by a second domain of theirs, with nothing of its own, would not pay for it, and
+/// somebody else would. Not what is kept for who claims it: that is protected wherever it is charged. Who has lent to
+/// whom is not known, so all lenders of a level have their part of it.
+fn return_debts(
+    principals: &[Principal],
+    level: &[usize],
+    floor_bytes: &[u64],
+    takeable_bytes: &[u64],
+    claimed_bytes: &mut [u64],
+) {
+    let debt = |place: &usize| {
+        let covered_bytes = takeable_bytes[*place].saturating_add(floor_bytes[*place]);
+        u128::from(principals[*place].borrowed_bytes.saturating_sub(covered_bytes))
+    };
+    let lent = |place: &usize| u128::from(principals[*place].lent_bytes);
+    let debts: u128 = level.iter().map(debt).sum();
+    let all_lent: u128 = level.iter().map(lent).sum();
+    if debts == 0 || all_lent == 0 {
+        return;
+    }
+    for place in level {
+        let returned = lent(place) * debts.min(all_lent) / all_lent;
+        claimed_bytes[*place] =
+            claimed_bytes[*place].saturating_add(u64::try_from(returned).unwrap_or(u64::MAX));
+    }
+}
+
 /// Principals while memory is being taken from them.
 struct Taking<'principals> {
     principals: &'principals [Principal],
@@ -106,7 +134,8 @@ struct Taking<'principals> {
 impl<'principals> Taking<'principals> {
     fn new(principals: &'principals [Principal]) -> Self {
         let family = Family::of(principals);
-        let claimed_bytes: Vec<u64> = principals.iter().map(|principal| principal.claimed_bytes).collect();
+        let mut claimed_bytes: Vec<u64> =
+            principals.iter().map(|principal| principal.claimed_bytes).collect();
         let mut takeable_bytes = vec![0_u64; principals.len()];
         for place in (0..principals.len()).rev() {
             let above_floor = principals[place].charged_bytes().saturating_sub(family.floor_bytes[place]);
@@ -114,6 +143,9 @@ impl<'principals> Taking<'principals> {
             // What is charged to one with children, and to none of them, the kernel takes only with theirs.
             let below = children.iter().map(|child| takeable_bytes[*child]).fold(0, u64::saturating_add);
             takeable_bytes[place] = if children.is_empty() { above_floor } else { above_floor.min(below) };
+        }
+        for level in std::iter::once(&family.top).chain(&family.children) {
+            return_debts(principals, level, &family.floor_bytes, &takeable_bytes, &mut claimed_bytes);
         }
         let (has_turn, paid_at) = (vec![false; principals.len()], vec![0; principals.len()]);
         Taking { principals, family, claimed_bytes, takeable_bytes, has_turn, paid_at }

@@ -151,10 +151,10 @@ fn change_elevator(
     Ok(())
 }
 
-/// Has a disk take all that is written to it in the background, also while it is slow: the kernel lets a few requests at
-/// a time through then (`wbt_lat_usec`; block/blk-wbt.c), so that those that lie side by side never meet. Returns the
-/// number of the change in the undo journal, or `None` where the kernel does nothing of the kind. Waits until the requests
-/// that are under way are served.
+/// Has a disk take all that is written to it in the background, also while it is slow: the kernel lets a few requests
+/// at a time through then (`wbt_lat_usec`; block/blk-wbt.c), so that those that lie side by side never meet. Returns
+/// the number of the change in the undo journal, or `None` where the kernel does nothing of the kind. Waits until the
+/// requests that are under way are served.
 ///
 /// # Errors
 /// [`JournalError`] with the file, which is then as it was.

@@ -1,9 +1,9 @@
 //! The journal as a file: opened and locked, and a change recorded in it before it is made.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -207,11 +207,19 @@ impl Drop for Lock {
 fn lock(path: &Path) -> Result<Lock, JournalError> {
     let lock_path = beside(path, ".lock");
     let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+    let options = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NONBLOCK);
     // Where there can be no such file, because the disk is full, the directory will do.
     let directory = || File::open(path.parent().unwrap_or(Path::new("/")));
     let failed = |source| JournalError::File { action: "lock", path: path.into(), source };
-    let file = options.open(lock_path).or_else(|error| directory().map_err(|_| error)).map_err(failed)?;
+    // Whoever may open it, to read it, may hold the lock: one that an earlier version made is closed to others.
+    let private = |file: File| {
+        if file.metadata()?.mode() & 0o077 != 0 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        Ok(file)
+    };
+    let opened = options.open(lock_path).and_then(private);
+    let file = opened.or_else(|error| directory().map_err(|_| error)).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Lock(file)),
         Err(Errno::WOULDBLOCK) => Err(JournalError::InUse { path: path.into() }),

@@ -16,6 +16,8 @@ use super::shared::Shared;
 /// As long as not everything has been looked at since others are to be protected, this much may be spent on it without
 /// a pause: what is not held yet may be taken.
 const AT_ONCE: Duration = Duration::from_millis(500);
+/// Of the time that passes, such a part may be spent so again, once that is used up.
+const HURRY_PART: u32 = 50;
 /// Between two looks at what the processes use, while nothing else is due.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a look may take.
@@ -98,14 +100,14 @@ impl Drop for Holding {
 fn hold(shared: &Shared<State>, roots: &Roots) {
     let mut holder = None;
     let mut wanted = Wanted::default();
-    let mut at_once = Duration::ZERO;
+    let mut hurry = Hurry::default();
     loop {
         let begun = Instant::now();
         let outcome = refresh(&mut holder, &wanted, roots);
         let took = begun.elapsed();
         let is_complete = outcome.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
-        at_once = if is_complete { Duration::ZERO } else { at_once.saturating_sub(took) };
-        let pause = if at_once.is_zero() { LOOK.max(took * PAUSE) } else { Duration::ZERO };
+        hurry.took(took, is_complete);
+        let pause = if hurry.is_on { Duration::ZERO } else { LOOK.max(took * PAUSE) };
         let mut state = shared.lock();
         match outcome {
             Ok((held, _)) => state.held = held,
@@ -117,10 +119,36 @@ fn hold(shared: &Shared<State>, roots: &Roots) {
         if state.ends {
             return;
         }
-        if std::mem::take(&mut state.is_urgent) {
-            at_once = AT_ONCE;
-        }
+        hurry.passed(begun.elapsed());
+        hurry.is_on |= std::mem::take(&mut state.is_urgent);
         wanted.clone_from(&state.wanted);
+    }
+}
+
+/// How long it may go on without pauses when others are to be held. What was used of that comes back slowly: whoever
+/// changes all the time who is protected does not have it look all the time.
+#[derive(Debug)]
+struct Hurry {
+    left: Duration,
+    is_on: bool,
+}
+
+impl Default for Hurry {
+    fn default() -> Self {
+        Hurry { left: AT_ONCE, is_on: false }
+    }
+}
+
+impl Hurry {
+    fn took(&mut self, took: Duration, is_complete: bool) {
+        if self.is_on {
+            self.left = self.left.saturating_sub(took);
+            self.is_on = !is_complete && !self.left.is_zero();
+        }
+    }
+
+    fn passed(&mut self, passed: Duration) {
+        self.left = AT_ONCE.min(self.left + passed / HURRY_PART);
     }
 }
 
@@ -144,4 +172,33 @@ fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Resul
     let problem = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
     let held = Held { bytes: refreshed.held_bytes, problem };
     Ok((held, refreshed.complete))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_changes_all_the_time_who_is_protected_has_it_look_a_fiftieth_of_the_time_once_a_hurry_is_used_up()
+    {
+        let (look, change) = (Duration::from_millis(20), Duration::from_millis(500));
+        let mut hurry = Hurry::default();
+        let (mut hurried, mut all) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..1000 {
+            hurry.is_on = true;
+            while hurry.is_on {
+                hurry.took(look, false);
+                (hurried, all) = (hurried + look, all + look);
+            }
+            hurry.passed(change);
+            all += change;
+        }
+        assert!(hurried >= AT_ONCE + look * 900 && hurried < all / 20, "{hurried:?} of {all:?}");
+        // One that is complete uses what it took.
+        let mut hurry = Hurry { is_on: true, ..Hurry::default() };
+        hurry.took(look, true);
+        assert!(!hurry.is_on && hurry.left == AT_ONCE - look);
+        hurry.passed(look * 60);
+        assert_eq!(hurry.left, AT_ONCE);
+    }
 }

@@ -197,3 +197,21 @@ proptest! {
         }
     }
 }
+
+/// Of a user's two domains one has written a file, and the other one, which has nothing, has it mapped.
+#[test]
+fn nobody_pays_less_because_a_second_domain_claims_what_is_charged_to_the_first() {
+    let one = claims(220 * MIB, 1).claiming(0, 220 * MIB);
+    let two = claims(MIB, 1).claiming(220 * MIB, 0);
+    let other = claims(180 * MIB, 1);
+    let honest = taken(&[claims(220 * MIB, 1), claims(MIB, 1), other], 100 * MIB);
+    let with_two = taken(&[one, two, other], 100 * MIB);
+    // Without the rule the other one pays all of it.
+    assert!(with_two[2].abs_diff(honest[2]) <= 4 * MIB && with_two[0] > 60 * MIB, "{with_two:?}, {honest:?}");
+    // What is kept for whoever claims it is nobody's debt: it stays in memory wherever it is charged.
+    let protected = Principal { kept_bytes: 220 * MIB, ..two };
+    assert_eq!(taken(&[one, protected, other], 100 * MIB), [0, 0, 100 * MIB]);
+    // Nor is what can be taken from who claims it.
+    let rich = claims(250 * MIB, 1).claiming(220 * MIB, 0);
+    assert_eq!(taken(&[one, rich, other], 100 * MIB)[0], 0);
+}

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -68,7 +68,9 @@ impl Record {
     /// Opens and locks a record; `None` when another process holds it.
     fn open(path: PathBuf) -> anyhow::Result<Option<Record>> {
         loop {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            // Who can open it can hold its lock.
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
