@@ -23,6 +23,9 @@ mod faults;
 #[path = "kernel/systemd.rs"]
 mod systemd;
 
+#[path = "kernel/stall.rs"]
+mod stall;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libsteward::api;
@@ -378,6 +381,9 @@ fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler
 fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {
     let told = Transcript::on(1, include_str!("kernel/authority.sh"));
     check(&[
+        ("nobody-else-reads-the-state-or-holds-its-lock", &|| {
+            told.says("state", &["drwx------", "undo.journal.lock: Permission denied"]);
+        }),
         ("without-a-rule-only-root-may-reserve", &|| {
             told.says(
                 "by-default",

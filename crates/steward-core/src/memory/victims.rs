@@ -89,10 +89,10 @@ pub fn takeable(principals: &[Principal]) -> Vec<u64> {
     Taking::new(principals).takeable_bytes
 }
 
-/// What is claimed by one from whom it can never be taken, since it is charged to others, counts for those others again:
-/// else whoever has their file mapped by a second domain of theirs, with nothing of its own, would not pay for it, and
-/// somebody else would. Not what is kept for who claims it: that is protected wherever it is charged. Who has lent to
-/// whom is not known, so all lenders of a level have their part of it.
+/// What is claimed by one from whom it can never be taken, since it is charged to others, counts for those others
+/// again: else whoever has their file mapped by a second domain of theirs, with nothing of its own, would not pay for
+/// it, and somebody else would. Not what is kept for who claims it: that is protected wherever it is charged. Who has
+/// lent to whom is not known, so all lenders of a level have their part of it.
 fn return_debts(
     principals: &[Principal],
     level: &[usize],

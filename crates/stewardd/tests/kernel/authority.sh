@@ -4,7 +4,13 @@ rules=/etc/steward/authority
 mkdir -p $rules
 mkdir -m 777 /tmp/user
 as_user() { su user -c "$1"; }
+mkdir -m 755 -p /var/lib/steward
 start_daemon
+
+# What everybody has, and a lock without which no daemon starts: a directory that an earlier version made is closed.
+section state
+ls -ld /var/lib/steward | cut -c 1-10
+as_user 'cat /var/lib/steward/* </var/lib/steward/undo.journal.lock' 2>&1
 
 section by-default
 as_user 'sleep 100000 >/dev/null 2>&1 & echo $! >/tmp/user/theirs'
