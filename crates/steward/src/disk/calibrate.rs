@@ -111,6 +111,8 @@ fn only_root(what: &str) -> anyhow::Result<()> {
 
 fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
     let place = arguments.place.display().to_string();
+    // Nobody else can read what is kept, either.
+    only_root(&format!("forget what {place} does"))?;
     let mut kept = Calibrations::read(&arguments.state_directory).map_err(|why| anyhow!(why))?;
     let identity = identity_of(&arguments.place, &Roots::default())?;
     let is_it = |disk: &Calibration| match &identity {
@@ -124,7 +126,6 @@ fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
         let known = if known.is_empty() { "of no disk".to_owned() } else { format!("of {known}") };
         bail!("no calibration of {place} is kept in {}: there are calibrations {known}", file.display());
     };
-    only_root(&format!("forget what {} does", forgotten.name))?;
     kept.save(&arguments.state_directory).map_err(|why| anyhow!(why))?;
     let when = tell_daemon(socket);
     print(&format!("{} ({}) is forgotten; {when}.\n", forgotten.name, forgotten.identity))
