@@ -113,7 +113,7 @@ pub fn order(
 ) -> Result<Ordered, JournalError> {
     let queue = directory(&device.name, roots).join("queue");
     let mut ordered = Ordered::default();
-    let outcome = change_elevator(journal, device, order, &queue, &mut ordered, roots)
+    let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
         .and_then(|()| tune(journal, order, &queue, &mut ordered));
     if outcome.is_err() {
         let _ = restore(journal, &ordered, roots);
@@ -127,7 +127,6 @@ fn change_elevator(
     order: &Order,
     queue: &Path,
     ordered: &mut Ordered,
-    roots: &Roots,
 ) -> Result<(), JournalError> {
     if device.elevator == order.elevator && device.requests == order.requests {
         return Ok(());
@@ -146,7 +145,7 @@ fn change_elevator(
     // The two do not go together: the kernel itself lets go of the one with the other, unless somebody has ever written
     // what that waits for, as write_freely() does.
     if order.elevator == BY_CLASS {
-        ordered.changes.extend(write_freely(journal, &device.name, roots)?);
+        ordered.changes.extend(hold_nothing_back(journal, queue)?);
     }
     Ok(())
 }
@@ -163,7 +162,11 @@ pub fn write_freely(
     device_name: &str,
     roots: &Roots,
 ) -> Result<Option<u64>, JournalError> {
-    match journal.write_file(&directory(device_name, roots).join("queue/wbt_lat_usec"), "0") {
+    hold_nothing_back(journal, &directory(device_name, roots).join("queue"))
+}
+
+fn hold_nothing_back(journal: &SharedJournal, queue: &Path) -> Result<Option<u64>, JournalError> {
+    match journal.write_file(&queue.join("wbt_lat_usec"), "0") {
         // It was built without it, or there is nothing to be held back on such a device.
         Err(JournalError::Kernel(error)) if error.is_absent() || error.errno() == Some(libc::EINVAL) => {
             Ok(None)
@@ -306,6 +309,13 @@ mod tests {
         ("sys/block/going/size", "0\n"),
     ];
 
+    fn sda() -> (tempfile::TempDir, Roots, SharedJournal, Device) {
+        let (directory, roots) = with_files(&FILES);
+        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
+        let device = list(&roots).expect("disks").remove(2);
+        (directory, roots, journal.into(), device)
+    }
+
     #[test]
     fn each_disk_is_told_with_what_orders_it_and_what_stands_for_others_is_told_apart() {
         let (_directory, roots) = with_files(&FILES);
@@ -368,10 +378,7 @@ mod tests {
 
     #[test]
     fn beside_this_elevator_nothing_that_is_written_is_held_back_and_later_it_is_again() {
-        let (directory, roots) = with_files(&FILES);
-        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
-        let journal = SharedJournal::from(journal);
-        let device = list(&roots).expect("disks").remove(2);
+        let (_directory, roots, journal, device) = sda();
         assert_eq!(write_freely(&journal, "sda", &roots).expect("it has no such file"), None);
         let file = roots.sys.join("block/sda/queue/wbt_lat_usec");
         std::fs::write(&file, "75000\n").expect("a file");
@@ -390,10 +397,7 @@ mod tests {
 
     #[test]
     fn the_order_of_a_disk_is_changed_with_a_record_and_comes_back_unless_somebody_else_chose_since() {
-        let (directory, roots) = with_files(&FILES);
-        let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
-        let journal = SharedJournal::from(journal);
-        let device = list(&roots).expect("disks").remove(2);
+        let (_directory, roots, journal, device) = sda();
         let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
         let now = |file: &str| {
             std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file")
@@ -422,10 +426,7 @@ mod tests {
     #[test]
     fn what_is_changed_for_moments_is_put_back_whichever_of_its_values_it_has() {
         for (at_the_end, after) in [("0", "1"), ("2000", "1"), ("700", "700")] {
-            let (directory, roots) = with_files(&FILES);
-            let journal = Journal::open(&directory.path().join("journal"), &roots).expect("a journal");
-            let journal = SharedJournal::from(journal);
-            let device = list(&roots).expect("disks").remove(2);
+            let (_directory, roots, journal, device) = sda();
             let tunables = &[("low_latency", "0"), ("low_latency", "2000")];
             let ordered = order(&journal, &device, &Order { tunables, ..BY_CLASS }, &roots);
             let switched = |to, left: &str| {

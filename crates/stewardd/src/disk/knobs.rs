@@ -225,11 +225,16 @@ impl Work<'_> {
             if let Some(moments) = state.told() {
                 moments.remove_task(task);
             }
-            match self.journal.undo(number, self.roots) {
-                // A record that stays open does no harm.
-                Ok(()) => _ = self.journal.close(number),
-                Err(error) => self.faults.push(error.to_string()),
-            }
+            self.put_back(number);
+        }
+    }
+
+    /// Undoes one change.
+    fn put_back(&mut self, number: u64) {
+        match self.journal.undo(number, self.roots) {
+            // A record that stays open does no harm.
+            Ok(()) => _ = self.journal.close(number),
+            Err(error) => self.faults.push(error.to_string()),
         }
     }
 
@@ -296,30 +301,30 @@ impl Work<'_> {
         state.freely.retain(|device, _| there.contains(device));
         for device in &devices {
             let key = identity(device);
-            match (wanted.written_freely.contains(&device.name), state.freely.get(&key)) {
-                (true, None) => match devices::write_freely(self.journal, &device.name, self.roots) {
-                    Ok(None) => {}
-                    Ok(Some(number)) => {
-                        tracing::info!(
-                            decision = "disk-written-freely",
-                            device = device.name,
-                            "what is swapped out is not held back while the disk is slow"
-                        );
-                        state.freely.insert(key, number);
-                    }
-                    Err(error) => self.faults.push(error.to_string()),
-                },
+            match (wanted.written_freely.contains(&device.name), state.freely.get(&key).copied()) {
+                (true, None) => self.write_one_freely(state, device),
                 // Not beside an elevator with which the kernel would not hold back either.
                 (false, Some(number)) if device.elevator != elevator::BY_CLASS => {
-                    match self.journal.undo(*number, self.roots) {
-                        // A record that stays open does no harm.
-                        Ok(()) => _ = self.journal.close(*number),
-                        Err(error) => self.faults.push(error.to_string()),
-                    }
+                    self.put_back(number);
                     state.freely.remove(&key);
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn write_one_freely(&mut self, state: &mut State, device: &Device) {
+        match devices::write_freely(self.journal, &device.name, self.roots) {
+            Ok(None) => {}
+            Ok(Some(number)) => {
+                tracing::info!(
+                    decision = "disk-written-freely",
+                    device = device.name,
+                    "what is swapped out is not held back while the disk is slow"
+                );
+                state.freely.insert(identity(device), number);
+            }
+            Err(error) => self.faults.push(error.to_string()),
         }
     }
 

@@ -74,7 +74,7 @@ impl Daemon {
     /// makes no difference worth a change.
     fn disks_written_freely(&mut self, now_ns: u64) -> BTreeSet<String> {
         if self.memory.manager.given().is_idle() || self.settings.config.disk.order != Order::Auto {
-            return self.disk.forget_swap_disks();
+            return BTreeSet::new();
         }
         self.disk.swap_disks(now_ns, &self.options.roots)
     }

@@ -158,12 +158,6 @@ impl Disk {
         disks.clone()
     }
 
-    /// Nobody asks where what is swapped out goes: none.
-    pub(super) fn forget_swap_disks(&mut self) -> BTreeSet<String> {
-        self.swap_disks = None;
-        BTreeSet::new()
-    }
-
     /// Specifications may say something else by now.
     pub(crate) fn forget_specs(&mut self) {
         self.classes.clear();

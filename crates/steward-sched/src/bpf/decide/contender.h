@@ -88,10 +88,16 @@ DECIDE u32 node_reserved(struct domain_table *t, u32 node)
 	return node_is_own(node) ? 0 : domain_at(t, node)->reserved;
 }
 
+/* How many CPUs serve the order. */
+DECIDE u64 order_cpus(const struct domain_table *t)
+{
+	return t->cpus ? t->cpus : 1;
+}
+
 /* What all CPUs together serve in one cycle. */
 DECIDE u64 order_window(const struct domain_table *t)
 {
-	return t->service_cycle_ns * (t->cpus ? t->cpus : 1);
+	return t->service_cycle_ns * order_cpus(t);
 }
 
 DECIDE u64 virtual_cost(u64 used_ns, u32 weight)

@@ -171,7 +171,7 @@ DECIDE_CALLED u64 mtr_ls_turn(struct domain_table *t, u32 level, u32 node, u64 u
 		covered_ns = tokens_take(tokens, used_ns);
 		if (used_ns > covered_ns)
 			stamp += min_u64((used_ns - covered_ns) * SHARE_ONE / fraction,
-					 DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1));
+					 DOMAIN_LAG_MAX_NS * order_cpus(t));
 		if (clock_before(stamp, tokens->last_stamp))
 			stamp = tokens->last_stamp;
 		tokens_append(t, tokens, stamp, covered_ns);

@@ -114,6 +114,14 @@ DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 	return !clock_before(credit + ahead, paid) && (!ahead || !clock_before(clock, paid));
 }
 
+/* The clock of the walk's level, among those of the contender's priority; the walk's own may be that of one CPU. */
+DECIDE u64 walk_level_clock(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+
+	return domain_at(t, walk->level)->clocks[walk->priority & (PRIORITIES - 1)];
+}
+
 /*
  * Virtual time, in three parts, which are functions of their own for the same reason as those of a step: see there.
  *
@@ -136,11 +144,11 @@ DECIDE_CALLED void virtual_owes(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 node = walk->node;
 	struct account *account = account_of(t, node);
-	u64 clock = domain_at(t, walk->level)->clocks[walk->priority & (PRIORITIES - 1)];
+	u64 clock = walk_level_clock(t);
 	u32 *paid_weight = paid_weight_of(t, node);
 
 	walk->paid = reweighed(account->paid, clock, *paid_weight, walk->weight);
-	walk->latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * (t->cpus ? t->cpus : 1), walk->beside);
+	walk->latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * order_cpus(t), walk->beside);
 	*paid_weight = walk->weight;
 	if (account->ahead)
 		account->ahead = still_ahead(account->ahead, walk->paid, walk->credit);
@@ -150,13 +158,13 @@ DECIDE_CALLED void virtual_owes(struct domain_table *t)
 DECIDE_CALLED void virtual_joins(struct domain_table *t)
 {
 	volatile struct walk *walk = &t->walk;
-	u32 level = walk->level, node = walk->node, priority = walk->priority & (PRIORITIES - 1), first;
-	u64 served_ns = domain_at(t, level)->served_ns, clock = domain_at(t, level)->clocks[priority];
+	u32 level = walk->level, node = walk->node, first;
+	u64 served_ns = domain_at(t, level)->served_ns, clock = walk_level_clock(t);
 	u64 credit = walk->credit, paid = walk->paid, least = credit;
 	struct account *account = account_of(t, node);
 
 	/* It does not stand behind one that waits because there were fewer when that one's credit was counted. */
-	first = domain_at(t, level)->first[priority];
+	first = domain_at(t, level)->first[walk->priority & (PRIORITIES - 1)];
 	if (first && !account_of(t, first)->little && clock_before(*key_at(t, first), credit))
 		least = *key_at(t, first);
 	if (node_was_away(t, node) && account->since_back_ns && account->since_back_ns < SLICE_NS)
@@ -178,10 +186,10 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, reserved = node_reserved(t, node);
 	u64 served_ns = domain_at(t, level)->served_ns, reserved_key = walk->reserved_key;
-	u64 clock = domain_at(t, level)->clocks[walk->priority & (PRIORITIES - 1)], cpus = t->cpus ? t->cpus : 1, paid;
+	u64 clock = walk_level_clock(t), paid;
 	struct account *account = account_of(t, node);
 
-	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * cpus * SHARE_ONE / reserved, reserved_key)) {
+	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * order_cpus(t) * SHARE_ONE / reserved, reserved_key)) {
 		walk->reserved_key = reserved_key + walk->used_ns * SHARE_ONE / reserved;
 		return;
 	}
