@@ -224,6 +224,13 @@ static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 	return t->lender == lender && t->loans_left && !t->slot;
 }
 
+static __always_inline void watch_next_loan(struct task_slot *slot, u32 index, u64 now_ns)
+{
+	u64 next_ns = edf_next_loan_ns(&slot->edf, now_ns);
+
+	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
+}
+
 /*
  * A child has used up what it was lent, and asks for more: the lender sees to that when its next period begins, or when
  * it is admitted again.
@@ -232,15 +239,12 @@ __noinline int ask_again(u32 lender)
 {
 	u32 index = lender - 1;
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
-	u64 next_ns, now_ns = clock_now();
 
 	if (!slot || slot->standing == STANDING_NONE)
 		return 0;
 	slot->lends = 1;
-	if (slot->standing != STANDING_ADMITTED)
-		return 0;
-	next_ns = slot->edf.start_ns > now_ns ? slot->edf.start_ns : slot->edf.deadline_ns;
-	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
+	if (slot->standing == STANDING_ADMITTED)
+		watch_next_loan(slot, index, clock_now());
 	return 0;
 }
 
@@ -251,7 +255,7 @@ static __always_inline void begin_on_loan(struct task_struct *p, struct task_sta
 	t->loans_left = START_LOANS;
 	t->window_cpu = parent->cpu;
 	t->window_ns = edf_lend(&parent->edf, clock_now());
-	t->lent_deadline_ns = parent->edf.deadline_ns;
+	t->lent_deadline_ns = t->window_ns ? parent->edf.deadline_ns : 0;
 	parent->borrowers[parent->next_borrower++ & (BORROWERS - 1)] = p->pid;
 	if (!t->window_ns)
 		ask_again(lender);
@@ -305,12 +309,12 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 	t = task_state_of(child);
 	if (!t || !may_borrow(t, lender) || t->window_ns)
 		goto out;
-	t->window_ns = edf_lend_again(&slot->edf, resting, now_ns);
-	t->lent_deadline_ns = slot->edf.deadline_ns;
-	t->window_cpu = slot->cpu;
+	t->window_ns = edf_lend_again(&slot->edf, resting, t->lent_deadline_ns, now_ns);
 	served = t->window_ns;
 	if (!served)
 		goto out;
+	t->lent_deadline_ns = slot->edf.deadline_ns;
+	t->window_cpu = slot->cpu;
 	t->loans_left--;
 	if (may_wait_for(child, slot->cpu, scx_bpf_task_cpu(child)) &&
 	    change_queue(child, t, QUEUE_INTERACTIVE(slot->cpu), t->window_ns, now_ns + START_DEADLINE_NS)) {
@@ -338,7 +342,8 @@ static __always_inline void lend_again(struct task_slot *slot, u32 index, bool r
 	}
 	if (!served) {
 		slot->lends = 1;
-		watch_period(index, slot->edf.period_ns);
+		/* Also where the timer's clock was ahead of the scheduler's: the period has not begun yet. */
+		watch_next_loan(slot, index, now_ns);
 	}
 }
 

@@ -58,7 +58,12 @@ unsafe extern "C" {
     fn decide_edf_timer_next(now_ns: u64, end_ns: u64) -> u64;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
     fn decide_edf_return(parent: *mut EdfTask, unused_ns: u64, deadline_ns: u64);
-    fn decide_edf_lend_again(parent: *mut EdfTask, resting: bool, now_ns: u64) -> u64;
+    fn decide_edf_lend_again(
+        parent: *mut EdfTask,
+        resting: bool,
+        lent_deadline_ns: u64,
+        now_ns: u64,
+    ) -> u64;
 }
 
 /// Whether a timer that fires at `timer_ns` (0: none is set) is left alone when a budget begins at `now_ns` that ends
@@ -160,11 +165,12 @@ impl EdfTask {
         unsafe { decide_edf_lend(self, now_ns) }
     }
 
-    /// The same for a child that has used up what it was lent; a parent that is asleep or blocked (`resting`) begins
-    /// its next period for it.
-    pub fn lend_again(&mut self, resting: bool, now_ns: u64) -> u64 {
+    /// The same for a child that has used up what it was lent in the period that ended at `lent_deadline_ns` (0 where
+    /// it has been lent nothing): once in each period. A parent that is asleep or blocked (`resting`) begins its next
+    /// period for it.
+    pub fn lend_again(&mut self, resting: bool, lent_deadline_ns: u64, now_ns: u64) -> u64 {
         // SAFETY: as in begin().
-        unsafe { decide_edf_lend_again(self, resting, now_ns) }
+        unsafe { decide_edf_lend_again(self, resting, lent_deadline_ns, now_ns) }
     }
 
     /// Takes back what a child has left of what it was lent in the period that ends at `deadline_ns`, if that still is

@@ -246,14 +246,21 @@ DECIDE u64 edf_lend(struct edf_task *parent, u64 now_ns)
 }
 
 /*
- * The same for a child that has used a loan up. A parent that wants nothing itself (asleep, or blocked, as in vfork())
- * begins its next period for it.
+ * The same for a child that has used a loan up, which it had in the period that ended at lent_deadline_ns (0 where it
+ * has had none), and at most once in each period: what is left of that one is little, and loans are counted. A parent
+ * that wants nothing itself (asleep, or blocked, as in vfork()) begins its next period for it.
  */
-DECIDE u64 edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
+DECIDE u64 edf_lend_again(struct edf_task *parent, bool resting, u64 lent_deadline_ns, u64 now_ns)
 {
 	if (resting && now_ns >= parent->deadline_ns)
 		edf_next_period(parent, now_ns);
-	return edf_lend(parent, now_ns);
+	return parent->deadline_ns == lent_deadline_ns ? 0 : edf_lend(parent, now_ns);
+}
+
+/* When a parent's budget could be lent next: when its next period begins. */
+DECIDE u64 edf_next_loan_ns(const struct edf_task *parent, u64 now_ns)
+{
+	return parent->start_ns > now_ns ? parent->start_ns : parent->deadline_ns;
 }
 
 /*

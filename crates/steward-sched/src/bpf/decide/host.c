@@ -115,9 +115,9 @@ void decide_edf_return(struct edf_task *parent, u64 unused_ns, u64 deadline_ns)
 	edf_return(parent, unused_ns, deadline_ns);
 }
 
-u64 decide_edf_lend_again(struct edf_task *parent, bool resting, u64 now_ns)
+u64 decide_edf_lend_again(struct edf_task *parent, bool resting, u64 lent_deadline_ns, u64 now_ns)
 {
-	return edf_lend_again(parent, resting, now_ns);
+	return edf_lend_again(parent, resting, lent_deadline_ns, now_ns);
 }
 
 void decide_load_relieve(struct load *l, u32 used)
