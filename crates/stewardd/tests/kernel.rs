@@ -646,7 +646,8 @@ fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
-    let told = Transcript::in_machine(counted(512), include_str!("kernel/protect.sh"));
+    let config = MachineConfig { disk_mib: Some(64), ..counted(512) };
+    let told = Transcript::in_machine(config, include_str!("kernel/protect.sh"));
     let mib = |section: &str, name: &str| {
         let text = told.text(section);
         let line = text
@@ -675,6 +676,14 @@ fn a_protected_domain_keeps_what_it_uses_beside_one_that_takes_all_memory() {
             assert!(in_memory + swapped >= 600 && swapped >= 200, "{in_memory} and {swapped}");
         }),
         ("who-takes-all-memory-is-not-ended", &|| told.says("hog", &["oom_kill 0"])),
+        ("nothing-is-held-that-a-limited-service-would-be-ended-for", &|| {
+            let lives = ["lives beside nobody", "lives beside somebody", "unevictable: 0", "oom_kill 0"];
+            told.says("service", &lives);
+            for who in ["nobody", "somebody"] {
+                let name = format!("{who}:");
+                assert!(figure(&told.text("service"), &name) > 30_000_000, "{}", told.text("service"));
+            }
+        }),
         ("what-it-has-not-used-for-a-while-is-not-kept", &|| {
             assert!(figure(&told.text("lapses").replace(" MiB", ""), "kept") < 30, "{}", told.text("lapses"));
         }),

@@ -25,11 +25,13 @@ const BUDGET: Duration = Duration::from_secs(60);
 const RECLAIMS: usize = 8;
 
 /// The checks, in the order in which they are made.
-pub const CHECKS: [Check<Probe>; 6] = [
+pub const CHECKS: [Check<Probe>; 8] = [
     ("another-cgroup-is-charged", Probe::charge),
     ("unheld-pages-are-taken", Probe::unheld),
     ("held-pages-stay-though-their-cgroup-is-reclaimed", Probe::held),
     ("holding-changes-no-charge", Probe::unchanged),
+    ("what-a-limited-cgroup-is-charged-for-is-let-go-and-not-held", Probe::limited),
+    ("a-cgroup-is-limited-by-those-above-it", Probe::limited_above),
     ("pages-are-let-go-when-the-program-is-not-protected", Probe::let_go),
     ("a-dropped-holder-holds-nothing", Probe::dropped),
 ];
@@ -82,7 +84,7 @@ impl Probe {
     fn held(&mut self) -> Outcome {
         self.warm()?;
         self.charged = (self.stat(OTHER, "file")?, self.stat(OWN, "file")?);
-        let mut holder = Holder::new(Capacity { bytes_max: 64 * MIB, areas_max: 1000 }, &self.roots)?;
+        let mut holder = self.new_holder()?;
         let refreshed = holder.refresh(&[self.own.task], BUDGET)?;
         println!("{refreshed:?}\n{:?}", holder.processes());
         must(refreshed.complete && refreshed.failure.is_none(), "it did not come to the end")?;
@@ -119,6 +121,69 @@ impl Probe {
         Ok(format!("{} of other cannot be taken, own is charged for {}", mib(unevictable), mib(own)))
     }
 
+    /// Other's memory is limited while its pages are held, and then for some refreshes.
+    fn limited(&mut self) -> Outcome {
+        let held = |probe: &mut Probe| -> Result<u64, Box<dyn Error>> {
+            let holder = probe.holder.as_mut().ok_or("nothing was held")?;
+            let refreshed = holder.refresh(&[probe.own.task], BUDGET)?;
+            must(refreshed.complete && refreshed.failure.is_none(), format!("{refreshed:?}"))?;
+            Ok(refreshed.held_bytes)
+        };
+        self.warm()?;
+        let all = held(self)?;
+        must(all >= MAPPED_BYTES, format!("{} held", mib(all)))?;
+        for (file, limit) in [("memory.high", 4 * FILE_BYTES), ("memory.max", 4 * FILE_BYTES)] {
+            let path = self.roots.cgroup.join(OTHER).join(file);
+            std::fs::write(&path, limit.to_string())?;
+            for _ in 0..40 {
+                self.warm()?;
+                let left = held(self)?;
+                must(
+                    left + MAPPED_BYTES <= all,
+                    format!("{} of {} are held beside {file}", mib(left), mib(all)),
+                )?;
+                let unevictable = self.stat(OTHER, "unevictable")?;
+                must(
+                    unevictable == 0,
+                    format!("{} of other cannot be taken beside {file}", mib(unevictable)),
+                )?;
+            }
+            std::fs::write(&path, "max")?;
+            let mut refreshes = 1;
+            while held(self)? < all {
+                refreshes += 1;
+                must(refreshes < 40, "without a limit it is not held again")?;
+            }
+        }
+        Ok(format!("{} let go, and held again without a limit", mib(MAPPED_BYTES)))
+    }
+
+    fn limited_above(&mut self) -> Outcome {
+        let tree = CgroupTree::open(&self.roots)?;
+        let (above, below) = ("memory-probe-above", "memory-probe-above/one/two");
+        tree.create(above)?;
+        tree.hand_out(above, Resource::Memory, true)?;
+        tree.create("memory-probe-above/one")?;
+        // Its parent hands out no memory, so that it has no limits of its own.
+        let id = tree.create(below)?.id;
+        let limit = |path: &str, bytes: &str| {
+            std::fs::write(self.roots.cgroup.join(path), bytes).map_err(|error| format!("{path}: {error}"))
+        };
+        let mut seen = vec![tree.is_memory_limited(id)?];
+        for path in ["memory-probe-above/memory.max", "memory-probe-above/one/memory.high"] {
+            limit(path, "1G")?;
+            seen.push(tree.is_memory_limited(id)?);
+            limit(path, "max")?;
+            seen.push(tree.is_memory_limited(id)?);
+        }
+        for path in [below, "memory-probe-above/one", above] {
+            tree.remove(path)?;
+        }
+        must(seen == [false, true, false, true, false], format!("{seen:?}"))?;
+        must(tree.is_memory_limited(id).is_err(), "one that has gone is there")?;
+        Ok("by those and by nobody else".to_owned())
+    }
+
     fn let_go(&mut self) -> Outcome {
         let holder = self.holder.as_mut().ok_or("nothing was held")?;
         let refreshed = holder.refresh(&[], BUDGET)?;
@@ -145,6 +210,12 @@ impl Probe {
         let faults = self.own.major_faults()? - before;
         must(faults > 0, "the program did not have to wait for the disk")?;
         Ok(format!("all taken; the program then waits for the disk {faults} times"))
+    }
+
+    fn new_holder(&self) -> Result<Holder, Box<dyn Error>> {
+        let tree = CgroupTree::open(&self.roots)?;
+        let is_limited = Box::new(move |id| tree.is_memory_limited(id).unwrap_or(true));
+        Ok(Holder::new(Capacity { bytes_max: 64 * MIB, areas_max: 1000 }, is_limited, &self.roots)?)
     }
 
     /// Has the file in memory, charged to the other cgroup, and mapped by the program.

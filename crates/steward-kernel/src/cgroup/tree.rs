@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -25,6 +25,9 @@ const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const MOVE_ROUNDS_MAX: usize = 100;
 /// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
 pub const DEPTH_MAX: usize = 40;
+
+/// How many levels up from a cgroup limits are looked for.
+pub const LIMITS_DEPTH_MAX: usize = 256;
 
 /// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as
 /// many as can have a domain of their own there (docs/scheduler.md, the tree of domains).
@@ -178,6 +181,73 @@ impl CgroupTree {
             let room = (full - found.len()).min(BELOW_MAX[depth.min(BELOW_MAX.len() - 1)]);
             self.list_below(&child, &path, depth + 1, room, found);
         }
+    }
+
+    /// Whether the memory of the cgroup with this id is limited (`memory.high`, `memory.max`), by itself or by one
+    /// above it. One that is deeper than [`LIMITS_DEPTH_MAX`] counts as limited.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when there is none, or without CAP_DAC_READ_SEARCH, and [`KernelError::Read`].
+    pub fn is_memory_limited(&self, id: u64) -> Result<bool, KernelError> {
+        let mut directory = self.open_by_id(id)?;
+        let root = fs::fstat(&self.root).map_err(|errno| self.failed("", "look at", errno))?.st_ino;
+        for _ in 0..LIMITS_DEPTH_MAX {
+            let here = fs::fstat(&directory).map_err(|errno| self.failed("", "look at", errno))?;
+            if here.st_ino == root {
+                return Ok(false);
+            }
+            for name in ["memory.high", "memory.max"] {
+                let opened = fs::openat(&directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+                let failed = |source| KernelError::Read { path: PathBuf::from(name), source };
+                let mut text = String::new();
+                match opened {
+                    // Its parent hands out no memory: what is above is charged.
+                    Err(rustix::io::Errno::NOENT) => continue,
+                    opened => File::from(opened.map_err(|errno| failed(errno.into()))?)
+                        .read_to_string(&mut text)
+                        .map_err(failed)?,
+                };
+                if text.trim_end() != "max" {
+                    return Ok(true);
+                }
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            directory = fs::openat(&directory, "..", flags, Mode::empty())
+                .map_err(|errno| self.failed("", "look above a cgroup of", errno))?;
+        }
+        Ok(true)
+    }
+
+    /// The directory of the cgroup with this id, by the handle that the kernel has for it (`FILEID_KERNFS` of
+    /// include/linux/exportfs.h).
+    fn open_by_id(&self, id: u64) -> Result<OwnedFd, KernelError> {
+        #[repr(C)]
+        struct Handle {
+            bytes: u32,
+            kind: i32,
+            id: u64,
+        }
+        let mut handle = Handle { bytes: 8, kind: 0xfe, id };
+        // The kernel takes none that was opened as a place only.
+        let root = self.open_below("", OFlags::DIRECTORY).map_err(|errno| self.failed("", "open", errno))?;
+        // SAFETY: the handle has the layout of `struct file_handle` with as many bytes as it says.
+        let opened = unsafe {
+            libc::open_by_handle_at(
+                root.as_raw_fd(),
+                (&raw mut handle).cast(),
+                libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
+            )
+        };
+        if opened < 0 {
+            let source = std::io::Error::last_os_error();
+            return Err(KernelError::Cgroup {
+                path: self.path.clone(),
+                action: "open a cgroup by its id in",
+                source,
+            });
+        }
+        // SAFETY: the kernel has just given it out, and nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(opened) })
     }
 
     /// Makes a cgroup; its parent must be there.

@@ -6,15 +6,18 @@
 //!
 //! **What is done.** A [`Holder`] maps the same files, for reading, and locks in memory (mlock2(2)) the pages that are
 //! in memory and in the page tables of the processes that it is given. Locking changes nobody's charge: the pages still
-//! count for who touched them first, as `unevictable` in its memory.stat, also against its `memory.max`; they are only
-//! not taken from it any more. Pages that a process has copied are its own, anonymous and charged to its cgroup; they
-//! are left alone. Shared memory without a path is held as well.
+//! count for who touched them first, as `unevictable` in its memory.stat; they are only not taken from it any more.
+//! Pages that a process has copied are its own, anonymous and charged to its cgroup; they are left alone. Shared memory
+//! without a path is held as well.
 //!
 //! - A page that is not in memory is not read, and a file that is not mapped is not looked at.
 //! - Of a mapping of up to 32 MiB, as programs and libraries are, all that is in memory is held, and not only what the
 //!   processes have in their page tables: what a program does for the first time after a pause is mostly read already,
 //!   and not mapped yet. Nor is all in the page tables that a process has used: of 20 MiB that one had touched, 6 were
 //!   there a few seconds later, without any pressure (seen with ext4 on Linux 7.3).
+//! - A page that a cgroup is charged for whose memory is limited (`memory.high`, `memory.max`), by itself or by one
+//!   above it, is not held, and one that is held is let go by the first refresh after the limit was set: else the tasks
+//!   of that cgroup would be slowed, or ended, for what others map. Who is charged is asked before a page is locked.
 //! - A page is let go when no process that is to be protected maps it any more, and all are when the holder is dropped
 //!   or its process dies. Of a larger mapping that is as long as the page is in a process's page tables, which may be
 //!   shorter than it is used. What may be held in all is limited ([`Capacity`]).
@@ -35,10 +38,11 @@
 //! for which nobody has to wait; what is held stays held meanwhile, and [`Holder::looking_at`] tells others which
 //! process it is.
 //!
-//! It takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (`map_files`), CAP_SYS_PTRACE (other users' processes), and
-//! CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK. Without CAP_FOWNER the kernel does not tell which pages of other users'
-//! files are in memory: then a page that is taken in the moment between looking and locking is read again.
+//! It takes CAP_SYS_ADMIN (`map_files`, and who is charged: `kpagecgroup`), CAP_SYS_PTRACE (other users' processes),
+//! and CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK. Without CAP_FOWNER the kernel does not tell which pages of other
+//! users' files are in memory: then a page that is taken in the moment between looking and locking is read again.
 
+mod charges;
 mod files;
 mod maps;
 mod pages;
@@ -59,11 +63,13 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 use steward_core::process::TaskId;
 
+pub use charges::IsLimited;
 pub use files::{Capacity, FileKey};
 
 use crate::error::KernelError;
 use crate::mounts::MountTable;
 use crate::roots::Roots;
+use charges::Charges;
 use files::{HeldFiles, WindowKey};
 use pages::PageTables;
 use ranges::PageRanges;
@@ -149,18 +155,24 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Holds nothing yet.
+    /// Holds nothing yet. `is_limited` says whether the memory of the cgroup with an id is limited: pages that such a
+    /// one is charged for are not held.
     ///
     /// # Errors
-    /// [`KernelError::Read`] naming this process's pagemap.
-    pub fn new(capacity: Capacity, roots: &Roots) -> Result<Self, KernelError> {
+    /// [`KernelError::Read`] naming this process's pagemap, or `kpagecgroup`.
+    pub fn new(capacity: Capacity, is_limited: IsLimited, roots: &Roots) -> Result<Self, KernelError> {
         let path = roots.proc.join("self/pagemap");
         let own = File::open(&path).map_err(|source| KernelError::Read { path, source })?;
         let page_bytes = window::page_bytes();
         Ok(Holder {
             roots: roots.clone(),
             page_bytes,
-            files: HeldFiles::new(capacity, PageTables::new(own, page_bytes), page_bytes),
+            files: HeldFiles::new(
+                capacity,
+                PageTables::new(own, page_bytes),
+                Charges::new(is_limited, roots)?,
+                page_bytes,
+            ),
             processes: BTreeMap::new(),
             turns: VecDeque::new(),
             unseen: BTreeSet::new(),
@@ -187,7 +199,11 @@ impl Holder {
         self.refreshes += 1;
         self.look_after(processes);
         let systems = LocalFileSystems::of_caller(&self.roots)?;
-        let mut failure = None;
+        let began = self.files.begin(self.refreshes);
+        let mut failure = began.err().map(|source| {
+            let path = self.roots.proc.join("kpagecgroup");
+            KernelError::Read { path, source }
+        });
         self.scan(&systems, start, budget, &mut failure);
         self.release(start, budget);
         let complete = self.unseen.is_empty() && self.doubtful.is_empty();

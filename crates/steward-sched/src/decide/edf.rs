@@ -58,12 +58,7 @@ unsafe extern "C" {
     fn decide_edf_timer_next(now_ns: u64, end_ns: u64) -> u64;
     fn decide_edf_lend(parent: *mut EdfTask, now_ns: u64) -> u64;
     fn decide_edf_return(parent: *mut EdfTask, unused_ns: u64, deadline_ns: u64);
-    fn decide_edf_lend_again(
-        parent: *mut EdfTask,
-        resting: bool,
-        lent_deadline_ns: u64,
-        now_ns: u64,
-    ) -> u64;
+    fn decide_edf_lend_again(parent: *mut EdfTask, resting: bool, lent_deadline_ns: u64, now_ns: u64) -> u64;
 }
 
 /// Whether a timer that fires at `timer_ns` (0: none is set) is left alone when a budget begins at `now_ns` that ends

@@ -3,6 +3,7 @@
 //!
 //! It has a thread of its own because a process can keep it waiting ([`Holder`]).
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,8 @@ const AREAS_MAX: usize = 16_384;
 /// What is to be held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// The cgroups whose processes are looked after, by path.
-    pub(crate) paths: Vec<String>,
+    /// The cgroups whose processes are looked after, by path, of each user.
+    pub(crate) paths: BTreeMap<u32, Vec<String>>,
     /// How much may be held of them together, in bytes.
     pub(crate) bytes_max: u64,
 }
@@ -98,12 +99,12 @@ impl Drop for Holding {
 }
 
 fn hold(shared: &Shared<State>, roots: &Roots) {
-    let mut holder = None;
+    let mut holders = BTreeMap::new();
     let mut wanted = Wanted::default();
     let mut hurry = Hurry::default();
     loop {
         let begun = Instant::now();
-        let outcome = refresh(&mut holder, &wanted, roots);
+        let outcome = refresh(&mut holders, &wanted, roots);
         let took = begun.elapsed();
         let is_complete = outcome.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
         hurry.took(took, is_complete);
@@ -152,31 +153,111 @@ impl Hurry {
     }
 }
 
-/// Looks once; whether everything has been looked at, too.
-fn refresh(holder: &mut Option<Holder>, wanted: &Wanted, roots: &Roots) -> Result<(Held, bool), KernelError> {
-    let capacity = Capacity { bytes_max: wanted.bytes_max, areas_max: AREAS_MAX };
+/// What is held for one user.
+struct OfUser {
+    holder: Holder,
+    /// What was held and what did not fit at the last look, in bytes.
+    wanted_bytes: u64,
+}
+
+/// Looks once; whether everything has been looked at, too. Each user has a part of the room, so that nobody takes it
+/// from all others: whose pages they are is not asked, and anybody may map what is in memory.
+fn refresh(
+    holders: &mut BTreeMap<u32, OfUser>,
+    wanted: &Wanted,
+    roots: &Roots,
+) -> Result<(Held, bool), KernelError> {
+    holders.retain(|user, _| wanted.paths.contains_key(user));
     if wanted.paths.is_empty() {
-        *holder = None;
         return Ok((Held::default(), true));
     }
+    let users = wanted.paths.len();
+    let capacity = |bytes_max| Capacity { bytes_max, areas_max: AREAS_MAX / users };
+    for user in wanted.paths.keys() {
+        if !holders.contains_key(user) {
+            holders.insert(*user, OfUser { holder: new_holder(capacity(0), roots)?, wanted_bytes: 0 });
+        }
+    }
+    let given = parts(holders, wanted.bytes_max);
+    // All of them first: who has too much makes room for who has too little.
+    for (user, one) in &mut *holders {
+        one.holder.set_capacity(capacity(given[user]));
+    }
     let tree = CgroupTree::open(roots)?;
-    // Processes that have ended meanwhile, and cgroups that have gone, need nothing.
-    let pids = wanted.paths.iter().flat_map(|path| tree.processes(path).unwrap_or_default());
-    let processes: Vec<TaskId> = pids.filter_map(|pid| Some(process::stat(pid, roots).ok()?.id)).collect();
-    let holder = match holder {
-        Some(holder) => holder,
-        None => holder.insert(Holder::new(capacity, roots)?),
-    };
-    holder.set_capacity(capacity);
-    let refreshed = holder.refresh(&processes, BUDGET)?;
-    let problem = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
-    let held = Held { bytes: refreshed.held_bytes, problem };
-    Ok((held, refreshed.complete))
+    let (mut held, mut is_complete) = (Held::default(), true);
+    for (user, one) in &mut *holders {
+        // Processes that have ended meanwhile, and cgroups that have gone, need nothing.
+        let pids = wanted.paths[user].iter().flat_map(|path| tree.processes(path).unwrap_or_default());
+        let processes: Vec<TaskId> =
+            pids.filter_map(|pid| Some(process::stat(pid, roots).ok()?.id)).collect();
+        let refreshed = one.holder.refresh(&processes, BUDGET / u32::try_from(users).unwrap_or(u32::MAX))?;
+        let unfitting = one.holder.processes().into_iter().map(|process| process.unfitting_bytes);
+        one.wanted_bytes = refreshed.held_bytes.saturating_add(unfitting.sum());
+        held.bytes += refreshed.held_bytes;
+        is_complete &= refreshed.complete;
+        let problem = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
+        held.problem = held.problem.or(problem);
+    }
+    let then = parts(holders, wanted.bytes_max);
+    let grows = |(user, one): (&u32, &OfUser)| one.wanted_bytes > given[user] && then[user] > given[user];
+    Ok((held, is_complete && !holders.iter().any(grows)))
+}
+
+fn parts(holders: &BTreeMap<u32, OfUser>, bytes_max: u64) -> BTreeMap<u32, u64> {
+    divided(&holders.iter().map(|(user, one)| (*user, one.wanted_bytes)).collect(), bytes_max)
+}
+
+/// How much of the room each may have: what they want, those who want much the same as each other, and of what is left
+/// an equal part for what they may want by the next look.
+fn divided(wanted: &BTreeMap<u32, u64>, bytes_max: u64) -> BTreeMap<u32, u64> {
+    let mut by_want: Vec<(u64, u32)> = wanted.iter().map(|(user, bytes)| (*bytes, *user)).collect();
+    by_want.sort_unstable();
+    let (mut left_bytes, mut parts) = (bytes_max, BTreeMap::new());
+    for ((wanted_bytes, user), others) in by_want.iter().zip((1..=by_want.len() as u64).rev()) {
+        let part = (*wanted_bytes).min(left_bytes / others);
+        left_bytes -= part;
+        parts.insert(*user, part);
+    }
+    let spare_bytes = left_bytes / (parts.len() as u64).max(1);
+    parts.values_mut().for_each(|part| *part += spare_bytes);
+    parts
+}
+
+/// One that holds nothing that a cgroup with limited memory is charged for.
+fn new_holder(capacity: Capacity, roots: &Roots) -> Result<Holder, KernelError> {
+    let tree = CgroupTree::open(roots)?;
+    // Where that cannot be known, nothing is held, and it is said.
+    tree.is_memory_limited(tree.find("")?.id)?;
+    // One that has gone meanwhile is charged for nothing any more: those above it are, at the next look.
+    Holder::new(capacity, Box::new(move |id| tree.is_memory_limited(id).unwrap_or(true)), roots)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn nobody_has_less_of_the_room_than_an_equal_part_if_they_want_that_and_none_is_left_that_somebody_wants(
+            wanted in prop::collection::btree_map(0u32..9, 0u64..3000, 0..6),
+            bytes_max in prop_oneof![0u64..5000, Just(u64::MAX)],
+        ) {
+            let parts = divided(&wanted, bytes_max);
+            prop_assert!(parts.keys().eq(wanted.keys()));
+            let users = wanted.len() as u64;
+            let all: u64 = parts.values().sum();
+            prop_assert!(all <= bytes_max);
+            prop_assert!(users == 0 || bytes_max - all < users, "{parts:?} of {bytes_max}");
+            for (user, part) in &parts {
+                prop_assert!(*part >= wanted[user].min(bytes_max / users), "{parts:?} of {wanted:?}");
+                // Who has less than they want: nobody has more than that beyond what they want.
+                let more = |other: &u64| *other > *part + 1;
+                prop_assert!(*part >= wanted[user] || !parts.values().any(more), "{parts:?} of {wanted:?}");
+            }
+        }
+    }
 
     #[test]
     fn who_changes_all_the_time_who_is_protected_has_it_look_a_fiftieth_of_the_time_once_a_hurry_is_used_up()

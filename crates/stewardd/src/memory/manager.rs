@@ -429,7 +429,7 @@ impl Turns {
             let cost_ns = sight.age(id);
             self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
         }
-        self.take_decision(decision);
+        self.take_decision(decision, orders);
         if let Some(sight) = &mut self.sight {
             self.holds.see(now_ns, sight, orders, reclaimed(&self.news, &self.in_hand));
         }
@@ -442,7 +442,7 @@ impl Turns {
         held.problem.or_else(|| self.holds.problem().map(str::to_owned)).map_or(Ok(()), Err)
     }
 
-    fn take_decision(&mut self, decision: Decision) {
+    fn take_decision(&mut self, decision: Decision, orders: &Orders) {
         let Some(sight) = &self.sight else { return };
         let path_of = |id: u64| sight.path_of(id).unwrap_or_default().to_owned();
         let victims =
@@ -459,7 +459,10 @@ impl Turns {
         self.look_below_bytes = decision.look_below_bytes;
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
-            let paths = protected.map(|kept| path_of(kept.id)).collect();
+            let mut paths: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            for path in protected.map(|kept| path_of(kept.id)) {
+                paths.entry(orders.user_of(&path)).or_default().push(path);
+            }
             holding.want(Wanted { paths, bytes_max: decision.held_max_bytes });
         }
         let kept = decision.kept.iter();

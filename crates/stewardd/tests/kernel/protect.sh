@@ -29,6 +29,29 @@ wait_for 'test -e /tmp/full'
 held protected $protected
 held hog $hog
 grep -E 'oom_kill |allocstall_normal|allocstall_dma32' /proc/vmstat
+section service
+# A service of 64 MB without swap has read a file that a protected program maps. What is held of it would be missing
+# when the service wants 50 MB of its own: it gives the file up, and lives.
+service=/sys/fs/cgroup/service
+mkdir $service
+echo 64M >$service/memory.max
+echo 0 >$service/memory.swap.max
+serve() { sh -c "echo \$\$ >$service/cgroup.procs; exec $1"; }
+dd if=/dev/urandom of=/scratch/book bs=1M count=30 2>/dev/null
+sync
+echo 3 >/proc/sys/vm/drop_caches
+for who in nobody somebody; do
+    serve 'cat /scratch/book' >/dev/null
+    echo "$who: $(sed -n 's/^file //p' $service/memory.stat)"
+    if [ $who = somebody ]; then
+        steward run --protect=10s -- keystrokes --file /scratch/book --keys 1000 --pause 0.1 --exit >/dev/null &
+        wait_for "grep -q 'file_mapped [1-9][0-9]\{7\}' $service/memory.stat"
+        sleep 8
+    fi
+    serve 'memory-burst --mb 50 --seconds 1' >/dev/null && echo "lives beside $who"
+done
+echo "unevictable: $(sed -n 's/^unevictable //p' $service/memory.stat)"
+grep 'oom_kill ' $service/memory.events
 section lapses
 # It sleeps: what it has is idle after ten seconds, and is not kept for longer than that asks for.
 # What is idle is covered as long as there is enough without, but not kept: it can be taken.

@@ -5,17 +5,20 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
+use super::charges::Charges;
 use super::pages::PageTables;
 use super::ranges::PageRanges;
-use super::window::Window;
+use super::window::{AROUND_PAGES, Window};
 
 /// How many pages one window has. Looking at one takes about a millisecond at most, and a large file needs few.
 pub const WINDOW_PAGES: u64 = 16 * 1024;
 
 /// Gaps of at most so many pages between pages to be held are locked as well, for each range takes two areas of this
-/// process's address space. What is in a gap is not read, but stays if it is in memory: the kernel maps so many cached
-/// pages around one that is asked for (`fault_around_bytes`).
-const GAP_PAGES: u64 = 16;
+/// process's address space. What is in a gap is not read, but stays if it is in memory.
+const GAP_PAGES: u64 = AROUND_PAGES;
+
+/// Who is charged for a page that was not to be held is not asked in each refresh.
+const REFUSED_REFRESHES: u64 = 16;
 
 /// A file, as `stat` tells it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +58,7 @@ pub struct HeldFiles {
     page_bytes: u64,
     windows: BTreeMap<WindowKey, Window>,
     own: PageTables,
+    charges: Charges,
     /// Sums over all windows.
     locked_pages: u64,
     areas: usize,
@@ -62,8 +66,8 @@ pub struct HeldFiles {
 
 impl HeldFiles {
     /// None, to be held within this capacity; `own` are the page tables of this process.
-    pub fn new(capacity: Capacity, own: PageTables, page_bytes: u64) -> Self {
-        HeldFiles { capacity, page_bytes, windows: BTreeMap::new(), own, locked_pages: 0, areas: 0 }
+    pub fn new(capacity: Capacity, own: PageTables, charges: Charges, page_bytes: u64) -> Self {
+        HeldFiles { capacity, page_bytes, windows: BTreeMap::new(), own, charges, locked_pages: 0, areas: 0 }
     }
 
     /// Holds within another capacity from now on. Where it is less than what is held, whole windows are let go.
@@ -73,6 +77,33 @@ impl HeldFiles {
             let Some(last) = self.windows.last_key_value().map(|(key, _)| *key) else { return };
             let _ = self.take(last);
         }
+    }
+
+    /// A refresh begins: what somebody is charged for whose memory is limited by now is let go.
+    ///
+    /// # Errors
+    /// What the kernel says when it is asked who is charged. Nothing is held then of which that is not known.
+    pub fn begin(&mut self, refresh: u64) -> io::Result<()> {
+        self.charges.forget();
+        let keys: Vec<WindowKey> = self.windows.keys().copied().collect();
+        let mut outcome = Ok(());
+        for key in keys {
+            let doubtful = limited(&self.windows[&key], &mut self.charges);
+            if !doubtful.is_empty()
+                && let Some(mut window) = self.take(key)
+            {
+                // What a cgroup was charged for that has gone, those above it are.
+                window.forget_owners(&doubtful);
+                let asked = window.ask_for_owners(&doubtful, &self.own, &self.charges);
+                if asked.is_err() {
+                    window.let_go(&doubtful);
+                    outcome = asked;
+                }
+                refuse(&mut window, &mut self.charges, refresh);
+                self.put_back(key, window);
+            }
+        }
+        outcome
     }
 
     /// The pages of one part of a file that are held.
@@ -94,8 +125,9 @@ impl HeldFiles {
         (self.windows.values().map(|window| window.held().pages() * self.page_bytes).sum(), self.areas)
     }
 
-    /// Holds pages of one window of a file that are in memory, as far as there is room; returns which are taken in.
-    /// `open` is asked for the file where it is not mapped yet as far as that. `refresh` is the number of this refresh.
+    /// Holds pages of one window of a file that are in memory, as far as there is room, and as nobody is charged for
+    /// them whose memory is limited; returns for how many there was no room. `open` is asked for the file where it is
+    /// not mapped yet as far as that. `refresh` is the number of this refresh.
     ///
     /// # Errors
     /// What opening, mapping or locking says.
@@ -105,46 +137,61 @@ impl HeldFiles {
         pages: &PageRanges,
         refresh: u64,
         open: impl FnOnce() -> io::Result<OpenFile>,
-    ) -> io::Result<PageRanges> {
+    ) -> io::Result<u64> {
         let is_looked_at = |window: &&Window| window.looked_at == refresh;
-        if self.windows.get(&key).filter(is_looked_at).is_some_and(|window| window.held().has_all(pages)) {
-            return Ok(pages.clone());
+        if self.windows.get(&key).filter(is_looked_at).is_some_and(|window| window.settled.has_all(pages)) {
+            return Ok(0);
         }
         let is_room = self.locked_pages * self.page_bytes < self.capacity.bytes_max;
         let end = pages.extent().end;
         let known = self.windows.get(&key).filter(|window| end <= window.extent().end);
         if known.is_none() {
             if !is_room || self.areas + 3 > self.capacity.areas_max {
-                let had = self.windows.get(&key).map(|shorter| pages.common(shorter.locked()));
-                return Ok(had.unwrap_or_default());
+                let had = self.windows.get(&key).map_or(0, |shorter| pages.common(shorter.locked()).pages());
+                return Ok(pages.pages() - had);
             }
-            self.map(key, end, open()?)?;
+            self.map(key, end, refresh, open()?)?;
         }
-        let Some(mut window) = self.take(key) else { return Ok(PageRanges::default()) };
+        let Some(mut window) = self.take(key) else { return Ok(0) };
         let outcome = self.hold_in(&mut window, pages, refresh);
-        if !window.locked().is_empty() {
+        if is_of_use(&window) {
             self.put_back(key, window);
         }
         outcome
     }
 
-    fn hold_in(&mut self, window: &mut Window, pages: &PageRanges, refresh: u64) -> io::Result<PageRanges> {
-        let fitting = self.fitting(window, pages);
-        let new = window.locked().union(&fitting).close_gaps(GAP_PAGES).minus(window.locked());
-        let outcome = window.lock(&new).and_then(|()| {
-            if window.looked_at != refresh {
-                window.look(window.extent(), &mut self.own)?;
-                window.looked_at = refresh;
-            }
-            window.populate(&fitting, &mut self.own)
-        });
-        match outcome {
-            Ok(()) => Ok(fitting),
-            Err(error) => {
-                window.unlock(&new);
-                Err(error)
-            }
+    /// Pages are mapped first, and locked when it is known who is charged for them: while they are only mapped, they
+    /// can be taken.
+    fn hold_in(&mut self, window: &mut Window, pages: &PageRanges, refresh: u64) -> io::Result<u64> {
+        if window.looked_at != refresh {
+            window.look(window.extent(), &mut self.own)?;
+            window.settled = PageRanges::default();
+            window.looked_at = refresh;
         }
+        if refresh - window.refused_at >= REFUSED_REFRESHES {
+            window.refused = PageRanges::default();
+        }
+        let wanted = window.resident(pages)?.minus(&window.refused);
+        let fitting = self.fitting(window, &wanted);
+        window.populate(&fitting.minus(window.mapped()), &mut self.own)?;
+        let whole = window.locked().union(&fitting.common(window.mapped())).close_gaps(GAP_PAGES);
+        window.ask_for_owners(&whole, &self.own, &self.charges)?;
+        refuse(window, &mut self.charges, refresh);
+        // Again, for of those that were to be locked some may have gone; and no gap has what is not to be held.
+        let whole = window.locked().union(&fitting.common(window.mapped())).close_gaps(GAP_PAGES);
+        let new = whole.minus(&window.refused).minus(window.locked());
+        let outcome = window.lock(&new);
+        if outcome.is_err() {
+            window.let_go(&new);
+        }
+        // Around a page that is asked for the kernel maps others.
+        window.let_go(&window.mapped().minus(window.locked()));
+        outcome?;
+        let unfitting_pages = wanted.minus(&fitting).pages();
+        if unfitting_pages == 0 {
+            window.settled = window.settled.union(pages);
+        }
+        Ok(unfitting_pages)
     }
 
     /// As many of these pages, from the first on, as there is room for. Gaps that are locked with them count, so that
@@ -173,8 +220,10 @@ impl HeldFiles {
     pub fn keep(&mut self, key: WindowKey, pages: &PageRanges) {
         let Some(mut window) = self.take(key) else { return };
         let unneeded = window.locked().minus(&pages.close_gaps(GAP_PAGES));
-        window.unlock(&unneeded);
-        if !window.locked().is_empty() {
+        window.let_go(&unneeded);
+        window.settled = window.settled.common(pages);
+        window.refused = window.refused.common(pages);
+        if is_of_use(&window) {
             self.put_back(key, window);
         }
     }
@@ -186,13 +235,12 @@ impl HeldFiles {
 
     /// Maps a window up to the file's end, or at least to `end`. One that was mapped while the file was shorter is
     /// replaced: what it had locked is locked in the new one first.
-    fn map(&mut self, key: WindowKey, end: u64, file: OpenFile) -> io::Result<()> {
+    fn map(&mut self, key: WindowKey, end: u64, refresh: u64, file: OpenFile) -> io::Result<()> {
         let whole = HeldFiles::extent_of(key.1);
         let extent = whole.start..whole.end.min(file.pages.max(end));
         let mut window = Window::map(&file.descriptor, extent, self.page_bytes)?;
-        if let Some(shorter) = self.windows.get(&key) {
-            window.lock(shorter.locked())?;
-            window.populate(&shorter.locked().clone(), &mut self.own)?;
+        if let Some(shorter) = self.windows.get(&key).map(|shorter| shorter.held().clone()) {
+            self.hold_in(&mut window, &shorter, refresh)?;
         }
         let _ = self.take(key);
         self.put_back(key, window);
@@ -211,5 +259,26 @@ impl HeldFiles {
         self.locked_pages += window.locked().pages();
         self.areas += window.areas();
         self.windows.insert(key, window);
+    }
+}
+
+/// Whether anything is known of it that is of use at the next refresh.
+fn is_of_use(window: &Window) -> bool {
+    !window.locked().is_empty() || !window.refused.is_empty()
+}
+
+/// The pages of which it is known that somebody is charged for them whose memory is limited.
+fn limited(window: &Window, charges: &mut Charges) -> PageRanges {
+    let limited = window.owners().filter(|(owner, _)| charges.is_limited(*owner));
+    limited.fold(PageRanges::default(), |all, (_, pages)| all.union(pages))
+}
+
+/// Lets go what is not to be held because of who is charged for it.
+fn refuse(window: &mut Window, charges: &mut Charges, refresh: u64) {
+    let limited = limited(window, charges);
+    if !limited.is_empty() {
+        window.let_go(&limited);
+        window.refused = window.refused.union(&limited);
+        window.refused_at = refresh;
     }
 }

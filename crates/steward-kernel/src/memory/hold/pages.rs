@@ -17,6 +17,10 @@ const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 /// In an entry of pagemap: the page is in memory, and it is of a file or shared.
 const ENTRY_PRESENT_AND_FILE: u64 = 1 << 63 | 1 << 61;
+/// In an entry of pagemap: the frame of a page that is in memory. 0 where the reader has no right to know.
+const ENTRY_FRAME: u64 = (1 << 55) - 1;
+/// In an entry of pagemap: the page is in memory.
+const ENTRY_PRESENT: u64 = 1 << 63;
 /// How many ranges one look tells.
 const REGIONS_MAX: usize = 512;
 /// How many entries are read in one look where the kernel has no `PAGEMAP_SCAN`.
@@ -120,19 +124,44 @@ impl PageTables {
         Ok((PageRanges::ascending(pages), end.min(addresses.end)))
     }
 
+    /// The frames of these pages of the address space, in order; 0 for one that is not in memory, or not to be known.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn frames(&self, pages: &PageRanges) -> io::Result<Vec<u64>> {
+        let mut frames = Vec::new();
+        for range in pages.iter() {
+            let mut first = range.start;
+            while first < range.end {
+                let entries = self.entries(first, range.end - first)?;
+                // Where nothing is read, there is nothing.
+                let looked_at = if entries.is_empty() { range.end - first } else { entries.len() as u64 };
+                let frame = |entry: &u64| if entry & ENTRY_PRESENT == 0 { 0 } else { entry & ENTRY_FRAME };
+                frames.extend(entries.iter().map(frame));
+                frames.extend((entries.len() as u64..looked_at).map(|_| 0));
+                first += looked_at;
+            }
+        }
+        Ok(frames)
+    }
+
     fn read(&self, addresses: Range<u64>) -> io::Result<(PageRanges, u64)> {
         let first = addresses.start / self.page_bytes;
-        let count = (addresses.end.div_ceil(self.page_bytes) - first).min(ENTRIES_MAX);
-        let mut bytes = vec![0; count as usize * 8];
-        let read = self.file.read_at(&mut bytes, first * 8)?;
-        let entries =
-            bytes[..read].chunks_exact(8).map(|entry| entry.try_into().map_or(0, u64::from_ne_bytes));
-        let pages = (first..)
-            .zip(entries)
-            .filter(|(_, entry)| entry & ENTRY_PRESENT_AND_FILE == ENTRY_PRESENT_AND_FILE);
+        let entries = self.entries(first, addresses.end.div_ceil(self.page_bytes) - first)?;
+        let is_of_file = |entry: &u64| entry & ENTRY_PRESENT_AND_FILE == ENTRY_PRESENT_AND_FILE;
+        let pages = (first..).zip(&entries).filter(|(_, entry)| is_of_file(entry));
         let pages = PageRanges::ascending(pages.map(|(page, _)| page..page + 1));
         // Where nothing is read, the process has ended.
-        let end = if read == 0 { addresses.end } else { (first + read as u64 / 8) * self.page_bytes };
+        let end =
+            if entries.is_empty() { addresses.end } else { (first + entries.len() as u64) * self.page_bytes };
         Ok((pages, end.min(addresses.end)))
+    }
+
+    /// The entries of pages of the address space, from the first on: at most so many, and no more than in one look.
+    fn entries(&self, first: u64, count: u64) -> io::Result<Vec<u64>> {
+        let mut bytes = vec![0; count.min(ENTRIES_MAX) as usize * 8];
+        let read = self.file.read_at(&mut bytes, first * 8)?;
+        let entries = bytes[..read].chunks_exact(8);
+        Ok(entries.map(|entry| entry.try_into().map_or(0, u64::from_ne_bytes)).collect())
     }
 }

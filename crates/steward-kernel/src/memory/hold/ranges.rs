@@ -95,6 +95,16 @@ impl PageRanges {
         closed
     }
 
+    /// With gaps closed, the smaller ones first, until there are at most so many ranges.
+    pub fn coarse(self, ranges_max: usize) -> PageRanges {
+        let (mut coarse, mut gap) = (self, 1);
+        while coarse.count() > ranges_max.max(1) {
+            coarse = coarse.close_gaps(gap);
+            gap *= 2;
+        }
+        coarse
+    }
+
     /// The first pages, so many of them.
     pub fn first(&self, pages: u64) -> PageRanges {
         let mut left = pages;
@@ -176,6 +186,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn coarse_ranges_are_few_and_have_all_pages_in_the_same_extent(a in pages(), ranges_max in 0usize..60) {
+            let all = of_set(&a);
+            let coarse = all.clone().coarse(ranges_max);
+            prop_assert!(coarse.has_all(&all) && coarse.extent() == all.extent());
+            prop_assert!(coarse.count() <= ranges_max.max(1));
+            prop_assert!(all.count() > ranges_max.max(1) || coarse == all);
+        }
+
         #[test]
         fn ranges_are_to_each_other_as_the_sets_of_their_pages(a in pages(), b in pages(), length in 0u64..80) {
             let (left, right) = (of_set(&a), of_set(&b));

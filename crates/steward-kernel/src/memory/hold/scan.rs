@@ -20,10 +20,14 @@ use crate::roots::Roots;
 /// Of a larger mapping, only what the process has in its page tables is held, in bytes.
 const WHOLE_MAX_BYTES: u64 = 32 << 20;
 
-/// What is held for a process, and what is not.
+/// How many ranges of a window are noted for a process: it may have every other page of a large file.
+const RANGES_MAX: usize = 64;
+
+/// What is to be held for a process, and what cannot be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The pages that it maps and that are held for it.
+    /// The pages that it maps, and of a larger mapping those that it has in its page tables, and of so many ranges that
+    /// there would be more than [`RANGES_MAX`] in a window also what is between them.
     pub pages: BTreeMap<WindowKey, PageRanges>,
     /// Pages that it maps and that did not fit into the capacity.
     pub unfitting_pages: u64,
@@ -154,11 +158,11 @@ impl Scan {
         let (window, is_done) = ((*key, number), looked_to >= mapping.addresses.end);
         if !pages.is_empty() {
             match self.hold(&current.mapping, window, &pages, with) {
-                Ok(held) => {
-                    self.found.unfitting_pages += pages.minus(&held).pages();
+                Ok(unfitting_pages) => {
+                    self.found.unfitting_pages += unfitting_pages;
                     let all = self.found.pages.entry(window).or_default();
-                    if !all.has_all(&held) {
-                        *all = all.union(&held);
+                    if !all.has_all(&pages) {
+                        *all = all.union(&pages).coarse(RANGES_MAX);
                     }
                 }
                 Err(error) => {
@@ -180,7 +184,7 @@ impl Scan {
         window: WindowKey,
         pages: &PageRanges,
         with: &mut Surroundings,
-    ) -> io::Result<PageRanges> {
+    ) -> io::Result<u64> {
         let Surroundings { roots, page_bytes, refresh, systems, mounts, files, .. } = with;
         files.hold(window, pages, *refresh, || {
             let (handle, key, facts) = self.identify(mapping, roots, systems, mounts)?;

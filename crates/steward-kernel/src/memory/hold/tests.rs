@@ -56,7 +56,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 }
 
 fn holder(capacity: Capacity) -> Holder {
-    Holder::new(capacity, &Roots::default()).expect("pagemap")
+    Holder::new(capacity, Box::new(|_| false), &Roots::default()).expect("pagemap")
 }
 
 /// A refresh that comes to its end, with nothing that failed.
@@ -202,6 +202,67 @@ fn no_more_is_held_than_the_capacity_and_what_did_not_fit_is_told() {
 }
 
 #[test]
+fn what_somebody_is_charged_for_whose_memory_is_limited_is_not_held_and_let_go_once_it_is() {
+    let Some(_alone) = alone() else { return };
+    if std::fs::read("/proc/kpagecgroup").is_err() {
+        eprintln!("nothing is tested: this kernel does not say who is charged");
+        return;
+    }
+    let file = file(64);
+    let mut child = Child::start(&file, 0..64, Sharing::Shared);
+    (0..64).for_each(|page| child.read(page));
+    let limited = Arc::new(Mutex::new((true, BTreeSet::new())));
+    let asked = Arc::clone(&limited);
+    let is_limited = move |owner| {
+        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.1.insert(owner);
+        asked.0
+    };
+    let mut holder = Holder::new(PLENTY, Box::new(is_limited), &Roots::default()).expect("pagemap");
+    refresh(&mut holder, &[child.task]);
+    let owners = limited.lock().expect("no panic").1.clone();
+    if owners.is_empty() {
+        eprintln!("nothing is tested: nobody is charged for the file");
+        return;
+    }
+    assert!(held(&holder, &file).is_empty(), "of {owners:?}");
+    assert_eq!(own_mappings(&file), 1, "who is charged is remembered");
+    limited.lock().expect("no panic").0 = false;
+    let mut refreshes = 0;
+    while !held(&holder, &file).has_all(&PageRanges::of(0..64)) {
+        refresh(&mut holder, &[child.task]);
+        refreshes += 1;
+        assert!(refreshes < 40, "it is never held");
+    }
+    limited.lock().expect("no panic").0 = true;
+    let refreshed = refresh(&mut holder, &[child.task]);
+    assert!(held(&holder, &file).is_empty(), "{refreshed:?}");
+    // What is refused is forgotten with the process.
+    refresh(&mut holder, &[]);
+    assert_eq!(own_mappings(&file), 0);
+}
+
+/// A file of which little is in memory takes no more room than that.
+#[test]
+fn an_empty_mapping_takes_no_room() {
+    let Some(_alone) = alone() else { return };
+    let (empty, other) = (file(0), file(64));
+    empty.set_len(WINDOW_PAGES / 2 * 4096).expect("a file without blocks");
+    let first = Child::start(&empty, 0..WINDOW_PAGES / 2, Sharing::Shared);
+    let mut child = Child::start(&other, 0..64, Sharing::Shared);
+    child.read(10);
+    let mut holder = holder(PLENTY);
+    let all = [first.task, child.task];
+    let refreshed = refresh(&mut holder, &all);
+    assert!(held(&holder, &other).has_all(&PageRanges::of(0..64)) && held(&holder, &empty).is_empty());
+    // With so much and not more to be had, all of it is held again.
+    holder.set_capacity(Capacity { bytes_max: 0, ..PLENTY });
+    holder.set_capacity(Capacity { bytes_max: refreshed.held_bytes + 64 * 4096, ..PLENTY });
+    let again = refresh(&mut holder, &all);
+    assert!(again.held_bytes + 16 * 4096 >= refreshed.held_bytes, "{again:?} after {refreshed:?}");
+}
+
+#[test]
 fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
     let Some(_alone) = alone() else { return };
     let file = file(64);
@@ -249,11 +310,12 @@ fn a_file_that_is_cut_is_held_no_more_and_one_that_grows_is_held_to_its_end() {
     // Cut between looking and locking: nothing of it can be mapped.
     let mut window = window::Window::map(&file, 0..512, 4096).expect("a mapping");
     let all = PageRanges::of(0..512);
-    window.lock(&all).expect("the right to lock");
+    assert_eq!(window.resident(&all).expect("nothing is wrong"), PageRanges::of(0..1));
     let mut own = PageTables::new(File::open("/proc/self/pagemap").expect("pagemap"), 4096);
     window.populate(&all, &mut own).expect("nothing is wrong");
+    window.lock(&all).expect("the right to lock");
     assert_eq!(window.held(), &PageRanges::of(0..1));
-    window.unlock(&all);
+    window.let_go(&all);
     assert!(window.held().is_empty() && window.locked().is_empty());
 }
 
@@ -306,7 +368,7 @@ fn files_on_file_systems_that_are_not_known_are_counted_and_not_opened() {
     link(&child.task.tid.to_string());
     link("self/pagemap");
     std::fs::write(roots.proc.join("self/mountinfo"), "").expect("a file");
-    let mut holder = Holder::new(PLENTY, &roots).expect("pagemap");
+    let mut holder = Holder::new(PLENTY, Box::new(|_| false), &roots).expect("pagemap");
     let refreshed = holder.refresh(&[child.task], HOUR).expect("mountinfo");
     let Some(of_child) = holder.processes().first().copied() else { panic!("{refreshed:?}") };
     assert!(of_child.foreign_mappings > 0, "the program itself is on a disk: {of_child:?}");
@@ -329,7 +391,7 @@ fn another_thread_can_learn_which_process_keeps_a_refresh_waiting() {
     rustix::fs::mkfifoat(rustix::fs::CWD, process.join("maps"), mode).expect("a FIFO");
     let task = crate::process::stat(42, &roots).expect("it is there").id;
 
-    let mut holder = Holder::new(PLENTY, &roots).expect("pagemap");
+    let mut holder = Holder::new(PLENTY, Box::new(|_| false), &roots).expect("pagemap");
     let looking_at = holder.looking_at();
     let refresh = std::thread::spawn(move || holder.refresh(&[task], HOUR).expect("mountinfo"));
     while looking_at.load(Ordering::Relaxed) != 42 {

@@ -3,12 +3,17 @@
 //! What the pages hold is never looked at: where a file was cut, touching them would end this process with SIGBUS. The
 //! kernel is only asked to map and to lock them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
+use super::charges::Charges;
 use super::pages::PageTables;
 use super::ranges::PageRanges;
+
+/// The kernel maps at most so many cached pages around one that is asked for (`fault_around_bytes`).
+pub const AROUND_PAGES: u64 = 16;
 
 /// The size of a page in bytes.
 pub fn page_bytes() -> u64 {
@@ -25,7 +30,18 @@ pub struct Window {
     extent: Range<u64>,
     page_bytes: u64,
     locked: PageRanges,
+    /// In the page tables of this process, by the last look.
+    mapped: PageRanges,
+    /// The locked ones of them.
     held: PageRanges,
+    /// The cgroups that are charged for pages that are mapped here, with these.
+    owners: BTreeMap<u64, PageRanges>,
+    /// Not to be held because of who is charged for them.
+    pub refused: PageRanges,
+    /// In which refresh that was found.
+    pub refused_at: u64,
+    /// What has been done in the refresh `looked_at`: as much as could be of it is held.
+    pub settled: PageRanges,
     /// In which refresh its page tables were looked at last.
     pub looked_at: u64,
 }
@@ -58,7 +74,12 @@ impl Window {
             extent: extent.clone(),
             page_bytes,
             locked: PageRanges::default(),
+            mapped: PageRanges::default(),
             held: PageRanges::default(),
+            owners: BTreeMap::new(),
+            refused: PageRanges::default(),
+            refused_at: 0,
+            settled: PageRanges::default(),
             looked_at: 0,
         };
         // Random: a page that is mapped here has nothing read ahead, and does not count as used. No huge pages: into
@@ -87,6 +108,16 @@ impl Window {
         &self.held
     }
 
+    /// The pages that were in the page tables of this process when they were looked at last.
+    pub fn mapped(&self) -> &PageRanges {
+        &self.mapped
+    }
+
+    /// Who is charged for mapped pages, as far as that was [asked for](Window::ask_for_owners).
+    pub fn owners(&self) -> impl Iterator<Item = (u64, &PageRanges)> {
+        self.owners.iter().map(|(owner, pages)| (*owner, pages))
+    }
+
     /// How many areas this process's address space has for it (`vm.max_map_count`), at most.
     pub fn areas(&self) -> usize {
         1 + 2 * self.locked.count()
@@ -110,38 +141,59 @@ impl Window {
             done.push(range);
         }
         self.locked = self.locked.union(&PageRanges::ascending(done));
+        self.held = self.mapped.common(&self.locked);
         outcome
     }
 
-    /// Lets pages go that were locked: they are not mapped here any more, and may be taken like any others.
-    pub fn unlock(&mut self, pages: &PageRanges) {
-        for range in pages.iter() {
+    /// Lets pages go: they are not locked and not mapped here any more, and may be taken like any others.
+    pub fn let_go(&mut self, pages: &PageRanges) {
+        for range in self.locked.common(pages).iter() {
             let (address, length) = self.place(&range);
             // SAFETY: the range is within this mapping, and unlocking changes nothing that can be seen of it.
             unsafe { libc::munlock(address as *const libc::c_void, length) };
+        }
+        for range in pages.iter() {
             // Takes it out of this process's page tables; the file keeps what it has.
             let _ = self.advise(range, libc::MADV_DONTNEED);
         }
         self.locked = self.locked.minus(pages);
-        self.held = self.held.minus(pages);
+        self.have_gone(pages);
     }
 
-    /// Maps those of the locked pages that are in memory and not mapped yet. A page that has left memory meanwhile is
-    /// not read.
+    /// Those of these pages that are in memory.
     ///
     /// # Errors
-    /// What mincore(2) or looking at `own` says. That pages cannot be mapped is no error: they are not held then.
-    pub fn populate(&mut self, pages: &PageRanges, own: &mut PageTables) -> io::Result<()> {
-        let missing = pages.minus(&self.held);
-        for range in missing.iter() {
-            for resident in self.resident(range)?.iter() {
-                let _ = self.advise(resident, libc::MADV_POPULATE_READ);
+    /// What mincore(2) says.
+    pub fn resident(&self, pages: &PageRanges) -> io::Result<PageRanges> {
+        let mut all = PageRanges::default();
+        for range in pages.iter() {
+            let (address, length) = self.place(&range);
+            let mut told = vec![0u8; (range.end - range.start) as usize];
+            // SAFETY: the range is within this mapping, and there is a byte for each page of it.
+            if unsafe { libc::mincore(address as *mut libc::c_void, length, told.as_mut_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
             }
+            let resident = range.zip(told).filter(|(_, told)| told & 1 == 1);
+            all = all.union(&PageRanges::ascending(resident.map(|(page, _)| page..page + 1)));
         }
-        if missing.is_empty() { Ok(()) } else { self.look(missing.extent(), own) }
+        Ok(all)
     }
 
-    /// Finds which pages are held now: a page goes when its file is cut.
+    /// Maps pages that are in memory, and looks at them. That one cannot be mapped is no error: it is not mapped then.
+    ///
+    /// # Errors
+    /// What looking at `own` says.
+    pub fn populate(&mut self, resident: &PageRanges, own: &mut PageTables) -> io::Result<()> {
+        for range in resident.iter() {
+            let _ = self.advise(range, libc::MADV_POPULATE_READ);
+        }
+        let Range { start, end } = resident.extent();
+        let around = start.saturating_sub(AROUND_PAGES).max(self.extent.start)
+            ..(end + AROUND_PAGES).min(self.extent.end);
+        if resident.is_empty() { Ok(()) } else { self.look(around, own) }
+    }
+
+    /// Finds which pages are mapped now: a page goes when its file is cut.
     ///
     /// # Errors
     /// What looking at `own`, the page tables of this process, says.
@@ -157,21 +209,52 @@ impl Window {
             found = found.union(&PageRanges::ascending(here));
             address = looked_to;
         }
-        let others = self.held.minus(&PageRanges::of(part));
-        self.held = others.union(&found.common(&self.locked));
+        self.have_gone(&PageRanges::of(part).minus(&found));
+        self.mapped = self.mapped.union(&found);
+        self.held = self.mapped.common(&self.locked);
         Ok(())
     }
 
-    /// Which of these pages are in memory.
-    fn resident(&self, pages: Range<u64>) -> io::Result<PageRanges> {
-        let (address, length) = self.place(&pages);
-        let mut told = vec![0u8; (pages.end - pages.start) as usize];
-        // SAFETY: the range is within this mapping, and there is a byte for each page of it.
-        if unsafe { libc::mincore(address as *mut libc::c_void, length, told.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
+    /// Asks who is charged for mapped pages of which it is not known. Those of which it is not known then have gone.
+    ///
+    /// # Errors
+    /// What the kernel says of frames and charges.
+    pub fn ask_for_owners(
+        &mut self,
+        pages: &PageRanges,
+        own: &PageTables,
+        charges: &Charges,
+    ) -> io::Result<()> {
+        let known = self.owners.values().fold(PageRanges::default(), |all, pages| all.union(pages));
+        let asked = pages.common(&self.mapped).minus(&known);
+        if asked.is_empty() {
+            return Ok(());
         }
-        let resident = pages.zip(told).filter(|(_, told)| told & 1 == 1);
-        Ok(PageRanges::ascending(resident.map(|(page, _)| page..page + 1)))
+        let first = self.address / self.page_bytes;
+        let shifted = |range: Range<u64>| {
+            range.start - self.extent.start + first..range.end - self.extent.start + first
+        };
+        let frames = own.frames(&PageRanges::ascending(asked.iter().map(shifted)))?;
+        let mut unknown = asked.clone();
+        for (owner, pages) in charges.owners(&asked, &frames)? {
+            unknown = unknown.minus(&pages);
+            let owned = self.owners.entry(owner).or_default();
+            *owned = owned.union(&pages);
+        }
+        self.let_go(&unknown);
+        Ok(())
+    }
+
+    fn have_gone(&mut self, pages: &PageRanges) {
+        self.mapped = self.mapped.minus(pages);
+        self.held = self.held.minus(pages);
+        self.forget_owners(pages);
+    }
+
+    /// Who is charged for these pages is to be asked again.
+    pub fn forget_owners(&mut self, pages: &PageRanges) {
+        self.owners.values_mut().for_each(|owned| *owned = owned.minus(pages));
+        self.owners.retain(|_, owned| !owned.is_empty());
     }
 
     fn advise(&self, pages: Range<u64>, advice: libc::c_int) -> io::Result<()> {
