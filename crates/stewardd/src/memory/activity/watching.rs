@@ -30,6 +30,8 @@ const SCAN_NS: u64 = 2_000_000_000;
 /// What looking may cost is 1 of so many parts of a CPU; and so long it is put off for that at most.
 const COST_PART: u64 = 500;
 const PUT_OFF_MAX_NS: u64 = 30_000_000_000;
+/// The same of looking at once because there are others to watch.
+const HURRY_PART: u64 = 50;
 /// Below one domain about so many cgroups are looked at, at most.
 const CGROUPS_MAX: usize = 1_024;
 /// So many terminals of one user's domains are watched at most: each is a watch of inotify, of which root has only so
@@ -61,6 +63,9 @@ pub(super) struct Turns {
     /// When an input device was read last.
     input_at_ns: Option<u64>,
     scan_at_ns: u64,
+    /// From when on there may be another scan because there are others to watch, which anybody who may protect a domain
+    /// can bring about all the time.
+    scan_again_ns: u64,
     look_at_ns: u64,
     lapsed_at_ns: u64,
     /// When devices that were read are waited for again.
@@ -93,6 +98,7 @@ impl Turns {
             domains: BTreeMap::new(),
             input_at_ns: None,
             scan_at_ns: 0,
+            scan_again_ns: 0,
             look_at_ns: 0,
             lapsed_at_ns: 0,
             again_at_ns: None,
@@ -119,7 +125,7 @@ impl Turns {
             }
             if self.wait(wanted.domains.is_empty()) {
                 // There are others to watch.
-                self.scan_at_ns = 0;
+                self.scan_at_ns = self.scan_at_ns.min(self.scan_again_ns);
             }
         }
     }
@@ -174,6 +180,7 @@ impl Turns {
             let (outcome, cost_ns) = timed(|| self.scan(wanted));
             self.problems[0] = outcome.err().map(|error| error.to_string());
             self.scan_at_ns = now_ns + put_off_ns(SCAN_NS, cost_ns);
+            self.scan_again_ns = now_ns + cost_ns.saturating_mul(HURRY_PART).min(SCAN_NS);
             self.again_at_ns = Some(now_ns);
         }
         let all = now_ns >= self.look_at_ns;
