@@ -38,6 +38,7 @@ const CHECKS: &[Check] = &[
     // The first one, so that the others use what it leaves in force.
     ("killing-the-loader-gives-the-machine-back", 1, system::killed_loader),
     ("nice-values-set-shares", 1, shares::nice_values_set_shares),
+    ("what-is-changed-while-it-waits-counts-no-more-when-it-has-left", 1, shares::changed_while_waiting),
     ("cgroup-weights-set-shares-through-the-hierarchy", 1, shares::cgroup_weights),
     ("idle-cgroups-get-what-is-left", 1, shares::idle_cgroup),
     ("cpu-max-limits-a-cgroup-and-its-children", 1, shares::cpu_max),

@@ -45,6 +45,45 @@ pub fn nice_values_set_shares() -> Outcome {
     Ok(format!("nice 0 : 5 = {:.2}, 5 : 10 = {:.2}", first / fifth, fifth / tenth))
 }
 
+/// Tasks that wait are given other nice values, move to another cgroup and back, and leave for another class, where they
+/// stop. None of them counts afterwards: a loop beside a cgroup of three times its weight has a quarter. Did they, the
+/// level's own tasks would count for as much as all that is below it, and it would have half.
+pub fn changed_while_waiting() -> Outcome {
+    let scheduler = shared()?;
+    let group = Group::new("heavy").set("cpu.weight", "300");
+    let waiting: Vec<Program> = (0..20).map(|_| Program::start(&["spin"])).collect();
+    sleep(Duration::from_millis(500));
+    for round in 0..8 {
+        for program in &waiting {
+            // SAFETY: a plain system call on our own child.
+            unsafe {
+                libc::setpriority(libc::PRIO_PROCESS, program.pid() as u32, [19, -20, 5, 0][round % 4])
+            };
+            for path in [group.0.join("cgroup.procs"), "/sys/fs/cgroup/cgroup.procs".into()] {
+                fs::write(&path, program.pid().to_string()).map_err(|error| error.to_string())?;
+            }
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let parameters = libc::sched_param { sched_priority: 1 };
+    for program in &waiting {
+        // SAFETY: plain system calls on our own child.
+        unsafe {
+            libc::sched_setscheduler(program.pid(), libc::SCHED_FIFO, &parameters);
+            libc::kill(program.pid(), libc::SIGSTOP);
+        }
+    }
+    let (own, below) = (Program::start(&["spin"]), Program::start(&["spin"]).within(&group));
+    sleep(Duration::from_secs(1));
+    let times = measure(&[&own, &below], SECONDS);
+    drop((own, below, waiting));
+    drop(group);
+    drop(scheduler);
+    let share = times[0] / (times[0] + times[1]);
+    check!(near(share, 0.25, 0.05), "{share:.3} of the CPU, 0.25 wanted");
+    Ok(format!("{share:.3} of the CPU beside three times the weight"))
+}
+
 /// a (300) with children a1 (100) and a2 (200) beside b (100): 25 %, 50 %, 25 %, however many tasks each has.
 pub fn cgroup_weights() -> Outcome {
     let scheduler = shared()?;

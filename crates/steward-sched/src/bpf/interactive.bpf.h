@@ -144,7 +144,7 @@ static __always_inline void leave_queue(struct task_state *t)
 		if (run)
 			run->direct = 0;
 	}
-	if (__sync_lock_test_and_set(&t->counted_waiting, 0) && table)
+	if (t->counted_waiting && __sync_lock_test_and_set(&t->counted_waiting, 0) && table)
 		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting, 1);
 	if (t->restricted_waiting && __sync_lock_test_and_set(&t->restricted_waiting, 0) && table)
 		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting_restricted, 1);

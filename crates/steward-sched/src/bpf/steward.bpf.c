@@ -421,20 +421,6 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	}
 }
 
-void STRUCT_OPS(steward_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	struct task_state *t = task_state_of(p);
-	struct task_slot *slot;
-
-	if (!t)
-		return;
-	leave_queue(t);
-	domain_counts(t, 0, clock_of(scx_bpf_task_cpu(p)));
-	slot = slot_of(t);
-	if (slot && (deq_flags & SCX_DEQ_SLEEP))
-		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
-}
-
 void STRUCT_OPS(steward_running, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
@@ -486,6 +472,21 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		runs_direct(table, t, run, cpu);
 }
 
+/*
+ * The task that ran here is taken off the CPU: it sleeps, or something of it is changed and it goes on. Here and not in
+ * ops.quiescent, which would be one more callback at each sleep. That would also tell of one that is taken out of a
+ * queue to be changed; it leaves when it is put into another (steward_enqueue), with its class (steward_disable), or
+ * with its cgroup or weight (steward_cgroup_move, steward_set_weight).
+ */
+static __always_inline void ceases(struct task_struct *p, struct task_state *t, u64 now_ns)
+{
+	struct task_slot *slot = slot_of(t);
+
+	domain_counts(t, 0, now_ns);
+	if (slot && p->__state && p == bpf_get_current_task_btf())
+		edf_sleep(&slot->edf, p->__state & TASK_INTERRUPTIBLE);
+}
+
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_state *t = task_state_of(p);
@@ -512,6 +513,8 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	run->budget_end_ns = 0;
 	run->domain = 0;
 	run->charged_to = 0;
+	if (!runnable)
+		ceases(p, t, now_ns);
 }
 
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
@@ -525,6 +528,10 @@ void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 	if (weight < t->weight && weight < WEIGHT_DEFAULT)
 		t->vtime += task_spread(domain_at(table, t->domain), weight, bpf_get_prandom_u32());
 	t->weight = weight;
+	if (t->runnable_weight) {
+		domain_counts(t, 0, clock_now());
+		domain_counts(t, weight, clock_now());
+	}
 }
 
 void STRUCT_OPS(steward_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
@@ -604,6 +611,17 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	begin_in_domain(t, domain_at(table, t->domain));
+}
+
+/* The task leaves for another class, or ends. */
+void STRUCT_OPS(steward_disable, struct task_struct *p)
+{
+	struct task_state *t = task_state_of(p);
+
+	if (!t)
+		return;
+	leave_queue(t);
+	domain_counts(t, 0, clock_now());
 }
 
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
@@ -726,12 +744,12 @@ struct sched_ext_ops steward_ops = {
 	.update_idle = (void *)steward_update_idle,
 	.running = (void *)steward_running,
 	.stopping = (void *)steward_stopping,
-	.quiescent = (void *)steward_quiescent,
 	.set_weight = (void *)steward_set_weight,
 	.set_cpumask = (void *)steward_set_cpumask,
 	.init_task = (void *)steward_init_task,
 	.exit_task = (void *)steward_exit_task,
 	.enable = (void *)steward_enable,
+	.disable = (void *)steward_disable,
 	.cgroup_init = (void *)steward_cgroup_init,
 	.cgroup_exit = (void *)steward_cgroup_exit,
 	.cgroup_move = (void *)steward_cgroup_move,

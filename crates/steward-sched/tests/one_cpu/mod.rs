@@ -213,7 +213,7 @@ impl OneCpu {
         }
     }
 
-    /// The running task gives the CPU up: `stopping`, then `quiescent`.
+    /// The running task gives the CPU up and sleeps: `stopping`.
     fn block(&mut self, running: Running) {
         self.charge(running);
         self.running = None;

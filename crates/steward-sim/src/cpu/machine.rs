@@ -294,7 +294,7 @@ impl Machine {
             After::Runs => self.kernel.watch_phase(cpu),
             After::Waits { voluntary } => {
                 self.leave_cpu(p, cpu);
-                self.scheduler.quiescent(&self.kernel, p, voluntary);
+                self.scheduler.ceases(&self.kernel, p, voluntary);
             }
             After::Ended => {
                 self.leave_cpu(p, cpu);

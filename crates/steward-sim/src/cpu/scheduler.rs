@@ -320,7 +320,7 @@ impl Scheduler {
     }
 
     /// The task sleeps: of its own will, or because it waits for a disk.
-    pub(crate) fn quiescent(&mut self, k: &Kernel, p: TaskId, voluntary: bool) {
+    pub(crate) fn ceases(&mut self, k: &Kernel, p: TaskId, voluntary: bool) {
         self.leave_queue(p);
         self.domain_counts(p, 0, k.now_ns);
         if let Some(slot) = self.tasks[p as usize].slot {
