@@ -26,9 +26,6 @@ const MOVE_ROUNDS_MAX: usize = 100;
 /// How deep the tree is looked at. The kernel allows more only where somebody asked for it.
 pub const DEPTH_MAX: usize = 40;
 
-/// How many levels up from a cgroup limits are looked for.
-pub const LIMITS_DEPTH_MAX: usize = 256;
-
 /// How many cgroups are listed below one at the first level of the tree, at the second, and below any deeper one: as
 /// many as can have a domain of their own there (docs/scheduler.md, the tree of domains).
 pub const BELOW_MAX: [usize; 3] = [3072, 2048, 1024];
@@ -184,14 +181,14 @@ impl CgroupTree {
     }
 
     /// Whether the memory of the cgroup with this id is limited (`memory.high`, `memory.max`), by itself or by one
-    /// above it. One that is deeper than [`LIMITS_DEPTH_MAX`] counts as limited.
+    /// above it. One that is deeper than [`DEPTH_MAX`] counts as limited.
     ///
     /// # Errors
     /// [`KernelError::Cgroup`] when there is none, or without CAP_DAC_READ_SEARCH, and [`KernelError::Read`].
     pub fn is_memory_limited(&self, id: u64) -> Result<bool, KernelError> {
         let mut directory = self.open_by_id(id)?;
         let root = fs::fstat(&self.root).map_err(|errno| self.failed("", "look at", errno))?.st_ino;
-        for _ in 0..LIMITS_DEPTH_MAX {
+        for _ in 0..DEPTH_MAX {
             let here = fs::fstat(&directory).map_err(|errno| self.failed("", "look at", errno))?;
             if here.st_ino == root {
                 return Ok(false);

@@ -18,6 +18,8 @@
 //! - A page that a cgroup is charged for whose memory is limited (`memory.high`, `memory.max`), by itself or by one
 //!   above it, is not held, and one that is held is let go by the first refresh after the limit was set: else the tasks
 //!   of that cgroup would be slowed, or ended, for what others map. Who is charged is asked before a page is locked.
+//!   Nothing is held of a window of 64 MiB of a file that more than 64 cgroups are charged for, or of which that would
+//!   leave more pieces than there may be areas.
 //! - A page is let go when no process that is to be protected maps it any more, and all are when the holder is dropped
 //!   or its process dies. Of a larger mapping that is as long as the page is in a process's page tables, which may be
 //!   shorter than it is used. What may be held in all is limited ([`Capacity`]).
@@ -224,6 +226,15 @@ impl Holder {
     /// Holds within another capacity from now on. What is too much is let go at once; the next refresh holds what fits.
     pub fn set_capacity(&mut self, capacity: Capacity) {
         self.files.set_capacity(capacity);
+    }
+
+    /// What would be held with more room, as far as that is known, in bytes, and in areas of this process's address
+    /// space ([`Capacity`]); of the latter all there are where something did not fit.
+    pub fn wanted(&self) -> (u64, usize) {
+        let unfitting_pages =
+            self.processes.values().fold(0_u64, |sum, one| sum.saturating_add(one.found.unfitting_pages));
+        let bytes = unfitting_pages.saturating_mul(self.page_bytes).saturating_add(self.files.locked_bytes());
+        (bytes, if unfitting_pages > 0 { usize::MAX } else { self.files.totals().1 })
     }
 
     /// How many bytes are held of each file.

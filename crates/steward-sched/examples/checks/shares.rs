@@ -45,9 +45,9 @@ pub fn nice_values_set_shares() -> Outcome {
     Ok(format!("nice 0 : 5 = {:.2}, 5 : 10 = {:.2}", first / fifth, fifth / tenth))
 }
 
-/// Tasks that wait are given other nice values, move to another cgroup and back, and leave for another class, where they
-/// stop. None of them counts afterwards: a loop beside a cgroup of three times its weight has a quarter. Did they, the
-/// level's own tasks would count for as much as all that is below it, and it would have half.
+/// Tasks that wait are given other nice values, move to another cgroup and back, and leave for another class, where
+/// they stop. None of them counts afterwards: a loop beside a cgroup of three times its weight has a quarter. Did they,
+/// the level's own tasks would count for as much as all that is below it, and it would have half.
 pub fn changed_while_waiting() -> Outcome {
     let scheduler = shared()?;
     let group = Group::new("heavy").set("cpu.weight", "300");

@@ -224,11 +224,12 @@ static __always_inline bool may_borrow(struct task_state *t, u32 lender)
 	return t->lender == lender && t->loans_left && !t->slot;
 }
 
-static __always_inline void watch_next_loan(struct task_slot *slot, u32 index, u64 now_ns)
+/* Has the slot's timer fire when there could be another loan; where that has passed, in so long. */
+static __always_inline void watch_next_loan(struct task_slot *slot, u32 index, u64 now_ns, u64 else_ns)
 {
 	u64 next_ns = edf_next_loan_ns(&slot->edf, now_ns);
 
-	watch_period(index, next_ns > now_ns ? next_ns - now_ns : 0);
+	watch_period(index, next_ns > now_ns ? next_ns - now_ns : else_ns);
 }
 
 /*
@@ -244,7 +245,7 @@ __noinline int ask_again(u32 lender)
 		return 0;
 	slot->lends = 1;
 	if (slot->standing == STANDING_ADMITTED)
-		watch_next_loan(slot, index, clock_now());
+		watch_next_loan(slot, index, clock_now(), 0);
 	return 0;
 }
 
@@ -252,9 +253,9 @@ __noinline int ask_again(u32 lender)
 static __always_inline void begin_on_loan(struct task_struct *p, struct task_state *t, struct task_slot *parent, u32 lender)
 {
 	t->lender = lender;
-	t->loans_left = START_LOANS;
 	t->window_cpu = parent->cpu;
 	t->window_ns = edf_lend(&parent->edf, clock_now());
+	t->loans_left = START_LOANS - !!t->window_ns;
 	t->lent_deadline_ns = t->window_ns ? parent->edf.deadline_ns : 0;
 	parent->borrowers[parent->next_borrower++ & (BORROWERS - 1)] = p->pid;
 	if (!t->window_ns)
@@ -342,8 +343,11 @@ static __always_inline void lend_again(struct task_slot *slot, u32 index, bool r
 	}
 	if (!served) {
 		slot->lends = 1;
-		/* Also where the timer's clock was ahead of the scheduler's: the period has not begun yet. */
-		watch_next_loan(slot, index, now_ns);
+		/*
+		 * Where the timer's clock was ahead of the scheduler's, the period has not begun yet. Where it should have,
+		 * the parent wants to run itself, and somebody keeps it from that.
+		 */
+		watch_next_loan(slot, index, now_ns, slot->edf.period_ns);
 	}
 }
 

@@ -25,8 +25,10 @@ const LOOK: Duration = Duration::from_secs(2);
 const BUDGET: Duration = Duration::from_millis(20);
 /// A look that took so long is followed by a pause of so many times that: half a percent of a CPU.
 const PAUSE: u32 = 200;
+/// But by one of so long at most: meanwhile a limit may be set for whose pages are held.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How many areas of the daemon's address space may be taken for it; the kernel allows 65,530 for everything.
-const AREAS_MAX: usize = 16_384;
+const AREAS_MAX: u64 = 16_384;
 
 /// What is to be held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +110,7 @@ fn hold(shared: &Shared<State>, roots: &Roots) {
         let took = begun.elapsed();
         let is_complete = outcome.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
         hurry.took(took, is_complete);
-        let pause = if hurry.is_on { Duration::ZERO } else { LOOK.max(took * PAUSE) };
+        let pause = if hurry.is_on { Duration::ZERO } else { (took * PAUSE).clamp(LOOK, PAUSE_MAX) };
         let mut state = shared.lock();
         match outcome {
             Ok((held, _)) => state.held = held,
@@ -156,8 +158,8 @@ impl Hurry {
 /// What is held for one user.
 struct OfUser {
     holder: Holder,
-    /// What was held and what did not fit at the last look, in bytes.
-    wanted_bytes: u64,
+    /// What it wanted at the last look, in bytes, and in areas.
+    wanted: [u64; 2],
 }
 
 /// Looks once; whether everything has been looked at, too. Each user has a part of the room, so that nobody takes it
@@ -171,40 +173,48 @@ fn refresh(
     if wanted.paths.is_empty() {
         return Ok((Held::default(), true));
     }
-    let users = wanted.paths.len();
-    let capacity = |bytes_max| Capacity { bytes_max, areas_max: AREAS_MAX / users };
+    let room = [wanted.bytes_max, AREAS_MAX];
     for user in wanted.paths.keys() {
         if !holders.contains_key(user) {
-            holders.insert(*user, OfUser { holder: new_holder(capacity(0), roots)?, wanted_bytes: 0 });
+            let nothing = Capacity { bytes_max: 0, areas_max: 0 };
+            holders.insert(*user, OfUser { holder: new_holder(nothing, roots)?, wanted: [0; 2] });
         }
     }
-    let given = parts(holders, wanted.bytes_max);
+    let given = parts(holders, room);
     // All of them first: who has too much makes room for who has too little.
     for (user, one) in &mut *holders {
-        one.holder.set_capacity(capacity(given[user]));
+        let [bytes_max, areas_max] = given[user];
+        let areas_max = usize::try_from(areas_max).unwrap_or(usize::MAX);
+        one.holder.set_capacity(Capacity { bytes_max, areas_max });
     }
     let tree = CgroupTree::open(roots)?;
+    let budget = BUDGET / u32::try_from(holders.len()).unwrap_or(u32::MAX);
     let (mut held, mut is_complete) = (Held::default(), true);
     for (user, one) in &mut *holders {
         // Processes that have ended meanwhile, and cgroups that have gone, need nothing.
         let pids = wanted.paths[user].iter().flat_map(|path| tree.processes(path).unwrap_or_default());
         let processes: Vec<TaskId> =
             pids.filter_map(|pid| Some(process::stat(pid, roots).ok()?.id)).collect();
-        let refreshed = one.holder.refresh(&processes, BUDGET / u32::try_from(users).unwrap_or(u32::MAX))?;
-        let unfitting = one.holder.processes().into_iter().map(|process| process.unfitting_bytes);
-        one.wanted_bytes = refreshed.held_bytes.saturating_add(unfitting.sum());
+        let refreshed = one.holder.refresh(&processes, budget)?;
+        let (bytes, areas) = one.holder.wanted();
+        one.wanted = [bytes, areas as u64];
         held.bytes += refreshed.held_bytes;
         is_complete &= refreshed.complete;
         let problem = refreshed.failure.map(|error| format!("some pages of files are not held: {error}"));
         held.problem = held.problem.or(problem);
     }
-    let then = parts(holders, wanted.bytes_max);
-    let grows = |(user, one): (&u32, &OfUser)| one.wanted_bytes > given[user] && then[user] > given[user];
+    let then = parts(holders, room);
+    let grows = |(user, one): (&u32, &OfUser)| {
+        (0..2).any(|of| one.wanted[of] > given[user][of] && then[user][of] > given[user][of])
+    };
     Ok((held, is_complete && !holders.iter().any(grows)))
 }
 
-fn parts(holders: &BTreeMap<u32, OfUser>, bytes_max: u64) -> BTreeMap<u32, u64> {
-    divided(&holders.iter().map(|(user, one)| (*user, one.wanted_bytes)).collect(), bytes_max)
+/// What each may have of the room, in bytes and in areas.
+fn parts(holders: &BTreeMap<u32, OfUser>, room: [u64; 2]) -> BTreeMap<u32, [u64; 2]> {
+    let wanted = |of: usize| holders.iter().map(|(user, one)| (*user, one.wanted[of])).collect();
+    let [bytes, areas] = [0, 1].map(|of| divided(&wanted(of), room[of]));
+    bytes.into_iter().map(|(user, bytes)| (user, [bytes, areas[&user]])).collect()
 }
 
 /// How much of the room each may have: what they want, those who want much the same as each other, and of what is left

@@ -14,15 +14,45 @@ use crate::roots::Roots;
 /// How many entries are read in one look.
 const ENTRIES_MAX: usize = 512;
 
+/// Of how many cgroups it is asked in one refresh whether they are limited: each takes some system calls a level.
+const ASKED_MAX: usize = 256;
+
 /// Whether the memory of the cgroup with this id (the inode number of its directory) is limited, by itself or by one
 /// above it.
 pub type IsLimited = Box<dyn FnMut(u64) -> bool + Send>;
 
+/// Who knows who is charged for a frame.
+#[derive(Debug)]
+enum Owners {
+    /// The kernel charges nobody (no `CONFIG_MEMCG`).
+    Nobody,
+    /// `kpagecgroup`.
+    Kernel(File),
+    #[cfg(test)]
+    Told(fn(u64) -> u64),
+}
+
+impl Owners {
+    /// Of so many frames, from the first on.
+    fn of(&self, first: u64, count: usize) -> io::Result<Vec<u64>> {
+        match self {
+            Owners::Nobody => Ok(vec![0; count]),
+            Owners::Kernel(file) => {
+                let mut bytes = vec![0; count * 8];
+                file.read_exact_at(&mut bytes, first * 8)?;
+                let entries = bytes.chunks_exact(8);
+                Ok(entries.map(|entry| entry.try_into().map_or(0, u64::from_ne_bytes)).collect())
+            }
+            #[cfg(test)]
+            Owners::Told(owner) => Ok((first..).take(count).map(owner).collect()),
+        }
+    }
+}
+
 /// Who is charged for what. Pages that a limited cgroup is charged for are left alone: if they could not be taken from
 /// it, its own tasks would be slowed at `memory.high`, and ended at `memory.max`, for what others map.
 pub struct Charges {
-    /// `None` where the kernel charges nobody (no `CONFIG_MEMCG`).
-    owners: Option<File>,
+    owners: Owners,
     is_limited: IsLimited,
     /// What was asked for since [`Charges::forget`].
     known: BTreeMap<u64, bool>,
@@ -45,10 +75,16 @@ impl Charges {
     pub fn new(is_limited: IsLimited, roots: &Roots) -> Result<Self, KernelError> {
         let path = roots.proc.join("kpagecgroup");
         let owners = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            opened => Some(opened.map_err(|source| KernelError::Read { path, source })?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Owners::Nobody,
+            opened => Owners::Kernel(opened.map_err(|source| KernelError::Read { path, source })?),
         };
         Ok(Charges { owners, is_limited, known: BTreeMap::new() })
+    }
+
+    /// As a test has them.
+    #[cfg(test)]
+    pub fn told(owner: fn(u64) -> u64, is_limited: IsLimited) -> Self {
+        Charges { owners: Owners::Told(owner), is_limited, known: BTreeMap::new() }
     }
 
     /// Limits may have changed.
@@ -56,9 +92,13 @@ impl Charges {
         self.known.clear();
     }
 
-    /// Whether pages of this cgroup are to be left alone. Nobody's (0) are not.
+    /// Whether pages of this cgroup are to be left alone. Nobody's (0) are not; those of more than [`ASKED_MAX`]
+    /// cgroups are.
     pub fn is_limited(&mut self, owner: u64) -> bool {
-        owner != 0 && *self.known.entry(owner).or_insert_with(|| (self.is_limited)(owner))
+        if owner == 0 || self.known.len() >= ASKED_MAX && !self.known.contains_key(&owner) {
+            return owner != 0;
+        }
+        *self.known.entry(owner).or_insert_with(|| (self.is_limited)(owner))
     }
 
     /// The ids of the cgroups that are charged for these pages, which are in the frames of the same place in `frames`,
@@ -78,12 +118,8 @@ impl Charges {
                 place += 1;
                 continue;
             }
-            let mut bytes = vec![0; length * 8];
-            if let Some(owners) = &self.owners {
-                owners.read_exact_at(&mut bytes, frames[place] * 8)?;
-            }
-            let entries = bytes.chunks_exact(8).map(|entry| entry.try_into().map_or(0, u64::from_ne_bytes));
-            for (page, owner) in pages[place..].iter().zip(entries) {
+            let owners = self.owners.of(frames[place], length)?;
+            for (page, owner) in pages[place..].iter().zip(owners) {
                 found.entry(owner).or_default().push(*page..*page + 1);
             }
             place += length;

@@ -70,6 +70,12 @@ impl HeldFiles {
         HeldFiles { capacity, page_bytes, windows: BTreeMap::new(), own, charges, locked_pages: 0, areas: 0 }
     }
 
+    /// From now on a test says who is charged.
+    #[cfg(test)]
+    pub fn charge(&mut self, charges: Charges) {
+        self.charges = charges;
+    }
+
     /// Holds within another capacity from now on. Where it is less than what is held, whole windows are let go.
     pub fn set_capacity(&mut self, capacity: Capacity) {
         self.capacity = capacity;
@@ -94,13 +100,16 @@ impl HeldFiles {
             {
                 // What a cgroup was charged for that has gone, those above it are.
                 window.forget_owners(&doubtful);
-                let asked = window.ask_for_owners(&doubtful, &self.own, &self.charges);
-                if asked.is_err() {
-                    window.let_go(&doubtful);
-                    outcome = asked;
+                match window.ask_for_owners(&doubtful, &self.own, &self.charges) {
+                    Ok(are_few) => self.refuse(&mut window, !are_few, refresh),
+                    Err(error) => {
+                        window.let_go(&doubtful);
+                        outcome = Err(error);
+                    }
                 }
-                refuse(&mut window, &mut self.charges, refresh);
-                self.put_back(key, window);
+                if is_of_use(&window) {
+                    self.put_back(key, window);
+                }
             }
         }
         outcome
@@ -118,6 +127,16 @@ impl HeldFiles {
             *bytes.entry(*file).or_default() += window.held().pages() * self.page_bytes;
         }
         bytes
+    }
+
+    /// Whether anything is known of a part of a file: pages of it are held, or not to be held.
+    pub fn has(&self, key: WindowKey) -> bool {
+        self.windows.contains_key(&key)
+    }
+
+    /// What counts against the capacity, in bytes: with the gaps that are locked.
+    pub fn locked_bytes(&self) -> u64 {
+        self.locked_pages * self.page_bytes
     }
 
     /// The sums over all: bytes held, and areas of this process's address space.
@@ -175,11 +194,15 @@ impl HeldFiles {
         let fitting = self.fitting(window, &wanted);
         window.populate(&fitting.minus(window.mapped()), &mut self.own)?;
         let whole = window.locked().union(&fitting.common(window.mapped())).close_gaps(GAP_PAGES);
-        window.ask_for_owners(&whole, &self.own, &self.charges)?;
-        refuse(window, &mut self.charges, refresh);
+        let are_few = window.ask_for_owners(&whole, &self.own, &self.charges)?;
+        self.refuse(window, !are_few, refresh);
         // Again, for of those that were to be locked some may have gone; and no gap has what is not to be held.
         let whole = window.locked().union(&fitting.common(window.mapped())).close_gaps(GAP_PAGES);
         let new = whole.minus(&window.refused).minus(window.locked());
+        if self.areas + 1 + 2 * window.locked().union(&new).count() > self.capacity.areas_max {
+            self.refuse(window, true, refresh);
+            return Ok(0);
+        }
         let outcome = window.lock(&new);
         if outcome.is_err() {
             window.let_go(&new);
@@ -192,6 +215,23 @@ impl HeldFiles {
             window.settled = window.settled.union(pages);
         }
         Ok(unfitting_pages)
+    }
+
+    /// Lets go what is not to be held because of who is charged for it; all of the window where that is wanted, or
+    /// where what is left would be in more pieces than there may be areas.
+    fn refuse(&mut self, window: &mut Window, all: bool, refresh: u64) {
+        let mut limited = limited(window, &mut self.charges);
+        let left = window.locked().minus(&limited);
+        if all || self.areas + 1 + 2 * left.count() > self.capacity.areas_max {
+            limited = PageRanges::of(window.extent());
+        }
+        if !limited.is_empty() {
+            window.let_go(&limited);
+            if window.refused.is_empty() {
+                window.refused_at = refresh;
+            }
+            window.refused = window.refused.union(&limited);
+        }
     }
 
     /// As many of these pages, from the first on, as there is room for. Gaps that are locked with them count, so that
@@ -269,16 +309,7 @@ fn is_of_use(window: &Window) -> bool {
 
 /// The pages of which it is known that somebody is charged for them whose memory is limited.
 fn limited(window: &Window, charges: &mut Charges) -> PageRanges {
-    let limited = window.owners().filter(|(owner, _)| charges.is_limited(*owner));
-    limited.fold(PageRanges::default(), |all, (_, pages)| all.union(pages))
-}
-
-/// Lets go what is not to be held because of who is charged for it.
-fn refuse(window: &mut Window, charges: &mut Charges, refresh: u64) {
-    let limited = limited(window, charges);
-    if !limited.is_empty() {
-        window.let_go(&limited);
-        window.refused = window.refused.union(&limited);
-        window.refused_at = refresh;
-    }
+    PageRanges::all_of(
+        window.owners().filter(|(owner, _)| charges.is_limited(*owner)).map(|(_, pages)| pages),
+    )
 }

@@ -18,6 +18,13 @@ impl PageRanges {
         all
     }
 
+    /// The pages in any of these.
+    pub fn all_of<'all>(sets: impl Iterator<Item = &'all PageRanges>) -> Self {
+        let mut ranges: Vec<Range<u64>> = sets.flat_map(PageRanges::iter).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        PageRanges::ascending(ranges)
+    }
+
     /// One range.
     pub fn of(range: Range<u64>) -> Self {
         PageRanges::ascending([range])
@@ -200,6 +207,7 @@ mod tests {
             let (left, right) = (of_set(&a), of_set(&b));
             prop_assert_eq!(left.pages(), a.len() as u64);
             prop_assert_eq!(left.union(&right), of_set(&(&a | &b)));
+            prop_assert_eq!(PageRanges::all_of([&left, &right].into_iter()), of_set(&(&a | &b)));
             prop_assert_eq!(left.minus(&right), of_set(&(&a - &b)));
             prop_assert_eq!(left.common(&right), of_set(&(&a & &b)));
             prop_assert_eq!(left.has_all(&right), a.is_superset(&b));

@@ -157,14 +157,16 @@ impl Scan {
         *next = looked_to;
         let (window, is_done) = ((*key, number), looked_to >= mapping.addresses.end);
         if !pages.is_empty() {
-            match self.hold(&current.mapping, window, &pages, with) {
-                Ok(unfitting_pages) => {
-                    self.found.unfitting_pages += unfitting_pages;
-                    let all = self.found.pages.entry(window).or_default();
-                    if !all.has_all(&pages) {
-                        *all = all.union(&pages).coarse(RANGES_MAX);
-                    }
+            let held = self.hold(&current.mapping, window, &pages, with);
+            // Of a window of which nothing is known there is nothing to be let go.
+            if with.files.has(window) {
+                let all = self.found.pages.entry(window).or_default();
+                if !all.has_all(&pages) {
+                    *all = all.union(&pages).coarse(RANGES_MAX);
                 }
+            }
+            match held {
+                Ok(unfitting_pages) => self.found.unfitting_pages += unfitting_pages,
                 Err(error) => {
                     // The rest of the mapping would fail as well.
                     self.failed(error, with);

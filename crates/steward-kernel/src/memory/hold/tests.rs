@@ -242,6 +242,59 @@ fn what_somebody_is_charged_for_whose_memory_is_limited_is_not_held_and_let_go_o
     assert_eq!(own_mappings(&file), 0);
 }
 
+/// What the kernel says that this process has locked, in bytes.
+fn locked_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("a figure");
+    line.trim().strip_suffix(" kB").and_then(|figure| figure.parse::<u64>().ok()).expect("kB") * 1024
+}
+
+/// Pages that two cgroups are charged for by turns, of which one is limited then: what is left would take more areas
+/// than there may be, and is let go with them.
+#[test]
+fn whoever_is_charged_no_more_areas_are_taken_than_there_may_be_and_nothing_stays_locked_unseen() {
+    let Some(_alone) = alone() else { return };
+    let file = file(1024);
+    let mut child = Child::start(&file, 0..1024, Sharing::Shared);
+    (0..1024).for_each(|page| child.read(page));
+    let limited = Arc::new(AtomicI32::new(0));
+    let asked = Arc::clone(&limited);
+    let capacity = Capacity { areas_max: 60, ..PLENTY };
+    let mut holder = holder(capacity);
+    let is_limited = move |owner| owner == asked.load(Ordering::Relaxed) as u64;
+    holder.files.charge(charges::Charges::told(|frame| 1 + frame % 2, Box::new(is_limited)));
+    let before = locked_bytes();
+    refresh(&mut holder, &[child.task]);
+    assert!(held(&holder, &file).has_all(&PageRanges::of(0..1024)));
+    for owner in [1, 1, 0, 2] {
+        limited.store(owner, Ordering::Relaxed);
+        let refreshed = refresh(&mut holder, &[child.task]);
+        assert!(refreshed.areas <= capacity.areas_max, "{refreshed:?}");
+        let locked = locked_bytes() - before;
+        assert_eq!(locked, holder.files.locked_bytes(), "as the kernel counts");
+    }
+    assert!(held(&holder, &file).is_empty());
+    // Lifted, all is held again, however often something is refused meanwhile.
+    limited.store(0, Ordering::Relaxed);
+    (0..40).for_each(|_| drop(refresh(&mut holder, &[child.task])));
+    assert!(held(&holder, &file).has_all(&PageRanges::of(0..1024)));
+}
+
+#[test]
+fn a_part_of_a_file_that_very_many_are_charged_for_is_not_held() {
+    let Some(_alone) = alone() else { return };
+    let (many, few) = (file(1024), file(64));
+    let children =
+        [Child::start(&many, 0..1024, Sharing::Shared), Child::start(&few, 0..64, Sharing::Shared)];
+    let mut holder = holder(PLENTY);
+    holder.files.charge(charges::Charges::told(|frame| 1 + frame % 500, Box::new(|_| false)));
+    refresh(&mut holder, &[children[0].task]);
+    assert!(held(&holder, &many).is_empty());
+    holder.files.charge(charges::Charges::told(|frame| 1 + frame % 7, Box::new(|_| false)));
+    refresh(&mut holder, &[children[1].task]);
+    assert!(held(&holder, &few).has_all(&PageRanges::of(0..64)));
+}
+
 /// A file of which little is in memory takes no more room than that.
 #[test]
 fn an_empty_mapping_takes_no_room() {

@@ -15,6 +15,9 @@ use super::ranges::PageRanges;
 /// The kernel maps at most so many cached pages around one that is asked for (`fault_around_bytes`).
 pub const AROUND_PAGES: u64 = 16;
 
+/// How many cgroups may be charged for pages of one window. Anybody may make more, and have them read one page each.
+const OWNERS_MAX: usize = 64;
+
 /// The size of a page in bytes.
 pub fn page_bytes() -> u64 {
     // SAFETY: it takes a number and gives a number.
@@ -147,10 +150,17 @@ impl Window {
 
     /// Lets pages go: they are not locked and not mapped here any more, and may be taken like any others.
     pub fn let_go(&mut self, pages: &PageRanges) {
-        for range in self.locked.common(pages).iter() {
+        // All of it at once needs no area that there is not.
+        let is_all = pages.has_all(&PageRanges::of(self.extent.clone()));
+        let locked = if is_all { PageRanges::of(self.extent.clone()) } else { self.locked.common(pages) };
+        for range in locked.iter() {
             let (address, length) = self.place(&range);
             // SAFETY: the range is within this mapping, and unlocking changes nothing that can be seen of it.
-            unsafe { libc::munlock(address as *const libc::c_void, length) };
+            if unsafe { libc::munlock(address as *const libc::c_void, length) } != 0 && range != self.extent {
+                // It would be one area more than a process may have. All of it takes none.
+                self.let_go(&PageRanges::of(self.extent.clone()));
+                return;
+            }
         }
         for range in pages.iter() {
             // Takes it out of this process's page tables; the file keeps what it has.
@@ -184,13 +194,21 @@ impl Window {
     /// # Errors
     /// What looking at `own` says.
     pub fn populate(&mut self, resident: &PageRanges, own: &mut PageTables) -> io::Result<()> {
+        if resident.is_empty() {
+            return Ok(());
+        }
+        let Range { start, end } = resident.extent();
+        let start = start.saturating_sub(AROUND_PAGES).max(self.extent.start);
+        let around = start..(end + AROUND_PAGES).min(self.extent.end);
+        // What is mapped where it is locked already is locked at once, whoever is charged for it; and a page that is
+        // mapped may be another one by now.
+        let gaps = PageRanges::of(around.clone()).common(&self.locked).minus(&self.held);
+        self.let_go(&gaps);
+        self.forget_owners(&PageRanges::of(around.clone()));
         for range in resident.iter() {
             let _ = self.advise(range, libc::MADV_POPULATE_READ);
         }
-        let Range { start, end } = resident.extent();
-        let around = start.saturating_sub(AROUND_PAGES).max(self.extent.start)
-            ..(end + AROUND_PAGES).min(self.extent.end);
-        if resident.is_empty() { Ok(()) } else { self.look(around, own) }
+        self.look(around, own)
     }
 
     /// Finds which pages are mapped now: a page goes when its file is cut.
@@ -216,6 +234,7 @@ impl Window {
     }
 
     /// Asks who is charged for mapped pages of which it is not known. Those of which it is not known then have gone.
+    /// Where there are more than [`OWNERS_MAX`], nothing is mapped afterwards, and `false` is returned.
     ///
     /// # Errors
     /// What the kernel says of frames and charges.
@@ -224,11 +243,11 @@ impl Window {
         pages: &PageRanges,
         own: &PageTables,
         charges: &Charges,
-    ) -> io::Result<()> {
-        let known = self.owners.values().fold(PageRanges::default(), |all, pages| all.union(pages));
+    ) -> io::Result<bool> {
+        let known = PageRanges::all_of(self.owners.values());
         let asked = pages.common(&self.mapped).minus(&known);
         if asked.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let first = self.address / self.page_bytes;
         let shifted = |range: Range<u64>| {
@@ -242,7 +261,11 @@ impl Window {
             *owned = owned.union(&pages);
         }
         self.let_go(&unknown);
-        Ok(())
+        let are_few = self.owners.len() <= OWNERS_MAX;
+        if !are_few {
+            self.let_go(&PageRanges::of(self.extent.clone()));
+        }
+        Ok(are_few)
     }
 
     fn have_gone(&mut self, pages: &PageRanges) {
