@@ -92,6 +92,7 @@ const CHECKS: &[Check] = &[
     ("a-second-scheduler-is-refused", 1, system::second_load),
     ("a-task-is-back-on-its-cpu-when-its-period-begins", 2, interactive::back_on_its_cpu),
     ("affinity-moves-a-reservation", 2, system::affinity),
+    ("changing-a-task-from-another-cpu-keeps-nobody-waiting-there", 2, system::changed_from_elsewhere),
     ("who-loses-a-reservation-waits-where-it-may-run", 2, interactive::back_where_it_may_run),
 ];
 

@@ -34,6 +34,16 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
                 sleep(idle);
             }
         }
+        // Gives a process nice 1 and 0 in turns, for ever: renice PID.
+        "renice" => {
+            let pid: u32 = arguments[1].parse().ok()?;
+            loop {
+                for nice in [1, 0] {
+                    // SAFETY: a plain system call.
+                    unsafe { libc::setpriority(libc::PRIO_PROCESS, pid, nice) };
+                }
+            }
+        }
         // Forks COUNT children that spin, and waits: fork-spin COUNT.
         "fork-spin" => {
             for _ in 0..arguments[1].parse().ok()? {

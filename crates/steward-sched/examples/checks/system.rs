@@ -7,7 +7,9 @@ use std::time::Duration;
 use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
-use crate::programs::{Group, Program, has_started, load, measure, pin, record, shared, unload, wait_until};
+use crate::programs::{
+    Group, Program, has_started, load, measure, pin, record, shared, snapshot, unload, wait_until,
+};
 use crate::{Outcome, check};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -109,6 +111,35 @@ pub fn killed_loader() -> Outcome {
     check!(time > 250.0, "the program got {time:.0} ms in half a second under the next one");
     drop((program, again));
     Ok("who was held goes on, and loaded again".to_owned())
+}
+
+/// A best-effort task changes, all the time, one that runs on another CPU out of a reservation. The kernel takes that
+/// one out and puts it in again on the CPU of who changes it. What it uses is the load of the CPU that it runs on all
+/// the same, and a task with a reservation beside who changes it misses nothing.
+pub fn changed_from_elsewhere() -> Outcome {
+    let mut scheduler = shared()?;
+    let there = Program::start(&["spin"]).pin(0);
+    let changer = Program::start(&["renice", &there.pid().to_string()]).pin(1);
+    let woken = Program::start(&["pulse", "1", "9"]).pin(1);
+    let grant = |budget_us: u64, period_us: u64| Grant {
+        reservation: Reservation { budget_ns: budget_us * 1000, period_ns: period_us * 1000 },
+        ..self::grant()
+    };
+    for (program, grant) in [(&there, grant(1_200, 2_000)), (&woken, grant(1_500, 10_000))] {
+        scheduler.assign(program.pid(), Some(grant)).map_err(|error| error.to_string())?;
+    }
+    sleep(Duration::from_millis(500));
+    let before = record(&mut scheduler, woken.pid()).ok_or("no record")?;
+    sleep(Duration::from_secs(6));
+    let loads: Vec<f64> = snapshot(&mut scheduler)?.cpus[..2].iter().map(|cpu| cpu.measured_load).collect();
+    let after = record(&mut scheduler, woken.pid()).ok_or("no record")?;
+    drop((woken, changer, there));
+    drop(scheduler);
+    let (missed, periods) =
+        (after.deadlines_missed - before.deadlines_missed, after.periods - before.periods);
+    check!(periods > 500 && missed == 0, "{missed} of {periods} deadlines were missed");
+    check!(loads[0] > 0.5 && loads[1] < 0.2, "loads {loads:.3?}, 0.6 and 0.1 wanted");
+    Ok(format!("loads {loads:.3?}, {missed} of {periods} deadlines missed"))
 }
 
 /// A task whose affinity no longer allows its CPU is admitted on another.

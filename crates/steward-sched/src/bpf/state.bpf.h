@@ -297,6 +297,12 @@ static __always_inline void begin_to_wait(struct task_state *t, u64 now_ns)
 	t->waits_on = 1;
 }
 
+/* The CPU in whose run queue the task is. */
+static __always_inline u32 task_cpu(struct task_struct *p)
+{
+	return bpf_core_field_exists(p->thread_info.cpu) ? p->thread_info.cpu : scx_bpf_task_cpu(p);
+}
+
 static __always_inline bool cpu_online(u32 cpu)
 {
 	struct cpu_state *state = cpu_state_of(cpu);

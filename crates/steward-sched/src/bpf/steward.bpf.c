@@ -25,14 +25,18 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Accounts the CPU time used since the last call, and lets a spent budget end the period. */
-static __noinline int charge(struct task_state *t, u64 now_ns)
+/*
+ * Accounts the CPU time used on this CPU since the last call, and lets a spent budget end the period.
+ *
+ * Whoever changes a task that runs elsewhere has it stop and run again there: ops.stopping and ops.running are then
+ * called on another CPU than the one that they are about, which is the task's.
+ */
+static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct task_slot *slot;
 	struct cpu_run *run;
 	struct cpu_state *state;
 	u64 used_ns;
-	u32 cpu;
 
 	if (!t || t->mode == MODE_OFF)
 		return 0;
@@ -40,7 +44,6 @@ static __noinline int charge(struct task_state *t, u64 now_ns)
 	if ((s64)used_ns <= 0)
 		return 0;
 	t->charged_ns = now_ns;
-	cpu = bpf_get_smp_processor_id();
 	run = cpu_run_of(cpu);
 	if (!run)
 		return 0;
@@ -323,7 +326,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		t = task_state_of(prev);
 		if (t) {
-			charge(t, now_ns);
+			charge(t, cpu, now_ns);
 			look_for_request(prev, slot_of(t), now_ns);
 		}
 	}
@@ -425,7 +428,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 void STRUCT_OPS(steward_running, struct task_struct *p)
 {
 	struct task_state *t = task_state_of(p);
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 cpu = task_cpu(p);
 	struct cpu_run *run = cpu_run_of(cpu);
 	struct domain_table *table;
 	struct task_slot *slot;
@@ -491,14 +494,14 @@ static __always_inline void ceases(struct task_struct *p, struct task_state *t, 
 void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_state *t = task_state_of(p);
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 cpu = task_cpu(p);
 	struct cpu_run *run = cpu_run_of(cpu);
 	u64 now_ns = clock_of(cpu);
 
 	if (!t || !run)
 		return;
 	run->alone = 0;
-	charge(t, now_ns);
+	charge(t, cpu, now_ns);
 	look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
