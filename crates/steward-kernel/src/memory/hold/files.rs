@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use super::charges::Charges;
 use super::pages::PageTables;
 use super::ranges::PageRanges;
-use super::window::{AROUND_PAGES, Window};
+use super::window::{AROUND_PAGES, Window, areas_of};
 
 /// How many pages one window has. Looking at one takes about a millisecond at most, and a large file needs few.
 pub const WINDOW_PAGES: u64 = 16 * 1024;
@@ -199,7 +199,7 @@ impl HeldFiles {
         // Again, for of those that were to be locked some may have gone; and no gap has what is not to be held.
         let whole = window.locked().union(&fitting.common(window.mapped())).close_gaps(GAP_PAGES);
         let new = whole.minus(&window.refused).minus(window.locked());
-        if self.areas + 1 + 2 * window.locked().union(&new).count() > self.capacity.areas_max {
+        if !self.has_areas_for(&window.locked().union(&new)) {
             self.refuse(window, true, refresh);
             return Ok(0);
         }
@@ -222,7 +222,7 @@ impl HeldFiles {
     fn refuse(&mut self, window: &mut Window, all: bool, refresh: u64) {
         let mut limited = limited(window, &mut self.charges);
         let left = window.locked().minus(&limited);
-        if all || self.areas + 1 + 2 * left.count() > self.capacity.areas_max {
+        if all || !self.has_areas_for(&left) {
             limited = PageRanges::of(window.extent());
         }
         if !limited.is_empty() {
@@ -234,6 +234,11 @@ impl HeldFiles {
         }
     }
 
+    /// Whether there are as many areas as another window takes that has these pages locked.
+    fn has_areas_for(&self, locked: &PageRanges) -> bool {
+        self.areas + areas_of(locked) <= self.capacity.areas_max
+    }
+
     /// As many of these pages, from the first on, as there is room for. Gaps that are locked with them count, so that
     /// what is held stays within the capacity whatever turns up in them.
     fn fitting(&self, window: &Window, pages: &PageRanges) -> PageRanges {
@@ -241,8 +246,7 @@ impl HeldFiles {
         let mut fitting = pages.clone();
         while !fitting.is_empty() {
             let all = window.locked().union(&fitting).close_gaps(GAP_PAGES);
-            let areas = self.areas + 1 + 2 * all.count();
-            if all.pages() <= room && areas <= self.capacity.areas_max {
+            if all.pages() <= room && self.has_areas_for(&all) {
                 break;
             }
             // What is locked anyway costs nothing; of the rest half is tried, and half of that.

@@ -24,6 +24,11 @@ pub fn page_bytes() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
+/// How many areas a window takes with these pages locked, at most.
+pub fn areas_of(locked: &PageRanges) -> usize {
+    1 + 2 * locked.count()
+}
+
 /// A mapping of some pages of a file. Dropped, it is unmapped, and so nothing in it is locked any more.
 #[derive(Debug)]
 pub struct Window {
@@ -123,7 +128,7 @@ impl Window {
 
     /// How many areas this process's address space has for it (`vm.max_map_count`), at most.
     pub fn areas(&self) -> usize {
-        1 + 2 * self.locked.count()
+        areas_of(&self.locked)
     }
 
     /// Locks pages as soon as they are in memory. Brings none there.
