@@ -19,7 +19,8 @@
 #define BOEHM_GROWS_BY_PART 16
 /* Less than 1 of so many parts of what may be used is no room for what is allocated next. */
 #define BOEHM_ROOM_PART 64
-/* What is discarded is discarded in so many parts of what may be used, of at least and at most so many bytes. */
+/* What is discarded is discarded in so many parts of what may be used, in a multiple of the least that is no more than
+   the most, in bytes. */
 #define BOEHM_PIECE_PART 64
 #define BOEHM_PIECE_MIN (64 * 1024)
 #define BOEHM_PIECE_MAX (1024 * 1024)
@@ -120,7 +121,7 @@ static inline uint64_t boehm_piece(uint64_t available)
 {
     uint64_t piece = available / BOEHM_PIECE_PART;
 
-    piece = piece > BOEHM_PIECE_MAX ? BOEHM_PIECE_MAX : piece;
+    piece = piece > BOEHM_PIECE_MAX ? BOEHM_PIECE_MAX : piece - piece % BOEHM_PIECE_MIN;
     return piece < BOEHM_PIECE_MIN ? BOEHM_PIECE_MIN : piece;
 }
 

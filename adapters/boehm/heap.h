@@ -18,6 +18,8 @@
 #include "decide.h"
 
 #define BOEHM_PAGE 4096
+/* A page table's worth of those: the usual huge page. Where it is another size it is only not taken apart as well. */
+#define BOEHM_HUGE_PAGE (512UL * BOEHM_PAGE)
 /*
  * By so much less than a piece is asked for, so that libgc, which adds a byte, takes no page more than that: it would
  * stay, and with it the whole huge page that it is in, where the kernel has made one.
@@ -108,48 +110,120 @@ static inline bool boehm_gives_up(struct boehm_heap *heap, uint64_t available)
     return !boehm_collects_in_place(&state);
 }
 
-/* Gives the kernel the whole pages of a piece, which stays allocated. */
-static inline void boehm_empty(void *object, size_t bytes)
+/* Where a piece ends of which whole pages can go: what libgc rounds it up to is its own, too, if it begins with one. */
+static inline uintptr_t boehm_end(const struct boehm_piece_of *piece)
 {
-    uintptr_t begin = ((uintptr_t)object + BOEHM_PAGE - 1) & ~(uintptr_t)(BOEHM_PAGE - 1);
-    uintptr_t end = ((uintptr_t)object + bytes) & ~(uintptr_t)(BOEHM_PAGE - 1);
+    uintptr_t begin = (uintptr_t)piece->object;
 
-    if (end > begin)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    return begin + piece->bytes - (begin % BOEHM_PAGE == 0 ? 0 : BOEHM_SLOP);
+}
+
+/*
+ * Has the kernel take the huge page apart of which only this part, of whole pages, is to be discarded. What is discarded
+ * of a huge page stays in memory, charged to the program, until all of it is, or until the kernel takes it apart because
+ * it is short of memory: it writes others to the swap before it does that. Of the calls that take it apart at once
+ * (mm/madvise.c) MADV_COLD changes nothing else that counts for what goes in any case. And khugepaged would make it whole
+ * again within seconds, with new memory for what is discarded.
+ */
+static inline void boehm_take_apart(uintptr_t begin, uintptr_t end)
+{
+    uintptr_t huge = begin & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
+
+    if (end <= begin)
+        return;
+    (void)madvise((void *)huge, BOEHM_HUGE_PAGE, MADV_NOHUGEPAGE);
+    (void)madvise((void *)begin, end - begin, MADV_COLD);
+}
+
+/* Gives the kernel the whole pages between two addresses. */
+static inline void boehm_empty(uintptr_t begin, uintptr_t end)
+{
+    uintptr_t first_huge, last_huge;
+
+    begin = (begin + BOEHM_PAGE - 1) & ~(uintptr_t)(BOEHM_PAGE - 1);
+    end &= ~(uintptr_t)(BOEHM_PAGE - 1);
+    if (end <= begin)
+        return;
+    first_huge = (begin + BOEHM_HUGE_PAGE - 1) & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
+    last_huge = end & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
+    if (first_huge > last_huge) {
+        /* All of it lies within one. */
+        boehm_take_apart(begin, end);
+    } else {
+        boehm_take_apart(begin, first_huge);
+        boehm_take_apart(last_huge, end);
+    }
+    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+static inline int boehm_by_address(const void *one, const void *other)
+{
+    uintptr_t first = (uintptr_t)((const struct boehm_piece_of *)one)->object;
+    uintptr_t second = (uintptr_t)((const struct boehm_piece_of *)other)->object;
+
+    return (first > second) - (first < second);
+}
+
+/*
+ * Gives the kernel what these pieces have, those that are neighbours together: a huge page that goes whole is not taken
+ * apart, and there is a huge one again where the memory is used again.
+ */
+static inline void boehm_empty_pieces(struct boehm_piece_of *pieces, size_t count)
+{
+    size_t first = 0;
+
+    if (count > 0)
+        qsort(pieces, count, sizeof(*pieces), boehm_by_address);
+    while (first < count) {
+        uintptr_t end = boehm_end(&pieces[first]);
+        size_t next = first + 1;
+
+        while (next < count && (uintptr_t)pieces[next].object <= end)
+            end = boehm_end(&pieces[next++]);
+        boehm_empty((uintptr_t)pieces[first].object, end);
+        first = next;
+    }
+}
+
+/* A place for one more piece; false where there is no memory for it. */
+static inline bool boehm_has_place(struct boehm_heap *heap)
+{
+    size_t room = heap->room == 0 ? 64 : 2 * heap->room;
+    struct boehm_piece_of *pieces;
+
+    if (heap->count < heap->room)
+        return true;
+    pieces = realloc(heap->pieces, room * sizeof(*pieces));
+    if (pieces == NULL)
+        return false;
+    heap->pieces = pieces;
+    heap->room = room;
+    return true;
 }
 
 /* Discards so much; false where what is unused lies in pieces that are too small for that. */
 static inline bool boehm_discard(struct boehm_heap *heap, uint64_t available, uint64_t bytes)
 {
     uint64_t piece = boehm_piece(available), done = 0;
+    size_t count = heap->count;
 
     /* Where hardly more is unused than a piece, the collector would make its heap larger for it. */
-    while (done < bytes && heap->gc.free_bytes() >= 2 * piece) {
+    while (done < bytes && heap->gc.free_bytes() >= 2 * piece && boehm_has_place(heap)) {
         size_t before = heap->gc.heap_bytes();
-        void *object;
+        void *object = heap->gc.malloc_atomic_uncollectable(piece - BOEHM_SLOP);
 
-        if (heap->count == heap->room) {
-            size_t room = heap->room == 0 ? 64 : 2 * heap->room;
-            struct boehm_piece_of *pieces = realloc(heap->pieces, room * sizeof(*pieces));
-
-            if (pieces == NULL)
-                return false;
-            heap->pieces = pieces;
-            heap->room = room;
-        }
-        object = heap->gc.malloc_atomic_uncollectable(piece - BOEHM_SLOP);
         if (object == NULL)
-            return false;
-        /* What libgc rounds it up to is its own, too, where it begins with a page. */
-        boehm_empty(object, (uintptr_t)object % BOEHM_PAGE == 0 ? piece : piece - BOEHM_SLOP);
+            break;
         if (heap->gc.heap_bytes() > before) {
+            boehm_empty((uintptr_t)object, (uintptr_t)object + piece - BOEHM_SLOP);
             heap->gc.free(object);
-            return false;
+            break;
         }
         heap->pieces[heap->count++] = (struct boehm_piece_of){.object = object, .bytes = piece};
         atomic_fetch_add_explicit(&heap->discarded, piece, memory_order_relaxed);
         done += piece;
     }
+    boehm_empty_pieces(heap->pieces + count, heap->count - count);
     return done + piece > bytes;
 }
 

@@ -104,6 +104,7 @@ static void what_was_discarded_is_used_again_when_it_is_needed_and_fits(void)
 static void pieces_are_neither_too_small_to_be_told_apart_nor_too_large_to_be_found(void)
 {
     EXPECT(boehm_piece(32 * MIB) == MIB / 2);
+    EXPECT(boehm_piece(18 * MIB + 12345) == 4 * BOEHM_PIECE_MIN);
     EXPECT(boehm_piece(0) == BOEHM_PIECE_MIN && boehm_piece(UINT64_MAX) == BOEHM_PIECE_MAX);
 }
 

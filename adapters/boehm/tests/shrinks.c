@@ -3,10 +3,16 @@
  * A heap of which more has to be given up than is left: it stays at what may be used, and neither falls to what is in
  * use, which would have all the rest to be had anew page by page, nor takes ever more addresses. With the library
  * itself. Prints what is not so, and ends with 1.
+ *
+ *     shrinks [CHARGED SECONDS]
+ *
+ * With CHARGED, the file that says what is charged to a cgroup of its own (memory.current), that is no more either, also
+ * so many seconds later.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../heap.h"
 #include "../libgc.h"
@@ -86,7 +92,22 @@ static void look_for_gaps(size_t *neighbours, size_t *gaps)
     }
 }
 
-int main(void)
+/* Whether what is charged now is what may be used, and a sixteenth more for what the program has beside its heap. */
+static bool is_charged_for_no_more(const char *path)
+{
+    unsigned long long charged = 0;
+    FILE *file = fopen(path, "r");
+
+    if (file == NULL || fscanf(file, "%llu", &charged) != 1) {
+        perror(path);
+        exit(1);
+    }
+    (void)fclose(file);
+    printf("%llu MiB are charged\n", charged / MIB);
+    return charged <= LITTLE + LITTLE / 16;
+}
+
+int main(int count, char **arguments)
 {
     size_t neighbours, gaps;
     uint64_t least, most;
@@ -125,6 +146,15 @@ int main(void)
     if (after.discarded > settled.discarded) {
         fprintf(stderr, "shrinks.c: ever more is discarded\n");
         return 1;
+    }
+    if (count == 3) {
+        bool is_at_first = is_charged_for_no_more(arguments[1]);
+
+        (void)sleep((unsigned int)atoi(arguments[2]));
+        if (!is_at_first || !is_charged_for_no_more(arguments[1])) {
+            fprintf(stderr, "shrinks.c: what is discarded is charged all the same\n");
+            return 1;
+        }
     }
     return 0;
 }

@@ -12,6 +12,7 @@ use built::Library;
 use common::Machine;
 use libsteward::api::CreateDomain;
 use steward_kernel::cgroup::reading::MemoryUse;
+use steward_machine::{GuestFile, MachineConfig, run};
 
 const LIBRARY: Library = Library { name: "steward", directory: env!("CARGO_MANIFEST_DIR") };
 
@@ -174,4 +175,33 @@ fn an_allocation_comes_to_the_adapter_once() {
     // Ten trees of 2^13 nodes, and one of 2^11 with what stays.
     assert_eq!(as_malloc, 0, "libgc calls back by name");
     assert!((80_000..100_000).contains(&as_malloc_kind), "{as_malloc_kind}");
+}
+
+/// A huge page of which a part is discarded stays whole in memory; one that has been taken apart is made whole again.
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn what_is_discarded_is_charged_to_nobody() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let shrinks = directory.path().join("shrinks");
+    build(directory.path(), &[&shrinks.to_string_lossy()]);
+    let files = [GuestFile::from_host(&shrinks, "/usr/bin/shrinks").expect("it was built")];
+    let script = "exec >/run/lab/results 2>&1; set -e
+        huge=/sys/kernel/mm/transparent_hugepage
+        echo always >$huge/enabled; echo 10 >$huge/khugepaged/scan_sleep_millisecs
+        echo 100000 >$huge/khugepaged/pages_to_scan
+        echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir /sys/fs/cgroup/shrinks
+        echo $$ >/sys/fs/cgroup/shrinks/cgroup.procs
+        shrinks /sys/fs/cgroup/shrinks/memory.current 2
+        grep -E '^thp_(fault_alloc|split_page|deferred_split_page) ' /proc/vmstat";
+    let command = ["/bin/sh".into(), "-c".into(), script.into()];
+    let mut told = String::new();
+    let outcome = run(&MachineConfig::default(), &files, &command, &mut |line| told += &format!("{line}\n"))
+        .expect("it runs");
+    assert_eq!(outcome.status, 0, "{told}");
+    let count = |name: &str| -> u64 {
+        let line = told.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        line.trim().parse().expect("a count")
+    };
+    assert!(count("thp_fault_alloc ") > 50, "no huge pages, which shows nothing: {told}");
+    assert!(count("thp_split_page ") > 0, "none of which a part was discarded: {told}");
 }
