@@ -20,7 +20,7 @@ pub(crate) struct Cared {
     pub(crate) minimum_bytes: BTreeMap<String, u64>,
     /// What was taken for others.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
-    /// How much is to be free, in bytes; 0 while nobody is protected.
+    /// How much is to be free, in bytes; 0 while the memory loop sleeps.
     pub(crate) target_bytes: u64,
     /// How fast memory is freed that has to be written first, in bytes a second, where that was measured.
     pub(crate) written_per_second: Option<u64>,
@@ -51,12 +51,16 @@ impl Cared {
         self.adapting.get(path).is_some_and(|until_ns| *until_ns > now_ns)
     }
 
+    /// Whether programs of any domain do.
+    pub(crate) fn is_anybody_adapting(&self, now_ns: u64) -> bool {
+        self.adapting.values().any(|until_ns| *until_ns > now_ns)
+    }
+
     /// How much is not told to anybody, in bytes: what the memory loop keeps free, and while programs go by what they
-    /// are told as much, though nobody is protected. It takes them some tenths of a second to give up what others
+    /// are told as much, though it has not looked yet. It takes them some tenths of a second to give up what others
     /// begin to use, and with nothing left the kernel swaps out what they are about to give up, or what they use last.
     pub(crate) fn untold_bytes(&self, high_watermark_bytes: u64, now_ns: u64) -> u64 {
-        let is_any = self.adapting.values().any(|until_ns| *until_ns > now_ns);
-        let reserve_bytes = if is_any { self.reserve_bytes } else { 0 };
+        let reserve_bytes = if self.is_anybody_adapting(now_ns) { self.reserve_bytes } else { 0 };
         high_watermark_bytes.saturating_add(reserve_bytes).max(self.target_bytes)
     }
 

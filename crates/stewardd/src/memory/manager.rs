@@ -3,8 +3,9 @@
 //! those that are asked for are.
 //!
 //! It has a thread, and a better nice value, because it must act within milliseconds while the machine is full and the
-//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected
-//! it sleeps, and the kernel takes memory back as it would without it.
+//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected,
+//! and nobody goes by what it is told that it may use, it sleeps, and the kernel takes memory back as it would without
+//! it.
 
 mod gone;
 mod holds;
@@ -80,7 +81,7 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
-    /// How much is to be free, in bytes; 0 while nobody is protected.
+    /// How much is to be free, in bytes; 0 while the loop sleeps.
     pub(crate) target_bytes: u64,
     /// How fast memory is freed that has to be written first, in bytes a second, where that was measured.
     pub(crate) written_per_second: Option<u64>,
@@ -318,7 +319,7 @@ impl Turns {
         }
     }
 
-    /// Nobody is protected any more.
+    /// Nobody is protected any more, or goes by what it is told.
     fn rest(&mut self) {
         self.plan.clear();
         self.is_planned = false;
@@ -344,6 +345,7 @@ impl Turns {
         // Before all that takes longer.
         if let (Some(sight), Some(bumper)) = (&mut self.sight, bumper)
             && self.high_watermark_bytes > 0
+            && orders.protects()
         {
             let reclaimed = reclaimed(&self.news, &self.in_hand);
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);

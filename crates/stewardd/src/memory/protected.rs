@@ -1,5 +1,6 @@
 //! Protected domains: what the daemon tells the memory loop, and what it does about what that says.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -45,14 +46,14 @@ impl Daemon {
 
     /// Does what is due: has the memory loop keep what it is to, and promises judged.
     pub(crate) fn tick_memory(&mut self, now_ns: u64) {
-        self.tick_manager();
+        self.tick_manager(now_ns);
         self.audit_memory_if_due(now_ns);
     }
 
     /// Tells the loop what domains were given, and has kept what it keeps.
-    fn tick_manager(&mut self) {
+    fn tick_manager(&mut self, now_ns: u64) {
         let watched = self.tick_activity();
-        let given = self.order_memory();
+        let given = self.order_memory(now_ns);
         let Some(news) = self.memory.manager.take_news() else {
             // What was said last stands.
             let problems: Vec<String> = given.err().into_iter().chain(watched.err()).collect();
@@ -64,7 +65,7 @@ impl Daemon {
         let cared = self.cared(&news);
         self.tell_news(&news, &cared);
         self.domains.care(cared);
-        self.note_held_back(&news, now_ns());
+        self.note_held_back(&news, now_ns);
         let short = news.is_short.then(|| {
             "so little memory is left that could be taken from others that no domain is protected for now: end something, or \
              give the machine more swap"
@@ -115,15 +116,16 @@ impl Daemon {
     }
 
     /// In most turns there is nothing to order, which has to cost nothing.
-    fn order_memory(&mut self) -> Result<(), String> {
+    fn order_memory(&mut self, now_ns: u64) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages) {
+        let tells = self.domains.cared().is_anybody_adapting(now_ns);
+        let beside = Orders { domains: BTreeMap::new(), settings, used_from: config.ages, tells };
+        if self.memory.manager.given().are(&beside, self.domains.memory_orders()) {
             return Ok(());
         }
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages };
-        self.memory.manager.give(orders)
+        self.memory.manager.give(Orders { domains: domains.collect(), ..beside })
     }
 
     fn cared(&self, news: &News) -> Cared {

@@ -62,30 +62,37 @@ pub(crate) struct Orders {
     pub(crate) settings: manager::Settings,
     /// By what it is to be known what protected domains use.
     pub(crate) used_from: Choice,
+    /// Whether any programs go by how much they are told that they may use.
+    pub(crate) tells: bool,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default() }
+        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), tells: false }
     }
 }
 
 impl Orders {
-    /// Whether there is nothing to do: nobody is protected.
+    /// Whether there is nothing to do: nobody is protected, and nobody goes by what is told, which is theirs only if it
+    /// is taken from whoever has more than its part.
     pub(crate) fn is_idle(&self) -> bool {
-        self.domains.values().all(|ordered| ordered.protect_ns.is_none() || ordered.is_lapsed)
+        !self.tells && !self.protects()
     }
 
-    /// Whether they are these: by path, in order.
+    /// Whether anybody is protected. Otherwise nobody is held back.
+    pub(crate) fn protects(&self) -> bool {
+        self.domains.values().any(|ordered| ordered.protect_ns.is_some() && !ordered.is_lapsed)
+    }
+
+    /// Whether they are these, beside what was given to these domains: by path, in order.
     pub(crate) fn are<'path>(
         &'path self,
+        beside: &Orders,
         domains: impl Iterator<Item = (&'path str, Ordered)>,
-        settings: &manager::Settings,
-        used_from: Choice,
     ) -> bool {
-        self.settings == *settings
-            && self.used_from == used_from
+        let Orders { domains: _, settings, used_from, tells } = beside;
+        (self.settings, self.used_from, self.tells) == (*settings, *used_from, *tells)
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
     }
 
@@ -124,15 +131,26 @@ mod tests {
     fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
         let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
         let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
-        let are = |domains: &[(&str, Ordered)], settings| {
-            orders.are(domains.iter().copied(), settings, Choice::Auto)
-        };
-        assert!(are(&[("a", one)], &orders.settings));
+        let are =
+            |beside: &Orders, domains: &[(&str, Ordered)]| orders.are(beside, domains.iter().copied());
+        assert!(are(&Orders::default(), &[("a", one)]));
         for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
-            assert!(!are(domains, &orders.settings), "{domains:?}");
+            assert!(!are(&Orders::default(), domains), "{domains:?}");
         }
-        assert!(!are(&[("a", one)], &manager::Settings { reserve_bytes: 1, ..orders.settings }));
-        assert!(!orders.are([("a", one)].into_iter(), &orders.settings, Choice::None));
+        let settings = manager::Settings { reserve_bytes: 1, ..orders.settings };
+        for beside in [
+            Orders { settings, ..Orders::default() },
+            Orders { used_from: Choice::None, ..Orders::default() },
+            Orders { tells: true, ..Orders::default() },
+        ] {
+            assert!(!are(&beside, &[("a", one)]), "{beside:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_taken_for_who_goes_by_what_it_is_told_and_nobody_is_held_for_it() {
+        let orders = Orders { tells: true, ..Orders::default() };
+        assert!(!orders.is_idle() && !orders.protects());
     }
 
     #[test]
