@@ -21,6 +21,7 @@ pub mod bumps;
 pub mod config;
 pub mod explain;
 mod fill;
+mod grace;
 pub mod limits;
 pub mod manager;
 pub mod pace;

@@ -56,6 +56,8 @@ const LOOK_NS: u64 = 250_000_000;
 const COST_PART: u64 = 4;
 /// Between two looks at how much is free, in nanoseconds, while there is little.
 const CHECK_NS: u64 = 20_000_000;
+/// With so many times as much free as is to be, nobody need be looked at who is not protected.
+const PLENTY_TIMES: u64 = 2;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
 /// How many threads take memory. The others are for when the first waits, little is left, and no disk of the swap
@@ -351,7 +353,9 @@ impl Turns {
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);
         }
         let is_more_due = || now_ns >= self.more_at_ns && self.is_done();
-        if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
+        if now_ns >= self.look_at_ns && self.is_plenty(orders) {
+            self.look_at_ns = now_ns + LOOK_NS;
+        } else if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
             self.news.problem = self.look(now_ns, orders).err();
@@ -359,6 +363,13 @@ impl Turns {
             self.more_at_ns = more_at_ns(now_ns, crate::turn::clock::now_ns());
         }
         self.top_up(now_ns);
+    }
+
+    /// Whether nobody is protected, and so much is free that nothing is to be done for those who go by what they are told
+    /// either.
+    fn is_plenty(&self, orders: &Orders) -> bool {
+        let is_plenty = |sight: &Sight| sight.free_bytes() > PLENTY_TIMES * self.target_bytes;
+        !orders.protects() && self.target_bytes > 0 && self.sight.as_ref().is_some_and(is_plenty)
     }
 
     /// Whether so much memory has gone since the last look that the next one is due.
@@ -458,7 +469,8 @@ impl Turns {
         {
             sharing.want();
         }
-        self.look_below_bytes = decision.look_below_bytes;
+        // It is about when protection has to be dropped.
+        self.look_below_bytes = if orders.protects() { decision.look_below_bytes } else { 0 };
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
             let mut paths: BTreeMap<u32, Vec<String>> = BTreeMap::new();

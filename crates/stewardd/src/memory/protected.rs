@@ -119,8 +119,8 @@ impl Daemon {
     fn order_memory(&mut self, now_ns: u64) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        let tells = self.domains.cared().is_anybody_adapting(now_ns);
-        let beside = Orders { domains: BTreeMap::new(), settings, used_from: config.ages, tells };
+        let adapting = self.domains.cared().all_adapting(now_ns).map(str::to_owned).collect();
+        let beside = Orders { domains: BTreeMap::new(), settings, used_from: config.ages, adapting };
         if self.memory.manager.given().are(&beside, self.domains.memory_orders()) {
             return Ok(());
         }

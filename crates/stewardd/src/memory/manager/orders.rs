@@ -1,6 +1,6 @@
 //! What the daemon tells the memory loop: what domains were given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::cpu::policy::PRIORITY_DEFAULT;
 use steward_core::domain::{Settings, name};
@@ -62,14 +62,14 @@ pub(crate) struct Orders {
     pub(crate) settings: manager::Settings,
     /// By what it is to be known what protected domains use.
     pub(crate) used_from: Choice,
-    /// Whether any programs go by how much they are told that they may use.
-    pub(crate) tells: bool,
+    /// Whose programs go by how much they are told that they may use, by path.
+    pub(crate) adapting: BTreeSet<String>,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), tells: false }
+        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), adapting: BTreeSet::new() }
     }
 }
 
@@ -77,7 +77,7 @@ impl Orders {
     /// Whether there is nothing to do: nobody is protected, and nobody goes by what is told, which is theirs only if it
     /// is taken from whoever has more than its part.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.tells && !self.protects()
+        self.adapting.is_empty() && !self.protects()
     }
 
     /// Whether anybody is protected. Otherwise nobody is held back.
@@ -91,8 +91,8 @@ impl Orders {
         beside: &Orders,
         domains: impl Iterator<Item = (&'path str, Ordered)>,
     ) -> bool {
-        let Orders { domains: _, settings, used_from, tells } = beside;
-        (self.settings, self.used_from, self.tells) == (*settings, *used_from, *tells)
+        let Orders { domains: _, settings, used_from, adapting } = beside;
+        (self.settings, self.used_from, &self.adapting) == (*settings, *used_from, adapting)
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
     }
 
@@ -131,8 +131,7 @@ mod tests {
     fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
         let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
         let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
-        let are =
-            |beside: &Orders, domains: &[(&str, Ordered)]| orders.are(beside, domains.iter().copied());
+        let are = |beside: &Orders, domains: &[(&str, Ordered)]| orders.are(beside, domains.iter().copied());
         assert!(are(&Orders::default(), &[("a", one)]));
         for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
             assert!(!are(&Orders::default(), domains), "{domains:?}");
@@ -141,7 +140,7 @@ mod tests {
         for beside in [
             Orders { settings, ..Orders::default() },
             Orders { used_from: Choice::None, ..Orders::default() },
-            Orders { tells: true, ..Orders::default() },
+            Orders { adapting: BTreeSet::from(["a".to_owned()]), ..Orders::default() },
         ] {
             assert!(!are(&beside, &[("a", one)]), "{beside:?}");
         }
@@ -149,7 +148,7 @@ mod tests {
 
     #[test]
     fn memory_is_taken_for_who_goes_by_what_it_is_told_and_nobody_is_held_for_it() {
-        let orders = Orders { tells: true, ..Orders::default() };
+        let orders = Orders { adapting: BTreeSet::from(["a".to_owned()]), ..Orders::default() };
         assert!(!orders.is_idle() && !orders.protects());
     }
 
