@@ -56,8 +56,6 @@ const LOOK_NS: u64 = 250_000_000;
 const COST_PART: u64 = 4;
 /// Between two looks at how much is free, in nanoseconds, while there is little.
 const CHECK_NS: u64 = 20_000_000;
-/// With so many times as much free as is to be, nobody need be looked at who is not protected.
-const PLENTY_TIMES: u64 = 2;
 /// Where the kernel found nothing to take, it is not asked again for so long, in nanoseconds.
 const SPARED_NS: u64 = 2_000_000_000;
 /// How many threads take memory. The others are for when the first waits, little is left, and no disk of the swap
@@ -353,8 +351,8 @@ impl Turns {
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);
         }
         let is_more_due = || now_ns >= self.more_at_ns && self.is_done();
-        if now_ns >= self.look_at_ns && self.is_plenty(orders) {
-            self.look_at_ns = now_ns + LOOK_NS;
+        if now_ns >= self.look_at_ns && self.is_enough(orders) {
+            self.look_at_ns = now_ns + if self.is_near() { CHECK_NS } else { LOOK_NS };
         } else if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
@@ -367,9 +365,14 @@ impl Turns {
 
     /// Whether nobody is protected, and so much is free that nothing is to be done for those who go by what they are told
     /// either.
-    fn is_plenty(&self, orders: &Orders) -> bool {
-        let is_plenty = |sight: &Sight| sight.free_bytes() > PLENTY_TIMES * self.target_bytes;
-        !orders.protects() && self.target_bytes > 0 && self.sight.as_ref().is_some_and(is_plenty)
+    fn is_enough(&self, orders: &Orders) -> bool {
+        let is_enough = |sight: &Sight| sight.free_bytes() >= self.target_bytes;
+        !orders.protects() && self.target_bytes > 0 && self.sight.as_ref().is_some_and(is_enough)
+    }
+
+    /// Whether there is so little more free than is to be that it may soon be less.
+    fn is_near(&self) -> bool {
+        self.sight.as_ref().is_some_and(|sight| sight.free_bytes() < 2 * self.target_bytes)
     }
 
     /// Whether so much memory has gone since the last look that the next one is due.
@@ -578,8 +581,7 @@ impl Turns {
     /// Until there is something to do. What was ordered meanwhile is looked at at once.
     fn wait(&mut self, is_idle: bool) {
         let now_ns = now_ns();
-        let is_little = |sight: &Sight| sight.free_bytes() < 2 * self.target_bytes;
-        let is_near = || self.look_below_bytes > 0 || self.sight.as_ref().is_some_and(is_little);
+        let is_near = || self.look_below_bytes > 0 || self.is_near();
         let check_ns = self.holds.check_ns().map_or(CHECK_NS, |check_ns| check_ns.min(CHECK_NS));
         let until_ns = if is_near() { self.look_at_ns.min(now_ns + check_ns) } else { self.look_at_ns };
         let left_ns = until_ns.saturating_sub(now_ns);

@@ -51,3 +51,34 @@ start_daemon --mechanism deadline
 wait_for '[ $(grep -c told /tmp/again) -ge 2 ]'
 cat /tmp/again
 kill $watcher
+
+section part
+# With less than what both want: who goes by what it is told keeps its part, though it used that before the other came,
+# and the other pays, though nobody is protected.
+modprobe zram
+echo 300M >/sys/block/zram0/disksize
+mkswap /dev/zram0 >/dev/null
+swapon /dev/zram0
+try steward domain create c --keep
+steward run --domain a -- availability-check watch >/tmp/part &
+watcher=$!
+steward run --domain a -- availability-check take 150 >/tmp/has &
+taker=$!
+wait_for 'grep -q took /tmp/has'
+much=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 + 80))
+steward run --domain c -- availability-check take $much >/tmp/taken &
+other=$!
+wait_for 'grep -q took /tmp/taken'
+for domain in a c; do
+    echo "$domain: $(($(cat /sys/fs/cgroup/steward.$domain/memory.swap.current) >> 20)) MiB in the swap"
+    echo "taken from $domain: $(sed -n 's/^pgsteal_proactive //p' /sys/fs/cgroup/steward.$domain/memory.stat) pages"
+done
+kill $watcher $taker $other
+section spared
+# Nobody goes by it any more.
+sleep 7
+wait_for 'test $(grep -c . /tmp/part) -ge 1'
+switches() { cat /proc/$daemon/task/*/status | awk '/^voluntary_ctxt_switches/ { sum += $2 } END { print sum }'; }
+before=$(switches)
+sleep 4
+echo "idle $(($(switches) - before))"
