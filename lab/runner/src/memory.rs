@@ -112,10 +112,14 @@ pub fn collector_metrics(text: &str) -> Metrics {
 
 /// How long after a domain has come or gone the others are to have their shares, in milliseconds.
 const SHARES_SETTLE_MS: f64 = 5_000.0;
+/// For how long a domain of which the last program has ended may still be listed, in milliseconds: it uses nothing any
+/// more, and others are told so.
+const SHARES_GONE_MS: f64 = 1_000.0;
 
 /// How far domains are from their shares by weight, as fractions of these, in the worst case: `off_share_used` by what
 /// each uses, `off_share_available` by what each is told that it may use. Both are means over the time in which no
-/// domain comes or goes, from five seconds after one did; where there is only one domain nothing is to be shared.
+/// domain comes or goes, from five seconds after one did to one second before the next does; where there is only one
+/// domain nothing is to be shared.
 pub fn share_metrics(text: &str) -> Metrics {
     let mut looks: Vec<(f64, Vec<Shared>)> = Vec::new();
     for (at_ms, shared) in text.lines().filter_map(shared) {
@@ -128,9 +132,10 @@ pub fn share_metrics(text: &str) -> Metrics {
     let mut errors = [0.0_f64; 2];
     let mut is_any = false;
     for stretch in looks.chunk_by(|one, other| names(one) == names(other)) {
-        let settled_ms = stretch[0].0 + SHARES_SETTLE_MS;
-        let settled: Vec<&Vec<Shared>> =
-            stretch.iter().filter(|look| look.0 >= settled_ms).map(|look| &look.1).collect();
+        let from_ms = stretch[0].0 + SHARES_SETTLE_MS;
+        let until_ms = stretch[stretch.len() - 1].0 - SHARES_GONE_MS;
+        let is_settled = |look: &&(f64, _)| (from_ms..=until_ms).contains(&look.0);
+        let settled: Vec<&Vec<Shared>> = stretch.iter().filter(is_settled).map(|look| &look.1).collect();
         let Some(first) = settled.first().filter(|first| first.len() > 1) else { continue };
         is_any = true;
         let weight_sum: f64 = first.iter().map(|of| of.weight).sum();

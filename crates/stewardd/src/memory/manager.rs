@@ -345,7 +345,6 @@ impl Turns {
         // Before all that takes longer.
         if let (Some(sight), Some(bumper)) = (&mut self.sight, bumper)
             && self.high_watermark_bytes > 0
-            && orders.protects()
         {
             let reclaimed = reclaimed(&self.news, &self.in_hand);
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);

@@ -1,5 +1,6 @@
 # How much memory a domain may use, as a program in it is told while another one takes memory and while the daemon
-# starts again. It runs in the lab's machine, after prelude.sh. The scheduler has no part in it, and takes long to load.
+# starts again. It runs in the lab's machine, after prelude.sh. The scheduler takes long to load, and has a part in the
+# last sections alone: it holds back who takes memory faster than it can be taken from others.
 start_daemon --mechanism deadline
 try steward domain create a --memory-min 16M --keep
 try steward domain create b --memory-max 400M --keep
@@ -47,7 +48,7 @@ kill -9 $daemon
 wait $daemon 2>/dev/null
 # What it was told before is not what it is told by the next one.
 kill $taker
-start_daemon --mechanism deadline
+start_daemon
 wait_for '[ $(grep -c told /tmp/again) -ge 2 ]'
 cat /tmp/again
 kill $watcher

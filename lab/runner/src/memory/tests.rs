@@ -133,7 +133,7 @@ fn a_collectors_share_is_of_the_time_in_which_the_program_worked() {
 }
 
 #[test]
-fn shares_are_held_to_weights_from_five_seconds_after_each_change() {
+fn shares_are_held_to_weights_from_five_seconds_after_each_change_to_one_before_the_next() {
     let at = |ms: u32, domains: &[(&str, u32, u32)]| {
         let lines =
             domains.iter().map(|(name, weight, kib)| format!("a {ms} {name} {weight} {kib} {weight}\n"));
@@ -143,7 +143,10 @@ fn shares_are_held_to_weights_from_five_seconds_after_each_change() {
     let changing = at(1000, &[("one", 20, 900), ("two", 40, 10)]);
     let settled =
         at(6000, &[("one", 20, 330), ("two", 40, 600)]) + &at(7000, &[("one", 20, 330), ("two", 40, 540)]);
-    let metrics = share_metrics(&(alone.clone() + &changing + &settled));
+    // The second one's program has ended, and its domain is still listed.
+    let ending =
+        at(7100, &[("one", 20, 330), ("two", 40, 0)]) + &at(8000, &[("one", 20, 900), ("two", 40, 0)]);
+    let metrics = share_metrics(&(alone.clone() + &changing + &settled + &ending));
     // Of 1,800 KiB the first is due 600 and has 660; the second is due 1,200 and has 1,140.
     assert!((metrics["off_share_used"] - 0.1).abs() < 1e-9, "{metrics:?}");
     assert!(metrics["off_share_available"].abs() < 1e-9);

@@ -80,7 +80,7 @@ impl Orders {
         self.adapting.is_empty() && !self.protects()
     }
 
-    /// Whether anybody is protected. Otherwise nobody is held back.
+    /// Whether anybody is protected.
     pub(crate) fn protects(&self) -> bool {
         self.domains.values().any(|ordered| ordered.protect_ns.is_some() && !ordered.is_lapsed)
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_for_who_goes_by_what_it_is_told_and_nobody_is_held_for_it() {
+    fn memory_is_taken_for_who_goes_by_what_it_is_told() {
         let orders = Orders { adapting: BTreeSet::from(["a".to_owned()]), ..Orders::default() };
         assert!(!orders.is_idle() && !orders.protects());
     }
