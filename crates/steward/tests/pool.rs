@@ -20,6 +20,12 @@ const CONFIGURED: u32 = 40;
 
 /// HAProxy with one server, whose limit can be read and set.
 fn haproxy(control: &Path) -> Arc<AtomicU32> {
+    haproxy_of(control, 7)
+}
+
+/// The same as a process of that id, in place of who was there before.
+fn haproxy_of(control: &Path, pid: u32) -> Arc<AtomicU32> {
+    let _ = std::fs::remove_file(control);
     let listener = UnixListener::bind(control).expect("a socket");
     let maxconn = Arc::new(AtomicU32::new(CONFIGURED));
     let shared = maxconn.clone();
@@ -29,6 +35,7 @@ fn haproxy(control: &Path) -> Arc<AtomicU32> {
             let mut command = String::new();
             BufReader::new(&stream).read_line(&mut command).expect("a command");
             let answer = match command.trim().strip_prefix("set maxconn server web/a ") {
+                None if command == "show info\n" => format!("Name: HAProxy\nPid: {pid}\n\n"),
                 Some(limit) => {
                     shared.store(limit.parse().expect("a number"), Ordering::SeqCst);
                     "\n".to_owned()
@@ -158,12 +165,34 @@ fn a_second_one_is_refused_and_a_killed_one_is_undone_by_revert() {
     first.child.kill().expect("killed");
     first.child.wait().expect("waited for");
     assert_eq!(maxconn.load(Ordering::SeqCst), 9);
+    revert(directory.path());
+    assert_eq!(maxconn.load(Ordering::SeqCst), CONFIGURED);
+}
+
+fn revert(directory: &Path) {
     let mut revert = Command::new(env!("CARGO_BIN_EXE_steward"));
-    revert.arg("--socket").arg(directory.path().join("nobody")).arg("revert");
-    let output = revert.arg("--state-directory").arg(directory.path()).output().expect("run");
+    revert.arg("--socket").arg(directory.join("nobody")).arg("revert");
+    let output = revert.arg("--state-directory").arg(directory).output().expect("run");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("the server has its own pool size again"), "{said}");
-    assert_eq!(maxconn.load(Ordering::SeqCst), CONFIGURED);
+}
+
+#[test]
+fn what_a_killed_one_left_is_not_put_back_in_a_haproxy_that_was_started_since() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("control");
+    let before = haproxy(&control);
+    let feed = daemon(&directory.path().join("daemon"));
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("to begin with");
+    crowd(&feed);
+    sidecar.until(" 9 workers");
+    sidecar.child.kill().expect("killed");
+    sidecar.child.wait().expect("waited for");
+    let since = haproxy_of(&control, 8);
+    since.store(150, Ordering::SeqCst);
+    revert(directory.path());
+    assert_eq!((before.load(Ordering::SeqCst), since.load(Ordering::SeqCst)), (9, 150));
 }
 
 #[test]

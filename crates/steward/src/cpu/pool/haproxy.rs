@@ -75,6 +75,8 @@ pub struct Haproxy {
     control: PathBuf,
     server: ServerName,
     original: u32,
+    /// The process that had it.
+    instance: Option<String>,
     /// The limit that was last put in force.
     set: Option<u32>,
 }
@@ -95,7 +97,8 @@ impl Haproxy {
     /// When HAProxy does not answer, or knows no such server.
     pub fn open(control: &Path, server: ServerName) -> anyhow::Result<Haproxy> {
         let standing = standing(control, &server)?;
-        Ok(Haproxy { control: control.to_owned(), server, original: standing.maxconn, set: None })
+        let (original, instance) = (standing.maxconn, instance(control));
+        Ok(Haproxy { control: control.to_owned(), server, original, instance, set: None })
     }
 }
 
@@ -135,6 +138,7 @@ impl Server for Haproxy {
             backend: self.server.backend.clone(),
             server: self.server.server.clone(),
             maxconn: self.original,
+            instance: self.instance.clone(),
         }
     }
 }
@@ -151,6 +155,14 @@ pub fn set_maxconn(control: &Path, server: &ServerName, maxconn: u32) -> anyhow:
             bail!("HAProxy at {} refused to set maxconn of {server} to {maxconn}: {said}", control.display())
         }
     }
+}
+
+/// Which process of HAProxy's answers there: `Pid` and, where it says so, `Start_time_sec` of `show info`. `None` where
+/// it says neither.
+pub fn instance(control: &Path) -> Option<String> {
+    let info = ask(control, "show info").ok()?;
+    let of = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    Some(format!("{} {}", of("Pid:")?, of("Start_time_sec:").unwrap_or("")))
 }
 
 fn standing(control: &Path, server: &ServerName) -> anyhow::Result<Standing> {
@@ -246,15 +258,17 @@ mod tests {
     fn the_limit_is_set_by_a_command_and_what_was_there_is_known() {
         let directory = tempfile::tempdir().expect("a directory");
         let control = directory.path().join("admin.sock");
-        let thread = haproxy(&control, &[TABLE, "\n", TABLE]);
+        let thread = haproxy(&control, &[TABLE, "Name: HAProxy\nPid: 7\nStart_time_sec: 12\n", "\n", TABLE]);
         let mut haproxy = Haproxy::open(&control, server("web/a")).expect("open");
         haproxy.set(5).expect("set");
         // It says 8 still: somebody else has set that.
         let error = haproxy.waiting().expect_err("not ours");
         assert!(format!("{error:#}").contains("changed to 8"), "{error:#}");
-        assert!(matches!(haproxy.undo(), Undo::Haproxy { maxconn: 8, .. }));
+        assert!(
+            matches!(haproxy.undo(), Undo::Haproxy { maxconn: 8, instance: Some(by), .. } if by == "7 12")
+        );
         let commands = thread.join().expect("no panic");
-        assert_eq!(commands, ["show stat\n", "set maxconn server web/a 5\n", "show stat\n"]);
+        assert_eq!(commands, ["show stat\n", "show info\n", "set maxconn server web/a 5\n", "show stat\n"]);
     }
 
     #[test]

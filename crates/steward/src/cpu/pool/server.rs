@@ -73,5 +73,8 @@ pub enum Undo {
         server: String,
         /// What it was.
         maxconn: u32,
+        /// In which process of HAProxy's ([`super::haproxy::instance`]); `None` where that did not say so.
+        #[serde(default)]
+        instance: Option<String>,
     },
 }

@@ -20,10 +20,11 @@ use super::{apache, haproxy};
 fn put_back(undo: &Undo) -> anyhow::Result<()> {
     match undo {
         Undo::Apache { drop_in, pid_file, check } => apache::restore(drop_in, pid_file, check),
-        Undo::Haproxy { control, backend, server, maxconn } => {
+        Undo::Haproxy { control, backend, server, maxconn, instance } => {
             let server = haproxy::ServerName { backend: backend.clone(), server: server.clone() };
-            // A HAProxy that has ended took the limit with it.
-            if std::os::unix::net::UnixStream::connect(control).is_err() {
+            // A HAProxy that has ended took the limit with it, and the next one has its own.
+            let is_gone = std::os::unix::net::UnixStream::connect(control).is_err();
+            if is_gone || instance.is_some() && *instance != haproxy::instance(control) {
                 return Ok(());
             }
             haproxy::set_maxconn(control, &server, *maxconn)
