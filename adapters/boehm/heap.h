@@ -119,11 +119,11 @@ static inline uintptr_t boehm_end(const struct boehm_piece_of *piece)
 }
 
 /*
- * Has the kernel take the huge page apart of which only this part, of whole pages, is to be discarded. What is discarded
- * of a huge page stays in memory, charged to the program, until all of it is, or until the kernel takes it apart because
- * it is short of memory: it writes others to the swap before it does that. Of the calls that take it apart at once
- * (mm/madvise.c) MADV_COLD changes nothing else that counts for what goes in any case. And khugepaged would make it whole
- * again within seconds, with new memory for what is discarded.
+ * Has the kernel take the huge page apart of which only this part, of whole pages, is to be discarded. What is
+ * discarded of a huge page stays in memory, charged to the program, until all of it is, or until the kernel takes it
+ * apart because it is short of memory: it writes others to the swap before it does that. Of the calls that take it
+ * apart at once (mm/madvise.c) MADV_COLD changes nothing else that counts for what goes in any case. And khugepaged
+ * would make it whole again within seconds, with new memory for what is discarded.
  */
 static inline void boehm_take_apart(uintptr_t begin, uintptr_t end)
 {

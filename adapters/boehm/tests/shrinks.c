@@ -6,8 +6,8 @@
  *
  *     shrinks [CHARGED SECONDS]
  *
- * With CHARGED, the file that says what is charged to a cgroup of its own (memory.current), that is no more either, also
- * so many seconds later.
+ * With CHARGED, the file that says what is charged to a cgroup of its own (memory.current), that is no more either,
+ * also so many seconds later.
  */
 #include <stdbool.h>
 #include <stdio.h>

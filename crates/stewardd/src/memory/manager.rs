@@ -362,8 +362,8 @@ impl Turns {
         self.top_up(now_ns);
     }
 
-    /// Whether nobody is protected, and so much is free that nothing is to be done for those who go by what they are told
-    /// either.
+    /// Whether nobody is protected, and so much is free that nothing is to be done for those who go by what they are
+    /// told either.
     fn is_enough(&self, orders: &Orders) -> bool {
         let is_enough = |sight: &Sight| sight.free_bytes() >= self.target_bytes;
         !orders.protects() && self.target_bytes > 0 && self.sight.as_ref().is_some_and(is_enough)
