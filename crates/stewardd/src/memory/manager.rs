@@ -486,8 +486,8 @@ impl Turns {
         self.news.kept = kept.map(|kept| (path_of(kept.id), (kept.id, kept.bytes))).collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
-        self.news.is_short = decision.is_short;
-        self.news.source = Some(sight.source());
+        self.news.is_short = decision.is_short && orders.protects();
+        self.news.source = orders.protects().then(|| sight.source());
         self.news.target_bytes = decision.target_bytes;
         self.news.written_per_second = self.written.bytes_per_second();
     }
