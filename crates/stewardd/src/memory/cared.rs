@@ -20,7 +20,7 @@ pub(crate) struct Cared {
     pub(crate) minimum_bytes: BTreeMap<String, u64>,
     /// What was taken for others.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
-    /// How much is to be free, in bytes; 0 while the memory loop sleeps.
+    /// How much is to be free, in bytes; 0 while nobody is protected.
     pub(crate) target_bytes: u64,
     /// How fast memory is freed that has to be written first, in bytes a second, where that was measured.
     pub(crate) written_per_second: Option<u64>,
@@ -57,7 +57,7 @@ impl Cared {
     }
 
     /// How much is not told to anybody, in bytes: what the memory loop keeps free, and while programs go by what they
-    /// are told as much, though it has not looked yet. It takes them some tenths of a second to give up what others
+    /// are told as much, though nobody is protected. It takes them some tenths of a second to give up what others
     /// begin to use, and with nothing left the kernel swaps out what they are about to give up, or what they use last.
     pub(crate) fn untold_bytes(&self, high_watermark_bytes: u64, now_ns: u64) -> u64 {
         let reserve_bytes = if self.all_adapting(now_ns).next().is_some() { self.reserve_bytes } else { 0 };

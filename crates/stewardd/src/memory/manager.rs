@@ -3,9 +3,8 @@
 //! those that are asked for are.
 //!
 //! It has a thread, and a better nice value, because it must act within milliseconds while the machine is full and the
-//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected,
-//! and nobody goes by what it is told that it may use, it sleeps, and the kernel takes memory back as it would without
-//! it.
+//! daemon may be answering others. It waits for no disk: reclaiming does ([`ReclaimPool`]). While nobody is protected
+//! it sleeps, and the kernel takes memory back as it would without it.
 
 mod gone;
 mod holds;
@@ -81,7 +80,7 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(String, Change)>,
     /// What was taken from whom since the loop began, by path, in bytes.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
-    /// How much is to be free, in bytes; 0 while the loop sleeps.
+    /// How much is to be free, in bytes; 0 while nobody is protected.
     pub(crate) target_bytes: u64,
     /// How fast memory is freed that has to be written first, in bytes a second, where that was measured.
     pub(crate) written_per_second: Option<u64>,
@@ -319,7 +318,7 @@ impl Turns {
         }
     }
 
-    /// Nobody is protected any more, or goes by what it is told.
+    /// Nobody is protected any more.
     fn rest(&mut self) {
         self.plan.clear();
         self.is_planned = false;
@@ -350,9 +349,7 @@ impl Turns {
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);
         }
         let is_more_due = || now_ns >= self.more_at_ns && self.is_done();
-        if now_ns >= self.look_at_ns && self.is_enough(orders) {
-            self.look_at_ns = now_ns + if self.is_near() { CHECK_NS } else { LOOK_NS };
-        } else if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
+        if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
             self.news.problem = self.look(now_ns, orders).err();
@@ -360,18 +357,6 @@ impl Turns {
             self.more_at_ns = more_at_ns(now_ns, crate::turn::clock::now_ns());
         }
         self.top_up(now_ns);
-    }
-
-    /// Whether nobody is protected, and so much is free that nothing is to be done for those who go by what they are
-    /// told either.
-    fn is_enough(&self, orders: &Orders) -> bool {
-        let is_enough = |sight: &Sight| sight.free_bytes() >= self.target_bytes;
-        !orders.protects() && self.target_bytes > 0 && self.sight.as_ref().is_some_and(is_enough)
-    }
-
-    /// Whether there is so little more free than is to be that it may soon be less.
-    fn is_near(&self) -> bool {
-        self.sight.as_ref().is_some_and(|sight| sight.free_bytes() < 2 * self.target_bytes)
     }
 
     /// Whether so much memory has gone since the last look that the next one is due.
@@ -471,8 +456,7 @@ impl Turns {
         {
             sharing.want();
         }
-        // It is about when protection has to be dropped.
-        self.look_below_bytes = if orders.protects() { decision.look_below_bytes } else { 0 };
+        self.look_below_bytes = decision.look_below_bytes;
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
             let mut paths: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -486,8 +470,8 @@ impl Turns {
         self.news.kept = kept.map(|kept| (path_of(kept.id), (kept.id, kept.bytes))).collect();
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
-        self.news.is_short = decision.is_short && orders.protects();
-        self.news.source = orders.protects().then(|| sight.source());
+        self.news.is_short = decision.is_short;
+        self.news.source = Some(sight.source());
         self.news.target_bytes = decision.target_bytes;
         self.news.written_per_second = self.written.bytes_per_second();
     }
@@ -580,7 +564,8 @@ impl Turns {
     /// Until there is something to do. What was ordered meanwhile is looked at at once.
     fn wait(&mut self, is_idle: bool) {
         let now_ns = now_ns();
-        let is_near = || self.look_below_bytes > 0 || self.is_near();
+        let is_little = |sight: &Sight| sight.free_bytes() < 2 * self.target_bytes;
+        let is_near = || self.look_below_bytes > 0 || self.sight.as_ref().is_some_and(is_little);
         let check_ns = self.holds.check_ns().map_or(CHECK_NS, |check_ns| check_ns.min(CHECK_NS));
         let until_ns = if is_near() { self.look_at_ns.min(now_ns + check_ns) } else { self.look_at_ns };
         let left_ns = until_ns.saturating_sub(now_ns);

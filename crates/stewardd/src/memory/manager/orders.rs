@@ -74,15 +74,9 @@ impl Default for Orders {
 }
 
 impl Orders {
-    /// Whether there is nothing to do: nobody is protected, and nobody goes by what is told, which is theirs only if it
-    /// is taken from whoever has more than its part.
+    /// Whether there is nothing to do: nobody is protected.
     pub(crate) fn is_idle(&self) -> bool {
-        self.adapting.is_empty() && !self.protects()
-    }
-
-    /// Whether anybody is protected.
-    pub(crate) fn protects(&self) -> bool {
-        self.domains.values().any(|ordered| ordered.protect_ns.is_some() && !ordered.is_lapsed)
+        self.domains.values().all(|ordered| ordered.protect_ns.is_none() || ordered.is_lapsed)
     }
 
     /// Whether they are these, beside what was given to these domains: by path, in order.
@@ -144,12 +138,6 @@ mod tests {
         ] {
             assert!(!are(&beside, &[("a", one)]), "{beside:?}");
         }
-    }
-
-    #[test]
-    fn memory_is_taken_for_who_goes_by_what_it_is_told() {
-        let orders = Orders { adapting: BTreeSet::from(["a".to_owned()]), ..Orders::default() };
-        assert!(!orders.is_idle() && !orders.protects());
     }
 
     #[test]
