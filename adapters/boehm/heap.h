@@ -123,15 +123,14 @@ static inline uintptr_t boehm_end(const struct boehm_piece_of *piece)
  * discarded of a huge page stays in memory, charged to the program, until all of it is, or until the kernel takes it
  * apart because it is short of memory: it writes others to the swap before it does that. Of the calls that take it
  * apart at once (mm/madvise.c) MADV_COLD changes nothing else that counts for what goes in any case. And khugepaged
- * would make it whole again within seconds, with new memory for what is discarded.
+ * would make it whole again within seconds, with new memory for what is discarded, if this part did not become an area
+ * of its own; which it stays, without huge pages, when it is used again.
  */
 static inline void boehm_take_apart(uintptr_t begin, uintptr_t end)
 {
-    uintptr_t huge = begin & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
-
     if (end <= begin)
         return;
-    (void)madvise((void *)huge, BOEHM_HUGE_PAGE, MADV_NOHUGEPAGE);
+    (void)madvise((void *)begin, end - begin, MADV_NOHUGEPAGE);
     (void)madvise((void *)begin, end - begin, MADV_COLD);
 }
 
@@ -166,7 +165,7 @@ static inline int boehm_by_address(const void *one, const void *other)
 
 /*
  * Gives the kernel what these pieces have, those that are neighbours together: a huge page that goes whole is not taken
- * apart, and there is a huge one again where the memory is used again.
+ * apart, and there may be a huge one again where the memory is used again.
  */
 static inline void boehm_empty_pieces(struct boehm_piece_of *pieces, size_t count)
 {

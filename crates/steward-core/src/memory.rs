@@ -21,7 +21,6 @@ pub mod bumps;
 pub mod config;
 pub mod explain;
 mod fill;
-mod grace;
 pub mod limits;
 pub mod manager;
 pub mod pace;

@@ -178,6 +178,48 @@ fn revert(directory: &Path) {
 }
 
 #[test]
+fn a_haproxy_that_is_started_anew_meanwhile_has_what_it_is_configured_for_at_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("control");
+    haproxy(&control);
+    let feed = daemon(&directory.path().join("daemon"));
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("to begin with");
+    crowd(&feed);
+    sidecar.until(" 9 workers");
+    let since = haproxy_of(&control, 8);
+    since.store(150, Ordering::SeqCst);
+    crowd(&feed);
+    sidecar.until("workers: again");
+    sidecar.terminate();
+    sidecar.until("has its own pool size again");
+    assert!(sidecar.succeeded());
+    assert_eq!(since.load(Ordering::SeqCst), 150);
+}
+
+#[test]
+fn what_cannot_be_put_back_for_want_of_an_answer_stays_to_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("control");
+    let before = haproxy(&control);
+    let mut sidecar = Sidecar::start(directory.path());
+    sidecar.until("to begin with");
+    sidecar.child.kill().expect("killed");
+    sidecar.child.wait().expect("waited for");
+    // It listens, and answers nobody.
+    std::fs::remove_file(&control).expect("removed");
+    let silent = UnixListener::bind(&control).expect("a socket");
+    let closes = std::thread::spawn(move || silent.incoming().take(2).for_each(drop));
+    let mut revert = Command::new(env!("CARGO_BIN_EXE_steward"));
+    revert.arg("--socket").arg(directory.path().join("nobody")).arg("revert");
+    let output = revert.arg("--state-directory").arg(directory.path()).output().expect("run");
+    assert!(!output.status.success(), "{output:?}");
+    closes.join().expect("no panic");
+    assert!(std::fs::read_dir(directory.path().join("pool")).expect("kept").count() == 1);
+    assert_eq!(before.load(Ordering::SeqCst), CONFIGURED);
+}
+
+#[test]
 fn what_a_killed_one_left_is_not_put_back_in_a_haproxy_that_was_started_since() {
     let directory = tempfile::tempdir().expect("a directory");
     let control = directory.path().join("control");

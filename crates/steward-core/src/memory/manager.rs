@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::grace::Grace;
 use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::victims::{Victim, victims_in_turn};
@@ -151,7 +150,6 @@ pub struct Manager {
     /// Who was the first to pay when there was too little, and all above it: by id of the cgroup, in which order.
     paid: BTreeMap<u64, u64>,
     paid_last: u64,
-    grace: Grace,
     /// By id of the cgroup: the minimum that it was told with what of it is idle, in bytes.
     covered: BTreeMap<u64, u64>,
 }
@@ -224,13 +222,13 @@ impl Manager {
         let has_turn =
             |place: usize| turns.get(&above(place)).is_some_and(|turn| turn.id == domains[place].id);
         let paid_at = |place: usize| self.paid.get(&domains[place].id).copied().unwrap_or(0);
-        let mut victims = victims_in_turn(&principals, has_turn, paid_at, plan_bytes(machine));
-        let is_little = machine.free_bytes < target_bytes;
-        self.grace.give(now_ns, is_little, &principals, |place| domains[place].id, &mut victims);
-        if is_little && let Some(first) = victims.first() {
+        let victims = victims_in_turn(&principals, has_turn, paid_at, plan_bytes(machine));
+        if machine.free_bytes < target_bytes
+            && let Some(first) = victims.first()
+        {
             self.note_paid(domains, first.place);
         }
-        self.take_turns(now_ns, is_little, || {
+        self.take_turns(now_ns, machine.free_bytes < target_bytes, || {
             let place = victims.first()?.place;
             Some((above(place), domains[place].id))
         });

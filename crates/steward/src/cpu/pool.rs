@@ -81,6 +81,7 @@ fn run<S: Server>(
     record.write(&server.undo())?;
     let mut sizing = Sizing {
         server: &mut server,
+        record: &record,
         pool,
         has_domain: arguments.domain.is_some(),
         started: Instant::now(),
@@ -137,6 +138,7 @@ fn watch(socket: &Path, arguments: &PoolArguments) -> anyhow::Result<Receiver<Wa
 /// The controller at work on a server.
 struct Sizing<'a, S> {
     server: &'a mut S,
+    record: &'a undo::Record,
     pool: WorkerPool,
     /// The workers are a domain, rather than the threads of a process.
     has_domain: bool,
@@ -177,7 +179,8 @@ impl<S: Server> Sizing<'_, S> {
             }
         };
         if std::mem::replace(&mut self.unseen, false) {
-            // It may be another process by now, with the limit of its configuration.
+            // It may be another process by now, with the limit of its configuration, which is to be put back then.
+            self.record.write(&self.server.undo())?;
             self.server.set(self.pool.size())?;
             self.say("again");
         }

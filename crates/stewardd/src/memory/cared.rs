@@ -51,16 +51,12 @@ impl Cared {
         self.adapting.get(path).is_some_and(|until_ns| *until_ns > now_ns)
     }
 
-    /// All whose programs do, by path.
-    pub(crate) fn all_adapting(&self, now_ns: u64) -> impl Iterator<Item = &str> {
-        self.adapting.iter().filter(move |(_, until_ns)| **until_ns > now_ns).map(|(path, _)| path.as_str())
-    }
-
     /// How much is not told to anybody, in bytes: what the memory loop keeps free, and while programs go by what they
     /// are told as much, though nobody is protected. It takes them some tenths of a second to give up what others
     /// begin to use, and with nothing left the kernel swaps out what they are about to give up, or what they use last.
     pub(crate) fn untold_bytes(&self, high_watermark_bytes: u64, now_ns: u64) -> u64 {
-        let reserve_bytes = if self.all_adapting(now_ns).next().is_some() { self.reserve_bytes } else { 0 };
+        let is_any = self.adapting.values().any(|until_ns| *until_ns > now_ns);
+        let reserve_bytes = if is_any { self.reserve_bytes } else { 0 };
         high_watermark_bytes.saturating_add(reserve_bytes).max(self.target_bytes)
     }
 

@@ -1,6 +1,5 @@
 //! Protected domains: what the daemon tells the memory loop, and what it does about what that says.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -46,14 +45,14 @@ impl Daemon {
 
     /// Does what is due: has the memory loop keep what it is to, and promises judged.
     pub(crate) fn tick_memory(&mut self, now_ns: u64) {
-        self.tick_manager(now_ns);
+        self.tick_manager();
         self.audit_memory_if_due(now_ns);
     }
 
     /// Tells the loop what domains were given, and has kept what it keeps.
-    fn tick_manager(&mut self, now_ns: u64) {
+    fn tick_manager(&mut self) {
         let watched = self.tick_activity();
-        let given = self.order_memory(now_ns);
+        let given = self.order_memory();
         let Some(news) = self.memory.manager.take_news() else {
             // What was said last stands.
             let problems: Vec<String> = given.err().into_iter().chain(watched.err()).collect();
@@ -65,7 +64,7 @@ impl Daemon {
         let cared = self.cared(&news);
         self.tell_news(&news, &cared);
         self.domains.care(cared);
-        self.note_held_back(&news, now_ns);
+        self.note_held_back(&news, now_ns());
         let short = news.is_short.then(|| {
             "so little memory is left that could be taken from others that no domain is protected for now: end something, or \
              give the machine more swap"
@@ -116,16 +115,15 @@ impl Daemon {
     }
 
     /// In most turns there is nothing to order, which has to cost nothing.
-    fn order_memory(&mut self, now_ns: u64) -> Result<(), String> {
+    fn order_memory(&mut self) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        let adapting = self.domains.cared().all_adapting(now_ns).map(str::to_owned).collect();
-        let beside = Orders { domains: BTreeMap::new(), settings, used_from: config.ages, adapting };
-        if self.memory.manager.given().are(&beside, self.domains.memory_orders()) {
+        if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages) {
             return Ok(());
         }
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        self.memory.manager.give(Orders { domains: domains.collect(), ..beside })
+        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages };
+        self.memory.manager.give(orders)
     }
 
     fn cared(&self, news: &News) -> Cared {

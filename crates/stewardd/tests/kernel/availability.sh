@@ -54,8 +54,8 @@ cat /tmp/again
 kill $watcher
 
 section part
-# With less than what both want: who goes by what it is told keeps its part, though it used that before the other came,
-# and is given time where it has more. The loop runs while anybody is protected.
+# With less than what both want: who goes by what it is told keeps its part, though it used that before the other came.
+# The loop runs while anybody is protected.
 modprobe zram
 echo 300M >/sys/block/zram0/disksize
 mkswap /dev/zram0 >/dev/null

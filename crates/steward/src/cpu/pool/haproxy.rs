@@ -97,7 +97,7 @@ impl Haproxy {
     /// When HAProxy does not answer, or knows no such server.
     pub fn open(control: &Path, server: ServerName) -> anyhow::Result<Haproxy> {
         let standing = standing(control, &server)?;
-        let (original, instance) = (standing.maxconn, instance(control));
+        let (original, instance) = (standing.maxconn, instance(control)?);
         Ok(Haproxy { control: control.to_owned(), server, original, instance, set: None })
     }
 }
@@ -114,7 +114,11 @@ impl Server for Haproxy {
     fn waiting(&mut self) -> anyhow::Result<Option<u64>> {
         let standing = standing(&self.control, &self.server)?;
         if self.set.is_some_and(|size| size != standing.maxconn) {
-            // Somebody else set it, or HAProxy was started anew with its own configuration.
+            // Somebody else set it, or HAProxy was started anew with its own configuration: then that is to be put back.
+            let instance = instance(&self.control)?;
+            if instance != self.instance {
+                (self.original, self.instance) = (standing.maxconn, instance);
+            }
             self.set = None;
             bail!("its maxconn was changed to {} by someone else", standing.maxconn);
         }
@@ -159,10 +163,13 @@ pub fn set_maxconn(control: &Path, server: &ServerName, maxconn: u32) -> anyhow:
 
 /// Which process of HAProxy's answers there: `Pid` and, where it says so, `Start_time_sec` of `show info`. `None` where
 /// it says neither.
-pub fn instance(control: &Path) -> Option<String> {
-    let info = ask(control, "show info").ok()?;
+///
+/// # Errors
+/// When it does not answer.
+pub fn instance(control: &Path) -> anyhow::Result<Option<String>> {
+    let info = ask(control, "show info")?;
     let of = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    Some(format!("{} {}", of("Pid:")?, of("Start_time_sec:").unwrap_or("")))
+    Ok(of("Pid:").map(|pid| format!("{pid} {}", of("Start_time_sec:").unwrap_or(""))))
 }
 
 fn standing(control: &Path, server: &ServerName) -> anyhow::Result<Standing> {

@@ -23,8 +23,11 @@ fn put_back(undo: &Undo) -> anyhow::Result<()> {
         Undo::Haproxy { control, backend, server, maxconn, instance } => {
             let server = haproxy::ServerName { backend: backend.clone(), server: server.clone() };
             // A HAProxy that has ended took the limit with it, and the next one has its own.
-            let is_gone = std::os::unix::net::UnixStream::connect(control).is_err();
-            if is_gone || instance.is_some() && *instance != haproxy::instance(control) {
+            if std::os::unix::net::UnixStream::connect(control).is_err() {
+                return Ok(());
+            }
+            let now = haproxy::instance(control)?;
+            if instance.is_some() && now.is_some() && *instance != now {
                 return Ok(());
             }
             haproxy::set_maxconn(control, &server, *maxconn)

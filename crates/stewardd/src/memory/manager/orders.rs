@@ -1,6 +1,6 @@
 //! What the daemon tells the memory loop: what domains were given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use steward_core::cpu::policy::PRIORITY_DEFAULT;
 use steward_core::domain::{Settings, name};
@@ -62,14 +62,12 @@ pub(crate) struct Orders {
     pub(crate) settings: manager::Settings,
     /// By what it is to be known what protected domains use.
     pub(crate) used_from: Choice,
-    /// Whose programs go by how much they are told that they may use, by path.
-    pub(crate) adapting: BTreeSet<String>,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), adapting: BTreeSet::new() }
+        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default() }
     }
 }
 
@@ -79,14 +77,15 @@ impl Orders {
         self.domains.values().all(|ordered| ordered.protect_ns.is_none() || ordered.is_lapsed)
     }
 
-    /// Whether they are these, beside what was given to these domains: by path, in order.
+    /// Whether they are these: by path, in order.
     pub(crate) fn are<'path>(
         &'path self,
-        beside: &Orders,
         domains: impl Iterator<Item = (&'path str, Ordered)>,
+        settings: &manager::Settings,
+        used_from: Choice,
     ) -> bool {
-        let Orders { domains: _, settings, used_from, adapting } = beside;
-        (self.settings, self.used_from, &self.adapting) == (*settings, *used_from, adapting)
+        self.settings == *settings
+            && self.used_from == used_from
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
     }
 
@@ -125,19 +124,15 @@ mod tests {
     fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
         let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
         let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
-        let are = |beside: &Orders, domains: &[(&str, Ordered)]| orders.are(beside, domains.iter().copied());
-        assert!(are(&Orders::default(), &[("a", one)]));
+        let are = |domains: &[(&str, Ordered)], settings| {
+            orders.are(domains.iter().copied(), settings, Choice::Auto)
+        };
+        assert!(are(&[("a", one)], &orders.settings));
         for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
-            assert!(!are(&Orders::default(), domains), "{domains:?}");
+            assert!(!are(domains, &orders.settings), "{domains:?}");
         }
-        let settings = manager::Settings { reserve_bytes: 1, ..orders.settings };
-        for beside in [
-            Orders { settings, ..Orders::default() },
-            Orders { used_from: Choice::None, ..Orders::default() },
-            Orders { adapting: BTreeSet::from(["a".to_owned()]), ..Orders::default() },
-        ] {
-            assert!(!are(&beside, &[("a", one)]), "{beside:?}");
-        }
+        assert!(!are(&[("a", one)], &manager::Settings { reserve_bytes: 1, ..orders.settings }));
+        assert!(!orders.are([("a", one)].into_iter(), &orders.settings, Choice::None));
     }
 
     #[test]

@@ -364,7 +364,6 @@ impl Sight {
                 min_bytes: ordered.min_bytes,
                 max_bytes: group.limits.max_bytes,
                 takes_turns: !orders.domains.contains_key(&group.path),
-                adapts: orders.adapting.contains(&group.path),
                 ..Principal::of_weight(weight)
             };
             let principal =
