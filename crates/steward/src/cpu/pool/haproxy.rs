@@ -114,7 +114,7 @@ impl Server for Haproxy {
     fn waiting(&mut self) -> anyhow::Result<Option<u64>> {
         let standing = standing(&self.control, &self.server)?;
         if self.set.is_some_and(|size| size != standing.maxconn) {
-            // Somebody else set it, or HAProxy was started anew with its own configuration: then that is to be put back.
+            // Somebody else set it, or HAProxy was started anew: what it is configured for is to be put back then.
             let instance = instance(&self.control)?;
             if instance != self.instance {
                 (self.original, self.instance) = (standing.maxconn, instance);
