@@ -265,7 +265,8 @@ mod tests {
     fn the_limit_is_set_by_a_command_and_what_was_there_is_known() {
         let directory = tempfile::tempdir().expect("a directory");
         let control = directory.path().join("admin.sock");
-        let thread = haproxy(&control, &[TABLE, "Name: HAProxy\nPid: 7\nStart_time_sec: 12\n", "\n", TABLE]);
+        const INFO: &str = "Name: HAProxy\nPid: 7\nStart_time_sec: 12\n";
+        let thread = haproxy(&control, &[TABLE, INFO, "\n", TABLE, INFO]);
         let mut haproxy = Haproxy::open(&control, server("web/a")).expect("open");
         haproxy.set(5).expect("set");
         // It says 8 still: somebody else has set that.
@@ -275,7 +276,10 @@ mod tests {
             matches!(haproxy.undo(), Undo::Haproxy { maxconn: 8, instance: Some(by), .. } if by == "7 12")
         );
         let commands = thread.join().expect("no panic");
-        assert_eq!(commands, ["show stat\n", "show info\n", "set maxconn server web/a 5\n", "show stat\n"]);
+        assert_eq!(
+            commands,
+            ["show stat\n", "show info\n", "set maxconn server web/a 5\n", "show stat\n", "show info\n"]
+        );
     }
 
     #[test]
