@@ -14,12 +14,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "decide.h"
 
-#define BOEHM_PAGE 4096
-/* A page table's worth of those: the usual huge page. Where it is another size it is only not taken apart as well. */
-#define BOEHM_HUGE_PAGE (512UL * BOEHM_PAGE)
 /*
  * By so much less than a piece is asked for, so that libgc, which adds a byte, takes no page more than that: it would
  * stay, and with it the whole huge page that it is in, where the kernel has made one.
@@ -110,12 +108,23 @@ static inline bool boehm_gives_up(struct boehm_heap *heap, uint64_t available)
     return !boehm_collects_in_place(&state);
 }
 
+static inline uintptr_t boehm_page(void)
+{
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A page table's worth of pages: the usual huge page. Where it is another size it is only not taken apart as well. */
+static inline uintptr_t boehm_huge_page(void)
+{
+    return boehm_page() / 8 * boehm_page();
+}
+
 /* Where a piece ends of which whole pages can go: what libgc rounds it up to is its own, too, if it begins with one. */
 static inline uintptr_t boehm_end(const struct boehm_piece_of *piece)
 {
     uintptr_t begin = (uintptr_t)piece->object;
 
-    return begin + piece->bytes - (begin % BOEHM_PAGE == 0 ? 0 : BOEHM_SLOP);
+    return begin + piece->bytes - (begin % boehm_page() == 0 ? 0 : BOEHM_SLOP);
 }
 
 /*
@@ -137,14 +146,14 @@ static inline void boehm_take_apart(uintptr_t begin, uintptr_t end)
 /* Gives the kernel the whole pages between two addresses. */
 static inline void boehm_empty(uintptr_t begin, uintptr_t end)
 {
-    uintptr_t first_huge, last_huge;
+    uintptr_t page = boehm_page(), huge = boehm_huge_page(), first_huge, last_huge;
 
-    begin = (begin + BOEHM_PAGE - 1) & ~(uintptr_t)(BOEHM_PAGE - 1);
-    end &= ~(uintptr_t)(BOEHM_PAGE - 1);
+    begin = (begin + page - 1) & ~(page - 1);
+    end &= ~(page - 1);
     if (end <= begin)
         return;
-    first_huge = (begin + BOEHM_HUGE_PAGE - 1) & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
-    last_huge = end & ~(uintptr_t)(BOEHM_HUGE_PAGE - 1);
+    first_huge = (begin + huge - 1) & ~(huge - 1);
+    last_huge = end & ~(huge - 1);
     if (first_huge > last_huge) {
         /* All of it lies within one. */
         boehm_take_apart(begin, end);
