@@ -289,7 +289,8 @@ impl Holder {
         self.unseen.remove(&process);
     }
 
-    /// Goes through the processes by turns, through each once.
+    /// Goes through the processes by turns, through each once. Who has been seen since the last way through all of them
+    /// waits for the others: what a way finds that begins before the last one is at its end may be gone when it is.
     fn scan(
         &mut self,
         systems: &LocalFileSystems,
@@ -298,8 +299,10 @@ impl Holder {
         failure: &mut Option<KernelError>,
     ) {
         let mut mounts = MountTable::default();
-        let mut left: BTreeSet<TaskId> = self.turns.iter().copied().collect();
-        while let Some(process) = self.turns.pop_front() {
+        let mut left = self.unseen.clone();
+        while !left.is_empty()
+            && let Some(process) = self.turns.pop_front()
+        {
             self.turns.push_back(process);
             if !left.contains(&process) {
                 continue;
@@ -323,7 +326,7 @@ impl Holder {
                 left.remove(&process);
                 self.unseen.remove(&process);
             }
-            if left.is_empty() || start.elapsed() >= budget {
+            if start.elapsed() >= budget {
                 return;
             }
         }

@@ -344,6 +344,26 @@ fn without_time_each_refresh_does_a_step_and_they_come_to_the_end_together() {
     assert!(held(&holder, &file).is_empty());
 }
 
+/// The other one has more to look at, so that a second way through this one could begin meanwhile, and be anywhere.
+#[test]
+fn what_is_let_go_before_a_way_begins_is_not_held_when_it_is_at_its_end() {
+    let Some(_alone) = alone() else { return };
+    for more in (0..80).step_by(5) {
+        let file = file(64);
+        let mut child = Child::start(&file, 0..64, Sharing::Shared);
+        child.read(10);
+        let more: Vec<File> = (0..more).map(|_| self::file(1)).collect();
+        let other = child::mapping(&more, || Child::start(&self::file(64), 0..64, Sharing::Shared));
+        let both = [child.task, other.task];
+        let mut holder = holder(PLENTY);
+        while !holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete {}
+        assert!(has(&held(&holder, &file), 10));
+        child.unmap();
+        while !holder.refresh(&both, Duration::ZERO).expect("mountinfo").complete {}
+        assert!(!has(&held(&holder, &file), 10), "with {} more", more.len());
+    }
+}
+
 #[test]
 fn a_file_that_is_cut_is_held_no_more_and_one_that_grows_is_held_to_its_end() {
     let Some(_alone) = alone() else { return };

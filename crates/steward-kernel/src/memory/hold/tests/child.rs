@@ -39,6 +39,24 @@ fn pipe() -> [i32; 2] {
     ends
 }
 
+/// Does something while this process maps a page of each of these files, as its copies made meanwhile do for good.
+pub fn mapping<Outcome>(files: &[File], work: impl FnOnce() -> Outcome) -> Outcome {
+    let length = PAGE_BYTES as usize;
+    let map = |file: &File| {
+        // SAFETY: a new mapping, which nobody touches.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(address, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        address
+    };
+    let mapped: Vec<_> = files.iter().map(map).collect();
+    let outcome = work();
+    // SAFETY: they are those from above.
+    mapped.into_iter().for_each(|address| assert_eq!(unsafe { libc::munmap(address, length) }, 0));
+    outcome
+}
+
 impl Child {
     /// Has these pages of the file mapped by a new process, which touches nothing yet.
     pub fn start(file: &File, pages: Range<u64>, sharing: Sharing) -> Self {
