@@ -22,8 +22,6 @@ const DEMO: &str = "demo";
 const OVERHEAD: &str = "overhead_ratio";
 /// In `docs`: the result of each scenario when it was measured last, without its records.
 const KEPT: &str = "results";
-/// In `docs`: what earlier builds did in scenarios that were not measured since. Kept by hand.
-const EARLIER: &str = "results-earlier.md";
 /// Nobody's film plays in a scenario without this metric.
 const WORST_SECOND: &str = "frames_per_second_min";
 
@@ -85,9 +83,8 @@ pub fn write(root: &Path, outcomes: &[Outcome]) -> Result<Vec<PathBuf>> {
         let path = figures.join(picture(outcome));
         path.is_file() || files.iter().any(|(written, _)| *written == path)
     };
-    let earlier = root.join("docs").join(EARLIER).is_file();
     let missing = without_result(&scenarios, &outcomes);
-    let page = page(&outcomes, has_picture, &missing, earlier);
+    let page = page(&outcomes, has_picture, &missing);
     let readme = root.join("README.md");
     let text =
         std::fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
@@ -379,14 +376,8 @@ fn without_result(files: &[PathBuf], outcomes: &[Outcome]) -> Vec<String> {
     names
 }
 
-/// `docs/results.md`; `has_picture`: of which there is one; `earlier`: whether there is a page of results of earlier
-/// builds to point to.
-fn page(
-    outcomes: &[Outcome],
-    has_picture: impl Fn(&Outcome) -> bool,
-    missing: &[String],
-    earlier: bool,
-) -> String {
+/// `docs/results.md`; `has_picture`: of which there is one.
+fn page(outcomes: &[Outcome], has_picture: impl Fn(&Outcome) -> bool, missing: &[String]) -> String {
     let mut text = format!(
         "# Results\n\nMade by `make figures` from what `make lab` left; nothing here is written by hand. Each number is the median of the \
          runs, with the worst run in brackets where it differs; a target is met when the worst run meets it. {EMULATED} What the names \
@@ -394,11 +385,7 @@ fn page(
     );
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-        let _ = write!(text, "\nNot measured for this page: {}.", names.join(", "));
-        if earlier {
-            let _ = write!(text, " Where an earlier build was, [its results]({EARLIER}) are kept.");
-        }
-        text.push('\n');
+        let _ = writeln!(text, "\nNot measured for this page: {}.", names.join(", "));
     }
     text.push_str(&overview(outcomes));
     for outcome in outcomes {
@@ -476,15 +463,9 @@ mod tests {
             ["demo", "fork-bomb-2000", "fork-bomb-50"].map(|name| PathBuf::from(format!("{name}.toml")));
         let missing = without_result(&files, &[demo()]);
         assert_eq!(missing, ["fork-bomb-50", "fork-bomb-2000"]);
-        let page = |missing: &[String], earlier| super::page(&[demo()], |_| false, missing, earlier);
-        let text = page(&missing, false);
+        let text = page(&[demo()], |_| false, &missing);
         assert!(text.contains("\nNot measured for this page: `fork-bomb-50`, `fork-bomb-2000`.\n"), "{text}");
-        let text = page(&missing, true);
-        assert!(
-            text.contains("`fork-bomb-2000`. Where an earlier build was, [its results](results-earlier.md)"),
-            "{text}"
-        );
-        assert!(!page(&[], true).contains("earlier"));
+        assert!(!page(&[demo()], |_| false, &[]).contains("Not measured"));
     }
 
     #[test]
