@@ -50,9 +50,15 @@ impl Roots {
 /// [`KernelError::Read`] with the path.
 pub fn read(path: &Path) -> Result<String, KernelError> {
     match std::fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(bytes) => Ok(text_of(bytes)),
         Err(source) => Err(KernelError::Read { path: path.into(), source }),
     }
+}
+
+/// What was read, as text. Nearly always it is: that is found out many bytes at a time, and what is not is looked for only
+/// then.
+pub(crate) fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// As [`read`], trimmed, with `None` where there is no such file, this kernel does not support it, or the task

@@ -35,6 +35,9 @@ const ATTEMPTS: u32 = 100;
 /// How long nobody may be held before the kernel is no longer asked where tasks are preempted.
 const UNHELD_FOR: Duration = Duration::from_secs(10);
 
+/// The table of domains is one type to the program and one here.
+const _: () = assert!(size_of::<types::domain_table>() == size_of::<DomainTable>());
+
 /// How to load the scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadOptions {
@@ -56,7 +59,7 @@ pub struct SchedExt {
     /// See [`Mechanism::take_heirs`].
     heirs: Arc<Mutex<Vec<i32>>>,
     lost_reported: u64,
-    /// Since when nobody may be held, as far as was looked.
+    /// Since when nobody may be held, as far as was looked; for long when it begins.
     unheld_since: Option<Instant>,
 }
 
@@ -73,8 +76,13 @@ impl SchedExt {
         let failed = |action: &str, source| LoadError::Bpf { action: action.to_owned(), source };
         let slots = map_array(&loaded.skeleton.maps.slots, TASKS_MAX)
             .map_err(|source| failed("mapping the table of tasks", source))?;
-        let domains = map_array(&loaded.skeleton.maps.domain_tables, 1)
-            .map_err(|source| failed("mapping the table of domains", source))?;
+        let domains = loaded
+            .skeleton
+            .maps
+            .bss_domains_data
+            .as_deref()
+            .map(|data| std::ptr::from_ref(&data.domain_table).cast::<DomainTable>())
+            .ok_or_else(|| failed("mapping the table of domains", io::ErrorKind::Unsupported.into()))?;
         let pending = Arc::new(Mutex::new(Vec::new()));
         let heirs = Arc::new(Mutex::new(Vec::new()));
         let (sink, heir_sink) = (Arc::clone(&pending), Arc::clone(&heirs));
@@ -100,7 +108,8 @@ impl SchedExt {
             pending,
             heirs,
             lost_reported: 0,
-            unheld_since: None,
+            // What was not in force yet has held nobody.
+            unheld_since: Instant::now().checked_sub(UNHELD_FOR),
         };
         scheduler.write_thresholds(options.thresholds);
         scheduler

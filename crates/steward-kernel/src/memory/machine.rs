@@ -1,7 +1,11 @@
 //! The machine's memory: one method per file of procfs.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
 use crate::error::KernelError;
-use crate::roots::{Roots, read};
+use crate::roots::{Roots, read, text_of};
 
 /// `/proc/meminfo` (Documentation/filesystems/proc.rst), in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,13 +93,53 @@ pub struct MemoryCounters {
     pub swapped_out_pages: u64,
 }
 
+/// Lines of `/proc/meminfo` that count: those of [`usage_field`].
+const USAGE_LINES: usize = 11;
+/// Longer than `/proc/meminfo`.
+const USAGE_LENGTH_MAX: usize = 8192;
+
 /// Reads `/proc/meminfo`.
 ///
 /// # Errors
 /// [`KernelError::Read`], or [`KernelError::Parse`] where a line that every kernel has is missing or holds no number.
 pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
     let path = roots.proc.join("meminfo");
-    let text = read(&path)?;
+    parse_usage(&path, &read(&path)?)
+}
+
+/// `/proc/meminfo` for who reads it again and again: the file stays open, which saves most of what a reading costs
+/// beside what the kernel has to count.
+#[derive(Debug)]
+pub struct KeptUsage {
+    path: PathBuf,
+    file: File,
+}
+
+impl KeptUsage {
+    /// # Errors
+    /// [`KernelError::Read`] where it cannot be opened.
+    pub fn open(roots: &Roots) -> Result<Self, KernelError> {
+        let path = roots.proc.join("meminfo");
+        let file = File::open(&path).map_err(|source| KernelError::Read { path: path.clone(), source })?;
+        Ok(KeptUsage { path, file })
+    }
+
+    /// What it says now.
+    ///
+    /// # Errors
+    /// Those of [`usage`].
+    pub fn read(&self) -> Result<MachineMemory, KernelError> {
+        let mut bytes = vec![0; USAGE_LENGTH_MAX];
+        let failed = |source| KernelError::Read { path: self.path.clone(), source };
+        // From the start of the file the kernel says what is so now.
+        let length = self.file.read_at(&mut bytes, 0).map_err(failed)?;
+        bytes.truncate(length);
+        parse_usage(&self.path, &text_of(bytes))
+    }
+}
+
+/// The lines that count are among the first: most of the others are not looked at.
+fn parse_usage(path: &Path, text: &str) -> Result<MachineMemory, KernelError> {
     let mut usage = MachineMemory::default();
     let mut seen = 0;
     for line in text.lines() {
@@ -105,14 +149,14 @@ pub fn usage(roots: &Roots) -> Result<MachineMemory, KernelError> {
             .trim()
             .strip_suffix(" kB")
             .and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024));
-        *field += bytes.ok_or_else(|| KernelError::parse(&path, "a line NAME: NUMBER kB", line))?;
+        *field += bytes.ok_or_else(|| KernelError::parse(path, "a line NAME: NUMBER kB", line))?;
         seen += 1;
+        if seen == USAGE_LINES {
+            return Ok(usage);
+        }
     }
-    if seen < 11 {
-        let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, Writeback";
-        return Err(KernelError::parse(path, expected, &text));
-    }
-    Ok(usage)
+    let expected = "MemTotal, MemFree, MemAvailable, Active and Inactive of anon and file, SwapTotal, SwapFree, Dirty, Writeback";
+    Err(KernelError::parse(path, expected, text))
 }
 
 fn usage_field<'a>(usage: &'a mut MachineMemory, name: &str) -> Option<&'a mut u64> {
@@ -141,10 +185,14 @@ pub fn zones(roots: &Roots) -> Result<Zones, KernelError> {
     let mut zone = Zone::default();
     let mut any = false;
     for line in text.lines() {
+        let trimmed = line.trim();
+        // Nearly all lines are counters (`nr_...`), of which none is asked for.
+        if !trimmed.starts_with(['N', 'p', 'm', 'l', 'h', 'c']) {
+            continue;
+        }
         let pages_of = |value: &str| {
             value.parse::<u64>().map_err(|_| KernelError::parse(&path, "a number of pages", line))
         };
-        let trimmed = line.trim();
         if trimmed.starts_with("Node ") && trimmed.contains(", zone ") {
             let last = std::mem::take(&mut zone);
             zones.withheld_pages = zones.withheld_pages.saturating_add(last.withheld_pages());
@@ -158,7 +206,7 @@ pub fn zones(roots: &Roots) -> Result<Zones, KernelError> {
             }
         }
         // The watermarks have a name without a colon; those of the lists, which are called the same, have one.
-        let mut words = line.split_ascii_whitespace();
+        let mut words = trimmed.split_ascii_whitespace();
         let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else { continue };
         let sum = match name {
             "min" => &mut zones.min_pages,
@@ -271,11 +319,15 @@ mod tests {
         let text: String = lines.collect();
         let (_keep, roots) = with_files(&[("proc/meminfo", &text)]);
         let found = usage(&roots).expect("readable");
+        let kept = KeptUsage::open(&roots).expect("it is there");
+        assert_eq!(kept.read().expect("readable"), found);
         let of_programs = (found.anonymous_bytes, found.file_bytes);
         assert_eq!((found.total_bytes, of_programs), (1024, ((4 + 5) * 1024, (6 + 7) * 1024)));
         let refused = |text: &str| {
             std::fs::write(roots.proc.join("meminfo"), text).expect("a file");
-            usage(&roots).expect_err("it is not whole").to_string()
+            let said = usage(&roots).expect_err("it is not whole").to_string();
+            assert_eq!(kept.read().expect_err("it is not whole").to_string(), said);
+            said
         };
         assert!(refused(&text.replace("SwapFree", "Other")).contains("SwapFree"));
         for nonsense in ["many", "18446744073709551615"] {
@@ -288,6 +340,8 @@ mod tests {
     fn the_machine_that_runs_the_tests_has_all_three() {
         let roots = Roots::default();
         let usage = usage(&roots).expect("meminfo");
+        let kept = KeptUsage::open(&roots).and_then(|kept| kept.read()).expect("meminfo");
+        assert_eq!((kept.total_bytes, kept.swap_total_bytes), (usage.total_bytes, usage.swap_total_bytes));
         assert!(usage.total_bytes > usage.free_bytes && usage.available_bytes > 0);
         assert!(zones(&roots).expect("zoneinfo").high_pages > 0);
         counters(&roots).expect("vmstat");

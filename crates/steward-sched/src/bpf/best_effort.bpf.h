@@ -40,7 +40,7 @@ static __always_inline void unqueue_domain(struct domain_table *table, u32 index
 	change_order(CHANGE_UNQUEUE, index, 0, 0);
 	if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0) {
 		domain_make_queued(table, index);
-	} else if (run && *(volatile u32 *)&domain_at(table, index)->waiting) {
+	} else if (*(volatile u32 *)&domain_at(table, index)->waiting) {
 		run->missed = index;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -54,7 +54,7 @@ static __always_inline void forget_restricted(struct domain_table *table, u32 in
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 
-	if (!run || *(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
+	if (*(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
 		return;
 	run->missed_restricted = index;
 	/* For an idle CPU. One that runs something looks when that is over: whoever is missed has usually been taken by
@@ -96,7 +96,7 @@ static __always_inline void look_after_missed(struct cpu_run *run, u32 cpu)
 
 	if (index) {
 		run->missed = 0;
-		if (table && scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
+		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
 			domain_make_queued(table, index);
 	}
 	index = run->missed_restricted;
@@ -128,7 +128,7 @@ __noinline bool domain_precedes(u32 a, u32 b)
 {
 	struct domain_table *table = domains();
 
-	return table && order_precedes(table, a, b);
+	return order_precedes(table, a, b);
 }
 
 /* Whether a task of a domain that waits is to preempt one of a domain that runs: order_preempts(), verified once. */
@@ -141,7 +141,7 @@ static __always_inline bool held_by_quota(struct task_state *t)
 {
 	struct domain_table *table = domains();
 
-	return table && table->quotas && domain_held(table, t->domain);
+	return table->quotas && domain_held(table, t->domain);
 }
 
 /* The task counts among those of its domain that wait; the same of those that may not run everywhere. */
@@ -162,8 +162,6 @@ static __always_inline void enqueue_domain(struct task_struct *p, struct task_st
 {
 	struct domain_table *table = domains();
 
-	if (!table)
-		return;
 	begin_to_wait(t, now_ns);
 	t->queue = QUEUE_DOMAIN(t->domain);
 	t->unjoined = 0;
@@ -187,7 +185,7 @@ __noinline u32 first_domain(void)
 	u64 changes = order_changes, seen;
 	u32 first;
 
-	if (!table || !run || !*(volatile u32 *)&table->waiting)
+	if (!*(volatile u32 *)&table->waiting)
 		return 0;
 	seen = *(volatile u64 *)&run->first_seen;
 	if ((u16)seen && seen >> 16 == changes << 16 >> 16)
@@ -221,7 +219,7 @@ static __noinline int work_waits(u32 cpu)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 
-	return (run && *(volatile u32 *)&run->interactive) || overdue || leaving || restricted_wait(cpu) || first_domain();
+	return *(volatile u32 *)&run->interactive || overdue || leaving || restricted_wait(cpu) || first_domain();
 }
 
 /* Whether anything waits that this CPU may serve. A domain that was served last may stand in the order still, with
@@ -258,7 +256,7 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	struct domain_table *table = domains();
 	struct cpu_run *run = cpu_run_of(cpu);
 
-	if (!table || !run || run->domain != t->domain || run->direct || run->interactive || restricted_wait(cpu))
+	if (run->domain != t->domain || run->direct || run->interactive || restricted_wait(cpu))
 		return false;
 	if (held_by_quota(t) || any_bumps() || table->order == ORDER_WRR || overdue || leaving || maybe_idle)
 		return false;
@@ -306,7 +304,7 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 		if (cpu >= cpus)
 			cpu -= cpus;
 		run = cpu_run_of(cpu);
-		if (run && run->direct) {
+		if (run->direct) {
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 			break;
 		}
@@ -349,8 +347,6 @@ static __always_inline void enqueue_restricted(struct task_struct *p, struct tas
 {
 	struct domain_table *table = domains();
 
-	if (!table)
-		return;
 	begin_to_wait(t, now_ns);
 	count_restricted(table, t);
 	t->unjoined = 0;
@@ -380,7 +376,7 @@ static __noinline int domain_counts(struct task_state *t, u32 weight, u64 now_ns
 	struct domain *d;
 	bool settle;
 
-	if (!table || !t)
+	if (!t)
 		return 0;
 	d = domain_at(table, t->domain);
 	if (weight) {
@@ -417,7 +413,7 @@ __noinline int choose_first(u32 cpu, struct choice *choice)
 	u32 free, restricted = 0;
 	u64 key = 0;
 
-	if (!table || !order || !choice)
+	if (!order || !choice)
 		return 0;
 	free = first_domain();
 	if (*(volatile u64 *)&order->any_restricted)
@@ -447,7 +443,7 @@ __noinline u32 held_domain(u32 index)
 {
 	struct domain_table *table = domains();
 
-	return table && table->quotas ? domain_held_by(table, index) : 0;
+	return table->quotas ? domain_held_by(table, index) : 0;
 }
 
 /* Whether prev, which could go on, comes before what was chosen. */
@@ -478,9 +474,12 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 	struct choice choice = {};
 	u32 index, held;
 
-	if (!table || !order || !run)
+	if (!order)
 		return SERVED_NONE;
-	choose_first(cpu, &choice);
+	if (*(volatile u64 *)&order->any_restricted)
+		choose_first(cpu, &choice);
+	else
+		choice.index = first_domain();
 	index = choice.index;
 	if (!index)
 		return SERVED_NONE;
@@ -558,7 +557,7 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 	struct choice choice = {};
 	u32 index;
 
-	if (!table || now_ns - run->began_ns < settings.preemption_interval_ns)
+	if (now_ns - run->began_ns < settings.preemption_interval_ns)
 		return false;
 	if (run->alone && (others_wait(table, t->domain, cpu) || run->direct || leaving))
 		return true;
@@ -577,11 +576,8 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 static __always_inline bool preempt_on(struct domain_table *table, struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
-	u32 running;
+	u32 running = run->domain;
 
-	if (!run)
-		return false;
-	running = run->domain;
 	/* Another CPU's may have begun after this one read its clock. */
 	if (!running || clock_before(now_ns, run->began_ns + settings.preemption_interval_ns))
 		return false;
@@ -609,7 +605,7 @@ static __always_inline void preempt_soon(struct task_struct *p, struct task_stat
 	struct cpu_run *run = cpu_run_of(cpu);
 	u64 turn_ns, in_ns;
 
-	if (!run || run->domain != t->domain || run->budget_end_ns || !may_run_on(p, cpu))
+	if (run->domain != t->domain || run->budget_end_ns || !may_run_on(p, cpu))
 		return;
 	turn_ns = passed_since(run->began_ns, now_ns);
 	in_ns = task_preempts_in(t->vtime, run->vtime, passed_since(run->vtime_at_ns, now_ns), turn_ns, run->weight);
@@ -627,7 +623,7 @@ static __always_inline void preempt_later(struct task_struct *p, struct task_sta
 	u32 cpus = settings.cpus;
 	int i;
 
-	if (!table || preempt_on(table, p, t, cpu, now_ns))
+	if (preempt_on(table, p, t, cpu, now_ns))
 		return;
 	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
 		u32 candidate = cpu + i;

@@ -37,8 +37,6 @@ s32 STRUCT_OPS_SLEEPABLE(steward_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	struct domain *d;
 	s32 error;
 
-	if (!table)
-		return -ENOMEM;
 	if (cgrp->level > 0) {
 		parent = domain_index_of(cgrp);
 		index = take_domain(table, parent);
@@ -88,8 +86,6 @@ void STRUCT_OPS(steward_cgroup_exit, struct cgroup *cgrp)
 	u64 id = cgrp->kn->id;
 	u32 index = own_domain_of(cgrp);
 
-	if (!table)
-		return;
 	if (!index) {
 		if (cgrp->level > 0)
 			__sync_fetch_and_sub(&totals.cgroups_without_domain, 1);
@@ -113,7 +109,7 @@ void STRUCT_OPS(steward_cgroup_move, struct task_struct *p, struct cgroup *from,
 	bool counted;
 	u32 weight;
 
-	if (!t || !table)
+	if (!t)
 		return;
 	leave_queue(t);
 	weight = t->runnable_weight;
@@ -133,7 +129,7 @@ static __always_inline void set_domain_weight(struct cgroup *cgrp, u32 weight)
 	struct domain_table *table = domains();
 	u32 index = own_domain_of(cgrp);
 
-	if (!table || !index)
+	if (!index)
 		return;
 	bpf_spin_lock(&domains_lock);
 	domain_set_weight(table, index, weight);
@@ -160,7 +156,7 @@ void STRUCT_OPS(steward_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us
 	u32 index = own_domain_of(cgrp);
 	u64 now_ns = clock_now(), quota_ns = quota_us == ~0ULL ? QUOTA_NONE : quota_us * 1000;
 
-	if (!table || !index)
+	if (!index)
 		return;
 	bpf_spin_lock(&domains_lock);
 	domain_set_quota(table, index, period_us * 1000, quota_ns, burst_us * 1000, now_ns);
@@ -178,7 +174,7 @@ int steward_set_domain(struct domain_request *request)
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
 	bool known;
 
-	if (!table || !found)
+	if (!found)
 		return -ENOENT;
 	index = *found;
 	bpf_spin_lock(&domains_lock);
@@ -205,7 +201,7 @@ int steward_suspend_domain(struct suspend_request *request)
 	bool suspended = request->suspended, known;
 	u32 *found = bpf_map_lookup_elem(&domain_of_cgroup, &id), index;
 
-	if (!table || !found)
+	if (!found)
 		return -ENOENT;
 	index = *found;
 	bpf_spin_lock(&domains_lock);
@@ -246,7 +242,7 @@ int steward_bump(struct bump_request *request)
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_run *run = cpu_run_of(cpu);
 
-		if (run && is_charged_to(*(volatile u64 *)&run->charged_to, id))
+		if (is_charged_to(*(volatile u64 *)&run->charged_to, id))
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	return 0;

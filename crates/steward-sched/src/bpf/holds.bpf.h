@@ -32,16 +32,9 @@ struct hold_cpu {
 	s32 outside; /* the task that gives this CPU up on its way to user space; 0: none */
 	u32 in_turn; /* the last turn of a domain went to one of its tasks that leave */
 	u32 free; /* so what leaves next does so out of that turn */
-	u32 unused;
-	u64 padding[5];
-};
+} __attribute__((aligned(64)));
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_CPUS);
-	__type(key, u32);
-	__type(value, struct hold_cpu);
-} hold_cpus SEC(".maps");
+static struct hold_cpu hold_cpus[MAX_CPUS] SEC(".bss.hold_cpus") __attribute__((visibility("hidden")));
 
 /* When a domain's queue was looked through last, while it has been held or behind; 0 otherwise. */
 struct {
@@ -69,7 +62,7 @@ static volatile u32 leaving; /* tasks may stand in QUEUE_LEAVING */
 
 static __always_inline struct hold_cpu *hold_cpu_of(u32 cpu)
 {
-	return bpf_map_lookup_elem(&hold_cpus, &cpu);
+	return &hold_cpus[masked(cpu, MAX_CPUS - 1)];
 }
 
 /* Whether the task that runs came into the kernel because it was interrupted in user space. */
@@ -93,8 +86,7 @@ int BPF_PROG(steward_schedule, bool preempt)
 {
 	struct hold_cpu *hold = hold_cpu_of(bpf_get_smp_processor_id());
 
-	if (hold)
-		hold->outside = preempt || !interrupted_outside() ? 0 : bpf_get_current_task_btf()->pid;
+	hold->outside = preempt || !interrupted_outside() ? 0 : bpf_get_current_task_btf()->pid;
 	return 0;
 }
 
@@ -131,8 +123,6 @@ static __always_inline u8 whereabouts_of(struct task_struct *p, struct task_stat
 	if (settings.boundary != BOUNDARY_WATCHED)
 		return t->at_gate ? AT_GATE : INSIDE_PREEMPTED;
 	hold = hold_cpu_of(cpu);
-	if (!hold)
-		return INSIDE_PREEMPTED;
 	/* Of this task, and of this time: what was noted about another one, or before, does not count. */
 	outside = hold->outside;
 	hold->outside = 0;
@@ -146,7 +136,7 @@ __noinline bool domain_stands_behind(u32 index)
 {
 	struct domain_table *table = domains();
 
-	return table && domain_behind(table, index);
+	return domain_behind(table, index);
 }
 
 /* Whether the task is let run on until it has left the kernel; held: its domain is. */
@@ -155,8 +145,6 @@ static __always_inline bool leaves(struct task_state *t, bool held)
 	struct domain_table *table = domains();
 	bool behind;
 
-	if (!table)
-		return false;
 	behind = !held && table->priorities && t->whereabouts >= INSIDE_BLOCKED && domain_stands_behind(t->domain);
 	return hold_leaves(held, behind, t->whereabouts);
 }
@@ -202,7 +190,7 @@ static __noinline bool first_presses(u64 now_ns)
 	struct task_struct *p;
 	bool presses = true;
 
-	if (!table || !table->priorities)
+	if (!table->priorities)
 		return true;
 	if (!bpf_iter_scx_dsq_new(&it, QUEUE_LEAVING, 0)) {
 		p = bpf_iter_scx_dsq_next(&it);
@@ -242,7 +230,7 @@ static __always_inline bool serve_leaving_in_turn(u32 cpu, u32 index)
 {
 	struct hold_cpu *hold = hold_cpu_of(cpu);
 
-	if (!leaving || !hold)
+	if (!leaving)
 		return false;
 	hold->in_turn = !hold->in_turn && first_is_of(index) && queue_to_local(QUEUE_LEAVING);
 	hold->free = hold->in_turn;
@@ -254,7 +242,7 @@ static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else
 {
 	struct hold_cpu *hold = hold_cpu_of(cpu);
 
-	if (!leaving || !hold)
+	if (!leaving)
 		return false;
 	if (!nothing_else && !(leaving_due(hold->leaving_due_ns, now_ns) && first_presses(now_ns)))
 		return false;
@@ -275,7 +263,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	struct cpu_run *run = cpu_run_of(cpu);
 	struct cpu_state *state = cpu_state_of(cpu);
 
-	if (!t || !run || !state)
+	if (!t || !state)
 		return 0;
 	t->boundary_told = 0;
 	if (!attached || !t->leaving || t->mode != MODE_BEST_EFFORT || was_called(p))
@@ -334,8 +322,6 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 	if (!t->leaving || t->mode != MODE_BEST_EFFORT)
 		return;
 	hold = hold_cpu_of(cpu);
-	if (!hold)
-		return;
 	leaving_clock_ns = leaving_clock(leaving_clock_ns, t->leaving_place_ns, used_ns,
 					 scx_bpf_dsq_nr_queued(QUEUE_LEAVING) + 1);
 	t->leaving_place_ns = leaving_again(leaving_clock_ns, t->leaving_place_ns, used_ns);
@@ -458,8 +444,6 @@ static __noinline bool look_after_holds(u64 now_ns)
 	u32 high_water;
 	int i;
 
-	if (!table)
-		return false;
 	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
 		u32 index = i;

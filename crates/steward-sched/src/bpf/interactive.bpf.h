@@ -66,8 +66,6 @@ static int budget_ends(void *map, u32 *cpu, struct timer_entry *entry)
 	struct cpu_run *run = cpu_run_of(*cpu);
 	u64 now_ns = bpf_ktime_get_ns(), end_ns;
 
-	if (!run)
-		return 0;
 	/* A full barrier, as its counterpart in watch_budget(): either that sees that the timer is not set any more, or
 	 * the budget is seen here. */
 	__sync_lock_test_and_set(&run->timer_ns, 0);
@@ -114,8 +112,7 @@ static __always_inline void expect_interactive(u32 cpu)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 
-	if (run)
-		interactive_expect(&run->interactive);
+	interactive_expect(&run->interactive);
 }
 
 /* Makes the task's CPU choose again if what runs there has a later deadline, or none. */
@@ -123,7 +120,7 @@ static __always_inline void preempt_for(struct task_slot *slot)
 {
 	struct cpu_run *run = cpu_run_of(slot->cpu);
 
-	if (!run || run->deadline_ns <= slot->edf.deadline_ns)
+	if (run->deadline_ns <= slot->edf.deadline_ns)
 		return;
 	if (scx_bpf_test_and_clear_cpu_idle(slot->cpu))
 		kick_cpu(slot->cpu, SCX_KICK_IDLE);
@@ -141,12 +138,11 @@ static __always_inline void leave_queue(struct task_state *t)
 		struct cpu_run *run = cpu_run_of(t->direct_cpu - 1);
 
 		t->direct_cpu = 0;
-		if (run)
-			run->direct = 0;
+		run->direct = 0;
 	}
-	if (t->counted_waiting && __sync_lock_test_and_set(&t->counted_waiting, 0) && table)
+	if (t->counted_waiting && __sync_lock_test_and_set(&t->counted_waiting, 0))
 		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting, 1);
-	if (t->restricted_waiting && __sync_lock_test_and_set(&t->restricted_waiting, 0) && table)
+	if (t->restricted_waiting && __sync_lock_test_and_set(&t->restricted_waiting, 0))
 		__sync_fetch_and_sub(&domain_at(table, t->domain)->waiting_restricted, 1);
 }
 
@@ -193,7 +189,7 @@ __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 	struct domain *d;
 	u64 now_ns;
 
-	if (!table || !order)
+	if (!order)
 		return 0;
 	/* Only that order goes by the clock. */
 	now_ns = table->order == ORDER_WRR ? clock_now() : 0;
@@ -322,7 +318,7 @@ static __noinline bool lend_to(struct task_slot *slot, u32 lender, s32 tid, bool
 		struct cpu_run *run = cpu_run_of(slot->cpu);
 
 		expect_interactive(slot->cpu);
-		if (run && run->deadline_ns == NEVER)
+		if (run->deadline_ns == NEVER)
 			kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 	}
 out:

@@ -73,7 +73,7 @@ static __noinline int note_all_restricted(u32 cpu)
 	u32 high_water;
 	int i;
 
-	if (!table || !order)
+	if (!order)
 		return 0;
 	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
@@ -99,7 +99,7 @@ static __noinline int drain_domain(u32 index, u32 cpu)
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
 
-	if (!table || !order || !domain_at(table, index)->in_use)
+	if (!order || !domain_at(table, index)->in_use)
 		return 0;
 	if (restricted_noted(order, index))
 		restricted_forget(order, index);
@@ -115,13 +115,10 @@ static __noinline int drain_domain(u32 index, u32 cpu)
 static __noinline int drain_offline(void)
 {
 	struct domain_table *table = domains();
-	u32 cpus = settings.cpus, high_water;
+	u32 cpus = settings.cpus, high_water = table->high_water;
 	bool moved = false;
 	int cpu, i;
 
-	if (!table)
-		return 0;
-	high_water = table->high_water;
 	bpf_for(cpu, 0, cpus) {
 		if (cpu_online(cpu) && cpu_active(cpu))
 			continue;

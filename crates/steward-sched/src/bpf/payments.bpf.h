@@ -28,8 +28,6 @@ __noinline int pay_quotas(u32 index, u64 used_ns)
 	struct domain_table *table = domains();
 	u32 level;
 
-	if (!table)
-		return 0;
 	for (level = 0; level < MAX_DEPTH && index; level++) {
 		struct domain *payer = domain_at(table, index);
 
@@ -49,8 +47,6 @@ static __noinline int change_debtor(struct cpu_run *run, u32 index)
 	u32 before, aside;
 	u64 before_ns, aside_ns, taken_ns = 0;
 
-	if (!run)
-		return 0;
 	before = run->unpaid_domain;
 	aside = run->aside_domain;
 	before_ns = run->unpaid_ns;
@@ -74,7 +70,7 @@ static __noinline int change_debtor(struct cpu_run *run, u32 index)
  * nobody's turn depends on it. */
 static __always_inline void charge_domain(struct domain_table *table, struct cpu_run *run, u32 index, u64 used_ns)
 {
-	bool watched = table && !run->alone && !stands_alone(table, index);
+	bool watched = !run->alone && !stands_alone(table, index);
 	u64 unpaid_ns;
 
 	if (run->unpaid_domain != index)
@@ -95,7 +91,7 @@ static __always_inline void charge_best_effort(struct cpu_run *run, struct task_
 
 	t->vtime += task_cost(used_ns, t->weight);
 	charge_domain(table, run, t->domain, used_ns);
-	if (table && table->quotas)
+	if (table->quotas)
 		pay_quotas(t->domain, used_ns);
 }
 

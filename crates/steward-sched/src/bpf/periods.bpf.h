@@ -17,8 +17,6 @@ static __always_inline void return_to_domain(struct task_struct *p, struct task_
 	bool restricted = is_restricted(p);
 	s32 idle_cpu;
 
-	if (!table)
-		return;
 	join_clock(t, domain_at(table, t->domain), false);
 	if (!change_queue(p, t, restricted ? QUEUE_RESTRICTED(t->domain) : QUEUE_DOMAIN(t->domain), SLICE_NS, t->vtime))
 		return;

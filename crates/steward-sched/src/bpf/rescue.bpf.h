@@ -90,7 +90,7 @@ static __always_inline bool serve_overdue(struct cpu_run *run, u64 now_ns, bool 
 	struct domain_table *table = domains();
 	u64 interval_ns;
 
-	if (!overdue || !table)
+	if (!overdue)
 		return false;
 	interval_ns = rescue_interval_ns(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), table->cpus, overdue_press);
 	if (!(nothing_else || rescue_allowed(run->rescued_ns, interval_ns, now_ns)) || !queue_to_local(QUEUE_RESCUE))

@@ -253,12 +253,9 @@ static volatile u32 overdue_cursor;
 static __always_inline void find_all_overdue(u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u32 high_water;
+	u32 high_water = table->high_water;
 	int i;
 
-	if (!table)
-		return;
-	high_water = table->high_water;
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), table->cpus);
 	overdue_press = find_pressing(now_ns);
 	overdue_flags = rescue_looks_from_end(overdue_looks) ? SCX_DSQ_ITER_REV : 0;
@@ -346,7 +343,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 	totals.samples = sample;
 	totals.waiting = 0;
 	online = begin_sample();
-	if (table && online)
+	if (online)
 		table->cpus = online;
 	drain_offline();
 	drain_bumped();

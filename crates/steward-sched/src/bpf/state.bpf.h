@@ -182,24 +182,15 @@ struct cpu_run {
 	struct class_use class_use; /* of reservations here */
 	u64 charged_to; /* charged_to(): for the memory of the best-effort task that runs, while anybody is bumped; 0: not known */
 	u64 timer_ns; /* when the CPU's timer fires, if it is known that it does: see watch_budget() */
-	u64 padding[3];
-};
+} __attribute__((aligned(64)));
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_CPUS);
-	__type(key, u32);
-	__type(value, struct cpu_run);
-} cpu_runs SEC(".maps");
-
+/*
+ * These are variables and not maps, because they are asked for many times at each switch: an element of a map has to be
+ * looked up each time, and a variable is where it is. Each in a section of its own, for they are large.
+ */
+static struct cpu_run cpu_runs[MAX_CPUS] SEC(".bss.cpu_runs") __attribute__((visibility("hidden")));
 /* The daemon reads it through a mapping. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct domain_table);
-} domain_tables SEC(".maps");
+struct domain_table domain_table SEC(".bss.domains");
 
 /* The loader makes it as large as there are CPUs. */
 struct {
@@ -277,7 +268,7 @@ static __always_inline struct cpu_state *cpu_state_of(u32 cpu)
 
 static __always_inline struct cpu_run *cpu_run_of(u32 cpu)
 {
-	return bpf_map_lookup_elem(&cpu_runs, &cpu);
+	return &cpu_runs[masked(cpu, MAX_CPUS - 1)];
 }
 
 static __always_inline struct cpu_order *cpu_order_of(u32 cpu)
@@ -358,9 +349,7 @@ static __always_inline void kick_cpu(u32 cpu, u64 flags)
 
 static __always_inline struct domain_table *domains(void)
 {
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&domain_tables, &zero);
+	return &domain_table;
 }
 
 /* Whether the task's affinity allows the CPU, whatever it has disabled for the moment. */

@@ -45,8 +45,6 @@ static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 		return 0;
 	t->charged_ns = now_ns;
 	run = cpu_run_of(cpu);
-	if (!run)
-		return 0;
 	slot = slot_of(t);
 	if (t->mode == MODE_INTERACTIVE && slot) {
 		slot->reserved_time_ns += used_ns;
@@ -118,9 +116,9 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 {
 	struct domain_table *table = domains();
 	struct cpu_order *order = cpu_order_of(cpu);
-	bool alone = table && !others_wait(table, t->domain, cpu) && !leaving;
+	bool alone = !others_wait(table, t->domain, cpu) && !leaving;
 
-	if (table && order) {
+	if (order) {
 		serve_order(table, order, run, t->domain);
 		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
 	}
@@ -192,7 +190,7 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 		return;
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
 		kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (run && run->deadline_ns == NEVER)
+	else if (run->deadline_ns == NEVER)
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -220,7 +218,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 idle_cpu;
 	bool held, is_bumped;
 
-	if (!t || !table) {
+	if (!t) {
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 		return;
 	}
@@ -280,13 +278,14 @@ find_cpu:
 		preempt_later(p, t, cpu, now_ns);
 }
 
-/* Whether best-effort work runs here that nothing else waits for, and that may go on. */
+/* Whether best-effort work runs here that nothing else waits for, and that may go on. Mostly others of its domain wait. */
 static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 {
 	struct domain_table *table = domains();
 	u16 running = run->domain;
 
-	return table && running && !*(volatile u32 *)&run->interactive && !overdue && !leaving && !any_bumps() &&
+	return running && !*(volatile u32 *)&domain_at(table, running)->waiting &&
+	       !*(volatile u32 *)&run->interactive && !overdue && !leaving && !any_bumps() &&
 	       !(table->quotas && held_domain(running)) &&
 	       !others_wait(table, running, cpu);
 }
@@ -321,13 +320,12 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	u64 now_ns = clock_of(cpu), deadline_ns = 0;
 	u32 expected;
 
-	if (!run)
-		return;
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		t = task_state_of(prev);
 		if (t) {
 			charge(t, cpu, now_ns);
-			look_for_request(prev, slot_of(t), now_ns);
+			if (t->slot)
+				look_for_request(prev, slot_of(t), now_ns);
 		}
 	}
 	if (t && run->rescues)
@@ -378,9 +376,9 @@ bool STRUCT_OPS(steward_yield, struct task_struct *from, struct task_struct *to)
 	if (to)
 		return false;
 	/* One that was rescued has had its turn, however short: it does not wait on, to be rescued again before others. */
-	if (run && run->rescues && (t = task_state_of(from)))
+	if (run->rescues && (t = task_state_of(from)))
 		t->waits_on = 0;
-	if (!run || run->direct || !runs_alone(run, cpu))
+	if (run->direct || !runs_alone(run, cpu))
 		task_set_slice(from, 0);
 	return false;
 }
@@ -399,8 +397,6 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	u32 request = 0;
 	u64 now_ns;
 
-	if (!run || !table)
-		return;
 	/* Nobody's turn depends on what it has used. */
 	if (run->alone && !table->quotas && !any_bumps() && !run->direct && runs_alone(run, cpu))
 		return;
@@ -435,12 +431,12 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	u64 now_ns = clock_of(cpu);
 	bool direct, ahead;
 
-	if (!t || !run)
+	if (!t)
 		return;
 	table = domains();
 	direct = t->direct_cpu;
 	ahead = QUEUE_IS_INTERACTIVE(t->queue);
-	if (table && (t->counted_waiting || t->restricted_waiting || direct))
+	if (t->counted_waiting || t->restricted_waiting || direct)
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -469,8 +465,6 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
 	catch_bumped(p, t, run, cpu);
-	if (!table)
-		return;
 	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
 	if (direct || t->put_aside)
 		runs_direct(table, t, run, cpu);
@@ -498,11 +492,14 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	struct cpu_run *run = cpu_run_of(cpu);
 	u64 now_ns = clock_of(cpu);
 
-	if (!t || !run)
+	if (!t)
 		return;
 	run->alone = 0;
-	charge(t, cpu, now_ns);
-	look_for_request(p, slot_of(t), now_ns);
+	/* Else the CPU was just asked for the next task, and charged this one. */
+	if (t->charged_ns != now_ns)
+		charge(t, cpu, now_ns);
+	if (t->slot)
+		look_for_request(p, slot_of(t), now_ns);
 	t->whereabouts = whereabouts_of(p, t, cpu, runnable);
 	charge_leaving(t, run, cpu, now_ns);
 	if (run->rescues)
@@ -586,14 +583,10 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init)
 	u32 cpus = settings.cpus;
 	int cpu, error;
 
-	if (!table)
-		return -EINVAL;
 	table->cpus = cpus;
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_run *run = cpu_run_of(cpu);
 
-		if (!run)
-			return -EINVAL;
 		run->deadline_ns = NEVER;
 		error = scx_bpf_create_dsq(QUEUE_INTERACTIVE(cpu), -1);
 		if (error)

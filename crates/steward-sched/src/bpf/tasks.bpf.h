@@ -12,7 +12,7 @@ void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 	struct task_state *t = task_state_of(p);
 	struct domain_table *table = domains();
 
-	if (!t || !table)
+	if (!t)
 		return;
 	/* As many threads of a process that becomes lighter stand in one place as if they had begun there. */
 	if (weight < t->weight && weight < WEIGHT_DEFAULT)
@@ -46,7 +46,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	struct domain_table *table = domains();
 	struct grant grant;
 
-	if (!t || !table)
+	if (!t)
 		return -ENOMEM;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	task_joins(table, t, domain_index_of(args->cgroup));
@@ -82,7 +82,7 @@ void STRUCT_OPS(steward_exit_task, struct task_struct *p, struct scx_exit_task_a
 	struct task_state *t = task_state_of(p);
 	struct domain_table *table = domains();
 
-	if (!t || !table)
+	if (!t)
 		return;
 	leave_queue(t);
 	domain_counts(t, 0, clock_now());
@@ -97,7 +97,7 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 	struct task_state *t = task_state_of(p);
 	struct domain_table *table = domains();
 
-	if (!t || !table)
+	if (!t)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	begin_in_domain(t, domain_at(table, t->domain));

@@ -34,7 +34,7 @@ static __noinline int change_of_order(void)
 	u32 high_water;
 	int i;
 
-	if (!table || (table->order == wanted_order.order && table->service_cycle_ns == wanted_order.service_cycle_ns))
+	if (table->order == wanted_order.order && table->service_cycle_ns == wanted_order.service_cycle_ns)
 		return 0;
 	high_water = table->high_water;
 	bpf_for(i, 1, high_water)
@@ -64,8 +64,6 @@ static __noinline int free_domain(u32 index)
 	struct domain_table *table = domains();
 	int i;
 
-	if (!table)
-		return 0;
 	bpf_for(i, 0, MAX_DEPTH) {
 		struct domain *d = domain_at(table, index);
 		u32 parent = d->parent;
@@ -111,12 +109,9 @@ static __always_inline void set_right(struct domain_table *table, u32 index)
 static __noinline int free_ended_domains(void)
 {
 	struct domain_table *table = domains();
-	u32 high_water;
+	u32 high_water = table->high_water;
 	int i;
 
-	if (!table)
-		return 0;
-	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
 		if (domain_ended(domain_at(table, i)))
 			free_domain(i);
@@ -142,8 +137,6 @@ static int refill_quotas(void *map, u32 *index, struct timer_entry *entry)
 
 	/* From here on whoever needs it starts it again. */
 	__sync_lock_test_and_set(&refill_armed, 0);
-	if (!table)
-		return 0;
 	change_of_order();
 	high_water = table->high_water;
 	if (table->quotas) {
@@ -213,7 +206,7 @@ static __noinline int tell_loader(void)
 	struct domain_table *table = domains();
 	struct event *event;
 
-	if (settings.boundary != BOUNDARY_UNWATCHED || !table || !(table->quotas || table->priorities || any_bumps()))
+	if (settings.boundary != BOUNDARY_UNWATCHED || !(table->quotas || table->priorities || any_bumps()))
 		return 0;
 	event = new_event(EVENT_HOLDS);
 	if (event)

@@ -217,21 +217,22 @@ impl Domains {
     pub fn view(&self, path: &str, records: Option<&Records>) -> Option<api::Domain> {
         let cgroups = self.cgroups().ok()?;
         let cgroup = cgroups.find(path).ok()?;
-        let tree = self.tree_around(cgroups, path);
+        let mut tree = self.tree_around(cgroups, path);
         let mut sums = Sums::default();
         tree.paid_by(path).for_each(|(_, node)| sums.add(&node.settings));
-        let beside = Beside {
+        let mut beside = Beside {
             weight: tree.get(path).map_or(100, Node::weight),
             sums,
             limits: Sums::limits(|resource| tree.limit(path, resource)),
             guaranteed: tree.guarantees().get(path).copied().unwrap_or(0.0),
-            // What those below it use is in what it uses, and may be many files to read.
-            memory: Usage::of(cgroups, &self.tree_above(cgroups, path), &self.cared).show(
-                cgroups,
-                path,
-                &self.cared,
-            ),
+            memory: None,
         };
+        // What those below it use is in what it uses, and may be many files to read. Root has nobody beside it.
+        if !path.is_empty() {
+            let below: Vec<String> = tree.paid_by(path).map(|(child, _)| child.clone()).collect();
+            below.iter().for_each(|child| tree.remove(child));
+        }
+        beside.memory = Usage::of(cgroups, &tree, &self.cared).show(cgroups, path, &self.cared);
         Some(self.show(&cgroup, beside, records))
     }
 
@@ -247,19 +248,9 @@ impl Domains {
     /// A domain with its children, its siblings and those of everybody above it: what it is guaranteed, and what it
     /// may use, depends on them.
     pub(crate) fn tree_around(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
-        self.tree_with(cgroups, path, path)
-    }
-
-    /// The same without its children; for the root, which has nobody beside it, with them.
-    fn tree_above(&self, cgroups: &dyn Cgroups, path: &str) -> Tree {
-        self.tree_with(cgroups, path, name::parent_of(path).unwrap_or(path))
-    }
-
-    /// A domain, and all who are directly below one that is it or above it, and below those above that.
-    fn tree_with(&self, cgroups: &dyn Cgroups, path: &str, below: &str) -> Tree {
         let mut beside = vec![path.to_owned()];
         let mut rests = Vec::new();
-        for above in std::iter::successors(Some(below), |path| name::parent_of(path)) {
+        for above in std::iter::successors(Some(path), |path| name::parent_of(path)) {
             let Children { each, rest } = self.children_of(cgroups, above);
             beside.extend(each);
             rests.extend((rest > 0).then(|| (rest_of(above), rest)));

@@ -15,7 +15,7 @@ use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::reading::{Bound, CgroupReader, KeptCharge};
 use steward_kernel::cgroup::tree::{BELOW_MAX, Cgroup, CgroupTree};
 use steward_kernel::memory::ages::{self, AgeingTarget};
-use steward_kernel::memory::machine;
+use steward_kernel::memory::machine::{self, KeptUsage, MachineMemory, Zones};
 use steward_kernel::{KernelError, Roots};
 
 use super::orders::Orders;
@@ -148,6 +148,7 @@ pub(super) struct View {
 pub(super) struct Sight {
     tree: CgroupTree,
     roots: Roots,
+    usage: Option<KeptUsage>,
     /// Those that were made first come first, so parents before children.
     groups: Vec<Group>,
     listed_at_ns: Option<u64>,
@@ -177,6 +178,7 @@ impl Sight {
         Sight {
             tree,
             roots: roots.clone(),
+            usage: KeptUsage::open(roots).ok(),
             groups: Vec::new(),
             listed_at_ns: None,
             asked_at_ns: None,
@@ -196,14 +198,18 @@ impl Sight {
         (info.freeram as u64).saturating_mul(u64::from(info.mem_unit))
     }
 
+    fn usage(&self) -> Result<MachineMemory, KernelError> {
+        self.usage.as_ref().map_or_else(|| machine::usage(&self.roots), KeptUsage::read)
+    }
+
     /// What is on the way to the disk, in bytes; nothing where that cannot be read.
     pub(super) fn writeback_bytes(&self) -> u64 {
-        machine::usage(&self.roots).map_or(0, |usage| usage.writeback_bytes)
+        self.usage().map_or(0, |usage| usage.writeback_bytes)
     }
 
     /// How much the machine has left to give, in bytes; all of it where that cannot be read.
     pub(super) fn left_bytes(&self) -> u64 {
-        machine::usage(&self.roots).map_or(u64::MAX, |usage| as_seen(&usage).left_bytes())
+        self.usage().map_or(u64::MAX, |usage| as_seen(&usage).left_bytes())
     }
 
     /// The path and the id of the one at this place of the last look.
@@ -341,7 +347,7 @@ impl Sight {
         for (group, claimed_bytes) in self.groups.iter_mut().zip(&claimed_bytes) {
             group.charged_bytes = *claimed_bytes;
         }
-        let machine = machine_memory(&self.roots)?;
+        let machine = machine_seen(&self.usage()?, &machine::zones(&self.roots)?);
         self.uses.find_out(now_ns, orders.used_from, &self.roots);
         let is_tried = self.source() == Source::RefaultsAndPressure;
         let (known, has_children) = (std::mem::take(&mut self.periods), self.has_children());
@@ -615,9 +621,13 @@ fn protected(standing: Standing, user: u32, idle_bytes: u64, own_bytes: u64, of_
 /// # Errors
 /// Where it cannot be read.
 pub(crate) fn machine_memory(roots: &Roots) -> Result<Machine, KernelError> {
-    let (usage, zones) = (machine::usage(roots)?, machine::zones(roots)?);
+    Ok(machine_seen(&machine::usage(roots)?, &machine::zones(roots)?))
+}
+
+/// The same from what was read.
+fn machine_seen(usage: &MachineMemory, zones: &Zones) -> Machine {
     let page_bytes = rustix::param::page_size() as u64;
-    Ok(Machine {
+    Machine {
         // What a low zone withholds from programs counts as free, and is none of the reserve.
         high_watermark_bytes: zones.high_with_withheld_pages().saturating_mul(page_bytes),
         // All that is neither free nor a page that can be taken, whatever it is: not all of it has a name.
@@ -627,12 +637,12 @@ pub(crate) fn machine_memory(roots: &Roots) -> Result<Machine, KernelError> {
             .saturating_sub(usage.file_bytes)
             .saturating_sub(usage.anonymous_bytes)
             .saturating_sub(zones.per_cpu_pages.saturating_mul(page_bytes)),
-        ..as_seen(&usage)
-    })
+        ..as_seen(usage)
+    }
 }
 
 /// What one reading of the machine's memory says of it.
-fn as_seen(usage: &machine::MachineMemory) -> Machine {
+fn as_seen(usage: &MachineMemory) -> Machine {
     Machine {
         total_bytes: usage.total_bytes,
         free_bytes: usage.free_bytes,
