@@ -59,7 +59,7 @@ pub struct SchedExt {
     /// See [`Mechanism::take_heirs`].
     heirs: Arc<Mutex<Vec<i32>>>,
     lost_reported: u64,
-    /// Since when nobody may be held, as far as was looked; for long when it begins.
+    /// Since when nobody may be held, as far as was looked.
     unheld_since: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl SchedExt {
     /// # Errors
     /// [`LoadError`], each with what to do. Nothing stays loaded then.
     pub fn load(options: &LoadOptions) -> Result<Self, LoadError> {
-        let loaded = load::load()?;
+        let mut loaded = load::load()?;
         let failed = |action: &str, source| LoadError::Bpf { action: action.to_owned(), source };
         let slots = map_array(&loaded.skeleton.maps.slots, TASKS_MAX)
             .map_err(|source| failed("mapping the table of tasks", source))?;
@@ -80,9 +80,10 @@ impl SchedExt {
             .skeleton
             .maps
             .bss_domains_data
-            .as_deref()
-            .map(|data| std::ptr::from_ref(&data.domain_table).cast::<DomainTable>())
+            .as_deref_mut()
+            .map(|data| (&raw mut data.domain_table).cast::<DomainTable>().cast_const())
             .ok_or_else(|| failed("mapping the table of domains", io::ErrorKind::Unsupported.into()))?;
+        load::only_read(domains).map_err(|source| failed("mapping the table of domains", source))?;
         let pending = Arc::new(Mutex::new(Vec::new()));
         let heirs = Arc::new(Mutex::new(Vec::new()));
         let (sink, heir_sink) = (Arc::clone(&pending), Arc::clone(&heirs));
@@ -108,8 +109,7 @@ impl SchedExt {
             pending,
             heirs,
             lost_reported: 0,
-            // What was not in force yet has held nobody.
-            unheld_since: Instant::now().checked_sub(UNHELD_FOR),
+            unheld_since: None,
         };
         scheduler.write_thresholds(options.thresholds);
         scheduler

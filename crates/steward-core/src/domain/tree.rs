@@ -82,6 +82,11 @@ impl Tree {
         self.nodes.retain(|other, _| !name::is_at_or_below(other, path));
     }
 
+    /// Takes all below a domain out, and leaves itself.
+    pub fn remove_below(&mut self, path: &str) {
+        self.nodes.retain(|other, _| other == path || !name::is_at_or_below(other, path));
+    }
+
     /// The domain at a path.
     pub fn get(&self, path: &str) -> Option<&Node> {
         self.nodes.get(path)

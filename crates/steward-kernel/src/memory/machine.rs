@@ -263,7 +263,8 @@ mod tests {
     #[test]
     fn watermarks_are_summed_over_zones_and_not_taken_for_those_of_the_lists() {
         let zone = "Node 0, zone   Normal\n  pages free     2000\n        boost    0\n        min      10\n        low      20\n\
-                    \x20       high     30\n        protection: (0, 0, 0)\n  pagesets\n    cpu: 0\n              count:    7\n\
+                    \x20       high     30\n        protection: (0, 0, 0)\n      nr_free_pages 2000\n\
+                    \x20     nr_mlock     many\n  pagesets\n    cpu: 0\n              count:    7\n\
                     \x20             high:     300\n              high_min: 300\n              batch:    63\n    cpu: 1\n\
                     \x20             count:    5\n              high:     300\n";
         let (_keep, roots) = with_files(&[("proc/zoneinfo", &format!("{zone}{zone}"))]);
@@ -315,8 +316,12 @@ mod tests {
     fn the_use_of_memory_is_read_in_bytes_and_a_missing_line_is_an_error() {
         let names = "MemTotal MemFree MemAvailable Active(anon) Inactive(anon) Active(file) Inactive(file) SwapTotal SwapFree \
                      Dirty Writeback";
-        let lines = names.split(' ').zip(1..).map(|(name, number)| format!("{name}:    {number} kB\n"));
-        let text: String = lines.collect();
+        // As there, others stand between those that count, and behind them.
+        let lines = names
+            .split(' ')
+            .zip(1..)
+            .map(|(name, number)| format!("{name}:    {number} kB\nAnonPages: 9 kB\n"));
+        let text: String = lines.collect::<String>() + "HugePages_Total:   0\nDirectMap4k:   many\n";
         let (_keep, roots) = with_files(&[("proc/meminfo", &text)]);
         let found = usage(&roots).expect("readable");
         let kept = KeptUsage::open(&roots).expect("it is there");

@@ -100,8 +100,7 @@ static __always_inline void charge_reserved(struct cpu_run *run, struct task_sta
 {
 	struct domain_table *table = domains();
 
-	if (table)
-		__sync_fetch_and_add(&domain_at(table, t->domain)->reserved_used_ns, used_ns);
+	__sync_fetch_and_add(&domain_at(table, t->domain)->reserved_used_ns, used_ns);
 	charge_domain(table, run, t->domain, used_ns);
 }
 

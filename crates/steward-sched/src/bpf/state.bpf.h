@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The program's state: maps, queue numbers, and how a task's own state is found.
+ * The program's state: maps, variables, queue numbers, and how a task's own state is found.
  */
 #ifndef STEWARD_STATE_BPF_H
 #define STEWARD_STATE_BPF_H

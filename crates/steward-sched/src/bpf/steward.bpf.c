@@ -354,7 +354,7 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (t && (held_by_quota(t) || bumped(prev, t) || belongs_elsewhere(prev, t, cpu, now_ns)))
 		t = NULL;
-	if (t && table)
+	if (t)
 		join_late(table, t, cpu);
 	served = serve_domains(t, cpu);
 	if (served == SERVED)

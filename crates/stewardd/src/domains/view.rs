@@ -229,8 +229,7 @@ impl Domains {
         };
         // What those below it use is in what it uses, and may be many files to read. Root has nobody beside it.
         if !path.is_empty() {
-            let below: Vec<String> = tree.paid_by(path).map(|(child, _)| child.clone()).collect();
-            below.iter().for_each(|child| tree.remove(child));
+            tree.remove_below(path);
         }
         beside.memory = Usage::of(cgroups, &tree, &self.cared).show(cgroups, path, &self.cared);
         Some(self.show(&cgroup, beside, records))

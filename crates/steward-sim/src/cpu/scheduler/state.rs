@@ -1,4 +1,4 @@
-//! What the scheduler knows: the BPF program's maps.
+//! What the scheduler knows: the BPF program's maps and variables.
 
 use steward_core::cpu::reservation::Reservation;
 use steward_sched::decide::{
@@ -98,7 +98,7 @@ impl CpuRun {
     }
 }
 
-/// The scheduler's state: the BPF program's maps.
+/// The scheduler's state: the BPF program's maps and variables.
 pub(crate) struct Scheduler {
     pub(super) thresholds: LoadThresholds,
     pub(super) tasks: Vec<TaskState>,

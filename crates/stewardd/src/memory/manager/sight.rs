@@ -199,7 +199,8 @@ impl Sight {
     }
 
     fn usage(&self) -> Result<MachineMemory, KernelError> {
-        self.usage.as_ref().map_or_else(|| machine::usage(&self.roots), KeptUsage::read)
+        let kept = self.usage.as_ref().and_then(|kept| kept.read().ok());
+        kept.map_or_else(|| machine::usage(&self.roots), Ok)
     }
 
     /// What is on the way to the disk, in bytes; nothing where that cannot be read.
